@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ops/factory.hpp"
+
+namespace keelson {
+
+/// The memory and the queue of one device, implemented by a backend. Work on a device is done in order.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string describe() const = 0;  ///< "OpenMP, 2 threads", "NVIDIA H200"
+  virtual bool host_accessible() const = 0;  ///< whether the CPU may read and write its memory directly
+  /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size when out of memory.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) = 0;
+  virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
+  virtual void zero(void* dst, std::size_t bytes) = 0;
+  virtual void fence() = 0;  ///< returns when all work queued so far is done
+};
+
+/// One device of this process and the backends that make primitives for it, in the order in which they are asked.
+class Context {
+ public:
+  Context(std::unique_ptr<Device> device, std::vector<std::unique_ptr<ops::OpFactory>> factories)
+      : device_(std::move(device)), factories_(std::move(factories)) {}
+
+  Device& device() { return *device_; }
+  Tensor allocate(const TensorDesc& desc, const std::string& label);
+  std::string describe() const;  ///< "OpenMP, 2 threads; backends onednn, kokkos"
+
+  /// The first backend that accepts makes it. Null where all decline; `why` then holds "backend: reason" of each.
+  template <class Desc>
+  std::unique_ptr<typename Desc::Op> try_make(const Desc& desc, std::string* why = nullptr) {
+    std::string reasons;
+    for (auto& f : factories_) {
+      auto made = f->make(desc);
+      if (made.primitive) {
+        made.primitive->set_backend(f->name());
+        report(*made.primitive, reasons);
+        return std::move(made.primitive);
+      }
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.declined);
+    }
+    if (why) *why = reasons;
+    return nullptr;
+  }
+
+  template <class Desc>
+  std::unique_ptr<typename Desc::Op> make(const Desc& desc) {
+    std::string why;
+    auto p = try_make(desc, &why);
+    if (!p) fail("no backend makes this op ({})", why);
+    return p;
+  }
+
+  /// Logical data in plain order (row-major), from and to host memory, whatever the tensor's layout. f32 tensors only.
+  void write_plain(const Tensor& dst, const float* host);
+  void read_plain(const Tensor& src, float* host);
+
+ private:
+  void report(const ops::Primitive& p, const std::string& declined) const;  ///< to stderr, under KEELSON_VERBOSE=1
+
+  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<ops::OpFactory>> factories_;
+};
+
+}  // namespace keelson

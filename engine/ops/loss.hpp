@@ -1,0 +1,47 @@
+#pragma once
+
+#include "engine/ops/primitive.hpp"
+#include "engine/ops/step_state.hpp"
+
+namespace keelson::ops {
+
+enum class LossKind : std::uint8_t {
+  mse,            ///< (p - t)^2
+  mae,            ///< |p - t|
+  huber,          ///< |d| <= delta: d^2 / 2, else delta (|d| - delta / 2)
+  cross_entropy,  ///< -log softmax(p)[t] over dim 1; target s32 (N) class numbers
+};
+
+struct LossParams {
+  LossKind kind = LossKind::mse;
+  float delta = 1;
+};
+
+class Loss;
+
+/// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or (N) s32 for cross_entropy; weight (N) f32: 1 for
+/// a sample that counts, 0 for padding of a short batch. Row r is compared with the target of sample r / rows_per_sample.
+///
+///   loss = loss_scale * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) / rows_per_sample
+///
+/// with loss_scale from StepState (1 / global sample count), so that losses and gradients of all ranks add up to the global mean.
+/// For cross_entropy there is no mean over f.
+struct LossDesc {
+  using Op = Loss;
+  LossParams params;
+  TensorDesc prediction, target;
+  std::int64_t rows_per_sample = 1;
+};
+
+class Loss : public Primitive {
+ public:
+  /// loss: one f64, overwritten. Summed in f64 in a fixed order.
+  virtual void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
+                       const Tensor& loss) = 0;
+  virtual void backward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
+                        const Tensor& diff_prediction) = 0;
+};
+
+std::string_view to_string(LossKind k);
+
+}  // namespace keelson::ops

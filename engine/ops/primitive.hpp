@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/tensor/tensor.hpp"
+
+namespace keelson::ops {
+
+/// What a primitive can be asked to do. Ops without weights know forward and backward_data only.
+enum class Verb : std::uint8_t { forward, backward_data, backward_weights };
+
+/// A tensor's part in an op, in oneDNN's words.
+enum class Role : std::uint8_t { src, weights, bias, dst, diff_src, diff_weights, diff_bias, diff_dst };
+
+/// Work of one verb. `bytes` is the least traffic: every operand read or written once.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// Base of all primitives: one op, made once for fixed shapes, dtypes and layouts, bound to one context. Executing a verb never
+/// allocates. Tensors handed to a verb have the shape of the description and the layout that layout() names for that verb and role.
+/// Unless a header says otherwise operands must not overlap, destinations are overwritten, and results are deterministic: the same
+/// inputs give the same bits with the same backend and number of threads.
+class Primitive {
+ public:
+  virtual ~Primitive() = default;
+  /// The layout of an operand: what the description fixed, or the primitive's choice where that said `any`.
+  virtual Layout layout(Verb verb, Role role) const = 0;
+  /// Implementation name for people, e.g. "brgconv:avx512_core".
+  virtual std::string name(Verb verb) const = 0;
+  /// Bytes of scratch memory (64-byte aligned, contents undefined) that the verb is handed.
+  virtual std::size_t scratch_bytes(Verb) const { return 0; }
+  /// Bytes that forward in training saves for backward (a max-pool's indices, a mask).
+  virtual std::size_t workspace_bytes() const { return 0; }
+  virtual Cost cost(Verb) const { return {}; }
+
+  std::string_view backend() const { return backend_; }
+  void set_backend(std::string_view name) { backend_ = name; }  ///< by the context, on creation
+
+ private:
+  std::string_view backend_;
+};
+
+std::string_view to_string(Verb v);  ///< "forward", ...
+
+}  // namespace keelson::ops

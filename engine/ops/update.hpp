@@ -1,0 +1,61 @@
+#pragma once
+
+#include "engine/ops/primitive.hpp"
+#include "engine/ops/step_state.hpp"
+
+/// Optimizer arithmetic on flat arrays: parameter, gradient and state share one dense layout, whatever it is; padding is zero in all of
+/// them and every formula below keeps it zero.
+namespace keelson::ops {
+
+class SumSquares;
+/// sums[index] = sum of src^2 in f64, in a fixed order.
+struct SumSquaresDesc {
+  using Op = SumSquares;
+  TensorDesc src;
+};
+class SumSquares : public Primitive {
+ public:
+  virtual void forward(const Tensor& src, const Tensor& sums, std::int64_t index) = 0;
+};
+
+enum class UpdateKind : std::uint8_t { sgd, adam };
+
+enum class LarcMode : std::uint8_t { none, scale, clip };
+
+struct UpdateParams {
+  UpdateKind kind = UpdateKind::sgd;
+  float weight_decay = 0;  ///< L2: g += weight_decay * w
+  float decoupled_decay = 0;  ///< AdamW (Loshchilov & Hutter 2019): w -= lr * decoupled_decay * w before the step
+  float momentum = 0;         ///< sgd: v = momentum v + g
+  bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< Adam (Kingma & Ba 2015), bias-corrected
+  float lr_multiplier = 1;                              ///< of the parameter's group
+  float clip_norm = 0;  ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
+  /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` where a norm is 0 (CosmoFlow: 1/16000).
+  /// scale: g *= r. clip: g *= min(r / clip_reference, 1), where clip_reference is the learning rate if larc_relative, else 1
+  /// (CosmoFlow's paper code: not relative).
+  LarcMode larc = LarcMode::none;
+  float larc_eta = 0.002f, larc_floor = 0;
+  bool larc_relative = false;
+};
+
+class Update;
+/// param's layout is shared by all operands.
+struct UpdateDesc {
+  using Op = Update;
+  UpdateParams params;
+  TensorDesc param;
+};
+
+/// One parameter's step. Order: global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
+/// StepState::learning_rate * lr_multiplier; Adam's bias correction uses t = StepState::step + 1.
+class Update : public Primitive {
+ public:
+  /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors are empty.
+  /// `norms` (f64; empty if neither clip_norm nor larc is set): [0] = sum of squares of all gradients (global clip),
+  /// [1] = of this parameter, [2] = of this gradient before clipping.
+  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& norms, const Tensor& param, const Tensor& moment1,
+                       const Tensor& moment2) = 0;
+};
+
+}  // namespace keelson::ops

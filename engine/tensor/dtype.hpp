@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace keelson {
+
+/// Element types. Compute and activations may be low precision; parameters, accumulation and reductions are f32.
+enum class DType : std::uint8_t { f32, f64, bf16, f16, s32, u8 };
+
+constexpr std::size_t size_of(DType t) {
+  switch (t) {
+    case DType::f64: return 8;
+    case DType::f32:
+    case DType::s32: return 4;
+    case DType::bf16:
+    case DType::f16: return 2;
+    case DType::u8: return 1;
+  }
+  return 0;
+}
+
+constexpr std::string_view to_string(DType t) {
+  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "s32", "u8"};
+  return names[static_cast<int>(t)];
+}
+
+template <class T>
+inline constexpr DType dtype_of = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::s32;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+
+}  // namespace keelson

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/tensor/dtype.hpp"
+#include "engine/tensor/shape.hpp"
+
+namespace keelson {
+
+/// A backend's own arrangement of elements (blocked, padded). Only that backend can read its meaning; everybody else may treat the
+/// bytes as a flat array of elements whose padding is zero.
+class OpaqueLayout {
+ public:
+  virtual ~OpaqueLayout() = default;
+  virtual std::string_view backend() const = 0;
+  virtual std::size_t bytes() const = 0;
+  virtual bool equals(const OpaqueLayout& other) const = 0;  ///< called only for layouts of the same backend
+  virtual std::string to_string() const = 0;                 ///< e.g. "aBcde16b"
+};
+
+/// How a tensor's logical elements lie in memory: `any` (a request: the primitive chooses), strided, or opaque. Dims stay logical.
+class Layout {
+ public:
+  Layout() = default;  ///< any
+  static Layout any() { return {}; }
+  /// Row-major in logical order: NCDHW, OIDHW, (out, in).
+  static Layout plain(const Shape& shape);
+  /// N, spatial..., C with C fastest; equals plain for tensors of rank < 3.
+  static Layout channels_last(const Shape& shape);
+  /// Element strides, one per dim of `shape`. Strides of extents 1 carry no information and are normalised, so that equality is right.
+  static Layout strided(const Shape& shape, const Shape& strides);
+  static Layout opaque(std::shared_ptr<const OpaqueLayout> layout);
+
+  bool is_any() const { return kind_ == Kind::any; }
+  bool is_strided() const { return kind_ == Kind::strided; }
+  bool is_opaque() const { return kind_ == Kind::opaque; }
+  bool is_plain(const Shape& shape) const { return *this == plain(shape); }
+  bool is_channels_last(const Shape& shape) const { return *this == channels_last(shape); }
+  /// True where every element of the allocation belongs to exactly one logical element or is padding that stays zero: element-wise
+  /// work may then run over the bytes as a flat array.
+  bool is_dense(const Shape& shape) const;
+
+  const Shape& strides() const;
+  const OpaqueLayout& opaque() const;
+  std::shared_ptr<const OpaqueLayout> share_opaque() const { return opaque_; }
+
+  /// Bytes of an allocation that holds `shape` in this layout; `any` is refused.
+  std::size_t bytes(const Shape& shape, DType dtype) const;
+
+  friend bool operator==(const Layout& a, const Layout& b);
+
+  /// "any", "strided 8,1,4,2" or "onednn:aBcde16b"; describe() also knows "plain" and "channels-last".
+  std::string to_string() const;
+  std::string describe(const Shape& shape) const;
+
+ private:
+  enum class Kind { any, strided, opaque };
+  Kind kind_ = Kind::any;
+  Shape strides_;
+  std::shared_ptr<const OpaqueLayout> opaque_;
+};
+
+}  // namespace keelson
