@@ -1,0 +1,20 @@
+# apps/common is the library keelson_app. apps/<name>/ with a main.cpp is the program keelson-<name>; its other sources
+# are the library keelson_app_<name>, so that tests can link them.
+
+keelson_library(keelson_app apps/common
+  PUBLIC keelson_nets keelson_backends keelson_comm CLI11::CLI11 nlohmann_json::nlohmann_json)
+
+set(KEELSON_APP_LIBRARIES keelson_app)
+set(KEELSON_APP_PROGRAMS)
+file(GLOB mains CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/main.cpp)
+foreach(main IN LISTS mains)
+  cmake_path(GET main PARENT_PATH folder)
+  cmake_path(GET folder FILENAME name)
+  keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/${name}/main\\.cpp$"
+    PUBLIC keelson_app FFTW3::double FFTW3::float)
+  add_executable(keelson-${name} ${main})
+  target_link_libraries(keelson-${name} PRIVATE keelson_app_${name})
+  keelson_compile_options(keelson-${name})
+  list(APPEND KEELSON_APP_LIBRARIES keelson_app_${name})
+  list(APPEND KEELSON_APP_PROGRAMS keelson-${name})
+endforeach()

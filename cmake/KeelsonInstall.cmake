@@ -1,0 +1,23 @@
+# The installed package: find_package(keelson) gives keelson::engine, comm, nets and backends.
+include(CMakePackageConfigHelpers)
+
+get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
+list(TRANSFORM backends PREPEND keelson_backend_)
+install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends ${backends} ${KEELSON_APP_PROGRAMS}
+  EXPORT keelsonTargets)
+
+foreach(folder IN ITEMS engine comm nets)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
+    install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson
+      FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
+  endif()
+endforeach()
+file(GLOB registry_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/*.hpp)
+install(FILES ${registry_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/backends)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/keelson)
+install(EXPORT keelsonTargets NAMESPACE keelson:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/keelsonConfig.cmake.in keelsonConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(keelsonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/keelsonConfig.cmake ${PROJECT_BINARY_DIR}/keelsonConfigVersion.cmake
+  cmake/FindHDF5C.cmake DESTINATION ${package_dir})

@@ -1,0 +1,79 @@
+# tests/<dir>/ with C++ sources is the GoogleTest program test_<dir>. These are special:
+#   support  a library linked into every test program (it may bring main())
+#   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
+#   headers  every public header compiles alone, without any vendor's headers
+#   cli      tests/cli/test_*.py, run by Python with KEELSON_BIN (programs) and KEELSON_MPIEXEC in the environment
+#   install  a stranger's project, built against the installed package
+
+find_package(GTest REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+include(GoogleTest)
+
+set(tests_dir ${PROJECT_SOURCE_DIR}/tests)
+get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
+list(TRANSFORM backends PREPEND keelson_backend_)
+keelson_library(keelson_test_support tests/support
+  PUBLIC ${KEELSON_APP_LIBRARIES} keelson_nets keelson_comm keelson_backends ${backends}
+         nlohmann_json::nlohmann_json HDF5::HDF5 MPI::MPI_CXX GTest::gtest)
+
+# Two threads are enough to be parallel; waiting ones must not take the core of a neighbour.
+set(test_environment
+  OMP_NUM_THREADS=2 OMP_PROC_BIND=false OMP_WAIT_POLICY=passive
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+  PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_hwloc_base_binding_policy=none
+  KEELSON_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} KEELSON_MPIEXEC=${MPIEXEC_EXECUTABLE})
+if(KEELSON_SANITIZE)
+  list(APPEND test_environment
+    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1
+    LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks-of-others.txt:print_suppressions=0
+    UBSAN_OPTIONS=print_stacktrace=1)
+endif()
+
+file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
+foreach(folder IN LISTS folders)
+  cmake_path(GET folder FILENAME name)
+  if(name MATCHES "^(support|cli|headers|install)$" OR NOT IS_DIRECTORY ${folder})
+    continue()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  if(NOT sources)
+    continue()
+  endif()
+  add_executable(test_${name} ${sources})
+  keelson_compile_options(test_${name})
+  target_compile_definitions(test_${name} PRIVATE KEELSON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(test_${name} PRIVATE keelson_test_support)
+  if(name STREQUAL mpi)
+    foreach(ranks IN ITEMS 1 2 4)
+      add_test(NAME mpi.${ranks}
+        COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}
+                $<TARGET_FILE:test_mpi> ${MPIEXEC_POSTFLAGS})
+      set_tests_properties(mpi.${ranks} PROPERTIES
+        TIMEOUT 300 PROCESSORS ${ranks} ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
+    endforeach()
+  else()
+    # After the support library: its main(), where it has one, comes first.
+    target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
+    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      WORKING_DIRECTORY ${PROJECT_BINARY_DIR} PROPERTIES TIMEOUT 300 ENVIRONMENT "${test_environment}")
+  endif()
+endforeach()
+
+file(GLOB scripts CONFIGURE_DEPENDS ${tests_dir}/cli/test_*.py)
+foreach(script IN LISTS scripts)
+  cmake_path(GET script STEM name)
+  add_test(NAME cli.${name} COMMAND ${Python3_EXECUTABLE} ${script})
+  set_tests_properties(cli.${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${test_environment}")
+endforeach()
+
+include(KeelsonHeaderTest)
+
+if(EXISTS ${tests_dir}/install/CMakeLists.txt AND NOT KEELSON_SANITIZE)
+  add_test(NAME install.consumer
+    COMMAND ${CMAKE_COMMAND} -DBUILD_DIR=${PROJECT_BINARY_DIR} -DSOURCE_DIR=${tests_dir}/install
+            -DWORK_DIR=${PROJECT_BINARY_DIR}/tests/install -DCONFIG=$<CONFIG> -DGENERATOR=${CMAKE_GENERATOR}
+            -DCXX=${CMAKE_CXX_COMPILER} -DPREFIX_PATH=${CMAKE_PREFIX_PATH}
+            -P ${PROJECT_SOURCE_DIR}/cmake/BuildConsumer.cmake)
+  set_tests_properties(install.consumer PROPERTIES TIMEOUT 300 ENVIRONMENT "${test_environment}")
+endif()
