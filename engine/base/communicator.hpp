@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace keelson {
+
+enum class Reduction : std::uint8_t { sum, min, max };
+
+/// A sum over all ranks of one fixed array, in place, that can be started over and over: the unit of gradient exchange.
+/// All ranks start the same reductions in the same order. start, test and wait never allocate on our side.
+class Allreduce {
+ public:
+  virtual ~Allreduce() = default;
+  virtual void start() = 0;
+  virtual bool test() = 0;  ///< true when done (or never started); also drives progress
+  virtual void wait() = 0;  ///< reports by name what it waits for when the watchdog's time passes
+};
+
+/// A group of ranks: the only thing that knows MPI (or NCCL). Collective calls are made by all ranks of the group in the same order.
+/// Errors of the library throw Error with its text. Summation order is fixed for a given number of ranks.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual int local_rank() const = 0;  ///< among the ranks of this group on the same node
+  virtual int local_size() const = 0;
+  virtual std::string host() const = 0;
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;  ///< color < 0: this rank gets null
+
+  virtual void barrier() = 0;
+  virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+  virtual void allreduce(double* data, std::size_t count, Reduction op) = 0;
+  virtual void allreduce(std::int64_t* data, std::size_t count, Reduction op) = 0;
+  virtual void allreduce(float* data, std::size_t count, Reduction op) = 0;
+  /// Every rank's text, on every rank, in rank order.
+  virtual std::vector<std::string> allgather(const std::string& text) = 0;
+  /// Concatenation in rank order of every rank's floats, on root (empty elsewhere); counts may differ.
+  virtual std::vector<float> gather(const std::vector<float>& mine, int root) = 0;
+
+  /// `label` names the array in messages, e.g. "gradient bucket 3 (conv4/weights ... conv3/bias)". The array must stay where it is.
+  virtual std::unique_ptr<Allreduce> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
+  virtual std::unique_ptr<Allreduce> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
+  /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.
+  virtual void progress() = 0;
+
+  /// Ends every rank of the job with this exit code, now.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+};
+
+}  // namespace keelson

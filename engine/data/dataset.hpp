@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/tensor.hpp"
+
+namespace keelson {
+
+/// One array of a sample, as the network receives it. `shape` is logical without the batch: (C, D, H, W).
+struct Field {
+  std::string name;  ///< the graph input that it feeds: "x", "y"
+  Shape shape;
+  DType dtype = DType::f32;
+};
+
+/// Samples by index, decoded to what the network takes. read() is called by several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::int64_t size() const = 0;
+  virtual const std::vector<Field>& fields() const = 0;
+  /// Decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last (D, H, W, C), the order
+  /// on disk; others row-major. Throws InputError naming the file for data that is unreadable, NaN or infinite.
+  virtual void read(std::int64_t index, void* const* dst) const = 0;
+  virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
+};
+
+}  // namespace keelson

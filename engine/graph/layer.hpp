@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/graph/init.hpp"
+#include "engine/ops/eltwise.hpp"
+#include "engine/tensor/tensor.hpp"
+
+namespace keelson {
+
+class NodePlan;
+class BackwardPlan;
+
+/// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with an extent above 1
+/// where one sample makes several rows (CosmoFlow's paper network: 64). -1: the value does not grow with the batch (a loss).
+struct ValueShape {
+  Shape shape;
+  DType dtype = DType::f32;
+  int batch_axis = 0;
+  Shape at_batch(std::int64_t batch) const {
+    Shape s = shape;
+    if (batch_axis >= 0) s[batch_axis] *= batch;
+    return s;
+  }
+  std::int64_t rows_per_sample() const { return batch_axis >= 0 ? shape[batch_axis] : 1; }
+};
+
+/// A trainable array of a node.
+struct ParameterSpec {
+  std::string name;  ///< "weights", "bias"; in Graph::parameters() with the node's name in front: "conv1/weights"
+  Shape shape;       ///< plain: (O, I, kD, kH, kW), (out, in), (O)
+  Init init;
+};
+
+/// Emits the calls of a node's backward pass; captured state is the forward pass' primitive and buffers.
+using BackwardFn = std::function<void(BackwardPlan&)>;
+
+/// What a node computes. A layer knows shapes, parameters and which primitives in which order; never backends.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  virtual std::string kind() const = 0;  ///< "conv", "max_pool": names nodes
+  /// Shape of the result for a batch of one; refuses (InputError) srcs that do not fit.
+  virtual ValueShape infer(std::span<const ValueShape> srcs) const = 0;
+  virtual std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const { return {}; }
+  /// Makes primitives and emits the forward calls; returns how to emit the backward ones (null: no gradient flows).
+  virtual BackwardFn plan(NodePlan& p) const = 0;
+
+  /// For the fusion pass: the element-wise function that this node is, if it is just that.
+  virtual const ops::EltwiseParams* as_eltwise() const { return nullptr; }
+  /// This layer with `activation` applied to its result in the same primitive; null if it cannot.
+  virtual std::shared_ptr<const Layer> fused_with(const ops::EltwiseParams&) const { return nullptr; }
+};
+
+}  // namespace keelson

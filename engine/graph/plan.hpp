@@ -1,0 +1,88 @@
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/communicator.hpp"
+#include "engine/graph/parameters.hpp"
+#include "engine/ops/step_state.hpp"
+#include "engine/optim/optimizer.hpp"
+
+namespace keelson {
+
+struct PlanOptions {
+  std::int64_t batch = 1;
+  bool training = true;                  ///< with backward pass, dropout and updates
+  bool fuse = true;                      ///< activations into the convolutions and dense layers that feed them
+  std::size_t bucket_bytes = 8u << 20;   ///< a gradient bucket is sent when it holds this much
+  const Optimizer* optimizer = nullptr;  ///< null: gradients only
+  Communicator* communicator = nullptr;  ///< null or one rank: no exchange
+};
+
+/// One row of what a plan does, for people and for tools.
+struct PlanRow {
+  std::string phase;    ///< "forward", "backward", "exchange", "update"
+  std::string node;     ///< "conv1"
+  std::string op;       ///< "conv", "reorder", ...
+  std::string backend;  ///< "onednn"
+  std::string kernel;   ///< "brgconv:avx512_core"
+  std::string layout;   ///< of what it writes
+  double gflop = 0, megabytes = 0;
+  double milliseconds = 0;  ///< median over profiled steps; 0 if not profiled
+};
+
+/// A graph compiled for a context, a batch size and a mode: a flat list of calls over one arena. Made in well under a second; running it
+/// never allocates, looks up or branches. Results are deterministic.
+///
+///   plan.input("x") <- data;  plan.forward(state);  plan.backward();  plan.update();
+///
+/// Not thread-safe. The context and parameters must outlive it.
+class Plan {
+ public:
+  /// Refuses (InputError) a graph without the loss that training needs. Parameters without memory get it here.
+  Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options);
+  ~Plan();
+  Plan(const Plan&) = delete;
+
+  /// The memory of a graph input for `batch` samples; its layout is plain or channels-last (4-D and 5-D values), whichever the network
+  /// wants. Also "weight" (N) f32: 1 for samples that count, 0 for the padding of a short batch; all 1 after construction.
+  Tensor input(const std::string& name) const;
+  /// Valid after forward until the next forward; plain layout.
+  Tensor output(const std::string& name) const;
+  std::int64_t batch() const;
+
+  /// Sets what changes from step to step and computes outputs and loss.
+  void forward(const ops::StepState& state);
+  /// Gradients of the step just computed; starts the exchange of each bucket as soon as it is complete.
+  void backward();
+  /// Waits for the exchange and moves the parameters.
+  void update();
+  /// Mean loss of the step over all ranks (after backward() in training, after forward() otherwise, then of this rank only).
+  double loss() const;
+
+  /// Gradient of a parameter after backward() and finish_exchange(), in plain host order.
+  std::vector<float> gradient(const std::string& parameter) const;
+  void finish_exchange();
+
+  /// Runs the forward pass of the last step again and names the first node, parameter or input that holds a value that is not finite,
+  /// with its kind ("parameter conv1/weights", "layer conv2"); empty if all are finite.
+  std::string first_non_finite();
+
+  void set_profiling(bool on);
+  std::vector<PlanRow> rows() const;
+  void print(std::ostream& out) const;
+  /// Reorders in one step, as "conv1/dst: plain -> channels-last" lines: what a test pins.
+  std::vector<std::string> reorders() const;
+  std::size_t arena_bytes() const;
+  std::size_t arena_lower_bound() const;  ///< most bytes alive at one call: no placement can do with less
+  /// Equal on two ranks exactly if they will make the same calls; compared when training starts.
+  std::uint64_t hash() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace keelson
