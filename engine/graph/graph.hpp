@@ -38,7 +38,7 @@ class Graph {
 
   /// Names a value that the caller reads after forward.
   void set_output(const std::string& name, Var v) { outputs_.push_back({name, v.node}); }
-  /// The scalar that training minimises; made by loss(). Sums over several calls.
+  /// The scalar that training minimises; made by loss().
   void set_loss(Var v) { loss_ = v.node; }
 
   const std::vector<Node>& nodes() const { return nodes_; }

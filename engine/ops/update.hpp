@@ -52,10 +52,10 @@ struct UpdateDesc {
 class Update : public Primitive {
  public:
   /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors are empty.
-  /// `norms` (f64; empty if neither clip_norm nor larc is set): [0] = sum of squares of all gradients (global clip),
-  /// [1] = of this parameter, [2] = of this gradient before clipping.
-  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& norms, const Tensor& param, const Tensor& moment1,
-                       const Tensor& moment2) = 0;
+  /// `global_norm`: one f64, sum of squares of all gradients; empty unless clip_norm is set. `norms`: two f64, sums of squares of this
+  /// parameter and of this gradient before clipping; empty unless larc is set.
+  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms, const Tensor& param,
+                       const Tensor& moment1, const Tensor& moment2) = 0;
 };
 
 }  // namespace keelson::ops
