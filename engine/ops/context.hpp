@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/ops/describe.hpp"
 #include "engine/ops/factory.hpp"
 
 namespace keelson {
@@ -40,7 +41,7 @@ class Context {
       auto made = f->make(desc);
       if (made.primitive) {
         made.primitive->set_backend(f->name());
-        report(*made.primitive, reasons);
+        report(ops::describe(desc), *made.primitive, reasons);
         return std::move(made.primitive);
       }
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.declined);
@@ -53,7 +54,7 @@ class Context {
   std::unique_ptr<typename Desc::Op> make(const Desc& desc) {
     std::string why;
     auto p = try_make(desc, &why);
-    if (!p) fail("no backend makes this op ({})", why);
+    if (!p) fail("no backend makes {} ({})", ops::describe(desc), why);
     return p;
   }
 
@@ -62,7 +63,9 @@ class Context {
   void read_plain(const Tensor& src, float* host);
 
  private:
-  void report(const ops::Primitive& p, const std::string& declined) const;  ///< to stderr, under KEELSON_VERBOSE=1
+  /// To stderr, under KEELSON_VERBOSE=1.
+  void report(const std::string& op, const ops::Primitive& taken_by, const std::string& declined) const;
+  void reorder(const Tensor& src, const Tensor& dst);  ///< once, now
 
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<ops::OpFactory>> factories_;

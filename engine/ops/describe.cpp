@@ -1,0 +1,57 @@
+#include "engine/ops/describe.hpp"
+
+namespace keelson::ops {
+
+namespace {
+
+std::string with_activation(const EltwiseParams& p) {
+  return p.kind == EltwiseKind::identity ? "" : " + " + to_string(p);
+}
+
+}  // namespace
+
+std::string describe(const ConvDesc& d) {
+  const auto& p = d.params;
+  return fmt::format("conv kernel {} stride {} dilation {} padding {}:{} groups {}{}{}, src {}, weights {}, dst {}",
+                     to_string(p.kernel), to_string(p.stride), to_string(p.dilation), to_string(p.pad_begin),
+                     to_string(p.pad_end), p.groups, p.bias ? " + bias" : "", with_activation(p.activation),
+                     to_string(d.src), to_string(d.weights), to_string(d.dst));
+}
+
+std::string describe(const DenseDesc& d) {
+  return fmt::format("dense{}{}, src {}, weights {}, dst {}", d.params.bias ? " + bias" : "",
+                     with_activation(d.params.activation), to_string(d.src), to_string(d.weights), to_string(d.dst));
+}
+
+std::string describe(const PoolDesc& d) {
+  const auto& p = d.params;
+  return fmt::format("{} pool kernel {} stride {} padding {}:{}, src {}, dst {}",
+                     p.kind == PoolKind::max ? "max" : "average", to_string(p.kernel), to_string(p.stride),
+                     to_string(p.pad_begin), to_string(p.pad_end), to_string(d.src), to_string(d.dst));
+}
+
+std::string describe(const EltwiseDesc& d) { return fmt::format("{}, src {}", to_string(d.params), to_string(d.src)); }
+
+std::string describe(const DropoutDesc& d) { return fmt::format("dropout {}, src {}", d.params.rate, to_string(d.src)); }
+
+std::string describe(const ReorderDesc& d) { return fmt::format("reorder {} -> {}", to_string(d.src), to_string(d.dst)); }
+
+std::string describe(const SumDesc& d) { return fmt::format("sum of {}, src {}", d.count, to_string(d.src)); }
+
+std::string describe(const ConcatDesc& d) {
+  return fmt::format("concat of {} along axis {}, dst {}", d.srcs.size(), d.axis, to_string(d.dst));
+}
+
+std::string describe(const SoftmaxDesc& d) { return fmt::format("softmax along axis {}, src {}", d.axis, to_string(d.src)); }
+
+std::string describe(const LossDesc& d) {
+  return fmt::format("{} loss, prediction {}, target {}", to_string(d.params.kind), to_string(d.prediction), to_string(d.target));
+}
+
+std::string describe(const SumSquaresDesc& d) { return fmt::format("sum of squares, src {}", to_string(d.src)); }
+
+std::string describe(const UpdateDesc& d) {
+  return fmt::format("{} update, parameter {}", d.params.kind == UpdateKind::sgd ? "sgd" : "adam", to_string(d.param));
+}
+
+}  // namespace keelson::ops

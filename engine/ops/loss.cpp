@@ -1,0 +1,10 @@
+#include "engine/ops/loss.hpp"
+
+namespace keelson::ops {
+
+std::string_view to_string(LossKind k) {
+  constexpr std::string_view names[] = {"mse", "mae", "huber", "cross_entropy"};
+  return names[static_cast<int>(k)];
+}
+
+}  // namespace keelson::ops
