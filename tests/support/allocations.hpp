@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+namespace keelson::testing {
+
+/// Heap use through operator new by this thread since it started (the whole test program's operator new counts).
+struct Allocations {
+  std::int64_t calls = 0;
+  std::int64_t bytes = 0;
+};
+
+Allocations allocations_of_this_thread();
+
+/// What `work` allocates on this thread.
+template <class Work>
+Allocations allocations_of(Work&& work) {
+  const auto before = allocations_of_this_thread();
+  work();
+  const auto after = allocations_of_this_thread();
+  return {after.calls - before.calls, after.bytes - before.bytes};
+}
+
+}  // namespace keelson::testing

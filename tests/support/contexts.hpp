@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/ops/context.hpp"
+
+namespace keelson::testing {
+
+/// What the tests run on: the name of each backend that can stand alone in a context, and "mix" for the default order of all, where
+/// that is more than one.
+const std::vector<std::string>& contexts();
+
+/// The context of that name, made on first use and kept until release_contexts().
+Context& context(const std::string& name);
+
+/// Frees all contexts; main() calls it before the runtime ends.
+void release_contexts();
+
+}  // namespace keelson::testing

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/ops/combine.hpp"
+#include "engine/ops/conv.hpp"
+#include "engine/ops/dense.hpp"
+#include "engine/ops/dropout.hpp"
+#include "engine/ops/eltwise.hpp"
+#include "engine/ops/loss.hpp"
+#include "engine/ops/pool.hpp"
+#include "engine/ops/update.hpp"
+#include "tests/support/array.hpp"
+
+/// Every op once more: serial, float64, row-major, naive loops, written from the formulas in engine/ops and from nothing else, so that
+/// it can judge the kernels. Pure functions of Arrays; an absent operand is an empty Array. Whole networks run on it too.
+namespace keelson::oracle {
+
+// ---- convolution (oracle_conv.cpp): shapes and gradients as in engine/ops/conv.hpp
+
+Array conv_forward(const Array& src, const Array& weights, const Array& bias, const ops::ConvParams& p);
+/// diff_dst is the gradient before the activation, as for ops::Conv.
+Array conv_backward_data(const Array& diff_dst, const Array& weights, const Shape& src_shape, const ops::ConvParams& p);
+Array conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape, const ops::ConvParams& p);
+/// Sum over everything but dim 1; also dense's.
+Array backward_bias(const Array& diff_dst);
+Shape conv_shape(const Shape& src, const Shape& weights, const ops::ConvParams& p);
+/// Multiply-adds counted one by one; taps on padding count.
+std::int64_t conv_count(const Shape& src, const Shape& weights, const ops::ConvParams& p);
+
+// ---- dense (oracle_conv.cpp)
+
+Array dense_forward(const Array& src, const Array& weights, const Array& bias, const ops::DenseParams& p);
+Array dense_backward_data(const Array& diff_dst, const Array& weights);
+Array dense_backward_weights(const Array& src, const Array& diff_dst);
+
+// ---- pooling (oracle_pool.cpp)
+
+Array pool_forward(const Array& src, const ops::PoolParams& p);
+Array pool_backward(const Array& diff_dst, const Array& src, const ops::PoolParams& p);
+Shape pool_shape(const Shape& src, const ops::PoolParams& p);
+
+// ---- element-wise (oracle_eltwise.cpp)
+
+Array eltwise_forward(const Array& src, const ops::EltwiseParams& p);
+/// From src, always; at 0 the derivative of (leaky) ReLU is alpha.
+Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::EltwiseParams& p);
+
+/// Forward, and backward as well when given diff_dst: both multiply by the same mask.
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state, std::int64_t rows_per_sample = 1);
+
+// ---- combining (oracle_combine.cpp)
+
+Array sum(const std::vector<Array>& srcs);
+Array concat(const std::vector<Array>& srcs, int axis);
+std::vector<Array> concat_backward(const Array& diff_dst, const std::vector<Shape>& src_shapes, int axis);
+Array softmax_forward(const Array& src, int axis);
+Array softmax_backward(const Array& diff_dst, const Array& dst, int axis);
+
+// ---- losses (oracle_loss.cpp): class numbers of a cross-entropy target are whole doubles
+
+double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+                    const ops::StepState& state, std::int64_t rows_per_sample = 1);
+Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+                    const ops::StepState& state, std::int64_t rows_per_sample = 1);
+
+// ---- optimizers (oracle_update.cpp)
+
+double sum_squares(const Array& a);
+
+struct OptimizerState {
+  Array param, moment1, moment2;
+};
+/// One step of one parameter. `global_sum_squares`: of all gradients, used if clip_norm > 0.
+OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepState& state,
+                      double global_sum_squares = 0);
+
+}  // namespace keelson::oracle

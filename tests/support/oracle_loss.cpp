@@ -1,0 +1,76 @@
+#include <cmath>
+
+#include "tests/support/oracle.hpp"
+
+namespace keelson::oracle {
+
+namespace {
+
+double pointwise(double d, const ops::LossParams& p) {
+  const double delta = p.delta, size = std::abs(d);
+  switch (p.kind) {
+    case ops::LossKind::mse: return d * d;
+    case ops::LossKind::mae: return size;
+    case ops::LossKind::huber: return size <= delta ? d * d / 2 : delta * (size - delta / 2);
+    case ops::LossKind::cross_entropy: break;
+  }
+  fail("loss {} is not pointwise", static_cast<int>(p.kind));
+}
+
+/// |d| has the derivative 0 at 0.
+double pointwise_derivative(double d, const ops::LossParams& p) {
+  const double delta = p.delta, sign = d > 0 ? 1 : d < 0 ? -1 : 0;
+  switch (p.kind) {
+    case ops::LossKind::mse: return 2 * d;
+    case ops::LossKind::mae: return std::isnan(d) ? d : sign;
+    case ops::LossKind::huber: return std::isnan(d) || std::abs(d) <= delta ? d : delta * sign;
+    case ops::LossKind::cross_entropy: break;
+  }
+  fail("loss {} is not pointwise", static_cast<int>(p.kind));
+}
+
+/// What row r's loss is multiplied by.
+double row_factor(std::int64_t r, const Array& weight, const ops::StepState& state, std::int64_t rows_per_sample) {
+  return static_cast<double>(state.loss_scale) * weight[r / rows_per_sample] / static_cast<double>(rows_per_sample);
+}
+
+}  // namespace
+
+double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+                    const ops::StepState& state, std::int64_t rows_per_sample) {
+  const auto rows = prediction.shape[0], features = prediction.shape[1];
+  const Array probabilities = softmax_forward(prediction, 1);
+  double loss = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto sample = r / rows_per_sample;
+    double row = 0;
+    if (p.kind == ops::LossKind::cross_entropy) {
+      row = -std::log(probabilities[r * features + static_cast<std::int64_t>(target[sample])]);
+    } else {
+      for (std::int64_t f = 0; f < features; ++f)
+        row += pointwise(prediction[r * features + f] - target[sample * features + f], p) / static_cast<double>(features);
+    }
+    loss += row_factor(r, weight, state, rows_per_sample) * row;
+  }
+  return loss;
+}
+
+Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+                    const ops::StepState& state, std::int64_t rows_per_sample) {
+  const auto rows = prediction.shape[0], features = prediction.shape[1];
+  const Array probabilities = softmax_forward(prediction, 1);
+  Array diff(prediction.shape);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t f = 0; f < features; ++f) {
+      const auto sample = r / rows_per_sample, at = r * features + f;
+      double d;
+      if (p.kind == ops::LossKind::cross_entropy)
+        d = probabilities[at] - (f == static_cast<std::int64_t>(target[sample]) ? 1 : 0);
+      else
+        d = pointwise_derivative(prediction[at] - target[sample * features + f], p) / static_cast<double>(features);
+      diff[at] = row_factor(r, weight, state, rows_per_sample) * d;
+    }
+  return diff;
+}
+
+}  // namespace keelson::oracle

@@ -1,0 +1,86 @@
+#include "tests/support/tensors.hpp"
+
+#include <cstring>
+
+namespace keelson::testing {
+
+namespace {
+
+Tensor put_raw(Context& context, const TensorDesc& desc, const void* data) {
+  Tensor t = context.allocate(desc, "test operand");
+  context.device().copy_from_host(t.raw(), data, t.bytes());
+  return t;
+}
+
+template <class T>
+std::vector<T> cast(const Array& a) {
+  return std::vector<T>(a.data.begin(), a.data.end());
+}
+
+}  // namespace
+
+Tensor put(Context& context, const Array& a, const Layout& layout) {
+  Tensor t = context.allocate({a.shape, DType::f32, layout}, "test operand");
+  const auto values = cast<float>(a);
+  context.write_plain(t, values.data());
+  return t;
+}
+
+Tensor destination(Context& context, const Shape& shape, const Layout& layout) {
+  return put(context, Array(shape, 3e33), layout);
+}
+
+Array get(Context& context, const Tensor& t) {
+  std::vector<float> values(static_cast<std::size_t>(t.elements()));
+  context.device().fence();
+  context.read_plain(t, values.data());
+  return {t.shape(), std::vector<double>(values.begin(), values.end())};
+}
+
+Tensor put_classes(Context& context, const Array& classes) {
+  return put_raw(context, TensorDesc::plain(classes.shape, DType::s32), cast<std::int32_t>(classes).data());
+}
+
+Tensor put_f64(Context& context, const Array& a) {
+  return put_raw(context, TensorDesc::plain(a.shape, DType::f64), a.data.data());
+}
+
+Array get_f64(Context& context, const Tensor& t) {
+  Array a(t.shape());
+  context.device().fence();
+  context.device().copy_to_host(a.data.data(), t.raw(), t.bytes());
+  return a;
+}
+
+Tensor put_state(Context& context, const ops::StepState& state) {
+  return put_raw(context, TensorDesc::plain({sizeof state}, DType::u8), &state);
+}
+
+Tensor scratch(Context& context, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const std::vector<unsigned char> garbage(bytes, 0xff);
+  return put_raw(context, TensorDesc::plain({static_cast<std::int64_t>(bytes)}, DType::u8), garbage.data());
+}
+
+std::vector<unsigned char> raw_bytes(Context& context, const Tensor& t) {
+  std::vector<unsigned char> bytes(t.bytes());
+  context.device().fence();
+  context.device().copy_to_host(bytes.data(), t.raw(), bytes.size());
+  return bytes;
+}
+
+std::int64_t dirty_padding(Context& context, const Tensor& t) {
+  const auto bytes = raw_bytes(context, t);
+  std::int64_t stored = 0, logical = 0;
+  for (std::size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float v;
+    std::memcpy(&v, &bytes[i], sizeof v);
+    if (!(v == 0)) ++stored;
+  }
+  const Array logical_values = get(context, t);
+  for (double v : logical_values.data)
+    if (!(v == 0)) ++logical;
+  return stored - logical;
+}
+
+}  // namespace keelson::testing
