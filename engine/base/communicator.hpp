@@ -28,6 +28,8 @@ class Communicator {
   virtual int size() const = 0;
   virtual int local_rank() const = 0;  ///< among the ranks of this group on the same node
   virtual int local_size() const = 0;
+  virtual int node() const = 0;   ///< number of this rank's node, counted in order of lowest rank
+  virtual int nodes() const = 0;  ///< nodes on which this group has ranks
   virtual std::string host() const = 0;
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;  ///< color < 0: this rank gets null
 
@@ -41,7 +43,9 @@ class Communicator {
   /// Concatenation in rank order of every rank's floats, on root (empty elsewhere); counts may differ.
   virtual std::vector<float> gather(const std::vector<float>& mine, int root) = 0;
 
-  /// `label` names the array in messages, e.g. "gradient bucket 3 (conv4/weights ... conv3/bias)". The array must stay where it is.
+  /// `label` names the array in messages, e.g. "gradient bucket 3 (conv4/weights ... conv3/bias)". The array must stay
+  /// where it is. All ranks make and start reductions of the same counts in the same order. Destroy one when it is not
+  /// under way.
   virtual std::unique_ptr<Allreduce> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
   virtual std::unique_ptr<Allreduce> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
   /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/placement.hpp"
+#include "engine/base/communicator.hpp"
+#include "engine/base/error.hpp"
+
+namespace CLI {
+class App;
+}
+
+/// What every program shares: its main function, its command line, its way to fail.
+namespace keelson::app {
+
+struct AppInfo {
+  std::string name;         ///< "keelson-cosmoflow"
+  std::string description;  ///< one sentence, for --help
+};
+
+/// What run_app has set up when a verb runs.
+struct Session {
+  Communicator& world;
+  const comm::Placement& placement;
+  std::string program;                 ///< "keelson-cosmoflow"
+  std::vector<std::string> arguments;  ///< as given, without the program's name
+  std::string machine;                 ///< "2 ranks on 1 node, 1 thread each (2 of 2 cores)"
+};
+
+/// The verbs of a program.
+class CommandLine {
+ public:
+  explicit CommandLine(const AppInfo& info);
+  ~CommandLine();
+
+  /// `keelson-x name --options`. Declare its options on what this returns (apps/common/options.hpp), bound to variables
+  /// that live as long as `run`. --help, --version and --config come by themselves.
+  CLI::App& verb(const std::string& name, const std::string& description, std::function<ExitCode(Session&)> run);
+
+  /// What parse() found out.
+  struct Request {
+    std::function<ExitCode(Session&)> run;  ///< empty: print `text` (help or version) on stdout and end with 0
+    std::string text;
+  };
+  /// Reads the arguments (without the program's name) and the --config file; the command line wins over the file.
+  /// Throws InputError.
+  Request parse(const std::vector<std::string>& arguments);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The main function of a program:
+///
+///   int main(int argc, char** argv) {
+///     return keelson::app::run_app(argc, argv, {"keelson-x", "Does x."}, [](auto& line) { define_train(line); });
+///   }
+///
+/// Reads the command line, starts MPI, places the process on its cores, starts the backends, takes signals over
+/// (Interrupt), runs the verb, and returns the exit code: the verb's; 2 after InputError; 1 after any other exception.
+/// What all ranks throw alike is printed once, what some ranks throw is printed with their names; ranks that still work
+/// are then ended with the same exit code, after a grace of KEELSON_GRACE seconds (2).
+int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define);
+
+}  // namespace keelson::app

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/communicator.hpp"
+
+/// The implementations of Communicator and the life of MPI. No MPI header is needed to use them.
+namespace keelson::comm {
+
+/// What a rank does when a collective call takes long: after every `seconds` the lowest waiting rank reports the call's
+/// label and the ranks that have not reached it. Waiting goes on, until `abort_seconds` (0: for ever) end the job with
+/// exit code 1.
+struct Watchdog {
+  double seconds = 300;                            ///< KEELSON_WATCHDOG; 0: off
+  double abort_seconds = 0;                        ///< KEELSON_WATCHDOG_ABORT
+  std::function<void(const std::string&)> report;  ///< empty: a line on stderr
+
+  /// The defaults above, changed by the environment. Throws InputError where a variable is not a number of seconds.
+  static Watchdog from_environment();
+};
+
+/// One rank; makes no MPI calls.
+std::unique_ptr<Communicator> make_self();
+
+/// All ranks of the job, on a duplicate of MPI_COMM_WORLD, so that messages never mix with the host program's.
+/// make_self() where MPI is not in use or has one rank. Collective. Destroy it before MPI is finalised.
+std::unique_ptr<Communicator> make_world(const Watchdog& watchdog = Watchdog::from_environment());
+
+/// The ranks of a host program's communicator, given as its Fortran handle: make_from_handle(MPI_Comm_c2f(comm)). It is
+/// duplicated. Collective.
+std::unique_ptr<Communicator> make_from_handle(int fortran_handle,
+                                               const Watchdog& watchdog = Watchdog::from_environment());
+
+/// How the work of one rank ended.
+struct Outcome {
+  int exit_code = 0;
+  std::string message;  ///< empty if all went well
+};
+
+/// Starts MPI if this process belongs to a job of several processes and the host program has not done so, and ends it
+/// if it was started here.
+///
+/// A process that no launcher started makes no MPI call at all: it starts at once, and works where MPI cannot (a
+/// sandbox without network, a login node). Launchers are known by the variables they set (see launched());
+/// KEELSON_MPI=on or off overrides.
+class MpiSession {
+ public:
+  /// Throws Error if MPI does not start, InputError if a launcher started several tasks that MPI takes for jobs of one
+  /// rank each (as `srun` does without --mpi=pmix).
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  bool active() const;  ///< MPI is initialised, by us or by the host program
+
+  /// Every rank calls this once, when its work has ended, well or not. Returns the outcomes of all ranks, in rank
+  /// order, if all ranks get here; a rank that failed waits only `grace_seconds` for the others and then gets nothing:
+  /// they are still at work, wait for this rank for ever, and must be ended by abort().
+  std::optional<std::vector<Outcome>> conclude(const Outcome& mine, double grace_seconds);
+
+  /// Ends every rank of the job with this exit code, now.
+  [[noreturn]] void abort(int exit_code);
+
+  /// The variable by which a launcher shows itself in the environment ("OMPI_COMM_WORLD_SIZE"), or nothing.
+  static std::string launched();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Throws on all ranks, naming those whose hash differs from rank 0's, if the ranks do not agree. `what` completes the
+/// sentence "the ranks have different ...", e.g. "plans". Collective.
+void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what);
+
+}  // namespace keelson::comm
