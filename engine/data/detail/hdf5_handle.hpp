@@ -1,0 +1,58 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "engine/data/hdf5.hpp"
+
+/// What hdf5*.cpp share: the lock, handles that close themselves, types, and the reason of a failure.
+namespace keelson::hdf5::detail {
+
+static_assert(sizeof(hid_t) == sizeof(std::int64_t), "HDF5 1.10 or newer is needed");
+
+/// Holds HDF5's lock, and keeps it from printing its error stack; the host program's own setting comes back afterwards.
+class Lock {
+ public:
+  Lock();
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> guard_;
+  H5E_auto2_t print_ = nullptr;
+  void* print_to_ = nullptr;
+};
+
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Handle& operator=(Handle&&) = delete;
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  bool ok() const { return id_ >= 0; }
+  operator hid_t() const {
+    return id_;
+  }  // NOLINT(google-explicit-constructor): it stands in for the identifier in C calls
+
+ private:
+  hid_t id_;
+  herr_t (*close_)(hid_t);
+};
+
+hid_t native(Type type);           ///< in memory; an immutable identifier, not to be closed
+Type classify(hid_t type);         ///< of a file's type
+std::string describe(hid_t type);  ///< "big-endian int16"
+std::string innermost_reason();    ///< why the last call failed, in HDF5's words
+Dims extents(hid_t space);
+
+/// Object of a file as messages name it: "data/a.h5: '/x'".
+std::string place(const std::string& path, const std::string& object);
+bool exists(hid_t file, const std::string& object);
+
+}  // namespace keelson::hdf5::detail

@@ -1,0 +1,275 @@
+#include "engine/data/hdf5.hpp"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/error.hpp"
+#include "engine/data/detail/hdf5_handle.hpp"
+
+namespace keelson::hdf5 {
+
+using detail::Handle;
+using detail::innermost_reason;
+using detail::Lock;
+using detail::place;
+
+std::string_view to_string(Type type) {
+  constexpr std::string_view names[] = {"int8",  "uint8",  "int16",   "uint16",  "int32",   "uint32",
+                                        "int64", "uint64", "float16", "float32", "float64", "other"};
+  return names[static_cast<int>(type)];
+}
+
+std::string to_string(const Dims& dims) { return dims.empty() ? "scalar" : fmt::format("({})", fmt::join(dims, ", ")); }
+
+std::int64_t DatasetInfo::elements() const {
+  std::int64_t n = 1;
+  for (auto d : shape) n *= d;
+  return n;
+}
+
+namespace {
+
+void check_looks_like_hdf5(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0)
+    refuse("{}: cannot be opened: {}. Expected an HDF5 file; check the path", path, std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) refuse("{}: is a folder. Expected one HDF5 file", path);
+  if (status.st_size == 0) refuse("{}: is empty (0 bytes). Expected an HDF5 file; copy or make it again", path);
+  if (access(path.c_str(), R_OK) != 0)
+    refuse("{}: cannot be read: {}. Check its permissions", path, std::strerror(errno));
+}
+
+/// Locks on read-only data only make trouble: many parallel file systems have none.
+void forget_locking([[maybe_unused]] hid_t access_list) {
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+  H5Pset_file_locking(access_list, false, true);
+#endif
+}
+
+bool has_signature(const std::string& path) {
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  forget_locking(access);
+#if H5_VERSION_GE(1, 12, 0)
+  return H5Fis_accessible(path.c_str(), access) > 0;
+#else
+  return H5Fis_hdf5(path.c_str()) > 0;
+#endif
+}
+
+Handle open_dataset(hid_t file, const std::string& path, const std::string& name) {
+  if (!detail::exists(file, name)) {
+    std::vector<std::string> members;
+    const auto add = [](hid_t, const char* member, const H5L_info_t*, void* to) -> herr_t {
+      static_cast<std::vector<std::string>*>(to)->emplace_back(member);
+      return 0;
+    };
+    H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &members);
+    refuse("{}: has no dataset '{}'. The file holds {}", path, name,
+           members.empty() ? "nothing" : fmt::format("'{}'", fmt::join(members, "', '")));
+  }
+  Handle dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
+  if (!dataset.ok()) refuse("{} is not a dataset that can be read ({})", place(path, name), innermost_reason());
+  return dataset;
+}
+
+std::int64_t raw_offset(hid_t dataset, hid_t type, Type element) {
+  if (element == Type::other || element == Type::f16 || H5Tequal(type, detail::native(element)) <= 0) return -1;
+  const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
+  if (H5Pget_layout(creation) != H5D_CONTIGUOUS || H5Pget_external_count(creation) != 0) return -1;
+  const haddr_t offset = H5Dget_offset(dataset);
+  return offset == HADDR_UNDEF ? -1 : static_cast<std::int64_t>(offset);
+}
+
+/// The file's side of a transfer: all of the dataset, or a box in it. Second: the space in memory.
+std::pair<Handle, Handle> select(hid_t dataset, const std::string& where, const Dims* offset, const Dims* count) {
+  Handle file_space(H5Dget_space(dataset), H5Sclose);
+  const Dims shape = detail::extents(file_space);
+  if (offset == nullptr) {
+    Handle all(H5Scopy(file_space), H5Sclose);
+    return {std::move(file_space), std::move(all)};
+  }
+  bool inside = offset->size() == shape.size() && count->size() == shape.size() && !shape.empty();
+  for (std::size_t i = 0; inside && i < shape.size(); ++i)
+    inside = (*offset)[i] >= 0 && (*count)[i] >= 0 && (*offset)[i] + (*count)[i] <= shape[i];
+  if (!inside) {
+    fail("{}: the box of {} at {} does not lie in its shape {}", where, to_string(*count), to_string(*offset),
+         to_string(shape));
+  }
+  const std::vector<hsize_t> start(offset->begin(), offset->end()), extent(count->begin(), count->end());
+  H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
+  return {std::move(file_space),
+          Handle(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose)};
+}
+
+}  // namespace
+
+File File::open(const std::string& path) {
+  check_looks_like_hdf5(path);
+  const Lock lock;
+  if (!has_signature(path))
+    refuse(
+        "{}: is not an HDF5 file (it lacks the signature). Expected HDF5; was it cut off or is it of another format?",
+        path);
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  forget_locking(access);
+  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
+  if (id < 0)
+    refuse("{}: is HDF5 but cannot be opened ({}). Is the copy complete? Fetch or make it again", path,
+           innermost_reason());
+  return File(path, id, false);
+}
+
+File File::create(const std::string& path) {
+  const Lock lock;
+  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose), access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_obj_track_times(creation, false);
+#if H5_VERSION_GE(1, 10, 2)
+  H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);  // checksummed metadata, readable by 1.8 and newer
+#endif
+  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
+  if (id < 0)
+    fail("{}: cannot be created ({}). Check the folder, its permissions and the free space", path, innermost_reason());
+  return File(path, id, true);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), id_(std::exchange(other.id_, -1)), writing_(other.writing_) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    discard();
+    path_ = std::move(other.path_);
+    id_ = std::exchange(other.id_, -1);
+    writing_ = other.writing_;
+  }
+  return *this;
+}
+
+File::~File() { discard(); }
+
+void File::discard() noexcept {
+  if (id_ < 0) return;
+  const Lock lock;
+  H5Fclose(std::exchange(id_, -1));
+}
+
+void File::close(bool sync) {
+  if (id_ < 0) return;
+  {
+    const Lock lock;
+    const bool flushed = !writing_ || H5Fflush(id_, H5F_SCOPE_LOCAL) >= 0;
+    const std::string reason = flushed ? "" : innermost_reason();
+    const bool closed = H5Fclose(std::exchange(id_, -1)) >= 0;
+    if (!flushed || !closed)
+      fail("{}: cannot be written to its end ({}). Is the disk full?", path_, flushed ? innermost_reason() : reason);
+  }
+  if (!sync) return;
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = fd >= 0 && fsync(fd) == 0;
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (!synced) fail("{}: was written but cannot be brought to disk: {}", path_, std::strerror(error));
+}
+
+bool File::has(const std::string& object) const {
+  const Lock lock;
+  return detail::exists(id_, object);
+}
+
+std::vector<std::string> File::list(const std::string& group) const {
+  const Lock lock;
+  const Handle g(H5Gopen2(id_, group.c_str(), H5P_DEFAULT), H5Gclose);
+  if (!g.ok()) refuse("{}: has no group '{}' ({})", path_, group, innermost_reason());
+  H5G_info_t info{};
+  if (H5Gget_info(g, &info) < 0) refuse("{} cannot be listed ({})", place(path_, group), innermost_reason());
+  std::vector<std::string> names;
+  for (hsize_t i = 0; i < info.nlinks; ++i) {
+    const auto length = H5Lget_name_by_idx(g, ".", H5_INDEX_NAME, H5_ITER_INC, i, nullptr, 0, H5P_DEFAULT);
+    if (length < 0) refuse("{} cannot be listed ({})", place(path_, group), innermost_reason());
+    std::string name(static_cast<std::size_t>(length), '\0');
+    H5Lget_name_by_idx(g, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size() + 1, H5P_DEFAULT);
+    names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+DatasetInfo File::info(const std::string& name) const {
+  const Lock lock;
+  const Handle dataset = open_dataset(id_, path_, name);
+  const Handle space(H5Dget_space(dataset), H5Sclose), type(H5Dget_type(dataset), H5Tclose);
+  if (!space.ok() || !type.ok()) refuse("{} cannot be read ({})", place(path_, name), innermost_reason());
+  DatasetInfo info;
+  info.name = name;
+  info.shape = detail::extents(space);
+  info.type = detail::classify(type);
+  info.type_name = detail::describe(type);
+  if (H5Sget_simple_extent_type(space) == H5S_NULL) info.shape = {0};
+  info.raw_offset = raw_offset(dataset, type, info.type);
+  return info;
+}
+
+void File::read_as(const std::string& name, Type type, void* dst, const Dims* offset, const Dims* count,
+                   std::int64_t elements) const {
+  const Lock lock;
+  const Handle dataset = open_dataset(id_, path_, name);
+  const Handle stored(H5Dget_type(dataset), H5Tclose);
+  const H5T_class_t kind = H5Tget_class(stored);
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT)
+    refuse("{} holds {}. Expected numbers ({})", place(path_, name), detail::describe(stored), to_string(type));
+  const auto [file_space, memory_space] = select(dataset, place(path_, name), offset, count);
+  if (elements >= 0 && H5Sget_select_npoints(file_space) != elements) {
+    refuse("{} has the shape {}. Expected {} elements", place(path_, name), to_string(detail::extents(file_space)),
+           elements);
+  }
+  if (H5Dread(dataset, detail::native(type), memory_space, file_space, H5P_DEFAULT, dst) < 0)
+    refuse("{} cannot be read ({}). Is the copy complete? Fetch or make it again", place(path_, name),
+           innermost_reason());
+}
+
+void File::make_group(const std::string& group) {
+  const Lock lock;
+  const Handle creation(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
+  H5Pset_obj_track_times(creation, false);
+  for (std::size_t end = 0; end != std::string::npos;) {
+    end = group.find('/', end + 1);
+    const std::string prefix = group.substr(0, end);
+    if (prefix.empty() || prefix == "/" || detail::exists(id_, prefix)) continue;
+    const Handle g(H5Gcreate2(id_, prefix.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose);
+    if (!g.ok()) fail("{} cannot be made ({})", place(path_, prefix), innermost_reason());
+  }
+}
+
+void File::make_dataset(const std::string& name, Type type, const Dims& shape) {
+  const auto slash = name.rfind('/');
+  if (slash != std::string::npos && slash > 0) make_group(name.substr(0, slash));
+  const Lock lock;
+  const std::vector<hsize_t> dims(shape.begin(), shape.end());
+  const Handle space(
+      dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
+      H5Sclose);
+  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(creation, false);
+  const Handle dataset(H5Dcreate2(id_, name.c_str(), detail::native(type), space, H5P_DEFAULT, creation, H5P_DEFAULT),
+                       H5Dclose);
+  if (!dataset.ok()) {
+    fail("{} of shape {} cannot be made ({}). Is the name taken, or the disk full?", place(path_, name),
+         to_string(shape), innermost_reason());
+  }
+}
+
+void File::write_as(const std::string& name, Type type, const void* src, const Dims* offset, const Dims* count) {
+  const Lock lock;
+  const Handle dataset = open_dataset(id_, path_, name);
+  const auto [file_space, memory_space] = select(dataset, place(path_, name), offset, count);
+  if (H5Dwrite(dataset, detail::native(type), memory_space, file_space, H5P_DEFAULT, src) < 0)
+    fail("{} cannot be written ({}). Is the disk full?", place(path_, name), innermost_reason());
+}
+
+}  // namespace keelson::hdf5

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+/// Reading and writing HDF5 files (library 1.10 or newer) without its headers. HDF5 is not thread-safe, so every call
+/// here takes one process-wide lock; any thread may call. What can be read without the library, and so without the
+/// lock, says DatasetInfo::raw_offset.
+///
+/// Errors name the file, the object and HDF5's innermost reason. A file that is missing, not HDF5, truncated or lacks
+/// an object, and data that cannot be read: InputError. What fails while writing (a full disk): Error.
+namespace keelson::hdf5 {
+
+/// Element types on disk, whatever their byte order. f16 and `other` (strings, compounds, ...) have no C++ type here.
+enum class Type : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, f32, f64, other };
+
+std::string_view to_string(Type type);  ///< as NumPy says: "int16", "float32"
+
+template <class T>
+constexpr Type type_of() {
+  if constexpr (std::is_same_v<T, float>)
+    return Type::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return Type::f64;
+  else {
+    static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>,
+                  "an element type that HDF5 files of ours do not hold");
+    constexpr Type types[] = {Type::i8, Type::u8, Type::i16, Type::u16, Type::i32, Type::u32, Type::i64, Type::u64};
+    constexpr int log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    return types[2 * log2 + (std::is_unsigned_v<T> ? 1 : 0)];
+  }
+}
+
+using Dims = std::vector<std::int64_t>;
+std::string to_string(const Dims& dims);  ///< "(128, 128, 128, 4)"; "scalar" without dimensions
+
+struct DatasetInfo {
+  std::string name;  ///< as asked for
+  Dims shape;        ///< empty for a scalar
+  Type type = Type::other;
+  std::string type_name;  ///< for messages: "int16", "big-endian float32", "string"
+  std::int64_t raw_offset =
+      -1;  ///< where in the file the elements lie just as in memory (contiguous, unfiltered, native); -1 if not so
+
+  std::int64_t elements() const;
+};
+
+/// An open file. Closes when destroyed; a writer calls close() first, which reports what the destructor cannot.
+class File {
+ public:
+  static File open(const std::string& path);    ///< for reading
+  static File create(const std::string& path);  ///< for writing; replaces what is there
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  bool has(const std::string& object) const;  ///< a dataset or group of this name: "x", "/parameters/conv1/weights"
+  std::vector<std::string> list(const std::string& group = "/") const;  ///< names of its members, sorted
+  DatasetInfo info(const std::string& dataset) const;
+
+  /// Reads all elements in row-major order, converted by HDF5 to T (integers out of T's range are clipped).
+  template <class T>
+  std::vector<T> read(const std::string& dataset) const {
+    std::vector<T> v(static_cast<std::size_t>(info(dataset).elements()));
+    read_as(dataset, type_of<T>(), v.data(), nullptr, nullptr, static_cast<std::int64_t>(v.size()));
+    return v;
+  }
+  /// The same into `dst`, which has room for exactly `elements`.
+  template <class T>
+  void read(const std::string& dataset, T* dst, std::int64_t elements) const {
+    read_as(dataset, type_of<T>(), dst, nullptr, nullptr, elements);
+  }
+  /// The box of `count` elements from `offset` on, one number of each per dimension.
+  template <class T>
+  void read_box(const std::string& dataset, const Dims& offset, const Dims& count, T* dst) const {
+    read_as(dataset, type_of<T>(), dst, &offset, &count, -1);
+  }
+
+  /// Makes a contiguous dataset, and the groups that its name goes through, and writes it. No time stamps: same data,
+  /// same file.
+  template <class T>
+  void write(const std::string& dataset, const T* src, const Dims& shape) {
+    make_dataset(dataset, type_of<T>(), shape);
+    write_as(dataset, type_of<T>(), src, nullptr, nullptr);
+  }
+  /// Makes a dataset to be written in boxes; what is never written reads as zero.
+  template <class T>
+  void make_dataset(const std::string& dataset, const Dims& shape) {
+    make_dataset(dataset, type_of<T>(), shape);
+  }
+  template <class T>
+  void write_box(const std::string& dataset, const Dims& offset, const Dims& count, const T* src) {
+    write_as(dataset, type_of<T>(), src, &offset, &count);
+  }
+  void make_group(const std::string& group);  ///< with those above it; no error if it exists
+
+  /// Attributes of a file ("/"), group or dataset. Text is UTF-8 (h5py reads it as str). Setting replaces.
+  bool has_attribute(const std::string& object, const std::string& name) const;
+  void set_attribute(const std::string& object, const std::string& name, std::string_view text);
+  void set_attribute(const std::string& object, const std::string& name, const char* text) {
+    set_attribute(object, name, std::string_view(text));
+  }
+  void set_attribute(const std::string& object, const std::string& name, const std::vector<std::string>& texts);
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void set_attribute(const std::string& object, const std::string& name, T number) {
+    if constexpr (std::is_same_v<T, bool>)
+      set_numbers(object, name, Type::u8, &number, 1, true);
+    else
+      set_numbers(object, name, type_of<T>(), &number, 1, true);
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void set_attribute(const std::string& object, const std::string& name, const std::vector<T>& numbers) {
+    set_numbers(object, name, type_of<T>(), numbers.data(), static_cast<std::int64_t>(numbers.size()), false);
+  }
+  std::string text_attribute(const std::string& object, const std::string& name) const;
+  std::vector<std::string> texts_attribute(const std::string& object, const std::string& name) const;
+  template <class T>
+  std::vector<T> numbers_attribute(const std::string& object, const std::string& name) const {
+    std::vector<T> v(static_cast<std::size_t>(attribute_elements(object, name)));
+    get_numbers(object, name, type_of<T>(), v.data());
+    return v;
+  }
+  template <class T>
+  T attribute(const std::string& object, const std::string& name) const {
+    const auto v = numbers_attribute<T>(object, name);
+    require_single(object, name, v.size());
+    return v[0];
+  }
+
+  /// Writes out what is buffered and closes. Throws Error if that fails. `sync`: also waits until the disk has it
+  /// (fsync).
+  void close(bool sync = false);
+
+ private:
+  File(std::string path, std::int64_t id, bool writing) : path_(std::move(path)), id_(id), writing_(writing) {}
+  void discard() noexcept;
+  void make_dataset(const std::string& dataset, Type type, const Dims& shape);
+  void read_as(const std::string& dataset, Type type, void* dst, const Dims* offset, const Dims* count,
+               std::int64_t elements) const;
+  void write_as(const std::string& dataset, Type type, const void* src, const Dims* offset, const Dims* count);
+  void set_numbers(const std::string& object, const std::string& name, Type type, const void* src, std::int64_t n,
+                   bool scalar);
+  void set_texts(const std::string& object, const std::string& name, std::span<const std::string_view> texts,
+                 bool scalar);
+  std::int64_t attribute_elements(const std::string& object, const std::string& name) const;
+  void get_numbers(const std::string& object, const std::string& name, Type type, void* dst) const;
+  void require_single(const std::string& object, const std::string& name, std::size_t found) const;
+
+  std::string path_;
+  std::int64_t id_ = -1;  ///< HDF5's handle (hid_t); -1 when closed
+  bool writing_ = false;
+};
+
+}  // namespace keelson::hdf5
