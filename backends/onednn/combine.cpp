@@ -1,0 +1,149 @@
+#include "backends/onednn/support.hpp"
+
+namespace keelson::backends::onednn {
+namespace {
+
+using ops::Role;
+using ops::Verb;
+
+class Reorder final : public CallPrimitive<ops::Reorder> {
+ public:
+  Reorder(const SessionPtr& session, const ops::ReorderDesc& d) {
+    const auto groups = std::max(groups_of(d.src.layout, d.src.shape), groups_of(d.dst.layout, d.dst.shape));
+    const auto src = to_desc(d.src, groups), dst = to_desc(d.dst, groups);
+    const auto& engine = session->engine;
+    const dnnl::reorder::primitive_desc pd(engine, src, engine, dst, attributes());
+    require_fast(pd, Verb::forward, d.src.layout.is_opaque() || d.dst.layout.is_opaque());
+    forward_call() = Call::make<dnnl::reorder>(session, pd, 0);
+    forward_call().bind(Role::src, DNNL_ARG_FROM, src, d.src).bind(Role::dst, DNNL_ARG_TO, dst, d.dst);
+  }
+  void forward(const Tensor& src, const Tensor& dst, const Tensor& scratch) override {
+    forward_call().run({&src, &dst}, &scratch);
+  }
+};
+
+class Sum final : public CallPrimitive<ops::Sum> {
+ public:
+  Sum(const SessionPtr& session, const ops::SumDesc& d) : operands_(d.count + 1) {
+    const auto md = to_desc(d.src);
+    const dnnl::sum::primitive_desc pd(session->engine, md, std::vector<float>(d.count, 1.0f),
+                                       std::vector<dnnl::memory::desc>(d.count, md), attributes());
+    require_fast(pd, Verb::forward, d.src.layout.is_opaque());
+    auto& call = forward_call() =
+        Call::make<dnnl::sum>(session, pd, static_cast<double>(d.src.elements()) * (d.count - 1));
+    for (int i = 0; i < d.count; ++i) call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + i, md, d.src);
+    call.bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
+  }
+  void forward(const Tensor* srcs, const Tensor& dst) override {
+    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = srcs + i;
+    operands_.back() = &dst;
+    forward_call().run(operands_.data(), operands_.size());
+  }
+
+ private:
+  std::vector<const Tensor*> operands_;  // kept, so that forward allocates nothing
+};
+
+/// oneDNN concatenates forward only; backward copies each slice of diff_dst by a reorder from a part of it.
+class Concat final : public CallPrimitive<ops::Concat> {
+ public:
+  Concat(const SessionPtr& session, const ops::ConcatDesc& d) : operands_(d.srcs.size() + 1) {
+    const auto& engine = session->engine;
+    const auto dst = to_desc(d.dst);
+    std::vector<dnnl::memory::desc> srcs;
+    for (const auto& s : d.srcs) srcs.push_back(to_desc(s));
+    const dnnl::concat::primitive_desc pd(engine, dst, d.axis, srcs, attributes());
+    require_fast(pd, Verb::forward, d.dst.layout.is_opaque());
+    auto& call = forward_call() = Call::make<dnnl::concat>(session, pd, 0);
+    for (std::size_t i = 0; i < srcs.size(); ++i)
+      call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), srcs[i], d.srcs[i]);
+    call.bind(Role::dst, DNNL_ARG_DST, dst, d.dst).own_scratch();
+
+    dnnl::memory::dims offset(d.dst.shape.rank(), 0);
+    for (std::size_t i = 0; i < srcs.size(); ++i) {
+      const auto slice = dst.submemory_desc(srcs[i].get_dims(), offset);
+      offset[d.axis] += d.srcs[i].shape[d.axis];
+      const dnnl::reorder::primitive_desc copy(engine, slice, engine, srcs[i], attributes());
+      require_fast(copy, Verb::backward_data, d.dst.layout.is_opaque());
+      slices_.push_back(Call::make<dnnl::reorder>(session, copy, 0));
+      slices_.back()
+          .bind(Role::diff_dst, DNNL_ARG_FROM, slice, d.dst)
+          .bind(Role::diff_src, DNNL_ARG_TO, srcs[i], d.srcs[i])
+          .own_scratch();
+    }
+  }
+  std::string name(Verb verb) const override { return verb == Verb::forward ? call(verb).name() : slices_[0].name(); }
+  ops::Cost cost(Verb) const override { return call(Verb::forward).cost(); }
+  std::size_t scratch_bytes(Verb) const override { return 0; }
+
+  void forward(const Tensor* srcs, const Tensor& dst) override {
+    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = srcs + i;
+    operands_.back() = &dst;
+    forward_call().run(operands_.data(), operands_.size());
+  }
+  void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
+    for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].run({&diff_dst, diff_srcs + i});
+  }
+
+ private:
+  std::vector<const Tensor*> operands_;
+  std::vector<Call> slices_;
+};
+
+class Softmax final : public CallPrimitive<ops::Softmax> {
+ public:
+  Softmax(const SessionPtr& session, const ops::SoftmaxDesc& d) {
+    const auto md = to_desc(d.src);
+    const auto algorithm = dnnl::algorithm::softmax_accurate;
+    const bool opaque = d.src.layout.is_opaque();
+    const double flops = 5.0 * static_cast<double>(d.src.elements());  // maximum, difference, exp, sum, quotient
+    const dnnl::softmax_forward::primitive_desc forward(session->engine, dnnl::prop_kind::forward_training, algorithm, md,
+                                                        md, d.axis, attributes());
+    require_fast(forward, Verb::forward, opaque);
+    forward_call() = Call::make<dnnl::softmax_forward>(session, forward, flops);
+    forward_call().bind(Role::src, DNNL_ARG_SRC, md, d.src).bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
+    const dnnl::softmax_backward::primitive_desc backward(session->engine, algorithm, md, md, md, d.axis, forward,
+                                                          attributes());
+    require_fast(backward, Verb::backward_data, opaque);
+    data_call() = Call::make<dnnl::softmax_backward>(session, backward, flops);
+    data_call()
+        .bind(Role::diff_dst, DNNL_ARG_DIFF_DST, md, d.src)
+        .bind(Role::dst, DNNL_ARG_DST, md, d.src)
+        .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, md, d.src)
+        .own_scratch();
+  }
+  void forward(const Tensor& src, const Tensor& dst) override { forward_call().run({&src, &dst}); }
+  void backward(const Tensor& diff_dst, const Tensor& dst, const Tensor& diff_src) override {
+    data_call().run({&diff_dst, &dst, &diff_src});
+  }
+};
+
+void require_concrete(const TensorDesc& d) {
+  if (d.layout.is_any()) decline("layout any for {}; this op adopts its producer's", to_string(d.shape));
+}
+
+}  // namespace
+
+std::unique_ptr<ops::Reorder> make_reorder(const SessionPtr& session, const ops::ReorderDesc& d) {
+  require_concrete(d.src);
+  require_concrete(d.dst);
+  return std::make_unique<Reorder>(session, d);
+}
+
+std::unique_ptr<ops::Sum> make_sum(const SessionPtr& session, const ops::SumDesc& d) {
+  require_concrete(d.src);
+  return std::make_unique<Sum>(session, d);
+}
+
+std::unique_ptr<ops::Concat> make_concat(const SessionPtr& session, const ops::ConcatDesc& d) {
+  for (const auto& s : d.srcs) require_concrete(s);
+  require_concrete(d.dst);
+  return std::make_unique<Concat>(session, d);
+}
+
+std::unique_ptr<ops::Softmax> make_softmax(const SessionPtr& session, const ops::SoftmaxDesc& d) {
+  require_concrete(d.src);
+  return std::make_unique<Softmax>(session, d);
+}
+
+}  // namespace keelson::backends::onednn

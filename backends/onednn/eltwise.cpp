@@ -1,0 +1,51 @@
+#include "backends/onednn/support.hpp"
+
+namespace keelson::backends::onednn {
+namespace {
+
+using dnnl::eltwise_backward;
+using dnnl::eltwise_forward;
+using ops::Role;
+using ops::Verb;
+
+class Eltwise final : public CallPrimitive<ops::Eltwise> {
+ public:
+  Eltwise(const SessionPtr& session, const ops::EltwiseDesc& d) {
+    const bool from_dst = ops::derivative_from_dst(d.params), opaque = d.src.layout.is_opaque();
+    const auto a = to_algorithm(d.params, from_dst);
+    const auto md = to_desc(d.src);
+    const double flops = static_cast<double>(d.src.elements());
+
+    const eltwise_forward::primitive_desc forward(session->engine, dnnl::prop_kind::forward_training, a.algorithm, md, md,
+                                                  a.alpha, a.beta, attributes());
+    require_fast(forward, Verb::forward, opaque);
+    forward_call() = Call::make<eltwise_forward>(session, forward, flops);
+    forward_call().bind(Role::src, DNNL_ARG_SRC, md, d.src).bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
+
+    const eltwise_backward::primitive_desc backward(session->engine, a.algorithm, md, md, md, a.alpha, a.beta, forward,
+                                                    attributes());
+    require_fast(backward, Verb::backward_data, opaque);
+    // A linear function's derivative is constant: oneDNN wants some src, and any tensor of its shape will do.
+    const bool reads_dst = from_dst && a.algorithm != dnnl::algorithm::eltwise_linear;
+    data_call() = Call::make<eltwise_backward>(session, backward, flops);
+    data_call()
+        .bind(Role::diff_dst, DNNL_ARG_DIFF_DST, md, d.src)
+        .bind(reads_dst ? Role::dst : Role::src, reads_dst ? DNNL_ARG_DST : DNNL_ARG_SRC, md, d.src)
+        .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, md, d.src)
+        .own_scratch();
+  }
+
+  void forward(const Tensor& src, const Tensor& dst) override { forward_call().run({&src, &dst}); }
+  void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) override {
+    data_call().run({&diff_dst, &saved, &diff_src});
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ops::Eltwise> make_eltwise(const SessionPtr& session, const ops::EltwiseDesc& d) {
+  if (d.src.layout.is_any()) decline("layout any; element-wise work adopts its producer's");
+  return std::make_unique<Eltwise>(session, d);
+}
+
+}  // namespace keelson::backends::onednn

@@ -1,0 +1,77 @@
+#include "backends/onednn/support.hpp"
+
+namespace keelson::backends::onednn {
+namespace {
+
+using dnnl::pooling_backward;
+using dnnl::pooling_forward;
+using ops::Role;
+using ops::Verb;
+
+dnnl::algorithm to_algorithm(const ops::PoolParams& p) {
+  if (p.kind == ops::PoolKind::max) return dnnl::algorithm::pooling_max;
+  return p.count_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
+}
+
+class Pool final : public CallPrimitive<ops::Pool> {
+ public:
+  Pool(const SessionPtr& session, const ops::PoolDesc& d) {
+    const auto algorithm = to_algorithm(d.params);
+    const auto stride = to_dims(d.params.stride), kernel = to_dims(d.params.kernel);
+    const auto begin = to_dims(d.params.pad_begin), end = to_dims(d.params.pad_end);
+    const dnnl::memory::dims gaps(kernel.size(), 0);
+    const double flops = static_cast<double>(d.dst.elements()) * static_cast<double>(d.params.kernel.elements());
+    const bool opaque = d.src.layout.is_opaque();
+    // oneDNN pools in the layout that src has; channels-last is the one that everybody reads.
+    const auto src = d.src.layout.is_any() ? d.src.with(Layout::channels_last(d.src.shape)) : d.src;
+
+    const auto kind = d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const pooling_forward::primitive_desc forward(session->engine, kind, algorithm, to_desc(src), to_desc(d.dst), stride,
+                                                  kernel, gaps, begin, end, attributes());
+    require_fast(forward, Verb::forward, opaque);
+    const auto dst = d.dst.with(to_layout(forward.dst_desc(), d.dst.shape));
+    workspace_bytes_ = d.training ? forward.workspace_desc().get_size() : 0;
+    auto& call = forward_call() = Call::make<pooling_forward>(session, forward, flops);
+    call.bind(Role::src, DNNL_ARG_SRC, forward.src_desc(), src).bind(Role::dst, DNNL_ARG_DST, forward.dst_desc(), dst);
+    if (workspace_bytes_) call.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
+    call.own_scratch();
+    if (!d.training) return;
+
+    const pooling_backward::primitive_desc backward(session->engine, algorithm, forward.src_desc(), forward.dst_desc(),
+                                                    stride, kernel, gaps, begin, end, forward, attributes());
+    require_fast(backward, Verb::backward_data, opaque);
+    auto& back = data_call() = Call::make<pooling_backward>(session, backward, flops);
+    back.bind(Role::diff_dst, DNNL_ARG_DIFF_DST, backward.diff_dst_desc(), dst)
+        .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, backward.diff_src_desc(), src);
+    if (workspace_bytes_) back.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
+  }
+
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
+    if (workspace_bytes_)
+      forward_call().run({&src, &dst, &workspace});
+    else
+      forward_call().run({&src, &dst});
+  }
+  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,
+                const Tensor& scratch) override {
+    if (workspace_bytes_)
+      data_call().run({&diff_dst, &diff_src, &workspace}, &scratch);
+    else
+      data_call().run({&diff_dst, &diff_src}, &scratch);
+  }
+
+ private:
+  std::size_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d) {
+  const int spatial = d.src.shape.rank() - 2;
+  if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN pools over 1 to 3", spatial);
+  return std::make_unique<Pool>(session, d);
+}
+
+}  // namespace keelson::backends::onednn

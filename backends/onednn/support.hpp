@@ -1,0 +1,151 @@
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <vector>
+
+#include "backends/onednn/memory.hpp"
+#include "engine/ops/context.hpp"
+
+/// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are chosen.
+namespace keelson::backends::onednn {
+
+/// Thrown while a primitive is being made; the factory turns it into the reason why the op is declined.
+class Declined : public Error {
+ public:
+  using Error::Error;
+};
+
+template <class... A>
+[[noreturn]] void decline(fmt::format_string<A...> text, A&&... args) {
+  throw Declined(fmt::format(text, std::forward<A>(args)...));
+}
+
+/// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime).
+struct Session {
+  explicit Session(Device& d) : engine(dnnl::engine::kind::cpu, 0), stream(engine), device(d) {}
+  dnnl::engine engine;
+  dnnl::stream stream;
+  Device& device;
+};
+using SessionPtr = std::shared_ptr<Session>;
+
+/// User-managed scratchpad, strict fp32, deterministic; `activation` as a post-op.
+dnnl::primitive_attr attributes(const ops::EltwiseParams& activation = {});
+
+/// oneDNN's algorithm for an activation, with its two parameters. `from_dst`: the variant whose backward reads dst.
+struct EltwiseAlgorithm {
+  dnnl::algorithm algorithm;
+  float alpha, beta;
+};
+EltwiseAlgorithm to_algorithm(const ops::EltwiseParams& p, bool from_dst);
+
+/// 0 for a reference implementation, higher for faster kinds: gemm-based, JIT, JIT for AVX-512.
+int grade(std::string_view implementation);
+
+/// Makes a primitive descriptor from each candidate, in order of preference (fewest reorders first), and takes the first of the highest
+/// grade. Empty where oneDNN makes none.
+template <class PrimitiveDesc, class Candidate, class Make>
+PrimitiveDesc choose(const std::vector<Candidate>& candidates, const Make& make) {
+  std::vector<PrimitiveDesc> made;
+  int best = -1;
+  for (const auto& c : candidates) {
+    made.push_back(make(c));
+    if (made.back()) best = std::max(best, grade(made.back().impl_info_str()));
+  }
+  for (auto& pd : made)
+    if (pd && grade(pd.impl_info_str()) == best) return pd;
+  return {};
+}
+
+/// Declines where oneDNN offers nothing (an empty descriptor) or only its reference implementation. The latter is welcome where a tensor
+/// is `opaque`, which no other backend can read.
+void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaque = false);
+
+/// One verb of a primitive: oneDNN's primitive, memory objects and argument list, prepared so that execution only sets pointers.
+class Call {
+ public:
+  Call() = default;
+  /// `flops`: work of the verb. The scratchpad of `pd` is bound here.
+  template <class P>
+  static Call make(const SessionPtr& session, const typename P::primitive_desc& pd, double flops) {
+    return Call(session, P(pd), pd, flops);
+  }
+
+  /// The next operand of run(): oneDNN's argument number, its descriptor and what the engine hands in.
+  Call& bind(ops::Role role, int argument, const dnnl::memory::desc& md, const TensorDesc& tensor);
+  /// An operand of `md`'s size without shape or layout: a workspace.
+  Call& bind_bytes(int argument, const dnnl::memory::desc& md);
+  /// For ops that are handed no scratch memory: keeps a buffer of its own.
+  Call& own_scratch();
+
+  explicit operator bool() const { return static_cast<bool>(primitive_); }
+  /// Operands in the order of bind(). Throws Error with oneDNN's status where execution fails.
+  void run(std::initializer_list<const Tensor*> operands, const Tensor* scratch = nullptr) {
+    run(operands.begin(), operands.size(), scratch);
+  }
+  void run(const Tensor* const* operands, std::size_t count, const Tensor* scratch = nullptr);
+
+  /// Descriptor of the operand with that role (or its gradient), or null.
+  const TensorDesc* find(ops::Role role) const;
+  const std::string& name() const { return name_; }
+  std::size_t scratch_bytes() const { return own_scratch_ ? 0 : scratch_bytes_; }
+  ops::Cost cost() const;
+
+ private:
+  struct Operand {
+    ops::Role role;
+    bool shaped;
+    TensorDesc tensor;
+    dnnl::memory memory;
+  };
+  Call(const SessionPtr& session, dnnl::primitive primitive, const dnnl::primitive_desc_base& pd, double flops);
+  void point(const dnnl::memory& memory, void* data) const;
+  void add(int argument, const dnnl::memory& memory) { arguments_.push_back({argument, memory.get()}); }
+
+  SessionPtr session_;
+  dnnl::primitive primitive_;
+  std::string name_;
+  double flops_ = 0;
+  std::vector<Operand> operands_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+  dnnl::memory scratch_;
+  std::size_t scratch_bytes_ = 0;
+  std::shared_ptr<void> own_scratch_;
+};
+
+/// Answers the questions of ops::Primitive from the calls of a primitive's verbs.
+template <class Op>
+class CallPrimitive : public Op {
+ public:
+  Layout layout(ops::Verb verb, ops::Role role) const override {
+    auto found = call(verb).find(role);
+    if (!found) found = calls_[0].find(role);
+    KEELSON_EXPECT(found);
+    return found->layout;
+  }
+  std::string name(ops::Verb verb) const override { return call(verb).name(); }
+  std::size_t scratch_bytes(ops::Verb verb) const override { return call(verb).scratch_bytes(); }
+  ops::Cost cost(ops::Verb verb) const override { return call(verb).cost(); }
+
+ protected:
+  Call& call(ops::Verb verb) { return calls_[static_cast<std::size_t>(verb)]; }
+  const Call& call(ops::Verb verb) const { return calls_[static_cast<std::size_t>(verb)]; }
+  Call& forward_call() { return call(ops::Verb::forward); }
+  Call& data_call() { return call(ops::Verb::backward_data); }
+  Call& weights_call() { return call(ops::Verb::backward_weights); }
+
+ private:
+  std::array<Call, 3> calls_;
+};
+
+std::unique_ptr<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d);
+std::unique_ptr<ops::Dense> make_dense(const SessionPtr& session, const ops::DenseDesc& d);
+std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d);
+std::unique_ptr<ops::Eltwise> make_eltwise(const SessionPtr& session, const ops::EltwiseDesc& d);
+std::unique_ptr<ops::Reorder> make_reorder(const SessionPtr& session, const ops::ReorderDesc& d);
+std::unique_ptr<ops::Sum> make_sum(const SessionPtr& session, const ops::SumDesc& d);
+std::unique_ptr<ops::Concat> make_concat(const SessionPtr& session, const ops::ConcatDesc& d);
+std::unique_ptr<ops::Softmax> make_softmax(const SessionPtr& session, const ops::SoftmaxDesc& d);
+
+}  // namespace keelson::backends::onednn
