@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/arena.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/ops/context.hpp"
 
@@ -29,6 +30,7 @@ class Parameters {
   Parameter& at(const std::string& name);  ///< throws Error if there is none
   std::int64_t count() const;
   Context& context() const { return context_; }
+  Arena& arena() { return arena_; }
   std::uint64_t seed() const { return seed_; }
 
   /// Gives the parameter memory in this layout and its initial value; called once per parameter, by the first plan.
@@ -43,6 +45,7 @@ class Parameters {
  private:
   Context& context_;
   std::uint64_t seed_;
+  Arena arena_;
   std::deque<Parameter> parameters_;
 };
 

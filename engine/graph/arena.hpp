@@ -1,0 +1,24 @@
+#pragma once
+
+#include "engine/ops/context.hpp"
+
+namespace keelson {
+
+/// One block of context memory that all plans of a network share, since only one of them runs at a time. It grows when a larger plan is
+/// made; plans notice by the generation and bind anew.
+class Arena {
+ public:
+  explicit Arena(Context& context) : context_(context) {}
+  void reserve(std::size_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(block_.get()); }
+  std::size_t bytes() const { return bytes_; }
+  int generation() const { return generation_; }
+
+ private:
+  Context& context_;
+  std::shared_ptr<void> block_;
+  std::size_t bytes_ = 0;
+  int generation_ = 0;
+};
+
+}  // namespace keelson

@@ -1,0 +1,31 @@
+#include "engine/graph/fuse.hpp"
+
+namespace keelson {
+
+FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
+  const auto& old = graph.nodes();
+  std::vector<int> readers(old.size(), 0);
+  for (const auto& n : old)
+    for (int s : n.srcs) ++readers[s];
+  for (const auto& [name, node] : graph.outputs()) ++readers[node];
+
+  FusedNodes fused;
+  for (const Graph::Node& n : old) {
+    const ops::EltwiseParams* activation = n.layer->as_eltwise();
+    if (enabled && activation && readers[n.srcs[0]] == 1 && (!training || ops::derivative_from_dst(*activation))) {
+      Graph::Node& producer = fused.nodes[fused.index[n.srcs[0]]];
+      if (auto layer = producer.layer->fused_with(*activation)) {
+        producer.layer = std::move(layer);
+        fused.index.push_back(fused.index[n.srcs[0]]);
+        continue;
+      }
+    }
+    Graph::Node copy = n;
+    for (int& s : copy.srcs) s = fused.index[s];
+    fused.index.push_back(static_cast<int>(fused.nodes.size()));
+    fused.nodes.push_back(std::move(copy));
+  }
+  return fused;
+}
+
+}  // namespace keelson

@@ -1,0 +1,90 @@
+#include "engine/graph/graph.hpp"
+
+#include <algorithm>
+
+namespace keelson {
+
+namespace {
+
+/// A value that the caller fills: planned by Plan itself.
+class InputLayer : public Layer {
+ public:
+  explicit InputLayer(ValueShape shape) : shape_(shape) {}
+  std::string kind() const override { return "input"; }
+  ValueShape infer(std::span<const ValueShape>) const override { return shape_; }
+  BackwardFn plan(NodePlan&) const override { return nullptr; }
+
+ private:
+  ValueShape shape_;
+};
+
+}  // namespace
+
+const ValueShape& Var::shape() const { return graph->nodes()[node].shape; }
+
+Var Graph::input(const std::string& name, const Shape& sample, DType dtype) {
+  Shape shape{1};
+  for (auto d : sample) shape.push_back(d);
+  return add(std::make_shared<InputLayer>(ValueShape{shape, dtype, 0}), {}, name);
+}
+
+Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name) {
+  Node n;
+  const std::string kind = layer->kind();
+  const auto named = [&](const std::string& candidate) {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& other) { return other.name == candidate; });
+  };
+  for (int i = 1; name.empty(); ++i)
+    if (const std::string candidate = fmt::format("{}{}", kind, i); !named(candidate)) name = candidate;
+  if (named(name)) refuse("two nodes of the network are called '{}': give each its own name", name);
+  std::vector<ValueShape> shapes;
+  for (const Var& v : srcs) {
+    KEELSON_EXPECT(v.graph == this);
+    n.srcs.push_back(v.node);
+    shapes.push_back(v.shape());
+  }
+  try {
+    n.shape = layer->infer(shapes);
+    layer->parameters(shapes);
+  } catch (const InputError& e) {
+    refuse("{}: {}", name, e.what());
+  }
+  n.name = std::move(name);
+  n.layer = std::move(layer);
+  nodes_.push_back(std::move(n));
+  return {this, static_cast<int>(nodes_.size()) - 1};
+}
+
+std::vector<ParameterSpec> Graph::parameters() const {
+  std::vector<ParameterSpec> all;
+  for (const Node& n : nodes_) {
+    std::vector<ValueShape> shapes;
+    for (int s : n.srcs) shapes.push_back(nodes_[s].shape);
+    for (ParameterSpec p : n.layer->parameters(shapes)) {
+      p.name = n.name + "/" + p.name;
+      all.push_back(std::move(p));
+    }
+  }
+  return all;
+}
+
+std::int64_t Graph::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& p : parameters()) count += p.shape.elements();
+  return count;
+}
+
+std::string Graph::summary() const {
+  std::string text;
+  const auto specs = parameters();
+  for (const Node& n : nodes_) {
+    std::int64_t count = 0;
+    for (const auto& p : specs)
+      if (p.name.starts_with(n.name + "/")) count += p.shape.elements();
+    text += fmt::format("{:<16} {:<14} {:<24}", n.name, n.layer->kind(), to_string(n.shape.shape));
+    text += count > 0 ? fmt::format(" {:>12}\n", count) : "\n";
+  }
+  return text + fmt::format("{} parameters\n", parameter_count());
+}
+
+}  // namespace keelson

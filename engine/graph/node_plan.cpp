@@ -1,0 +1,129 @@
+#include "engine/graph/node_plan.hpp"
+
+namespace keelson {
+
+namespace {
+
+std::string qualified(const PlanBuild& b, int node, const std::string& name) { return b.nodes[node].name + "/" + name; }
+
+}  // namespace
+
+BufferId Emitter::new_buffer(const std::string& name, const TensorDesc& desc) {
+  Buffer b;
+  b.name = qualified(build_, node_, name);
+  b.desc = desc;
+  return build_.program.add(std::move(b));
+}
+
+BufferId Emitter::new_bytes(const std::string& name, std::size_t bytes) {
+  if (bytes == 0) return no_buffer;
+  return new_buffer(name, TensorDesc::plain({static_cast<std::int64_t>(bytes)}, DType::u8));
+}
+
+BufferId Emitter::in_layout(BufferId b, const Layout& layout) {
+  const TensorDesc src = desc(b);
+  if (layout.is_any() || src.layout == layout) return b;
+  // A parameter changes after every step and a gradient is made once: only forward values are worth remembering.
+  for (BufferId known : build_.reordered[b])
+    if (desc(known).layout == layout) return known;
+  const std::string name = build_.program.buffer(b).name;
+  const TensorDesc dst = src.with(layout);
+  Buffer made;
+  made.name = name;
+  made.desc = dst;
+  const BufferId result = build_.program.add(std::move(made));
+  auto reorder = make(ops::ReorderDesc{src, dst});
+  const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
+  call(reorder, ops::Verb::forward, {in(b), out(result), out(scratch_buffer)},
+       [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
+  build_.reordered[b].push_back(result);
+  return result;
+}
+
+TensorDesc NodePlan::src_request(int i) const {
+  const bool is_input = build_.nodes[node().srcs[i]].srcs.empty();
+  return is_input ? src(i) : src(i).with(Layout::any());
+}
+
+Layout NodePlan::strided_src(int i) const {
+  const TensorDesc& d = src(i);
+  return d.layout.is_strided() ? d.layout : Layout::channels_last(d.shape);
+}
+
+namespace {
+
+BufferId parameter_buffer(PlanBuild& build, const Parameter& p) {
+  auto [entry, fresh] = build.parameter_buffers.try_emplace(p.name, no_buffer);
+  if (fresh) {
+    Buffer b;
+    b.name = p.name;
+    b.desc = p.value.desc();
+    b.external = p.value;
+    entry->second = build.program.add(std::move(b));
+  }
+  return entry->second;
+}
+
+}  // namespace
+
+BufferId NodePlan::parameter_in(const std::string& name, const Layout& layout) {
+  Parameter& p = parameter(name);
+  if (!p.value) build_.parameters.materialise(p, layout.is_any() ? Layout::plain(p.shape) : layout);
+  return in_layout(parameter_buffer(build_, p), layout);
+}
+
+BufferId NodePlan::new_dst(const Layout& layout) {
+  const BufferId b = new_buffer("dst", dst_request().with(layout));
+  set_dst(b);
+  return b;
+}
+
+BackwardPlan::BackwardPlan(PlanBuild& build, int node) : Emitter(build, Phase::backward, node) {
+  const auto& parts = build.diffs[node];
+  if (parts.empty()) return;  // the loss: where gradients begin
+  if (parts.size() == 1) {
+    diff_dst_ = parts[0];
+    return;
+  }
+  const TensorDesc d = desc(parts[0]);
+  std::vector<Operand> operands;
+  for (BufferId part : parts) operands.push_back(in(in_layout(part, d.layout)));
+  diff_dst_ = new_buffer("diff_dst", d);
+  operands.push_back(out(diff_dst_));
+  const auto count = static_cast<int>(parts.size());
+  call(make(ops::SumDesc{d, count}), ops::Verb::forward, operands,
+       [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); }, "sum of gradients");
+}
+
+BufferId BackwardPlan::new_diff_src(int i, const Layout& layout) {
+  const Graph::Node& src = build_.nodes[node().srcs[i]];
+  const BufferId b = new_buffer(fmt::format("diff_src{}", i), {src.shape.at_batch(batch()), src.shape.dtype, layout});
+  set_diff_src(i, b);
+  return b;
+}
+
+BufferId BackwardPlan::parameter_in(const std::string& name, const Layout& layout) {
+  return in_layout(build_.parameter_buffers.at(node().name + "/" + name), layout);
+}
+
+BufferId BackwardPlan::new_gradient(const std::string& parameter, const Layout& layout) {
+  const Parameter& p = build_.parameters.at(node().name + "/" + parameter);
+  const BufferId gradient = new_buffer("diff_" + parameter, p.value.desc());
+  build_.gradients.push_back({p.name, gradient});
+  if (layout.is_any() || layout == p.value.layout()) return gradient;
+  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(layout));
+  to_reorder_.push_back({made, gradient});
+  return made;
+}
+
+void BackwardPlan::finish_gradients() {
+  for (auto [made, gradient] : to_reorder_) {
+    auto reorder = make(ops::ReorderDesc{desc(made), desc(gradient)});
+    const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
+    call(reorder, ops::Verb::forward, {in(made), out(gradient), out(scratch_buffer)},
+         [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
+  }
+  to_reorder_.clear();
+}
+
+}  // namespace keelson

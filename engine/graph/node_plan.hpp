@@ -1,0 +1,149 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/graph/parameters.hpp"
+#include "engine/graph/program.hpp"
+
+namespace keelson {
+
+/// What the compilation of one graph knows while it walks the nodes: the program so far and the buffers of values and gradients.
+struct PlanBuild {
+  explicit PlanBuild(Parameters& p) : parameters(p) {}
+
+  Parameters& parameters;
+  Program program;
+  bool training = true;
+  std::int64_t batch = 1;
+
+  std::vector<Graph::Node> nodes;          ///< after fusion
+  std::vector<BufferId> values;            ///< per node; no_buffer until planned
+  std::vector<bool> wants_gradient;        ///< per node: a parameter lies upstream
+  std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
+
+  BufferId state = no_buffer;   ///< one StepState, u8
+  BufferId weight = no_buffer;  ///< (batch) f32 sample weights
+  BufferId loss = no_buffer;    ///< one f64
+  std::map<std::string, BufferId> inputs;
+  std::map<std::string, BufferId> parameter_buffers;
+  /// Gradients in the order in which backward makes them, in their parameter's layout; placed in buckets afterwards.
+  std::vector<std::pair<std::string, BufferId>> gradients;
+  /// Layouts in which a buffer has already been made available.
+  std::map<BufferId, std::vector<BufferId>> reordered;
+};
+
+/// Common to both passes: makes primitives and appends calls in the name of one node.
+class Emitter {
+ public:
+  Emitter(PlanBuild& build, Phase phase, int node) : build_(build), phase_(phase), node_(node) {}
+
+  bool training() const { return build_.training; }
+  std::int64_t batch() const { return build_.batch; }
+  const Graph::Node& node() const { return build_.nodes[node_]; }
+  const ValueShape& src_value(int i) const { return build_.nodes[node().srcs[i]].shape; }
+  bool wants_diff_src(int i) const { return training() && build_.wants_gradient[node().srcs[i]]; }
+
+  template <class Desc>
+  std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
+    return context().make(desc);
+  }
+  template <class Desc>
+  std::shared_ptr<typename Desc::Op> try_make(const Desc& desc) {
+    return context().try_make(desc);
+  }
+
+  const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
+  /// `b` in this layout: itself, or the result of a Reorder node that is inserted here (once per buffer and layout).
+  BufferId in_layout(BufferId b, const Layout& layout);
+  BufferId new_buffer(const std::string& name, const TensorDesc& desc);
+  BufferId new_bytes(const std::string& name, std::size_t bytes);  ///< no_buffer for 0
+  BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
+  BufferId scratch(const ops::Primitive& p, ops::Verb verb) { return new_bytes("scratch", p.scratch_bytes(verb)); }
+  BufferId state() const { return build_.state; }
+  BufferId sample_weight() const { return build_.weight; }
+  BufferId loss() const { return build_.loss; }
+
+  /// Appends a call; `run(primitive, tensors)` gets the operands in their order. Returns it for in_place().
+  template <class Op, class F>
+  Call& call(std::shared_ptr<Op> primitive, ops::Verb verb, std::vector<Operand> operands, F run, std::string op = "") {
+    Call c;
+    c.phase = phase_;
+    c.node = node().name;
+    c.op = op.empty() ? node().layer->kind() : std::move(op);
+    c.primitive = primitive;
+    c.verb = verb;
+    c.operands = std::move(operands);
+    c.run = [primitive, run](const Tensor* t) { run(*primitive, t); };
+    build_.program.calls().push_back(std::move(c));
+    return build_.program.calls().back();
+  }
+
+  Context& context() const { return build_.parameters.context(); }
+
+ protected:
+  PlanBuild& build_;
+  Phase phase_;
+  int node_;
+};
+
+/// The forward pass as one layer sees it.
+class NodePlan : public Emitter {
+ public:
+  using Emitter::Emitter;
+
+  BufferId src_buffer(int i) const { return build_.values[node().srcs[i]]; }
+  const TensorDesc& src(int i) const { return desc(src_buffer(i)); }
+  BufferId src_in(int i, const Layout& layout) { return in_layout(src_buffer(i), layout); }
+  /// What a compute-bound op asks for: `any`, but a graph input's own layout, since nothing was computed that could lie otherwise.
+  TensorDesc src_request(int i) const;
+  /// The layout of src i where it is strided, else channels-last: for ops that read elements by index.
+  Layout strided_src(int i) const;
+  Shape dst_shape() const { return node().shape.at_batch(batch()); }
+  TensorDesc dst_request() const { return {dst_shape(), node().shape.dtype, Layout::any()}; }
+
+  /// Makes a primitive with weights: in the layout that the parameter has already, if that costs no better backend, else in `any`.
+  /// `describe(TensorDesc weights)` gives the description.
+  template <class F>
+  auto make_with_weights(const std::string& weights, F describe) {
+    const Parameter& p = parameter(weights);
+    auto free = make(describe(TensorDesc{p.shape, DType::f32, Layout::any()}));
+    if (!p.value || free->layout(ops::Verb::forward, ops::Role::weights) == p.value.layout()) return free;
+    auto fixed = try_make(describe(p.value.desc()));
+    return fixed && fixed->backend() == free->backend() ? fixed : free;
+  }
+  Parameter& parameter(const std::string& name) const { return build_.parameters.at(node().name + "/" + name); }
+  /// The parameter's buffer in this layout; gives it memory if it has none.
+  BufferId parameter_in(const std::string& name, const Layout& layout);
+
+  /// The result: a new buffer, or (set_dst) one that exists, e.g. a view of src.
+  BufferId new_dst(const Layout& layout);
+  void set_dst(BufferId b) { build_.values[node_] = b; }
+  BufferId dst() const { return build_.values[node_]; }
+  BufferId workspace(const ops::Primitive& p) { return training() ? new_bytes("workspace", p.workspace_bytes()) : no_buffer; }
+};
+
+/// The backward pass as one layer sees it.
+class BackwardPlan : public Emitter {
+ public:
+  BackwardPlan(PlanBuild& build, int node);
+
+  /// The gradient of this node's result, summed over its consumers, as they made it or in `layout`.
+  BufferId diff_dst() const { return diff_dst_; }
+  BufferId diff_dst_in(const Layout& layout) { return in_layout(diff_dst_, layout); }
+  /// A new buffer for this node's contribution to the gradient of src i.
+  BufferId new_diff_src(int i, const Layout& layout);
+  /// The contribution is a buffer that exists: diff_dst itself or a view of it.
+  void set_diff_src(int i, BufferId b) { build_.diffs[node().srcs[i]].push_back(b); }
+  /// Where to write a parameter's gradient, in `layout`; call finish_gradients() after the call that writes it.
+  BufferId new_gradient(const std::string& parameter, const Layout& layout);
+  void finish_gradients();
+  BufferId parameter_in(const std::string& name, const Layout& layout);
+
+ private:
+  BufferId diff_dst_ = no_buffer;
+  std::vector<std::pair<BufferId, BufferId>> to_reorder_;  ///< gradients not made in their parameter's layout
+};
+
+}  // namespace keelson

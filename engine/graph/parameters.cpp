@@ -1,0 +1,48 @@
+#include "engine/graph/parameters.hpp"
+
+namespace keelson {
+
+Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed) : context_(context), seed_(seed), arena_(context) {
+  for (auto& spec : graph.parameters()) {
+    Parameter& p = parameters_.emplace_back();
+    p.name = spec.name;
+    p.shape = spec.shape;
+    p.init = spec.init;
+  }
+}
+
+Parameter& Parameters::at(const std::string& name) {
+  for (Parameter& p : parameters_)
+    if (p.name == name) return p;
+  fail("the network has no parameter '{}'", name);
+}
+
+std::int64_t Parameters::count() const {
+  std::int64_t n = 0;
+  for (const Parameter& p : parameters_) n += p.shape.elements();
+  return n;
+}
+
+void Parameters::materialise(Parameter& p, const Layout& layout) {
+  KEELSON_EXPECT(!p.value);
+  p.value = context_.allocate({p.shape, DType::f32, layout}, p.name);
+  set(p, initial_values(p.init, p.name, p.shape, seed_));
+}
+
+void Parameters::add_moments(Parameter& p, int count) {
+  while (static_cast<int>(p.moments.size()) < count)
+    p.moments.push_back(context_.allocate(p.value.desc(), fmt::format("{}/moment{}", p.name, p.moments.size() + 1)));
+}
+
+std::vector<float> Parameters::get(const Parameter& p, int which) const {
+  std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
+  context_.read_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
+  return plain;
+}
+
+void Parameters::set(Parameter& p, const std::vector<float>& plain, int which) {
+  KEELSON_EXPECT(static_cast<std::int64_t>(plain.size()) == p.shape.elements());
+  context_.write_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
+}
+
+}  // namespace keelson

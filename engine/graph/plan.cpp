@@ -1,0 +1,267 @@
+#include "engine/graph/plan.hpp"
+
+#include <chrono>
+#include <cmath>
+
+#include "engine/graph/fuse.hpp"
+#include "engine/graph/gradients.hpp"
+#include "engine/graph/plan_report.hpp"
+#include "engine/graph/updates.hpp"
+
+namespace keelson {
+
+struct Plan::Impl {
+  Impl(const Graph& graph, Parameters& parameters, const PlanOptions& options);
+
+  Context& context() { return build.parameters.context(); }
+  BufferId external(const std::string& name, const TensorDesc& desc);
+  void add_inputs();
+  std::vector<BackwardFn> plan_forward();
+  void plan_outputs(const Graph& graph, const std::vector<int>& index);
+  void plan_backward(const std::vector<BackwardFn>& backward);
+  void finish();
+  void bind();
+
+  void run(std::size_t first, std::size_t last);
+  bool exchanging() const { return loss_reduce != nullptr; }
+  void finish_exchange();
+  std::string first_non_finite();
+  bool finite(const Tensor& t);
+
+  PlanOptions options;
+  PlanBuild build;
+  int loss_node = -1;
+  std::map<std::string, BufferId> outputs;
+  std::unique_ptr<Gradients> gradients;
+  std::unique_ptr<Allreduce> loss_reduce;
+  std::size_t forward_end = 0, backward_end = 0;
+  int bound_generation = -1;
+  bool profiling = false, in_exchange = false;
+};
+
+Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& o) : options(o), build(parameters) {
+  if (options.batch < 1) refuse("a batch of {}: expected at least 1 sample", options.batch);
+  if (options.training && graph.loss() < 0) refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
+  build.training = options.training;
+  build.batch = options.batch;
+  FusedNodes fused = fuse(graph, options.training, options.fuse);
+  build.nodes = std::move(fused.nodes);
+  loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
+  const std::size_t count = build.nodes.size();
+  build.values.assign(count, no_buffer);
+  build.diffs.assign(count, {});
+  build.wants_gradient.assign(count, false);
+
+  add_inputs();
+  const auto backward = plan_forward();
+  plan_outputs(graph, fused.index);
+  forward_end = build.program.calls().size();
+  if (options.training) plan_backward(backward);
+  finish();
+}
+
+BufferId Plan::Impl::external(const std::string& name, const TensorDesc& desc) {
+  Buffer b;
+  b.name = name;
+  b.desc = desc;
+  b.external = context().allocate(desc, name);
+  return build.program.add(std::move(b));
+}
+
+void Plan::Impl::add_inputs() {
+  build.state = external("step state", TensorDesc::plain({sizeof(ops::StepState)}, DType::u8));
+  build.loss = external("loss", TensorDesc::plain({1}, DType::f64));
+  build.weight = external("weight", TensorDesc::plain({options.batch}));
+  build.inputs["weight"] = build.weight;
+  context().write_plain(build.program.buffer(build.weight).external, std::vector<float>(options.batch, 1.0f).data());
+  for (std::size_t i = 0; i < build.nodes.size(); ++i) {
+    const Graph::Node& n = build.nodes[i];
+    if (!n.srcs.empty()) continue;
+    const Shape shape = n.shape.at_batch(options.batch);
+    // Images and volumes come from disk with channels last, and the fast convolutions read them so.
+    const Layout layout = shape.rank() >= 4 ? Layout::channels_last(shape) : Layout::plain(shape);
+    build.values[i] = build.inputs[n.name] = external(n.name, {shape, n.shape.dtype, layout});
+  }
+}
+
+std::vector<BackwardFn> Plan::Impl::plan_forward() {
+  std::vector<BackwardFn> backward(build.nodes.size());
+  for (int i = 0; i < static_cast<int>(build.nodes.size()); ++i) {
+    const Graph::Node& n = build.nodes[i];
+    if (n.srcs.empty()) continue;
+    std::vector<ValueShape> shapes;
+    bool wants = false;
+    for (int s : n.srcs) {
+      shapes.push_back(build.nodes[s].shape);
+      wants = wants || build.wants_gradient[s];
+    }
+    build.wants_gradient[i] = wants || !n.layer->parameters(shapes).empty();
+    NodePlan p(build, Phase::forward, i);
+    backward[i] = n.layer->plan(p);
+  }
+  return backward;
+}
+
+void Plan::Impl::plan_outputs(const Graph& graph, const std::vector<int>& index) {
+  for (const auto& [name, node] : graph.outputs()) {
+    Emitter e(build, Phase::forward, index[node]);
+    const BufferId value = build.values[index[node]];
+    const BufferId plain = e.in_layout(value, Layout::plain(e.desc(value).shape));
+    build.program.buffer(plain).keep = true;
+    outputs[name] = plain;
+  }
+}
+
+void Plan::Impl::plan_backward(const std::vector<BackwardFn>& backward) {
+  for (int i = loss_node; i >= 0; --i) {
+    if (!build.wants_gradient[i] || !backward[i] || (i != loss_node && build.diffs[i].empty())) continue;
+    BackwardPlan b(build, i);
+    backward[i](b);
+  }
+  gradients = std::make_unique<Gradients>(build, options.bucket_bytes, options.communicator);
+  gradients->insert_exchange(build.program);
+  if (options.communicator && options.communicator->size() > 1)
+    loss_reduce = options.communicator->make_allreduce(build.program.buffer(build.loss).external.data<double>(), 1, "loss");
+}
+
+void Plan::Impl::finish() {
+  backward_end = build.program.calls().size();
+  if (options.training && options.optimizer) append_updates(build, *options.optimizer, gradients->block());
+  build.program.place();
+  build.parameters.arena().reserve(build.program.arena_bytes());
+  bind();
+}
+
+void Plan::Impl::bind() {
+  Arena& arena = build.parameters.arena();
+  if (bound_generation == arena.generation()) return;
+  build.program.bind(arena.data());
+  bound_generation = arena.generation();
+}
+
+void Plan::Impl::run(std::size_t first, std::size_t last) {
+  using clock = std::chrono::steady_clock;
+  auto& calls = build.program.calls();
+  for (std::size_t i = first; i < last; ++i) {
+    const auto start = profiling ? clock::now() : clock::time_point{};
+    calls[i].run(calls[i].tensors.data());
+    if (profiling) {
+      context().device().fence();
+      calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(clock::now() - start).count());
+    }
+    if (in_exchange) options.communicator->progress();
+  }
+}
+
+void Plan::Impl::finish_exchange() {
+  if (!in_exchange) return;
+  for (auto& b : gradients->buckets()) b.reduce->wait();
+  loss_reduce->wait();
+  in_exchange = false;
+}
+
+bool Plan::Impl::finite(const Tensor& t) {
+  if (!t || t.dtype() != DType::f32) return true;
+  std::vector<float> host(static_cast<std::size_t>(t.stored_elements()));
+  context().device().copy_to_host(host.data(), t.raw(), t.bytes());
+  for (float v : host)
+    if (!std::isfinite(v)) return false;
+  return true;
+}
+
+std::string Plan::Impl::first_non_finite() {
+  for (const auto& [name, buffer] : build.inputs)
+    if (!finite(build.program.buffer(buffer).external)) return "input " + name;
+  for (const Parameter& p : build.parameters.all())
+    if (!finite(p.value)) return "parameter " + p.name;
+  const auto& calls = build.program.calls();
+  for (std::size_t i = 0; i < forward_end; ++i) {
+    run(i, i + 1);
+    for (std::size_t o = 0; o < calls[i].operands.size(); ++o)
+      if (calls[i].operands[o].write && !finite(calls[i].tensors[o])) return "layer " + calls[i].node;
+  }
+  return std::isfinite(build.program.buffer(build.loss).external.data<double>()[0]) ? "" : "layer loss";
+}
+
+Plan::Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options)
+    : impl_(std::make_unique<Impl>(graph, parameters, options)) {}
+Plan::~Plan() = default;
+
+Tensor Plan::input(const std::string& name) const {
+  const auto found = impl_->build.inputs.find(name);
+  if (found == impl_->build.inputs.end()) fail("the network has no input '{}'", name);
+  return impl_->build.program.buffer(found->second).external;
+}
+
+Tensor Plan::output(const std::string& name) const {
+  const auto found = impl_->outputs.find(name);
+  if (found == impl_->outputs.end()) fail("the network has no output '{}'", name);
+  return impl_->build.program.tensor(found->second, impl_->build.parameters.arena().data());
+}
+
+std::int64_t Plan::batch() const { return impl_->options.batch; }
+
+void Plan::forward(const ops::StepState& state) {
+  impl_->finish_exchange();
+  impl_->bind();
+  impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.state).external.raw(), &state, sizeof state);
+  impl_->run(0, impl_->forward_end);
+}
+
+void Plan::backward() {
+  KEELSON_EXPECT(impl_->options.training);
+  if (impl_->exchanging()) {
+    impl_->in_exchange = true;
+    impl_->loss_reduce->start();
+  }
+  impl_->run(impl_->forward_end, impl_->backward_end);
+}
+
+void Plan::finish_exchange() { impl_->finish_exchange(); }
+
+void Plan::update() {
+  KEELSON_EXPECT(impl_->options.optimizer);
+  impl_->finish_exchange();
+  impl_->run(impl_->backward_end, impl_->build.program.calls().size());
+}
+
+double Plan::loss() const {
+  impl_->finish_exchange();
+  double value = 0;
+  impl_->context().device().copy_to_host(&value, impl_->build.program.buffer(impl_->build.loss).external.raw(), sizeof value);
+  return value;
+}
+
+std::vector<float> Plan::gradient(const std::string& parameter) const {
+  impl_->finish_exchange();
+  for (const auto& [name, buffer] : impl_->build.gradients) {
+    if (name != parameter) continue;
+    const Tensor& t = impl_->build.program.buffer(buffer).external;
+    std::vector<float> plain(static_cast<std::size_t>(t.elements()));
+    impl_->context().read_plain(t, plain.data());
+    return plain;
+  }
+  fail("no gradient flows to a parameter '{}'", parameter);
+}
+
+std::string Plan::first_non_finite() { return impl_->first_non_finite(); }
+
+void Plan::set_profiling(bool on) {
+  impl_->profiling = on;
+  for (Call& c : impl_->build.program.calls()) {
+    c.milliseconds.clear();
+    if (on) c.milliseconds.reserve(1024);
+  }
+}
+
+std::vector<PlanRow> Plan::rows() const { return plan_rows(impl_->build.program); }
+std::vector<std::string> Plan::reorders() const { return plan_reorders(impl_->build.program); }
+std::size_t Plan::arena_bytes() const { return impl_->build.program.arena_bytes(); }
+std::size_t Plan::arena_lower_bound() const { return impl_->build.program.lower_bound(); }
+std::uint64_t Plan::hash() const { return plan_hash(impl_->build.program); }
+
+void Plan::print(std::ostream& out) const {
+  print_plan(out, *this, impl_->build.parameters, impl_->gradients ? impl_->gradients->buckets().size() : 0);
+}
+
+}  // namespace keelson

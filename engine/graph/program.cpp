@@ -1,0 +1,110 @@
+#include "engine/graph/program.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace keelson {
+
+namespace {
+constexpr std::size_t alignment = 64;
+std::size_t aligned(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
+}  // namespace
+
+std::string_view to_string(Phase p) {
+  constexpr std::string_view names[] = {"forward", "backward", "exchange", "update"};
+  return names[static_cast<int>(p)];
+}
+
+BufferId Program::add(Buffer b) {
+  if (b.bytes == 0) b.bytes = b.desc.bytes();
+  buffers_.push_back(std::move(b));
+  return static_cast<BufferId>(buffers_.size()) - 1;
+}
+
+BufferId Program::view(BufferId of, const TensorDesc& desc) {
+  Buffer v;
+  v.name = buffer(of).name;
+  v.desc = desc;
+  v.bytes = desc.bytes();
+  v.view_of = of;
+  KEELSON_EXPECT(v.bytes <= buffer(of).bytes);
+  return add(std::move(v));
+}
+
+BufferId Program::root(BufferId id) const {
+  while (buffer(id).view_of != no_buffer) id = buffer(id).view_of;
+  return id;
+}
+
+std::vector<Program::Life> Program::lives() const {
+  std::vector<Life> lives(buffers_.size());
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
+    for (const Operand& o : calls_[c].operands) {
+      if (o.id == no_buffer) continue;
+      Life& life = lives[root(o.id)];
+      if (life.first < 0) life.first = c;
+      life.last = c;
+    }
+  for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
+    if (buffers_[b].keep && lives[root(b)].first >= 0) lives[root(b)].last = static_cast<int>(calls_.size());
+  return lives;
+}
+
+void Program::merge_in_place() {
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
+    const Call& call = calls_[c];
+    if (call.in_place_src < 0) continue;
+    const BufferId src = root(call.operands[call.in_place_src].id), dst = root(call.operands[call.in_place_dst].id);
+    const auto life = lives();
+    const bool free_after = life[src].last == c && life[dst].first == c;
+    if (src == dst || !free_after || buffer(src).external || buffer(dst).external || buffer(src).bytes != buffer(dst).bytes) continue;
+    buffer(dst).view_of = src;
+  }
+}
+
+void Program::place() {
+  merge_in_place();
+  const auto life = lives();
+  std::vector<BufferId> order;
+  for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
+    if (life[b].first >= 0 && !buffers_[b].external && buffers_[b].view_of == no_buffer) order.push_back(b);
+  std::stable_sort(order.begin(), order.end(), [&](BufferId a, BufferId b) { return buffers_[a].bytes > buffers_[b].bytes; });
+
+  std::vector<BufferId> placed;  // by offset
+  for (BufferId b : order) {
+    std::size_t offset = 0;
+    for (BufferId other : placed) {
+      if (life[other].last < life[b].first || life[b].last < life[other].first) continue;
+      if (offset + buffers_[b].bytes <= buffers_[other].offset) break;
+      offset = std::max(offset, aligned(buffers_[other].offset + buffers_[other].bytes));
+    }
+    buffers_[b].offset = offset;
+    arena_bytes_ = std::max(arena_bytes_, aligned(offset + buffers_[b].bytes));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), b,
+                                   [&](BufferId x, BufferId y) { return buffers_[x].offset < buffers_[y].offset; }),
+                  b);
+  }
+
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
+    std::size_t alive = 0;
+    for (BufferId b : order)
+      if (life[b].first <= c && c <= life[b].last) alive += aligned(buffers_[b].bytes);
+    lower_bound_ = std::max(lower_bound_, alive);
+  }
+}
+
+Tensor Program::tensor(BufferId id, std::byte* arena) const {
+  if (id == no_buffer) return {};
+  const Buffer& owner = buffer(root(id));
+  void* data = owner.external ? owner.external.raw() : arena + owner.offset;
+  return Tensor(buffer(id).desc, data);
+}
+
+void Program::bind(std::byte* arena) {
+  for (Call& call : calls_) {
+    call.tensors.clear();
+    for (const Operand& o : call.operands) call.tensors.push_back(tensor(o.id, arena));
+  }
+}
+
+}  // namespace keelson

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ops/context.hpp"
+
+namespace keelson {
+
+using BufferId = int;
+inline constexpr BufferId no_buffer = -1;
+
+enum class Phase : std::uint8_t { forward, backward, exchange, update };
+std::string_view to_string(Phase p);
+
+/// A piece of memory that calls read and write: placed in the arena by liveness, or bound to a tensor that lives outside it.
+struct Buffer {
+  std::string name;  ///< "conv1/dst"
+  TensorDesc desc;
+  std::size_t bytes = 0;
+  BufferId view_of = no_buffer;  ///< shares the memory of another buffer, with another desc
+  bool keep = false;             ///< alive until the end of the program (outputs)
+  Tensor external;               ///< bound here if set
+  std::size_t offset = 0;        ///< in the arena, after placement
+};
+
+struct Operand {
+  BufferId id;
+  bool read, write;
+};
+inline Operand in(BufferId b) { return {b, true, false}; }
+inline Operand out(BufferId b) { return {b, false, true}; }
+
+/// One entry of the flat list that a step runs.
+struct Call {
+  Phase phase;
+  std::string node, op;
+  std::shared_ptr<const ops::Primitive> primitive;  ///< null for exchange
+  ops::Verb verb = ops::Verb::forward;
+  std::vector<Operand> operands;
+  /// Operand pair (read, written) that may share memory when nothing needs the read one afterwards; -1: none.
+  int in_place_src = -1, in_place_dst = -1;
+  std::function<void(const Tensor*)> run;  ///< operands as tensors, in their order; an absent one is empty
+  std::vector<Tensor> tensors;             ///< bound
+  std::vector<float> milliseconds;         ///< when profiling
+};
+
+/// Buffers, calls over them, and where the buffers lie.
+class Program {
+ public:
+  BufferId add(Buffer b);
+  BufferId view(BufferId of, const TensorDesc& desc);
+  Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
+  const Buffer& buffer(BufferId id) const { return buffers_[static_cast<std::size_t>(id)]; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  std::vector<Call>& calls() { return calls_; }
+  const std::vector<Call>& calls() const { return calls_; }
+  /// The buffer that owns the memory: follows views.
+  BufferId root(BufferId id) const;
+
+  /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its life. Call once.
+  void place();
+  /// Points every call's tensors into `arena` and the external tensors.
+  void bind(std::byte* arena);
+
+  std::size_t arena_bytes() const { return arena_bytes_; }
+  std::size_t lower_bound() const { return lower_bound_; }
+  Tensor tensor(BufferId id, std::byte* arena) const;
+
+ private:
+  struct Life {
+    int first = -1, last = -1;
+  };
+  std::vector<Life> lives() const;
+  void merge_in_place();
+
+  std::vector<Buffer> buffers_;
+  std::vector<Call> calls_;
+  std::size_t arena_bytes_ = 0, lower_bound_ = 0;
+};
+
+}  // namespace keelson

@@ -1,0 +1,66 @@
+#include "engine/graph/updates.hpp"
+
+namespace keelson {
+
+namespace {
+
+BufferId external(Program& program, const std::string& name, const Tensor& t) {
+  if (!t) return no_buffer;
+  Buffer b;
+  b.name = name;
+  b.desc = t.desc();
+  b.external = t;
+  return program.add(std::move(b));
+}
+
+template <class Op, class F>
+void append(Program& program, const std::string& node, std::shared_ptr<Op> op, std::vector<Operand> operands, F run, std::string kind) {
+  Call c{};
+  c.phase = Phase::update;
+  c.node = node;
+  c.op = std::move(kind);
+  c.primitive = op;
+  c.operands = std::move(operands);
+  c.run = [op, run](const Tensor* t) { run(*op, t); };
+  program.calls().push_back(std::move(c));
+}
+
+void append_sum_squares(Program& program, Context& context, const std::string& node, BufferId src, BufferId sums, int index) {
+  std::shared_ptr<ops::SumSquares> sum = context.make(ops::SumSquaresDesc{program.buffer(src).desc});
+  append(program, node, sum, {in(src), out(sums)},
+         [index](ops::SumSquares& s, const Tensor* t) { s.forward(t[0], t[1], index); }, "sum of squares");
+}
+
+}  // namespace
+
+void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& gradients) {
+  Program& program = build.program;
+  Context& context = build.parameters.context();
+  const auto sums = [&](const std::string& name, std::int64_t count) {
+    return external(program, name, context.allocate(TensorDesc::plain({count}, DType::f64), name));
+  };
+  BufferId global_norm = no_buffer;
+  if (optimizer.clip_norm > 0) {
+    global_norm = sums("global norm", 1);
+    append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), global_norm, 0);
+  }
+  for (const auto& [name, gradient] : build.gradients) {
+    Parameter& p = build.parameters.at(name);
+    build.parameters.add_moments(p, optimizer.moments());
+    const BufferId value = build.parameter_buffers.at(name);
+    BufferId norms = no_buffer;
+    if (optimizer.larc != ops::LarcMode::none) {
+      norms = sums(name + "/norms", 2);
+      append_sum_squares(program, context, name, value, norms, 0);
+      append_sum_squares(program, context, name, gradient, norms, 1);
+    }
+    BufferId moments[2] = {no_buffer, no_buffer};
+    for (int m = 0; m < optimizer.moments(); ++m) moments[m] = external(program, fmt::format("{}/moment{}", name, m + 1), p.moments[m]);
+    std::shared_ptr<ops::Update> update = context.make(ops::UpdateDesc{optimizer.update_for(name), p.value.desc()});
+    append(program, name, update,
+           {in(build.state), in(gradient), in(global_norm), in(norms), out(value), out(moments[0]), out(moments[1])},
+           [](ops::Update& u, const Tensor* t) { u.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6]); }, "update");
+  }
+}
+
+}  // namespace keelson

@@ -1,0 +1,125 @@
+#include "engine/graph/node_plan.hpp"
+#include "engine/layers/layers.hpp"
+
+namespace keelson {
+
+namespace {
+
+using ops::Verb;
+
+class AddLayer : public Layer {
+ public:
+  std::string kind() const override { return "add"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    for (const auto& s : srcs)
+      if (!(s.shape == srcs[0].shape))
+        refuse("values of different shapes cannot be added: {} and {}", to_string(srcs[0].shape), to_string(s.shape));
+    return srcs[0];
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    const auto count = static_cast<int>(p.node().srcs.size());
+    TensorDesc d = p.src(0);
+    std::shared_ptr<ops::Sum> sum = p.try_make(ops::SumDesc{d, count});
+    if (!sum) {
+      d = d.with(p.strided_src(0));
+      sum = p.make(ops::SumDesc{d, count});
+    }
+    std::vector<Operand> operands;
+    for (int i = 0; i < count; ++i) operands.push_back(in(p.src_in(i, d.layout)));
+    operands.push_back(out(p.new_dst(d.layout)));
+    p.call(sum, Verb::forward, operands, [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); });
+    return [count](BackwardPlan& b) {
+      for (int i = 0; i < count; ++i)
+        if (b.wants_diff_src(i)) b.set_diff_src(i, b.diff_dst());
+    };
+  }
+};
+
+class ConcatLayer : public Layer {
+ public:
+  explicit ConcatLayer(int axis) : axis_(axis) {}
+
+  std::string kind() const override { return "concat"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    if (axis_ < 1) refuse("concat along axis {}: expected 1 (channels) or more, since axis 0 is the batch", axis_);
+    std::vector<Shape> shapes;
+    for (const auto& s : srcs) shapes.push_back(s.shape);
+    return {ops::concat_dst_shape(shapes, axis_), srcs[0].dtype, srcs[0].batch_axis};
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    const auto count = static_cast<int>(p.node().srcs.size());
+    // All in one order, so that the copies run along memory.
+    const auto like = [last = p.strided_src(0).is_channels_last(p.src(0).shape)](const Shape& s) {
+      return last ? Layout::channels_last(s) : Layout::plain(s);
+    };
+    ops::ConcatDesc d{{}, axis_, p.dst_request().with(like(p.dst_shape()))};
+    std::vector<Operand> operands;
+    for (int i = 0; i < count; ++i) {
+      d.srcs.push_back(p.src(i).with(like(p.src(i).shape)));
+      operands.push_back(in(p.src_in(i, d.srcs[i].layout)));
+    }
+    std::shared_ptr<ops::Concat> concat = p.make(d);
+    operands.push_back(out(p.new_dst(d.dst.layout)));
+    p.call(concat, Verb::forward, operands, [count](ops::Concat& c, const Tensor* t) { c.forward(t, t[count]); });
+    return [concat, d](BackwardPlan& b) {
+      std::vector<Operand> operands{in(b.diff_dst_in(d.dst.layout))};
+      for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i)
+        operands.push_back(out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout) : b.new_buffer("unused", d.srcs[i])));
+      b.call(concat, Verb::backward_data, operands, [](ops::Concat& c, const Tensor* t) { c.backward(t[0], t + 1); });
+    };
+  }
+
+ private:
+  int axis_;
+};
+
+class SoftmaxLayer : public Layer {
+ public:
+  explicit SoftmaxLayer(int axis) : axis_(axis) {}
+
+  std::string kind() const override { return "softmax"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    if (axis_ < 1 || axis_ >= srcs[0].shape.rank())
+      refuse("softmax along axis {} of {}: expected 1 to {}", axis_, to_string(srcs[0].shape), srcs[0].shape.rank() - 1);
+    return srcs[0];
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    const TensorDesc d = p.src(0).with(p.strided_src(0));
+    std::shared_ptr<ops::Softmax> softmax = p.make(ops::SoftmaxDesc{d, axis_});
+    const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout);
+    Call& c = p.call(softmax, Verb::forward, {in(src), out(dst)},
+                     [](ops::Softmax& s, const Tensor* t) { s.forward(t[0], t[1]); });
+    c.in_place_src = 0;
+    c.in_place_dst = 1;
+    return [softmax, dst, d](BackwardPlan& b) {
+      const BufferId diff_dst = b.diff_dst_in(d.layout), diff_src = b.new_diff_src(0, d.layout);
+      b.call(softmax, Verb::backward_data, {in(diff_dst), in(dst), out(diff_src)},
+             [](ops::Softmax& s, const Tensor* t) { s.backward(t[0], t[1], t[2]); });
+    };
+  }
+
+ private:
+  int axis_;
+};
+
+}  // namespace
+
+Var add(const std::vector<Var>& xs, const std::string& name) {
+  if (xs.size() < 2) refuse("add takes two values or more, not {}", xs.size());
+  return xs[0].graph->add(std::make_shared<AddLayer>(), xs, name);
+}
+
+Var concat(const std::vector<Var>& xs, int axis, const std::string& name) {
+  if (xs.size() < 2) refuse("concat takes two values or more, not {}", xs.size());
+  return xs[0].graph->add(std::make_shared<ConcatLayer>(axis), xs, name);
+}
+
+Var softmax(Var x, int axis, const std::string& name) { return x.graph->add(std::make_shared<SoftmaxLayer>(axis), {x}, name); }
+
+}  // namespace keelson

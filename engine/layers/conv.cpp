@@ -1,0 +1,77 @@
+#include "engine/layers/layers.hpp"
+#include "engine/layers/weighted.hpp"
+
+namespace keelson {
+
+namespace {
+
+class ConvLayer : public Layer {
+ public:
+  ConvLayer(ConvOptions options, ops::EltwiseParams activation = {}) : options_(std::move(options)), activation_(activation) {}
+
+  std::string kind() const override { return "conv"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape& x = srcs[0];
+    if (x.shape.rank() < 3)
+      refuse("a convolution takes (N, C, spatial...) values, but its input is {}", to_string(x.shape));
+    if (options_.groups < 1 || options_.filters < 1 || options_.filters % options_.groups != 0 || x.shape[1] % options_.groups != 0)
+      refuse("a convolution of {} channels to {} filters in {} groups: groups must divide both", x.shape[1], options_.filters,
+             options_.groups);
+    return {ops::conv_dst_shape(x.shape, params(x.shape), options_.filters), x.dtype, x.batch_axis};
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
+    const Shape& x = srcs[0].shape;
+    Shape weights{options_.filters, x[1] / options_.groups};
+    for (auto k : params(x).kernel) weights.push_back(k);
+    std::vector<ParameterSpec> specs{{"weights", weights, options_.weights_init}};
+    if (options_.bias) specs.push_back({"bias", {options_.filters}, options_.bias_init});
+    return specs;
+  }
+
+  std::shared_ptr<const Layer> fused_with(const ops::EltwiseParams& activation) const override {
+    if (activation_.kind != ops::EltwiseKind::identity) return nullptr;
+    return std::make_shared<ConvLayer>(options_, activation);
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    return plan_weighted(p, options_.bias, activation_, [&](const TensorDesc& src, const TensorDesc& weights) {
+      return ops::ConvDesc{params(src.shape), src, weights, p.dst_request(), p.training(), p.wants_diff_src(0)};
+    });
+  }
+
+ private:
+  ops::ConvParams params(const Shape& src) const {
+    const int spatial = src.rank() - 2;
+    ops::ConvParams p;
+    p.kernel = options_.kernel.empty() ? Shape::filled(spatial, options_.size) : options_.kernel;
+    if (p.kernel.rank() != spatial)
+      refuse("a convolution kernel of {} dims on a value of {} spatial dims", p.kernel.rank(), spatial);
+    p.stride = Shape::filled(spatial, options_.stride);
+    p.dilation = Shape::filled(spatial, options_.dilation);
+    p.pad_begin = p.pad_end = Shape::filled(spatial, 0);
+    if (options_.padding == Padding::same) ops::set_same_padding(p, src);
+    if (options_.padding == Padding::given) {
+      p.pad_begin = options_.pad_begin;
+      p.pad_end = options_.pad_end.empty() ? options_.pad_begin : options_.pad_end;
+      if (p.pad_begin.rank() != spatial || p.pad_end.rank() != spatial)
+        refuse("a convolution with given padding needs {} pads, one per spatial dim", spatial);
+    }
+    p.groups = options_.groups;
+    p.bias = options_.bias;
+    p.activation = activation_;
+    return p;
+  }
+
+  ConvOptions options_;
+  ops::EltwiseParams activation_;
+};
+
+}  // namespace
+
+Var conv(Var x, const ConvOptions& options, const std::string& name) {
+  return x.graph->add(std::make_shared<ConvLayer>(options), {x}, name);
+}
+
+}  // namespace keelson

@@ -1,0 +1,51 @@
+#include "engine/layers/layers.hpp"
+#include "engine/layers/weighted.hpp"
+#include "engine/ops/dense.hpp"
+
+namespace keelson {
+
+namespace {
+
+class DenseLayer : public Layer {
+ public:
+  DenseLayer(DenseOptions options, ops::EltwiseParams activation = {}) : options_(std::move(options)), activation_(activation) {}
+
+  std::string kind() const override { return "dense"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape& x = srcs[0];
+    if (x.shape.rank() != 2)
+      refuse("a dense layer takes (N, features) values, but its input is {}: flatten() it first", to_string(x.shape));
+    return {{x.shape[0], options_.features}, x.dtype, x.batch_axis};
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
+    std::vector<ParameterSpec> specs{{"weights", {options_.features, srcs[0].shape[1]}, options_.weights_init}};
+    if (options_.bias) specs.push_back({"bias", {options_.features}, options_.bias_init});
+    return specs;
+  }
+
+  std::shared_ptr<const Layer> fused_with(const ops::EltwiseParams& activation) const override {
+    if (activation_.kind != ops::EltwiseKind::identity) return nullptr;
+    return std::make_shared<DenseLayer>(options_, activation);
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    return plan_weighted(p, options_.bias, activation_, [&](const TensorDesc& src, const TensorDesc& weights) {
+      return ops::DenseDesc{{options_.bias, activation_}, src, weights, p.dst_request(), p.training(), p.wants_diff_src(0)};
+    });
+  }
+
+ private:
+  DenseOptions options_;
+  ops::EltwiseParams activation_;
+};
+
+}  // namespace
+
+Var dense(Var x, const DenseOptions& options, const std::string& name) {
+  if (options.features < 1) refuse("a dense layer of {} features: expected at least 1", options.features);
+  return x.graph->add(std::make_shared<DenseLayer>(options), {x}, name);
+}
+
+}  // namespace keelson

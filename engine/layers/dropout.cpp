@@ -1,0 +1,47 @@
+#include "engine/base/philox.hpp"
+#include "engine/graph/node_plan.hpp"
+#include "engine/layers/layers.hpp"
+
+namespace keelson {
+
+namespace {
+
+class DropoutLayer : public Layer {
+ public:
+  explicit DropoutLayer(float rate) : rate_(rate) {}
+
+  std::string kind() const override { return "dropout"; }
+  ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
+
+  BackwardFn plan(NodePlan& p) const override {
+    if (!p.training() || rate_ == 0) {
+      p.set_dst(p.src_buffer(0));
+      return [](BackwardPlan& b) { b.set_diff_src(0, b.diff_dst()); };
+    }
+    const TensorDesc d = p.src(0).with(p.strided_src(0));
+    const std::int64_t rows = p.src_value(0).rows_per_sample();
+    std::shared_ptr<ops::Dropout> dropout = p.make(ops::DropoutDesc{{rate_, philox::stream_of(p.node().name)}, d, rows});
+    const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout);
+    Call& c = p.call(dropout, ops::Verb::forward, {in(p.state()), in(src), out(dst)},
+                     [](ops::Dropout& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
+    c.in_place_src = 1;
+    c.in_place_dst = 2;
+    return [dropout, layout = d.layout](BackwardPlan& b) {
+      const BufferId diff_dst = b.diff_dst_in(layout), diff_src = b.new_diff_src(0, layout);
+      b.call(dropout, ops::Verb::backward_data, {in(b.state()), in(diff_dst), out(diff_src)},
+             [](ops::Dropout& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });
+    };
+  }
+
+ private:
+  float rate_;
+};
+
+}  // namespace
+
+Var dropout(Var x, float rate, const std::string& name) {
+  if (!(rate >= 0 && rate < 1)) refuse("a dropout rate of {}: expected 0 <= rate < 1", rate);
+  return x.graph->add(std::make_shared<DropoutLayer>(rate), {x}, name);
+}
+
+}  // namespace keelson

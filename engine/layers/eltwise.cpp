@@ -1,0 +1,67 @@
+#include "engine/layers/layers.hpp"
+#include "engine/layers/weighted.hpp"
+
+namespace keelson {
+
+BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId saved, BufferId diff_dst) {
+  if (activation.kind == ops::EltwiseKind::identity) return diff_dst;
+  const TensorDesc d = b.desc(saved);
+  auto eltwise = b.make(ops::EltwiseDesc{activation, d});
+  diff_dst = b.in_layout(diff_dst, d.layout);
+  const BufferId result = b.new_buffer("diff_activation", d);
+  Call& c = b.call(eltwise, ops::Verb::backward_data, {in(diff_dst), in(saved), out(result)},
+                   [](ops::Eltwise& e, const Tensor* t) { e.backward(t[0], t[1], t[2]); }, ops::to_string(activation));
+  c.in_place_src = 0;
+  c.in_place_dst = 2;
+  return result;
+}
+
+namespace {
+
+class EltwiseLayer : public Layer {
+ public:
+  EltwiseLayer(std::string kind, ops::EltwiseParams params) : kind_(std::move(kind)), params_(params) {}
+
+  std::string kind() const override { return kind_; }
+  ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
+  const ops::EltwiseParams* as_eltwise() const override { return &params_; }
+
+  BackwardFn plan(NodePlan& p) const override {
+    auto eltwise = p.try_make(ops::EltwiseDesc{params_, p.src(0)});
+    if (!eltwise) eltwise = p.make(ops::EltwiseDesc{params_, p.src(0).with(p.strided_src(0))});
+    const BufferId src = p.src_in(0, eltwise->layout(ops::Verb::forward, ops::Role::src));
+    const BufferId dst = p.new_dst(p.desc(src).layout);
+    Call& c = p.call(eltwise, ops::Verb::forward, {in(src), out(dst)},
+                     [](ops::Eltwise& e, const Tensor* t) { e.forward(t[0], t[1]); });
+    c.in_place_src = 0;
+    c.in_place_dst = 1;
+    const BufferId saved = ops::derivative_from_dst(params_) ? dst : src;
+    return [params = params_, saved](BackwardPlan& b) {
+      b.set_diff_src(0, activation_backward(b, params, saved, b.diff_dst()));
+    };
+  }
+
+ private:
+  std::string kind_;
+  ops::EltwiseParams params_;
+};
+
+Var eltwise(Var x, const std::string& kind, const ops::EltwiseParams& params, const std::string& name) {
+  return x.graph->add(std::make_shared<EltwiseLayer>(kind, params), {x}, name);
+}
+
+}  // namespace
+
+Var relu(Var x, const std::string& name) { return eltwise(x, "relu", {ops::EltwiseKind::relu}, name); }
+Var leaky_relu(Var x, float slope, const std::string& name) {
+  return eltwise(x, "leaky_relu", {ops::EltwiseKind::leaky_relu, slope}, name);
+}
+Var tanh(Var x, const std::string& name) { return eltwise(x, "tanh", {ops::EltwiseKind::tanh}, name); }
+Var sigmoid(Var x, const std::string& name) { return eltwise(x, "sigmoid", {ops::EltwiseKind::sigmoid}, name); }
+Var gelu(Var x, const std::string& name) { return eltwise(x, "gelu", {ops::EltwiseKind::gelu}, name); }
+Var silu(Var x, const std::string& name) { return eltwise(x, "silu", {ops::EltwiseKind::silu}, name); }
+Var scale(Var x, float factor, float offset, const std::string& name) {
+  return eltwise(x, "scale", {ops::EltwiseKind::linear, factor, offset}, name);
+}
+
+}  // namespace keelson

@@ -1,0 +1,56 @@
+#include "engine/graph/node_plan.hpp"
+#include "engine/layers/layers.hpp"
+
+namespace keelson {
+
+namespace {
+
+using ops::Verb;
+
+class LossLayer : public Layer {
+ public:
+  explicit LossLayer(ops::LossParams params) : params_(params) {}
+
+  std::string kind() const override { return std::string(ops::to_string(params_.kind)); }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape &prediction = srcs[0], &target = srcs[1];
+    const bool classes = params_.kind == ops::LossKind::cross_entropy;
+    if (prediction.shape.rank() != 2 || prediction.batch_axis != 0)
+      refuse("a loss takes a prediction of shape (N, features), not {}: flatten() it first", to_string(prediction.shape));
+    if (classes && (target.dtype != DType::s32 || !(target.shape == Shape{1})))
+      refuse("cross entropy takes one s32 class number per sample as its target, not {} {}", to_string(target.shape),
+             to_string(target.dtype));
+    if (!classes && !(target.shape == Shape{1, prediction.shape[1]}))
+      refuse("the prediction has {} features but the target is {}", prediction.shape[1], to_string(target.shape));
+    return {{1}, DType::f64, -1};
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    const Layout plain = Layout::plain(p.src(0).shape);
+    const ops::LossDesc d{params_, p.src(0).with(plain), p.src(1), p.src_value(0).rows_per_sample()};
+    std::shared_ptr<ops::Loss> loss = p.make(d);
+    const BufferId prediction = p.src_in(0, plain), target = p.src_buffer(1);
+    p.set_dst(p.loss());
+    p.call(loss, Verb::forward, {in(p.state()), in(prediction), in(target), in(p.sample_weight()), out(p.loss())},
+           [](ops::Loss& l, const Tensor* t) { l.forward(t[0], t[1], t[2], t[3], t[4]); });
+    return [loss, prediction, target, plain](BackwardPlan& b) {
+      const BufferId diff = b.new_diff_src(0, plain);
+      b.call(loss, Verb::backward_data, {in(b.state()), in(prediction), in(target), in(b.sample_weight()), out(diff)},
+             [](ops::Loss& l, const Tensor* t) { l.backward(t[0], t[1], t[2], t[3], t[4]); });
+    };
+  }
+
+ private:
+  ops::LossParams params_;
+};
+
+}  // namespace
+
+Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name) {
+  const Var v = prediction.graph->add(std::make_shared<LossLayer>(params), {prediction, target}, name);
+  prediction.graph->set_loss(v);
+  return v;
+}
+
+}  // namespace keelson

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "engine/graph/node_plan.hpp"
+
+/// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
+namespace keelson {
+
+/// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for identity.
+BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
+
+template <class Op>
+void backward_weighted(BackwardPlan& b, const std::shared_ptr<Op>& op, BufferId x, BufferId diff, bool has_bias) {
+  using enum ops::Role;
+  using enum ops::Verb;
+  const BufferId diff_w = b.in_layout(diff, op->layout(backward_weights, diff_dst));
+  const BufferId x_w = b.in_layout(x, op->layout(backward_weights, src));
+  const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
+  const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
+  b.call(op, backward_weights, {in(x_w), in(diff_w), out(dw), out(db), out(b.scratch(*op, backward_weights))},
+         [](Op& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4]); });
+  b.finish_gradients();
+  if (!b.wants_diff_src(0)) return;
+  const BufferId diff_d = b.in_layout(diff, op->layout(backward_data, diff_dst));
+  const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights));
+  const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src));
+  b.call(op, backward_data, {in(diff_d), in(w), out(dx), out(b.scratch(*op, backward_data))},
+         [](Op& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
+}
+
+/// `describe(src, weights)` gives the op's description for these operands.
+template <class F>
+BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
+  using enum ops::Role;
+  using enum ops::Verb;
+  auto made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(p.src_request(0), weights); });
+  using Op = typename decltype(made)::element_type;
+  const std::shared_ptr<Op> op = std::move(made);
+  const BufferId x = p.src_in(0, op->layout(forward, src));
+  const BufferId w = p.parameter_in("weights", op->layout(forward, weights));
+  const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
+  const BufferId y = p.new_dst(op->layout(forward, dst));
+  p.call(op, forward, {in(x), in(w), in(b), out(y), out(p.scratch(*op, forward))},
+         [](Op& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4]); });
+  return [=](BackwardPlan& back) {
+    backward_weighted(back, op, x, activation_backward(back, activation, y, back.diff_dst()), has_bias);
+  };
+}
+
+}  // namespace keelson
