@@ -1,0 +1,211 @@
+#include "engine/train/checkpoint.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "engine/data/hdf5.hpp"
+#include "engine/train/atomic_file.hpp"
+#include "engine/train/state_text.hpp"
+
+namespace keelson {
+namespace fs = std::filesystem;
+namespace {
+
+std::string now_utc() {
+  const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm tm{};
+  gmtime_r(&t, &tm);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+  return text;
+}
+
+std::string parameter_path(const std::string& name) { return "/parameters/" + name; }
+std::string moment_path(const std::string& moment, const std::string& name) { return "/optimizer/" + moment + "/" + name; }
+
+hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
+
+/// Checksum over the whole state: its text, then each array's path, shape and own checksum.
+class StateChecksum {
+ public:
+  explicit StateChecksum(const RunState& s) { add(to_text(s)); }
+  void add(const std::string& path, const hdf5::Dims& shape, std::uint64_t checksum) {
+    add(fmt::format("{} {} {:016x}\n", path, hdf5::to_string(shape), checksum));
+  }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  void add(const std::string& text) { hash_ = fnv1a(text.data(), text.size(), hash_); }
+  std::uint64_t hash_ = fnv1a(nullptr, 0);
+};
+
+void write_state(hdf5::File& file, const RunState& s) {
+  file.set_attribute("/", "format", std::string("keelson checkpoint"));
+  file.set_attribute("/", "format_version", checkpoint_format);
+  visit_fields(s, [&](const char* name, const auto& field) { file.set_attribute("/", name, field); });
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : s.config) {
+    file.set_attribute("/", "config." + key, value);
+    keys.push_back(key);
+  }
+  file.set_attribute("/", "config_keys", keys);
+}
+
+void read_field(const hdf5::File& f, const char* name, std::string& v) { v = f.text_attribute("/", name); }
+void read_field(const hdf5::File& f, const char* name, std::vector<double>& v) { v = f.numbers_attribute<double>("/", name); }
+template <class T>
+void read_field(const hdf5::File& f, const char* name, T& v) {
+  v = f.attribute<T>("/", name);
+}
+
+RunState read_state(const hdf5::File& file) {
+  if (!file.has_attribute("/", "format") || file.text_attribute("/", "format") != "keelson checkpoint")
+    refuse("{}: is no checkpoint of Keelson (attribute 'format' of / is missing)", file.path());
+  if (const auto version = file.attribute<int>("/", "format_version"); version != checkpoint_format)
+    refuse("{}: checkpoint format {}, but this program reads {}: use the version of Keelson that wrote it ({})", file.path(), version,
+           checkpoint_format, file.text_attribute("/", "keelson_version"));
+  RunState s;
+  visit_fields(s, [&](const char* name, auto& field) { read_field(file, name, field); });
+  for (const auto& key : file.texts_attribute("/", "config_keys")) s.config[key] = file.text_attribute("/", "config." + key);
+  return s;
+}
+
+[[noreturn]] void refuse_damaged(const std::string& path, const std::string& what) {
+  refuse("{}: the checkpoint is damaged ({} does not match its checksum); use an earlier checkpoint or best.h5 of the run", path, what);
+}
+
+/// The paths of all arrays, in the order of the checksum.
+std::vector<std::string> array_paths(const std::vector<std::string>& names, const std::vector<std::string>& moments) {
+  std::vector<std::string> paths;
+  for (const auto& n : names) paths.push_back(parameter_path(n));
+  for (const auto& m : moments)
+    for (const auto& n : names) paths.push_back(moment_path(m, n));
+  return paths;
+}
+
+/// The state, after a check of everything but the arrays' own bytes.
+RunState read_checked_state(const hdf5::File& file) {
+  auto state = read_state(file);
+  StateChecksum sum(state);
+  for (const auto& path :
+       array_paths(file.texts_attribute("/parameters", "names"), file.texts_attribute("/optimizer", "moments")))
+    sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
+  if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
+  return state;
+}
+
+void check_same_network(const hdf5::File& file, const RunState& state, const std::string& network, const Parameters& parameters) {
+  const auto names = file.texts_attribute("/parameters", "names");
+  const auto what = fmt::format("{}: is a checkpoint of another network ({}, expected {})", file.path(), state.network, network);
+  std::size_t i = 0;
+  for (const auto& p : parameters.all()) {
+    if (i >= names.size()) refuse("{}: it has no parameter {} {}", what, p.name, to_string(p.shape));
+    const auto found = file.info(parameter_path(names[i])).shape;
+    if (names[i] != p.name || found != dims_of(p.shape))
+      refuse("{}: its parameter {} is {} {}, where {} {} was expected. Give the options of the network that was trained, or another checkpoint",
+             what, i + 1, names[i], hdf5::to_string(found), p.name, hdf5::to_string(dims_of(p.shape)));
+    ++i;
+  }
+  if (i < names.size()) refuse("{}: it also has the parameter {}", what, names[i]);
+}
+
+void check_same_moments(const hdf5::File& file, const RunState& state, const std::vector<std::string>& moments) {
+  const auto found = file.texts_attribute("/optimizer", "moments");
+  if (found == moments) return;
+  const auto list = [](const std::vector<std::string>& v) { return v.empty() ? std::string("none") : fmt::format("{}", fmt::join(v, ", ")); };
+  refuse("{}: holds the optimizer state of '{}' ({}), but this run needs {}: resume with the optimizer that wrote it", file.path(),
+         state.optimizer, list(found), list(moments));
+}
+
+std::vector<float> read_array(const hdf5::File& file, const std::string& path) {
+  auto values = file.read<float>(path);
+  if (fnv1a(values.data(), values.size() * sizeof(float)) != file.attribute<std::uint64_t>(path, "checksum"))
+    refuse_damaged(file.path(), path);
+  return values;
+}
+
+}  // namespace
+
+std::vector<std::string> moment_names(const Optimizer& optimizer) {
+  switch (optimizer.moments()) {
+    case 0: return {};
+    case 1: return {"momentum"};
+    default: return {"m", "v"};
+  }
+}
+
+void write_checkpoint(const fs::path& path, const RunState& given, const Parameters& parameters, const std::vector<std::string>& moments) {
+  auto state = given;
+  state.version = KEELSON_VERSION;
+  state.created = now_utc();
+  StateChecksum sum(state);
+  std::vector<std::string> names;
+  for (const auto& p : parameters.all()) names.push_back(p.name);
+  AtomicFile atomic(path);
+  try {
+    auto file = hdf5::File::create(atomic.temporary().string());
+    const auto write = [&](const std::string& where, const Parameter& p, int which) {
+      const auto values = parameters.get(p, which);
+      if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+        fail("{} holds a value that is not finite after step {}", where, state.step);
+      const auto checksum = fnv1a(values.data(), values.size() * sizeof(float));
+      file.write(where, values.data(), dims_of(p.shape));
+      file.set_attribute(where, "checksum", checksum);
+      sum.add(where, dims_of(p.shape), checksum);
+    };
+    for (const auto& p : parameters.all()) write(parameter_path(p.name), p, -1);
+    for (std::size_t m = 0; m < moments.size(); ++m)
+      for (const auto& p : parameters.all()) write(moment_path(moments[m], p.name), p, static_cast<int>(m));
+    file.make_group("/optimizer");
+    file.set_attribute("/parameters", "names", names);
+    file.set_attribute("/optimizer", "moments", moments);
+    write_state(file, state);
+    file.set_attribute("/", "checksum", sum.value());
+    file.close();
+  } catch (const Error& e) {
+    fail("cannot write the checkpoint {}: {}{}; earlier checkpoints are untouched", path.string(), e.what(),
+         free_space(path.parent_path()));
+  }
+  atomic.commit();
+}
+
+RunState read_run_state(const fs::path& path) { return read_checked_state(hdf5::File::open(path.string())); }
+
+RunState load_checkpoint(const fs::path& path, const std::string& network, Parameters& parameters,
+                         const std::vector<std::string>& moments, Communicator* communicator) {
+  const bool alone = !communicator || communicator->size() == 1;
+  const bool reads = alone || communicator->rank() == 0;
+  const auto share = [&](void* data, std::size_t bytes) {
+    if (!alone) communicator->broadcast(data, bytes, 0);
+  };
+  std::optional<hdf5::File> file;
+  std::string text;
+  if (reads) {
+    file.emplace(hdf5::File::open(path.string()));
+    const auto state = read_checked_state(*file);
+    check_same_network(*file, state, network, parameters);
+    if (!moments.empty()) check_same_moments(*file, state, moments);
+    text = to_text(state);
+  }
+  auto length = static_cast<std::int64_t>(text.size());
+  share(&length, sizeof length);
+  text.resize(static_cast<std::size_t>(length));
+  share(text.data(), text.size());
+
+  const auto load = [&](const std::string& where, Parameter& p, int which) {
+    auto values = reads ? read_array(*file, where) : std::vector<float>(static_cast<std::size_t>(p.shape.elements()));
+    share(values.data(), values.size() * sizeof(float));
+    parameters.set(p, values, which);
+  };
+  for (auto& p : parameters.all()) load(parameter_path(p.name), p, -1);
+  for (std::size_t m = 0; m < moments.size(); ++m)
+    for (auto& p : parameters.all()) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
+  return state_from_text(text);
+}
+
+}  // namespace keelson

@@ -1,0 +1,132 @@
+#include "engine/train/evaluator.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace keelson {
+namespace {
+
+PlanOptions evaluation_plan(std::int64_t batch) {
+  PlanOptions o;
+  o.batch = batch;
+  o.training = false;
+  return o;
+}
+
+LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c) {
+  LoaderOptions l;
+  l.batch = o.batch;
+  l.rank = c ? c->rank() : 0;
+  l.ranks = c ? c->size() : 1;
+  l.shuffle = false;
+  l.threads = o.threads;
+  l.prefetch = o.prefetch;
+  return l;
+}
+
+/// A sample number as two floats, each exact.
+constexpr std::int64_t half = 1 << 20;
+
+}  // namespace
+
+double MetricSpec::error(std::size_t target, double predicted, double truth) const {
+  const auto difference = std::abs(predicted - truth);
+  if (!relative) return difference;
+  const auto& t = targets.at(target);
+  return std::abs(t.scale) * difference / std::abs(t.scale * truth + t.offset);
+}
+
+std::vector<double> Evaluation::baseline(const MetricSpec& spec, const std::vector<double>& mean) const {
+  std::vector<double> sums(mean.size());
+  for (std::size_t i = 0; i < truth.size(); ++i) sums[i % mean.size()] += spec.error(i % mean.size(), mean[i % mean.size()], truth[i]);
+  for (auto& s : sums) s /= static_cast<double>(samples);
+  return sums;
+}
+
+std::vector<double> Evaluation::truth_mean() const {
+  std::vector<double> mean(errors.size());
+  for (std::size_t i = 0; i < truth.size(); ++i) mean[i % mean.size()] += truth[i] / static_cast<double>(samples);
+  return mean;
+}
+
+Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
+                     const EvaluatorOptions& options)
+    : dataset_(dataset),
+      communicator_(communicator),
+      options_(options),
+      context_(parameters.context()),
+      plan_(graph, parameters, evaluation_plan(options.batch)),
+      feed_(dataset.fields(), plan_, context_),
+      loader_(dataset, evaluation_loader(options, communicator)),
+      prediction_(plan_.output(options.prediction)) {
+  const auto& fields = dataset.fields();
+  while (target_field_ < fields.size() && fields[target_field_].name != options.target) ++target_field_;
+  if (target_field_ == fields.size()) refuse("{} has no field {}", dataset.describe(), options.target);
+  targets_ = fields[target_field_].shape.elements();
+  const auto& shape = prediction_.shape();
+  rows_per_sample_ = shape[0] / options.batch;
+  if (shape.elements() != options.batch * rows_per_sample_ * targets_)
+    refuse("the network's {} is {}, but a sample of {} has {} targets", options.prediction, to_string(shape), dataset.describe(), targets_);
+  if (options.metric.relative && static_cast<std::int64_t>(options.metric.targets.size()) != targets_)
+    refuse("{} targets are named, but the samples have {}", options.metric.targets.size(), targets_);
+  host_.resize(static_cast<std::size_t>(shape.elements()));
+}
+
+void Evaluator::collect(const Batch& batch, std::vector<float>& rows) {
+  context_.device().copy_to_host(host_.data(), prediction_.raw(), host_.size() * sizeof(float));
+  const auto* truth = static_cast<const float*>(batch.fields[target_field_]);
+  for (std::int64_t n = 0; n < batch.count; ++n) {
+    rows.push_back(static_cast<float>(batch.indices[n] / half));
+    rows.push_back(static_cast<float>(batch.indices[n] % half));
+    for (std::int64_t f = 0; f < targets_; ++f) {
+      double sum = 0;
+      for (std::int64_t r = 0; r < rows_per_sample_; ++r) sum += host_[static_cast<std::size_t>((n * rows_per_sample_ + r) * targets_ + f)];
+      rows.push_back(static_cast<float>(sum / static_cast<double>(rows_per_sample_)));
+    }
+    for (std::int64_t f = 0; f < targets_; ++f) rows.push_back(truth[n * targets_ + f]);
+  }
+}
+
+Evaluation Evaluator::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  Evaluation e;
+  std::vector<float> rows;
+  loader_.start_epoch(0);
+  ops::StepState state;
+  while (const Batch* batch = loader_.next()) {
+    if (batch->count == 0) continue;
+    feed_.copy(*batch);
+    state.sample_offset = batch->sample_offset;
+    state.loss_scale = 1;  // sums over samples
+    plan_.forward(state);
+    e.loss += plan_.loss();
+    collect(*batch, rows);
+  }
+  if (communicator_) {
+    communicator_->allreduce(&e.loss, 1, Reduction::sum);
+    rows = communicator_->gather(rows, 0);
+  }
+  const auto targets = static_cast<std::size_t>(targets_), width = 2 + 2 * targets;
+  e.samples = dataset_.size();
+  e.loss /= static_cast<double>(e.samples);
+  e.errors.assign(targets, 0.0);
+  if (!communicator_ || communicator_->rank() == 0) {
+    e.predicted.resize(static_cast<std::size_t>(e.samples) * targets);
+    e.truth.resize(e.predicted.size());
+    KEELSON_EXPECT(rows.size() == static_cast<std::size_t>(e.samples) * width);
+    for (std::size_t i = 0; i < rows.size(); i += width) {
+      const auto n = static_cast<std::size_t>(rows[i]) * half + static_cast<std::size_t>(rows[i + 1]);
+      std::copy_n(&rows[i + 2], targets, &e.predicted[n * targets]);
+      std::copy_n(&rows[i + 2 + targets], targets, &e.truth[n * targets]);
+    }
+    for (std::size_t i = 0; i < e.truth.size(); ++i)
+      e.errors[i % targets] += options_.metric.error(i % targets, e.predicted[i], e.truth[i]) / static_cast<double>(e.samples);
+  }
+  if (communicator_) communicator_->broadcast(e.errors.data(), e.errors.size() * sizeof(double), 0);
+  for (double v : e.errors) e.metric += v / static_cast<double>(targets);
+  e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return e;
+}
+
+}  // namespace keelson

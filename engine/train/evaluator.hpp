@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/data/loader.hpp"
+#include "engine/graph/plan.hpp"
+#include "engine/train/batch_feed.hpp"
+
+namespace keelson {
+
+/// How predictions are judged. Target j in the units of the user is scale_j * value + offset_j.
+struct MetricSpec {
+  struct Target {
+    std::string name;  ///< "Omega_m"
+    double scale = 1, offset = 0;
+  };
+  std::vector<Target> targets;
+  /// false: mean |p - t| as the network sees them. true: mean |P - T| / |T| in the units of the user (CosmoFlow's paper).
+  bool relative = false;
+
+  std::string name() const { return relative ? "mean relative error" : "MAE"; }
+  double error(std::size_t target, double predicted, double truth) const;
+};
+
+struct EvaluatorOptions {
+  std::int64_t batch = 1;  ///< per rank
+  int threads = 1, prefetch = 2;
+  std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, F); the rows of a sample are averaged
+  std::string target = "y";               ///< data field (F)
+  MetricSpec metric;
+};
+
+/// Errors of the predictions of a data set, the same on all ranks.
+struct Evaluation {
+  std::int64_t samples = 0;
+  double loss = 0;                     ///< mean over samples
+  double metric = 0;                   ///< mean over targets of `errors`
+  std::vector<double> errors;          ///< the metric per target
+  std::vector<float> predicted, truth;  ///< (samples, F), in the data set's order, as the network sees them; on rank 0 only
+  double seconds = 0;
+
+  /// The metric per target of always predicting `mean` (as the network sees it) for these samples; on rank 0 only.
+  std::vector<double> baseline(const MetricSpec& metric, const std::vector<double>& mean) const;
+  /// Mean of `truth` per target; on rank 0 only.
+  std::vector<double> truth_mean() const;
+};
+
+/// Evaluates a network on a data set, over all ranks; its plan shares `parameters` with the training's.
+/// Errors are summed in the data set's order, so they do not depend on the number of ranks.
+class Evaluator {
+ public:
+  /// `communicator` null: alone.
+  Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
+            const EvaluatorOptions& options);
+  Evaluation run();
+  const Plan& plan() const { return plan_; }
+
+ private:
+  void collect(const Batch& batch, std::vector<float>& rows);
+
+  const Dataset& dataset_;
+  Communicator* communicator_;
+  EvaluatorOptions options_;
+  Context& context_;
+  Plan plan_;
+  BatchFeed feed_;
+  Loader loader_;
+  Tensor prediction_;
+  std::size_t target_field_ = 0;
+  std::int64_t targets_ = 0, rows_per_sample_ = 1;
+  std::vector<float> host_;  ///< the prediction of a batch
+};
+
+}  // namespace keelson

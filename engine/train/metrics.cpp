@@ -1,0 +1,106 @@
+#include "engine/train/metrics.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.hpp"
+#include "engine/train/atomic_file.hpp"
+
+namespace keelson {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string time_now() {
+  const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm tm{};
+  gmtime_r(&t, &tm);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+  return text;
+}
+
+Json to_json(const TimeSplit& s) { return {{"compute", s.compute}, {"exchange", s.exchange}, {"data", s.data}, {"copy", s.copy}}; }
+
+double number(const Json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_number() ? it->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+TimeSplit split_of(const Json& j) {
+  const auto s = j.value("seconds", Json::object());
+  return {number(s, "compute"), number(s, "exchange"), number(s, "data"), number(s, "copy")};
+}
+
+StepRecord step_of(const Json& j) {
+  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), number(j, "samples_per_second"), split_of(j)};
+}
+
+EpochRecord epoch_of(const Json& j) {
+  EpochRecord r{j.at("epoch"), j.at("step"), number(j, "train_loss"), number(j, "validation_loss"), number(j, "metric"), {},
+                number(j, "learning_rate"), number(j, "samples_per_second"), split_of(j), number(j, "validation_seconds")};
+  for (const auto& e : j.value("target_errors", Json::array()))
+    r.target_errors.push_back(e.is_number() ? e.get<double>() : std::numeric_limits<double>::quiet_NaN());
+  return r;
+}
+
+/// Calls visit(text, object) for every line that is a record.
+template <class Visit>
+void each_record(const std::filesystem::path& path, Visit&& visit) {
+  std::ifstream in(path);
+  for (std::string text; std::getline(in, text);) {
+    const auto j = Json::parse(text, nullptr, false);
+    if (j.is_object() && j.contains("type") && j.contains("step")) visit(text, j);
+  }
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t resume_step) : path_(std::move(path)) {
+  std::string kept;
+  if (resume_step >= 0)
+    each_record(path_, [&](const std::string& text, const Json& j) {
+      if (j.at("step").get<std::int64_t>() <= resume_step) kept += text + "\n";
+    });
+  write_atomically(path_, kept);
+  out_.open(path_, std::ios::app);
+  if (!out_) fail("cannot open {} for writing", path_.string());
+}
+
+void MetricsFile::line(const std::string& text) {
+  out_ << text << '\n' << std::flush;
+  if (!out_) fail("cannot write to {}{}", path_.string(), free_space(path_.parent_path()));
+}
+
+void MetricsFile::write(const StepRecord& r) {
+  line(Json{{"type", "step"}, {"step", r.step}, {"epoch", r.epoch}, {"loss", r.loss}, {"learning_rate", r.learning_rate},
+            {"samples_per_second", r.samples_per_second}, {"seconds", to_json(r.seconds)}}
+           .dump());
+}
+
+void MetricsFile::write(const EpochRecord& r) {
+  line(Json{{"type", "epoch"}, {"epoch", r.epoch}, {"step", r.step}, {"train_loss", r.train_loss},
+            {"validation_loss", r.validation_loss}, {"metric", r.metric}, {"target_errors", r.target_errors},
+            {"learning_rate", r.learning_rate}, {"samples_per_second", r.samples_per_second}, {"seconds", to_json(r.seconds)},
+            {"validation_seconds", r.validation_seconds}, {"time", time_now()}}
+           .dump());
+}
+
+void MetricsFile::write(const EventRecord& r) {
+  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", time_now()}}.dump());
+}
+
+History read_metrics(const std::filesystem::path& path) {
+  History h;
+  each_record(path, [&](const std::string&, const Json& j) {
+    const auto& type = j.at("type");
+    if (type == "step") h.steps.push_back(step_of(j));
+    if (type == "epoch") h.epochs.push_back(epoch_of(j));
+    if (type == "event") h.events.push_back({j.value("event", ""), j.at("step"), j.value("text", "")});
+  });
+  return h;
+}
+
+}  // namespace keelson

@@ -1,0 +1,60 @@
+#include "engine/train/state_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+namespace keelson {
+namespace {
+
+std::string text_of(const std::string& v) { return v; }
+std::string text_of(const std::vector<double>& v) { return fmt::format("{}", fmt::join(v, " ")); }
+template <class T>
+  requires std::is_arithmetic_v<T>
+std::string text_of(T v) {
+  return fmt::format("{}", v);  // shortest text that reads back as the same number; also "nan" and "inf"
+}
+
+void from_text(const std::string& text, std::string& v) { v = text; }
+void from_text(const std::string& text, double& v) { v = std::strtod(text.c_str(), nullptr); }
+void from_text(const std::string& text, std::vector<double>& v) {
+  v.clear();
+  const char* p = text.c_str();
+  for (char* end = nullptr;; p = end) {
+    const double d = std::strtod(p, &end);
+    if (end == p) return;
+    v.push_back(d);
+  }
+}
+template <class T>
+  requires std::is_integral_v<T>
+void from_text(const std::string& text, T& v) {
+  std::from_chars(text.data(), text.data() + text.size(), v);
+}
+
+}  // namespace
+
+std::string to_text(const RunState& state) {
+  nlohmann::json j;
+  visit_fields(state, [&](const char* name, const auto& field) { j[name] = text_of(field); });
+  j["config"] = state.config;
+  return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+RunState state_from_text(const std::string& text) {
+  const auto j = nlohmann::json::parse(text);
+  RunState s;
+  visit_fields(s, [&](const char* name, auto& field) { from_text(j.at(name).get<std::string>(), field); });
+  s.config = j.at("config").get<std::map<std::string, std::string>>();
+  return s;
+}
+
+std::uint64_t fnv1a(const void* data, std::size_t bytes, std::uint64_t hash) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ p[i]) * 1099511628211ull;
+  return hash;
+}
+
+}  // namespace keelson

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <charconv>
+#include <cstdlib>
+#include <string>
+
+#include "engine/train/run_state.hpp"
+
+/// One list of a RunState's fields, for attributes, checksums and broadcasts alike.
+namespace keelson {
+
+/// Calls visit(name, field) for every field but `config`.
+template <class State, class Visit>
+void visit_fields(State& s, Visit&& visit) {
+  visit("network", s.network);
+  visit("seed", s.seed);
+  visit("epoch", s.epoch);
+  visit("step", s.step);
+  visit("step_in_epoch", s.step_in_epoch);
+  visit("samples", s.samples);
+  visit("global_batch", s.global_batch);
+  visit("train_samples", s.train_samples);
+  visit("world_size", s.world_size);
+  visit("seconds", s.seconds);
+  visit("loss_sum", s.loss_sum);
+  visit("loss_samples", s.loss_samples);
+  visit("best_metric", s.best_metric);
+  visit("best_epoch", s.best_epoch);
+  visit("metric", s.metric);
+  visit("validation_loss", s.validation_loss);
+  visit("target_sum", s.target_sum);
+  visit("target_samples", s.target_samples);
+  visit("optimizer", s.optimizer);
+  visit("schedule", s.schedule);
+  visit("keelson_version", s.version);
+  visit("created", s.created);
+}
+
+/// All fields as text, exactly: equal texts are equal states.
+std::string to_text(const RunState& state);
+RunState state_from_text(const std::string& text);
+
+/// 64-bit FNV-1a (Fowler, Noll, Vo), continued from `hash`.
+std::uint64_t fnv1a(const void* data, std::size_t bytes, std::uint64_t hash = 14695981039346656037ull);
+
+}  // namespace keelson

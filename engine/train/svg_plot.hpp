@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Small plots as SVG text for HTML pages. Colours come from the page's CSS variables --s0 ... --s5, --ink, --muted, --grid, so that one
+/// plot suits light and dark pages.
+namespace keelson::plot {
+
+struct Series {
+  enum class Mark { line, points, both };
+  std::string name;  ///< legend; empty: none
+  std::vector<double> x, y;
+  Mark mark = Mark::line;
+  int colour = 0;      ///< --s0 ... --s5
+  bool faint = false;  ///< noise behind a mean
+  bool dashed = false;
+};
+
+struct Axis {
+  std::string label;
+  bool log = false;  ///< falls back to linear where a value is not positive
+  std::optional<double> min, max;
+};
+
+struct Plot {
+  std::string title;
+  Axis x, y;
+  std::vector<Series> series;
+  int width = 540, height = 300;
+  bool diagonal = false;  ///< same range on both axes and the line y = x: predicted against true
+};
+
+/// Values that are not finite are left out; without any value the plot says so.
+std::string svg(const Plot& plot);
+
+/// A horizontal bar of shares with its legend.
+std::string stacked_bar(const std::vector<std::pair<std::string, double>>& parts, const std::string& unit);
+
+/// Means over at most `most` equal stretches of a long series.
+Series thinned(const Series& s, std::size_t most);
+
+/// Escapes &, <, > and quotes.
+std::string escape(const std::string& text);
+
+/// Round numbers inside [low, high], about `count` of them.
+std::vector<double> ticks(double low, double high, int count);
+
+}  // namespace keelson::plot

@@ -1,0 +1,215 @@
+#include "engine/train/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace keelson {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
+
+PlanOptions training_plan(const TrainerOptions& o, Communicator* c) {
+  PlanOptions p;
+  p.batch = o.batch;
+  p.optimizer = &o.optimizer;
+  p.communicator = c;
+  return p;
+}
+
+LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c) {
+  LoaderOptions l;
+  l.batch = o.batch;
+  l.rank = c ? c->rank() : 0;
+  l.ranks = ranks_of(c);
+  l.seed = o.seed;
+  l.shuffle = o.shuffle;
+  l.augment = o.augment;
+  l.threads = o.loader_threads;
+  l.prefetch = o.prefetch;
+  return l;
+}
+
+/// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.
+void compare_plans(const Plan& plan, Communicator* communicator) {
+  if (ranks_of(communicator) == 1) return;
+  const auto hashes = communicator->allgather(fmt::format("{:016x} on {}", plan.hash(), communicator->host()));
+  for (std::size_t r = 1; r < hashes.size(); ++r)
+    if (hashes[r].substr(0, 16) != hashes[0].substr(0, 16))
+      fail("rank {} has made another plan than rank 0 ({}; {}): start all ranks with the same options, build and environment, on "
+           "processors of one kind, or give KEELSON_BACKEND=kokkos",
+           r, hashes[r], hashes[0]);
+}
+
+}  // namespace
+
+std::string to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::epochs_done: return "all epochs done";
+    case StopReason::max_steps: return "step limit reached";
+    case StopReason::target_reached: return "target reached";
+    case StopReason::time_limit: return "time limit";
+    case StopReason::interrupted: return "interrupted";
+  }
+  return "";
+}
+
+void Trainer::check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
+  if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per rank", batch);
+  if (samples < ranks) refuse("{} ranks are more than the {} training samples ({}): start fewer ranks or give more data", ranks, samples, data);
+  if (samples < batch * ranks)
+    refuse("a batch of {} ({} per rank on {} ranks) is larger than the training data ({}): give a smaller batch or more data",
+           batch * ranks, batch, ranks, data);
+}
+
+Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
+                 Communicator* communicator, TrainerOptions options)
+    : parameters_(parameters),
+      training_((check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
+      communicator_(communicator),
+      options_(std::move(options)),
+      moments_(moment_names(options_.optimizer)),
+      plan_(graph, parameters, training_plan(options_, communicator)),
+      feed_(training.fields(), plan_, parameters.context()),
+      loader_(training, training_loader(options_, communicator)),
+      folder_(options_.checkpoints, options_.keep),
+      vote_(communicator, options_.start, options_.time_limit, options_.interrupted) {
+  compare_plans(plan_, communicator);
+  if (validation) {
+    auto e = options_.evaluation;
+    e.batch = options_.batch;
+    e.threads = options_.loader_threads;
+    e.prefetch = options_.prefetch;
+    evaluator_ = std::make_unique<Evaluator>(graph, parameters, *validation, communicator, e);
+  }
+  state_.network = options_.network;
+  state_.config = options_.config;
+  state_.seed = options_.seed;
+  state_.global_batch = options_.batch * ranks_of(communicator);
+  state_.train_samples = training.size();
+  state_.world_size = ranks_of(communicator);
+  for (const auto& f : training.fields())
+    if (f.name == options_.evaluation.target) state_.target_sum.resize(static_cast<std::size_t>(f.shape.elements()));
+  seen_targets_.resize(state_.target_sum.size() + 1);
+  state_.optimizer = options_.optimizer.to_string();
+  state_.schedule = options_.schedule.to_string();
+}
+
+void Trainer::resume(const std::filesystem::path& checkpoint) {
+  auto loaded = load_checkpoint(checkpoint, options_.network, parameters_, moments_, communicator_);
+  const auto& now = state_;
+  if (loaded.seed != now.seed) refuse("{}: was trained with seed {}, not {}: resume with that seed", checkpoint.string(), loaded.seed, now.seed);
+  if (loaded.step_in_epoch > 0 && loaded.global_batch != now.global_batch)
+    refuse("{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = {}",
+           checkpoint.string(), loaded.global_batch, now.world_size, options_.batch, now.global_batch, loaded.global_batch);
+  if (loaded.step_in_epoch > 0 && loaded.train_samples != now.train_samples)
+    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", checkpoint.string(),
+           loaded.train_samples, now.train_samples);
+  loaded.config = now.config;
+  loaded.global_batch = now.global_batch;
+  loaded.train_samples = now.train_samples;
+  loaded.world_size = now.world_size;
+  loaded.optimizer = now.optimizer;
+  loaded.schedule = now.schedule;
+  state_ = loaded;
+  saved_step_ = state_.step;
+  resumed_from_ = last_saved_ = checkpoint;
+}
+
+double Trainer::position() const {
+  return static_cast<double>(state_.epoch) + static_cast<double>(state_.step_in_epoch) / static_cast<double>(steps_per_epoch());
+}
+
+TrainResult Trainer::run(const std::vector<TrainObserver*>& observers) {
+  observers_ = &observers;
+  run_start_ = Clock::now();
+  seconds_before_ = state_.seconds;
+  tell([&](auto& o) { o.on_start(state_, resumed_from_); });
+  auto reason = StopReason::epochs_done;
+  while (state_.epoch < options_.epochs) {
+    if (const auto stop = train_epoch()) {
+      reason = *stop;
+      break;
+    }
+    finish_epoch();
+    if (options_.target > 0 && state_.metric <= options_.target) {
+      reason = StopReason::target_reached;
+      break;
+    }
+  }
+  if (saved_step_ != state_.step) save(false);
+  tell([&](auto& o) { o.on_stop(state_, reason); });
+  return {reason, state_};
+}
+
+std::optional<StopReason> Trainer::train_epoch() {
+  if (options_.max_steps >= 0 && state_.step >= options_.max_steps) return StopReason::max_steps;
+  epoch_seconds_ = {};
+  epoch_wall_ = 0;
+  epoch_samples_ = 0;
+  if (state_.step_in_epoch >= steps_per_epoch()) return std::nullopt;  // stopped between the last step and the validation
+  loader_.start_epoch(state_.epoch, state_.step_in_epoch);
+  for (;;) {
+    const auto begin = Clock::now();
+    const Batch* batch = loader_.next();
+    if (!batch) return std::nullopt;
+    vote_.begin(state_.step_in_epoch + 1 == steps_per_epoch() ? validation_seconds_ : 0);
+    TimeSplit seconds;
+    seconds.data = since(begin);
+    step(*batch, seconds);
+    const auto decision = vote_.end();
+    const auto wall = since(begin);
+    vote_.step_took(wall);
+    epoch_seconds_ += seconds;
+    epoch_wall_ += wall;
+    epoch_samples_ += batch->global_count;
+    state_.seconds = seconds_before_ + since(run_start_);
+    const StepRecord record{state_.step, position(), last_loss_, last_rate_, static_cast<double>(batch->global_count) / wall, seconds};
+    tell([&](auto& o) { o.on_step(state_, record); });
+    if (decision != StopVote::Reason::none)
+      return decision == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
+    if (options_.max_steps >= 0 && state_.step >= options_.max_steps && state_.step_in_epoch < steps_per_epoch())
+      return StopReason::max_steps;
+    if (options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0 && state_.step_in_epoch < steps_per_epoch())
+      save(false);
+  }
+}
+
+void Trainer::step(const Batch& batch, TimeSplit& seconds) {
+  auto mark = Clock::now();
+  const auto lap = [&](double& into) {
+    const auto now = Clock::now();
+    into += std::chrono::duration<double>(now - mark).count();
+    mark = now;
+  };
+  ++run_steps_;  // the first two warm up caches and threads
+  if (options_.profiled_steps > 0 && run_steps_ == 3) plan_.set_profiling(true);
+  if (run_steps_ == 3 + options_.profiled_steps) plan_.set_profiling(false);
+  feed_.copy(batch);
+  lap(seconds.copy);
+  ops::StepState s;
+  s.seed = options_.seed;
+  s.step = static_cast<std::uint64_t>(state_.step);
+  s.sample_offset = batch.sample_offset;
+  s.loss_scale = 1.0f / static_cast<float>(batch.global_count);
+  s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
+  plan_.forward(s);
+  plan_.backward();
+  lap(seconds.compute);
+  plan_.finish_exchange();
+  last_loss_ = plan_.loss();
+  lap(seconds.exchange);
+  if (!std::isfinite(last_loss_)) stop_for_loss(last_loss_);
+  plan_.update();
+  if (state_.epoch == 0) count_targets(batch);
+  lap(seconds.compute);
+  ++state_.step;
+  ++state_.step_in_epoch;
+  state_.samples += batch.global_count;
+  state_.loss_sum += last_loss_ * static_cast<double>(batch.global_count);
+  state_.loss_samples += batch.global_count;
+}
+
+}  // namespace keelson

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/data/loader.hpp"
+#include "engine/graph/plan.hpp"
+#include "engine/optim/schedule.hpp"
+#include "engine/train/checkpoint.hpp"
+#include "engine/train/evaluator.hpp"
+#include "engine/train/observer.hpp"
+#include "engine/train/stop_vote.hpp"
+
+namespace keelson {
+
+struct TrainerOptions {
+  std::string network;                        ///< name, stored in checkpoints
+  std::map<std::string, std::string> config;  ///< stored in checkpoints
+  std::int64_t batch = 1;                     ///< per rank
+  std::int64_t epochs = 1;
+  std::int64_t max_steps = -1;  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
+  std::uint64_t seed = 0;       ///< of sample order, augmentation and dropout
+  bool shuffle = true, augment = false;
+  Optimizer optimizer;
+  Schedule schedule;
+  double target = 0;      ///< > 0: ends when the validation metric is at most this
+  double time_limit = 0;  ///< > 0: ends, with a checkpoint, before this many seconds from `start` have passed
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::function<bool()> interrupted;  ///< asked once per step: true ends the run with a checkpoint
+
+  std::filesystem::path checkpoints;  ///< folder; empty: none are written
+  int keep = 2;                       ///< so many of the latest, besides best.h5
+  std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;  ///< every so many; 0: not for this; the last state always
+
+  int loader_threads = 1, prefetch = 2;
+  EvaluatorOptions evaluation;  ///< its batch, threads and prefetch are those above
+  int profiled_steps = 4;       ///< for the milliseconds of Plan::rows()
+};
+
+struct TrainResult {
+  StopReason reason;
+  RunState state;
+};
+
+/// Synchronous data-parallel training of a graph: input fields by name from a data set, its loss minimised, its prediction judged.
+/// All ranks make the same calls. With the same seed and global batch, losses and parameters do not depend on the number of ranks but
+/// for fp32 summation order; a resumed run continues bit for bit.
+class Trainer {
+ public:
+  /// Throws InputError for data too small for the batch or for the ranks. `validation` may be null; `communicator` null: alone. All
+  /// references must outlive the trainer. Throws Error where ranks have made different plans.
+  Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation, Communicator* communicator,
+          TrainerOptions options);
+
+  /// Continues from this checkpoint. Throws InputError for one of another network, optimizer, seed or, within an epoch, of another
+  /// global batch or other data.
+  void resume(const std::filesystem::path& checkpoint);
+
+  /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it; the last checkpoint stays.
+  TrainResult run(const std::vector<TrainObserver*>& observers = {});
+
+  const RunState& state() const { return state_; }
+  const Plan& plan() const { return plan_; }
+  std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
+  /// What the constructor checks, without making a plan.
+  static void check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
+
+ private:
+  std::optional<StopReason> train_epoch();
+  void step(const Batch& batch, TimeSplit& seconds);
+  void finish_epoch();
+  void save(bool best);
+  void count_targets(const Batch& batch);
+  void merge_targets();
+  [[noreturn]] void stop_for_loss(double loss);
+  bool is_root() const { return !communicator_ || communicator_->rank() == 0; }
+  double position() const;
+  template <class Call>
+  void tell(Call&& call) {
+    for (auto* o : *observers_) call(*o);
+  }
+
+  Parameters& parameters_;
+  const Dataset& training_;
+  Communicator* communicator_;
+  TrainerOptions options_;
+  std::vector<std::string> moments_;
+  Plan plan_;
+  BatchFeed feed_;
+  Loader loader_;
+  std::unique_ptr<Evaluator> evaluator_;
+  CheckpointFolder folder_;
+  StopVote vote_;
+  RunState state_;
+  std::filesystem::path resumed_from_, last_saved_;
+  const std::vector<TrainObserver*>* observers_ = nullptr;
+  std::chrono::steady_clock::time_point run_start_;
+  double seconds_before_ = 0;
+  std::int64_t saved_step_ = -1, run_steps_ = 0;
+  double last_loss_ = 0, last_rate_ = 0;
+  TimeSplit epoch_seconds_;
+  double epoch_wall_ = 0, validation_seconds_ = 0;
+  std::vector<double> seen_targets_;  ///< of this rank, not yet in state_: sums per target, then how many
+  std::int64_t epoch_samples_ = 0;  ///< of this run
+};
+
+}  // namespace keelson
