@@ -1,0 +1,71 @@
+#include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/strided_copy.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+class KokkosConcat : public Concat {
+ public:
+  explicit KokkosConcat(const ConcatDesc& d) : desc_(d) {
+    Index at = 0;
+    for (const auto& src : d.srcs) {
+      const auto slice = Layout::strided(src.shape, d.dst.layout.strides());
+      slices_.push_back({plan_copy(src.shape, src.layout, slice), plan_copy(src.shape, slice, src.layout),
+                         at * d.dst.layout.strides()[d.axis]});
+      at += src.shape[d.axis];
+    }
+  }
+
+  Layout layout(Verb, Role r) const override {
+    return r == Role::dst || r == Role::diff_dst ? desc_.dst.layout : desc_.srcs[0].layout;
+  }
+  std::string name(Verb) const override { return "copies"; }
+  Cost cost(Verb) const override { return {0, 2 * static_cast<double>(desc_.dst.bytes())}; }
+
+  void forward(const Tensor* srcs, const Tensor& dst) override {
+    static const std::string label = "keelson::concat::forward";
+    for (std::size_t i = 0; i < slices_.size(); ++i)
+      copy_strided(label, slices_[i].join, srcs[i].data<float>(), dst.data<float>() + slices_[i].offset);
+  }
+
+  void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
+    static const std::string label = "keelson::concat::backward";
+    for (std::size_t i = 0; i < slices_.size(); ++i)
+      copy_strided(label, slices_[i].split, diff_dst.data<float>() + slices_[i].offset, diff_srcs[i].data<float>());
+  }
+
+ private:
+  struct Slice {
+    CopyPlan join, split;
+    Index offset;  ///< of the slice in dst, in elements
+  };
+  ConcatDesc desc_;
+  std::vector<Slice> slices_;
+};
+
+}  // namespace
+
+Made<Concat> make_concat(const ConcatDesc& desc) {
+  ConcatDesc d = desc;
+  if (d.srcs.empty()) return std::string("concat needs at least one input");
+  for (const auto& src : d.srcs) {
+    if (auto why = not_strided_f32("an input", src); !why.empty()) return why;
+    if (src.layout.is_any()) return std::string("an input has no layout yet; concat adopts its producers'");
+  }
+  if (auto why = not_strided_f32("dst", d.dst); !why.empty()) return why;
+  std::vector<Shape> shapes;
+  for (const auto& src : d.srcs) shapes.push_back(src.shape);
+  try {
+    if (!(concat_dst_shape(shapes, d.axis) == d.dst.shape)) return "dst has shape " + to_string(d.dst.shape);
+  } catch (const InputError& e) {
+    return std::string(e.what());
+  }
+  const auto& first = d.srcs[0];
+  d.dst.layout = chosen(d.dst, first.layout.is_plain(first.shape) ? Layout::plain(d.dst.shape) : Layout::channels_last(d.dst.shape));
+  return std::unique_ptr<Concat>(std::make_unique<KokkosConcat>(d));
+}
+
+}  // namespace keelson::kokkos

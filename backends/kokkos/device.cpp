@@ -1,0 +1,98 @@
+#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/factory.hpp"
+
+namespace keelson::backends {
+
+namespace {
+
+using kokkos::Index;
+using kokkos::Space;
+using Bytes = Kokkos::View<char*, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+using HostBytes = Kokkos::View<char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+constexpr bool host_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space::memory_space>::accessible;
+
+/// In the same static partition as the element-wise kernels, so that a page lies near the thread that will use it.
+void zero_in_parallel(void* memory, std::size_t bytes) {
+  static const std::string label = "keelson::device::zero";
+  auto* p = static_cast<char*>(memory);
+  kokkos::for_each_block(
+      label, static_cast<Index>(bytes),
+      KOKKOS_LAMBDA(Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) p[i] = 0;
+      },
+      16384);
+}
+
+/// Host memory to host memory; unlike Kokkos::deep_copy this builds no label and so never allocates.
+void copy_in_parallel(void* dst, const void* src, std::size_t bytes) {
+  static const std::string label = "keelson::device::copy";
+  auto* to = static_cast<char*>(dst);
+  const auto* from = static_cast<const char*>(src);
+  kokkos::for_each_block(
+      label, static_cast<Index>(bytes),
+      KOKKOS_LAMBDA(Index begin, Index end) {
+        KEELSON_INDEPENDENT_ITERATIONS
+        for (Index i = begin; i < end; ++i) to[i] = from[i];
+      },
+      65536);
+}
+
+class KokkosDevice : public Device {
+ public:
+  std::string describe() const override {
+    const int threads = Space().concurrency();
+    return kokkos::runs_on_host ? fmt::format("{}, {} thread{}", Space::name(), threads, threads == 1 ? "" : "s")
+                                : std::string(Space::name());
+  }
+
+  bool host_accessible() const override { return host_memory; }
+
+  std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
+    const auto size = kokkos::align64(bytes > 0 ? bytes : 1);
+    void* memory = nullptr;
+    try {
+      memory = Kokkos::kokkos_malloc<Space::memory_space>(label, size);
+    } catch (const std::exception&) {
+      memory = nullptr;
+    }
+    if (!memory)
+      fail("out of memory: {} needs {:.1f} MiB on {}; try a smaller batch or input, or more ranks", label,
+           static_cast<double>(size) / (1 << 20), describe());
+    KEELSON_EXPECT(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+    std::shared_ptr<void> owner(memory, [](void* p) { Kokkos::kokkos_free<Space::memory_space>(p); });
+    zero_in_parallel(memory, size);
+    return owner;
+  }
+
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
+    if constexpr (host_memory)
+      copy_in_parallel(dst, src, bytes);
+    else
+      Kokkos::deep_copy(Bytes(static_cast<char*>(dst), bytes), HostBytes(static_cast<char*>(const_cast<void*>(src)), bytes));
+  }
+
+  void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
+    if constexpr (host_memory)
+      copy_in_parallel(dst, src, bytes);
+    else
+      Kokkos::deep_copy(HostBytes(static_cast<char*>(dst), bytes), Bytes(static_cast<char*>(const_cast<void*>(src)), bytes));
+  }
+
+  void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
+
+  void fence() override {
+    static const std::string label = "keelson::device::fence";
+    Space().fence(label);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_kokkos_device() {
+  if (!Kokkos::is_initialized())
+    fail("Kokkos is not initialized; create a keelson::backends::Runtime (or call Kokkos::initialize) before the first context");
+  return std::make_unique<KokkosDevice>();
+}
+
+}  // namespace keelson::backends

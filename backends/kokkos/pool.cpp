@@ -1,0 +1,93 @@
+#include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/pool_kernels.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+class KokkosPool : public Pool {
+ public:
+  explicit KokkosPool(const PoolDesc& d)
+      : desc_(d), geometry_{Volume(d.src.shape, d.src.layout),   Volume(d.dst.shape, d.dst.layout), three(d.params.kernel, 1),
+                            three(d.params.stride, 1), three(d.params.pad_begin, 0),     d.params.count_padding} {
+    const bool contiguous = geometry_.src.stride_c == 1 && geometry_.dst.stride_c == 1;
+    channels_per_item_ = contiguous ? pool_lanes : 1;
+  }
+
+  Layout layout(Verb, Role r) const override {
+    return r == Role::dst || r == Role::diff_dst ? desc_.dst.layout : desc_.src.layout;
+  }
+  std::string name(Verb) const override { return channels_per_item_ > 1 ? "channel_vectors" : "elements"; }
+  std::size_t workspace_bytes() const override {
+    if (!desc_.training || desc_.params.kind != PoolKind::max) return 0;
+    return desc_.dst.layout.bytes(desc_.dst.shape, wide_index() ? DType::s32 : DType::u8);
+  }
+  Cost cost(Verb) const override {
+    return {static_cast<double>(desc_.dst.elements() * desc_.params.kernel.elements()),
+            static_cast<double>(desc_.src.bytes() + desc_.dst.bytes() + workspace_bytes())};
+  }
+
+  void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
+    static const std::string label = "keelson::pool::forward";
+    const auto range = items(geometry_.dst);
+    const auto* x = src.data<float>();
+    auto* y = dst.data<float>();
+    void* chosen = workspace_bytes() > 0 ? workspace.raw() : nullptr;
+    if (desc_.params.kind == PoolKind::average)
+      Kokkos::parallel_for(label, range, AverageForward{geometry_, channels_per_item_, x, y});
+    else if (wide_index())
+      Kokkos::parallel_for(label, range,
+                           MaxForward<std::int32_t>{geometry_, channels_per_item_, x, y, static_cast<std::int32_t*>(chosen)});
+    else
+      Kokkos::parallel_for(label, range,
+                           MaxForward<std::uint8_t>{geometry_, channels_per_item_, x, y, static_cast<std::uint8_t*>(chosen)});
+  }
+
+  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) override {
+    if (desc_.params.kind == PoolKind::average)
+      gather<std::uint8_t>(diff_dst, nullptr, diff_src);
+    else if (wide_index())
+      gather(diff_dst, static_cast<const std::int32_t*>(workspace.raw()), diff_src);
+    else
+      gather(diff_dst, static_cast<const std::uint8_t*>(workspace.raw()), diff_src);
+  }
+
+ private:
+  bool wide_index() const { return desc_.params.kernel.elements() > 256; }
+
+  Range items(const Volume& v) const {
+    return Range(0, v.n * v.extent[0] * v.extent[1] * v.extent[2] * ceil_div(v.c, channels_per_item_));
+  }
+
+  template <class Chosen>
+  void gather(const Tensor& diff_dst, const Chosen* chosen, const Tensor& diff_src) const {
+    static const std::string label = "keelson::pool::backward";
+    Kokkos::parallel_for(label, items(geometry_.src),
+                         PoolBackward<Chosen>{geometry_, channels_per_item_, diff_dst.data<float>(), chosen, diff_src.data<float>()});
+  }
+
+  PoolDesc desc_;
+  PoolGeometry geometry_;
+  Index channels_per_item_;
+};
+
+}  // namespace
+
+Made<Pool> make_pool(const PoolDesc& desc) {
+  PoolDesc d = desc;
+  if (auto why = not_strided_f32("src", d.src); !why.empty()) return why;
+  if (auto why = not_strided_f32("dst", d.dst); !why.empty()) return why;
+  try {
+    if (!(pool_dst_shape(d.src.shape, d.params) == d.dst.shape)) return "dst has shape " + to_string(d.dst.shape);
+  } catch (const InputError& e) {
+    return std::string(e.what());
+  }
+  // dst follows src; where nobody has a wish, channels last.
+  d.src.layout = chosen(d.src, d.dst.layout.is_strided() ? same_order(d.dst, d.src.shape) : Layout::channels_last(d.src.shape));
+  d.dst.layout = chosen(d.dst, same_order(d.src, d.dst.shape));
+  return std::unique_ptr<Pool>(std::make_unique<KokkosPool>(d));
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,72 @@
+#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "engine/ops/context.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+/// Blocks of a fixed size, summed one by one and then in order: the result does not depend on the number of threads.
+constexpr Index block = 8192;
+
+void block_sums(const float* src, Index n, double* sums) {
+  static const std::string label = "keelson::sum_squares::blocks";
+  Kokkos::parallel_for(
+      label, Range(0, ceil_div(n, block)), KOKKOS_LAMBDA(Index b) {
+        constexpr int lanes = 16;
+        double lane[lanes] = {};
+        const Index begin = b * block, end = begin + block < n ? begin + block : n;
+        Index i = begin;
+        for (; i + lanes <= end; i += lanes)
+          for (int l = 0; l < lanes; ++l) lane[l] += static_cast<double>(src[i + l]) * static_cast<double>(src[i + l]);
+        double sum = 0;
+        for (; i < end; ++i) sum += static_cast<double>(src[i]) * static_cast<double>(src[i]);
+        for (int l = 0; l < lanes; ++l) sum += lane[l];
+        sums[b] = sum;
+      });
+}
+
+void total(const double* sums, Index blocks, double* result) {
+  static const std::string label = "keelson::sum_squares::total";
+  Kokkos::parallel_for(
+      label, Range(0, 1), KOKKOS_LAMBDA(Index) {
+        double sum = 0;
+        for (Index b = 0; b < blocks; ++b) sum += sums[b];
+        *result = sum;
+      });
+}
+
+class KokkosSumSquares : public SumSquares {
+ public:
+  KokkosSumSquares(const SumSquaresDesc& d, Device& device)
+      : desc_(d.src), elements_(static_cast<Index>(d.src.bytes() / sizeof(float))),
+        blocks_(device.allocate(static_cast<std::size_t>(ceil_div(elements_, block)) * sizeof(double), "sum_squares")) {}
+  Layout layout(Verb, Role) const override { return desc_.layout; }
+  std::string name(Verb) const override { return "blocked"; }
+  Cost cost(Verb) const override {
+    return {2.0 * static_cast<double>(elements_), static_cast<double>(elements_) * sizeof(float)};
+  }
+
+  void forward(const Tensor& src, const Tensor& sums, std::int64_t index) override {
+    auto* blocks = static_cast<double*>(blocks_.get());
+    block_sums(src.data<float>(), elements_, blocks);
+    total(blocks, ceil_div(elements_, block), sums.data<double>() + index);
+  }
+
+ private:
+  TensorDesc desc_;
+  Index elements_;
+  std::shared_ptr<void> blocks_;
+};
+
+}  // namespace
+
+Made<SumSquares> make_sum_squares(const SumSquaresDesc& d, Device& device) {
+  if (d.src.dtype != DType::f32) return fmt::format("src is {}, not f32", to_string(d.src.dtype));
+  if (!d.src.layout.is_dense(d.src.shape)) return std::string("src needs a dense layout: " + d.src.layout.to_string());
+  return std::unique_ptr<SumSquares>(std::make_unique<KokkosSumSquares>(d, device));
+}
+
+}  // namespace keelson::kokkos

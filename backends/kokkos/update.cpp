@@ -1,0 +1,147 @@
+#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/makers.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+/// What one step needs, worked out anew by each block of elements: a few scalar operations beside thousands of elements, and nothing
+/// has to be read back from the device.
+struct Coefficients {
+  float gradient;        ///< g is scaled by this (global clip) ...
+  float decay;           ///< ... then + decay * w ...
+  float local;           ///< ... then scaled by this (LARC)
+  float rate;            ///< learning rate of this parameter
+  float keep;            ///< w is scaled by this first (decoupled decay)
+  float correct1, correct2;  ///< Adam: 1 / (1 - beta^t)
+};
+
+struct Step {
+  UpdateParams p;
+  const StepState* state;
+  const double *global_norm, *norms;
+  const float* diff;
+  float *param, *moment1, *moment2;
+
+  /// Local learning rate of LARC. The gradient's norm is taken after the global clip and before weight decay.
+  KOKKOS_FUNCTION double larc(double clip, double rate) const {
+    if (p.larc == LarcMode::none) return 1;
+    const double weights = Kokkos::sqrt(norms[0]), gradient = clip * Kokkos::sqrt(norms[1]);
+    const double local = weights > 0 && gradient > 0 ? p.larc_eta * weights / gradient : p.larc_floor;
+    if (p.larc == LarcMode::scale) return local;
+    const double ratio = local / (p.larc_relative ? rate : 1.0);
+    return ratio < 1 ? ratio : 1.0;
+  }
+
+  KOKKOS_FUNCTION Coefficients coefficients() const {
+    double clip = 1;
+    if (p.clip_norm > 0) {
+      const double norm = Kokkos::sqrt(*global_norm);
+      if (norm > p.clip_norm) clip = p.clip_norm / norm;
+    }
+    const double rate = static_cast<double>(state->learning_rate) * p.lr_multiplier;
+    Coefficients c{};
+    c.gradient = static_cast<float>(clip);
+    c.decay = p.weight_decay;
+    c.local = static_cast<float>(larc(clip, rate));
+    c.rate = static_cast<float>(rate);
+    c.keep = static_cast<float>(1 - rate * p.decoupled_decay);
+    if (p.kind == UpdateKind::adam) {
+      const double t = static_cast<double>(state->step) + 1;
+      c.correct1 = static_cast<float>(1 / (1 - Kokkos::pow(static_cast<double>(p.beta1), t)));
+      c.correct2 = static_cast<float>(1 / (1 - Kokkos::pow(static_cast<double>(p.beta2), t)));
+    }
+    return c;
+  }
+
+  KOKKOS_FUNCTION void sgd(const Coefficients& c, Index begin, Index end) const {
+    KEELSON_INDEPENDENT_ITERATIONS
+    for (Index i = begin; i < end; ++i) {
+      const float g = (diff[i] * c.gradient + c.decay * param[i]) * c.local;
+      param[i] = param[i] * c.keep - c.rate * g;
+    }
+  }
+
+  KOKKOS_FUNCTION void momentum(const Coefficients& c, Index begin, Index end) const {
+    const float along = p.nesterov ? 1.0f : 0.0f;  // step = along * g + ahead * v
+    const float ahead = p.nesterov ? p.momentum : 1.0f;
+    KEELSON_INDEPENDENT_ITERATIONS
+    for (Index i = begin; i < end; ++i) {
+      const float g = (diff[i] * c.gradient + c.decay * param[i]) * c.local;
+      const float v = p.momentum * moment1[i] + g;
+      moment1[i] = v;
+      param[i] = param[i] * c.keep - c.rate * (along * g + ahead * v);
+    }
+  }
+
+  KOKKOS_FUNCTION void adam(const Coefficients& c, Index begin, Index end) const {
+    const float one_minus1 = 1 - p.beta1, one_minus2 = 1 - p.beta2;
+    KEELSON_INDEPENDENT_ITERATIONS
+    for (Index i = begin; i < end; ++i) {
+      const float g = (diff[i] * c.gradient + c.decay * param[i]) * c.local;
+      const float m = p.beta1 * moment1[i] + one_minus1 * g;
+      const float v = p.beta2 * moment2[i] + one_minus2 * g * g;
+      moment1[i] = m;
+      moment2[i] = v;
+      param[i] = param[i] * c.keep - c.rate * (m * c.correct1) / (Kokkos::sqrt(v * c.correct2) + p.epsilon);
+    }
+  }
+
+  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+    const Coefficients c = coefficients();
+    if (p.kind == UpdateKind::adam)
+      adam(c, begin, end);
+    else if (moment1)
+      momentum(c, begin, end);
+    else
+      sgd(c, begin, end);
+  }
+};
+
+class KokkosUpdate : public Update {
+ public:
+  explicit KokkosUpdate(const UpdateDesc& d) : desc_(d) {}
+  Layout layout(Verb, Role) const override { return desc_.param.layout; }
+  std::string name(Verb) const override { return "flat"; }
+  Cost cost(Verb) const override {
+    const auto elements = static_cast<double>(desc_.param.elements()), bytes = static_cast<double>(desc_.param.bytes());
+    const int moments = desc_.params.kind == UpdateKind::adam ? 2 : desc_.params.momentum != 0 ? 1 : 0;
+    return {elements * (4 + 5 * moments), bytes * (3 + 2 * moments)};
+  }
+
+  void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms,
+               const Tensor& param, const Tensor& moment1, const Tensor& moment2) override {
+    static const std::string label = "keelson::update::forward";
+    const auto& p = desc_.params;
+    const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;
+    KEELSON_EXPECT(p.clip_norm <= 0 || global_norm);
+    KEELSON_EXPECT(p.larc == LarcMode::none || norms);
+    KEELSON_EXPECT(!has_moment1 || moment1);
+    KEELSON_EXPECT(p.kind != UpdateKind::adam || moment2);
+    const Step step{p,
+                    static_cast<const StepState*>(state.raw()),
+                    static_cast<const double*>(global_norm.raw()),
+                    static_cast<const double*>(norms.raw()),
+                    diff.data<float>(),
+                    param.data<float>(),
+                    has_moment1 ? moment1.data<float>() : nullptr,
+                    p.kind == UpdateKind::adam ? moment2.data<float>() : nullptr};
+    for_each_block(label, param.stored_elements(), step, 16384);
+  }
+
+ private:
+  UpdateDesc desc_;
+};
+
+}  // namespace
+
+Made<Update> make_update(const UpdateDesc& d) {
+  if (d.param.dtype != DType::f32) return fmt::format("the parameter is {}, not f32", to_string(d.param.dtype));
+  if (!d.param.layout.is_dense(d.param.shape))
+    return std::string("the parameter needs a dense layout: " + d.param.layout.to_string());
+  return std::unique_ptr<Update>(std::make_unique<KokkosUpdate>(d));
+}
+
+}  // namespace keelson::kokkos

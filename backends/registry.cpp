@@ -1,0 +1,71 @@
+#include "backends/registry.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "backends/kokkos/factory.hpp"
+#ifdef KEELSON_HAVE_ONEDNN
+#include "backends/onednn/factory.hpp"
+#endif
+
+namespace keelson::backends {
+
+namespace {
+
+struct Backend {
+  std::string name;
+  std::unique_ptr<ops::OpFactory> (*make)(Device&);
+};
+
+/// Every backend of this build, in the order in which a context asks them.
+const std::vector<Backend>& backends() {
+  static const std::vector<Backend> all = {
+#ifdef KEELSON_HAVE_ONEDNN
+      {"onednn", make_onednn_factory},
+#endif
+      {"kokkos", make_kokkos_factory},
+  };
+  return all;
+}
+
+/// The names in KEELSON_BACKEND, or all.
+std::vector<std::string> requested() {
+  const char* variable = std::getenv("KEELSON_BACKEND");
+  if (!variable || !*variable) return available();
+  std::vector<std::string> names;
+  std::string_view rest = variable;
+  while (true) {
+    const auto comma = rest.find(',');
+    const std::string name(rest.substr(0, comma));
+    const auto known = available();
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      refuse("KEELSON_BACKEND={}: this build has no backend '{}'; it has {} (a comma-separated list of these is expected)",
+             variable, name, fmt::join(known, ", "));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (comma == std::string_view::npos) return names;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> available() {
+  std::vector<std::string> names;
+  for (const auto& b : backends()) names.push_back(b.name);
+  return names;
+}
+
+std::unique_ptr<Context> make_context(const std::string& device) {
+  if (device != "cpu") refuse("device '{}': this build knows only 'cpu'", device);
+  auto memory = make_kokkos_device();
+  std::vector<std::unique_ptr<ops::OpFactory>> factories;
+  for (const auto& name : requested())
+    for (const auto& b : backends())
+      if (b.name == name) factories.push_back(b.make(*memory));
+  return std::make_unique<Context>(std::move(memory), std::move(factories));
+}
+
+}  // namespace keelson::backends
