@@ -10,7 +10,8 @@ namespace {
 
 using philox::Block;
 
-// Known answers of the authors' library, Random123 1.14, tests/kat_vectors: "philox4x32 10 <counter words> <key words> <result words>".
+// Known answers of the authors' library, Random123 1.14, tests/kat_vectors: "philox4x32 10 <counter words> <key words>
+// <result words>".
 struct KnownAnswer {
   Block counter;
   std::uint32_t key0, key1;
@@ -52,7 +53,8 @@ TEST(Philox, EveryPartOfTheKeyMatters) {
     for (std::uint64_t i = 0; i < 8; ++i) bits.push_back(philox::bits(k, i));
     return bits;
   };
-  const philox::Key keys[] = {{1, 2, 3}, {2, 2, 3}, {1, 3, 3}, {1, 2, 4}, {1 + (1ull << 40), 2, 3}, {1, 2, 3 + (1ull << 40)}};
+  const philox::Key keys[] = {
+      {1, 2, 3}, {2, 2, 3}, {1, 3, 3}, {1, 2, 4}, {1 + (1ull << 40), 2, 3}, {1, 2, 3 + (1ull << 40)}};
   for (const auto& a : keys)
     for (const auto& b : keys)
       if (&a != &b) {

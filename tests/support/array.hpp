@@ -33,9 +33,11 @@ Shape indices_of(const Shape& shape, std::int64_t i);
 double dot(const Array& a, const Array& b);
 
 /// Uniform in [low, high), each value exact in f32; a pure function of (seed, name, index).
-Array random_uniform(const Shape& shape, std::string_view name, double low = -1, double high = 1, std::uint64_t seed = 7);
+Array random_uniform(const Shape& shape, std::string_view name, double low = -1, double high = 1,
+                     std::uint64_t seed = 7);
 
-/// A random order of distinct values spaced evenly in [-1, 1]: no ties, and finite differences smaller than the spacing keep the order.
+/// A random order of distinct values spaced evenly in [-1, 1]: no ties, and finite differences smaller than the spacing
+/// keep the order.
 Array random_distinct(const Shape& shape, std::string_view name, std::uint64_t seed = 7);
 
 /// Random small integers in [low, high]: full of ties and of exact zeros.

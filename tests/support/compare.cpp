@@ -10,8 +10,8 @@ namespace keelson::testing {
 
 ::testing::AssertionResult close(const Array& got, const Array& want, std::string_view what, Tolerance t) {
   if (got.shape != want.shape)
-    return ::testing::AssertionFailure()
-           << fmt::format("{}: shape {}, expected {}", what, to_string(got.shape), to_string(want.shape));
+    return ::testing::AssertionFailure() << fmt::format("{}: shape {}, expected {}", what, to_string(got.shape),
+                                                        to_string(want.shape));
 
   double norm = 0;
   for (double v : want.data)
@@ -38,10 +38,11 @@ namespace keelson::testing {
   if (wrong == 0) return ::testing::AssertionSuccess();
   const Shape at = oracle::indices_of(want.shape, worst);
   return ::testing::AssertionFailure() << fmt::format(
-             "{}: {} of {} elements are wrong; worst at [{}]: got {:.9g}, expected {:.9g} ({:.3g} times the tolerance; largest |expected| "
+             "{}: {} of {} elements are wrong; worst at [{}]: got {:.9g}, expected {:.9g} ({:.3g} times the tolerance; "
+             "largest |expected| "
              "{:.3g})",
-             what, wrong, want.elements(), fmt::join(at.begin(), at.end(), ","), got[worst], want[worst],
-             worst_excess, norm);
+             what, wrong, want.elements(), fmt::join(at.begin(), at.end(), ","), got[worst], want[worst], worst_excess,
+             norm);
 }
 
 }  // namespace keelson::testing

@@ -11,30 +11,37 @@ namespace keelson::testing {
 
 using oracle::Array;
 
-/// |got - want| <= norm * max|want| + element * |want|. The norm part is for sums, whose rounding grows with their largest term.
+/// |got - want| <= norm * max|want| + element * |want|. The norm part is for sums, whose rounding grows with their
+/// largest term.
 struct Tolerance {
   double norm = 0;
   double element = 0;
 };
 
-/// The one table of tolerances: what a correct kernel with f32 accumulation (f64 for f64) over the tests' sums of up to a few thousand
-/// terms stays well within, and a wrong one does not.
+/// The one table of tolerances: what a correct kernel with f32 accumulation (f64 for f64) over the tests' sums of up to
+/// a few thousand terms stays well within, and a wrong one does not.
 constexpr Tolerance tolerance(DType t) {
   switch (t) {
-    case DType::f64: return {1e-14, 1e-12};
-    case DType::f32: return {3e-6, 1e-5};
-    case DType::f16: return {1e-3, 2e-3};
-    case DType::bf16: return {8e-3, 1.6e-2};
+    case DType::f64:
+      return {1e-14, 1e-12};
+    case DType::f32:
+      return {3e-6, 1e-5};
+    case DType::f16:
+      return {1e-3, 2e-3};
+    case DType::bf16:
+      return {8e-3, 1.6e-2};
     case DType::s32:
-    case DType::u8: return {0, 0};
+    case DType::u8:
+      return {0, 0};
   }
   return {};
 }
 
 inline constexpr Tolerance exact{0, 0};
 
-/// Passes where every element is within the tolerance, and NaN exactly where NaN is wanted. Otherwise the message names `what`, the
-/// worst element, both values and how many are wrong.
-::testing::AssertionResult close(const Array& got, const Array& want, std::string_view what, Tolerance t = tolerance(DType::f32));
+/// Passes where every element is within the tolerance, and NaN exactly where NaN is wanted. Otherwise the message names
+/// `what`, the worst element, both values and how many are wrong.
+::testing::AssertionResult close(const Array& got, const Array& want, std::string_view what,
+                                 Tolerance t = tolerance(DType::f32));
 
 }  // namespace keelson::testing

@@ -7,8 +7,8 @@
 
 namespace keelson::testing {
 
-/// What the tests run on: the name of each backend that can stand alone in a context, and "mix" for the default order of all, where
-/// that is more than one.
+/// What the tests run on: the name of each backend that can stand alone in a context, and "mix" for the default order
+/// of all, where that is more than one.
 const std::vector<std::string>& contexts();
 
 /// The context of that name, made on first use and kept until release_contexts().

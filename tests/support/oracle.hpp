@@ -12,8 +12,9 @@
 #include "engine/ops/update.hpp"
 #include "tests/support/array.hpp"
 
-/// Every op once more: serial, float64, row-major, naive loops, written from the formulas in engine/ops and from nothing else, so that
-/// it can judge the kernels. Pure functions of Arrays; an absent operand is an empty Array. Whole networks run on it too.
+/// Every op once more: serial, float64, row-major, naive loops, written from the formulas in engine/ops and from
+/// nothing else, so that it can judge the kernels. Pure functions of Arrays; an absent operand is an empty Array. Whole
+/// networks run on it too.
 namespace keelson::oracle {
 
 // ---- convolution (oracle_conv.cpp): shapes and gradients as in engine/ops/conv.hpp
@@ -21,7 +22,8 @@ namespace keelson::oracle {
 Array conv_forward(const Array& src, const Array& weights, const Array& bias, const ops::ConvParams& p);
 /// diff_dst is the gradient before the activation, as for ops::Conv.
 Array conv_backward_data(const Array& diff_dst, const Array& weights, const Shape& src_shape, const ops::ConvParams& p);
-Array conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape, const ops::ConvParams& p);
+Array conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape,
+                            const ops::ConvParams& p);
 /// Sum over everything but dim 1; also dense's.
 Array backward_bias(const Array& diff_dst);
 Shape conv_shape(const Shape& src, const Shape& weights, const ops::ConvParams& p);
@@ -47,7 +49,8 @@ Array eltwise_forward(const Array& src, const ops::EltwiseParams& p);
 Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::EltwiseParams& p);
 
 /// Forward, and backward as well when given diff_dst: both multiply by the same mask.
-Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state, std::int64_t rows_per_sample = 1);
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state,
+              std::int64_t rows_per_sample = 1);
 
 // ---- combining (oracle_combine.cpp)
 

@@ -22,8 +22,16 @@ struct Geometry {
 
 Geometry geometry(const Shape& src, const Shape& weights, const ops::ConvParams& p) {
   const Shape dst = conv_shape(src, weights, p);
-  return {src[0],           p.groups,         weights[1],          weights[0] / p.groups, three(src, 2, 1),
-          three(dst, 2, 1), three(weights, 2, 1), three(p.stride, 0, 1), three(p.dilation, 0, 1), three(p.pad_begin, 0, 0)};
+  return {src[0],
+          p.groups,
+          weights[1],
+          weights[0] / p.groups,
+          three(src, 2, 1),
+          three(dst, 2, 1),
+          three(weights, 2, 1),
+          three(p.stride, 0, 1),
+          three(p.dilation, 0, 1),
+          three(p.pad_begin, 0, 0)};
 }
 
 /// Calls tap(src offset, weight offset, dst offset) for every multiply-add; the src offset is -1 on padding.
@@ -89,7 +97,8 @@ Array conv_forward(const Array& src, const Array& weights, const Array& bias, co
   return eltwise_forward(dst, p.activation);
 }
 
-Array conv_backward_data(const Array& diff_dst, const Array& weights, const Shape& src_shape, const ops::ConvParams& p) {
+Array conv_backward_data(const Array& diff_dst, const Array& weights, const Shape& src_shape,
+                         const ops::ConvParams& p) {
   Array diff_src(src_shape);
   for_each_tap(geometry(src_shape, weights.shape, p), [&](std::int64_t s, std::int64_t w, std::int64_t d) {
     if (s >= 0) diff_src[s] += diff_dst[d] * weights[w];
@@ -97,7 +106,8 @@ Array conv_backward_data(const Array& diff_dst, const Array& weights, const Shap
   return diff_src;
 }
 
-Array conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape, const ops::ConvParams& p) {
+Array conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape,
+                            const ops::ConvParams& p) {
   Array diff_weights(weights_shape);
   for_each_tap(geometry(src.shape, weights_shape, p), [&](std::int64_t s, std::int64_t w, std::int64_t d) {
     if (s >= 0) diff_weights[w] += src[s] * diff_dst[d];

@@ -13,31 +13,46 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double value(double x, const ops::EltwiseParams& p) {
   const double alpha = p.alpha, beta = p.beta;
   switch (p.kind) {
-    case ops::EltwiseKind::identity: return x;
-    case ops::EltwiseKind::relu: return std::isnan(x) || x > 0 ? x : 0;
-    case ops::EltwiseKind::leaky_relu: return x > 0 ? x : alpha * x;
-    case ops::EltwiseKind::tanh: return std::tanh(x);
-    case ops::EltwiseKind::sigmoid: return sigmoid(x);
-    case ops::EltwiseKind::gelu: return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
-    case ops::EltwiseKind::silu: return x * sigmoid(x);
-    case ops::EltwiseKind::linear: return alpha * x + beta;
+    case ops::EltwiseKind::identity:
+      return x;
+    case ops::EltwiseKind::relu:
+      return std::isnan(x) || x > 0 ? x : 0;
+    case ops::EltwiseKind::leaky_relu:
+      return x > 0 ? x : alpha * x;
+    case ops::EltwiseKind::tanh:
+      return std::tanh(x);
+    case ops::EltwiseKind::sigmoid:
+      return sigmoid(x);
+    case ops::EltwiseKind::gelu:
+      return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
+    case ops::EltwiseKind::silu:
+      return x * sigmoid(x);
+    case ops::EltwiseKind::linear:
+      return alpha * x + beta;
   }
   fail("unknown element-wise kind {}", static_cast<int>(p.kind));
 }
 
 double derivative(double x, const ops::EltwiseParams& p) {
   switch (p.kind) {
-    case ops::EltwiseKind::identity: return 1;
-    case ops::EltwiseKind::relu: return x > 0 ? 1 : 0;
-    case ops::EltwiseKind::leaky_relu: return x > 0 ? 1 : p.alpha;
-    case ops::EltwiseKind::tanh: return 1 - std::tanh(x) * std::tanh(x);
-    case ops::EltwiseKind::sigmoid: return sigmoid(x) * (1 - sigmoid(x));
+    case ops::EltwiseKind::identity:
+      return 1;
+    case ops::EltwiseKind::relu:
+      return x > 0 ? 1 : 0;
+    case ops::EltwiseKind::leaky_relu:
+      return x > 0 ? 1 : p.alpha;
+    case ops::EltwiseKind::tanh:
+      return 1 - std::tanh(x) * std::tanh(x);
+    case ops::EltwiseKind::sigmoid:
+      return sigmoid(x) * (1 - sigmoid(x));
     case ops::EltwiseKind::gelu: {
       const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
       return (1 + std::erf(x / std::numbers::sqrt2)) / 2 + x * density;
     }
-    case ops::EltwiseKind::silu: return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    case ops::EltwiseKind::linear: return p.alpha;
+    case ops::EltwiseKind::silu:
+      return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case ops::EltwiseKind::linear:
+      return p.alpha;
   }
   fail("unknown element-wise kind {}", static_cast<int>(p.kind));
 }
@@ -57,7 +72,8 @@ Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::Eltwi
   return diff_src;
 }
 
-Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state, std::int64_t rows_per_sample) {
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state,
+              std::int64_t rows_per_sample) {
   Array dst(src.shape);
   const auto row_elements = src.elements() / src.shape[0];
   for (std::int64_t i = 0; i < src.elements(); ++i) {

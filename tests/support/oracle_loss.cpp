@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/oracle.hpp"
@@ -9,10 +10,14 @@ namespace {
 double pointwise(double d, const ops::LossParams& p) {
   const double delta = p.delta, size = std::abs(d);
   switch (p.kind) {
-    case ops::LossKind::mse: return d * d;
-    case ops::LossKind::mae: return size;
-    case ops::LossKind::huber: return size <= delta ? d * d / 2 : delta * (size - delta / 2);
-    case ops::LossKind::cross_entropy: break;
+    case ops::LossKind::mse:
+      return d * d;
+    case ops::LossKind::mae:
+      return size;
+    case ops::LossKind::huber:
+      return size <= delta ? d * d / 2 : delta * (size - delta / 2);
+    case ops::LossKind::cross_entropy:
+      break;
   }
   fail("loss {} is not pointwise", static_cast<int>(p.kind));
 }
@@ -21,12 +26,24 @@ double pointwise(double d, const ops::LossParams& p) {
 double pointwise_derivative(double d, const ops::LossParams& p) {
   const double delta = p.delta, sign = d > 0 ? 1 : d < 0 ? -1 : 0;
   switch (p.kind) {
-    case ops::LossKind::mse: return 2 * d;
-    case ops::LossKind::mae: return std::isnan(d) ? d : sign;
-    case ops::LossKind::huber: return std::isnan(d) || std::abs(d) <= delta ? d : delta * sign;
-    case ops::LossKind::cross_entropy: break;
+    case ops::LossKind::mse:
+      return 2 * d;
+    case ops::LossKind::mae:
+      return std::isnan(d) ? d : sign;
+    case ops::LossKind::huber:
+      return std::isnan(d) || std::abs(d) <= delta ? d : delta * sign;
+    case ops::LossKind::cross_entropy:
+      break;
   }
   fail("loss {} is not pointwise", static_cast<int>(p.kind));
+}
+
+/// log sum_f exp(x_f) of one row, stable.
+double log_sum_exp(const Array& x, std::int64_t first, std::int64_t count) {
+  double largest = x[first], total = 0;
+  for (std::int64_t f = 1; f < count; ++f) largest = std::max(largest, x[first + f]);
+  for (std::int64_t f = 0; f < count; ++f) total += std::exp(x[first + f] - largest);
+  return largest + std::log(total);
 }
 
 /// What row r's loss is multiplied by.
@@ -39,16 +56,17 @@ double row_factor(std::int64_t r, const Array& weight, const ops::StepState& sta
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
                     const ops::StepState& state, std::int64_t rows_per_sample) {
   const auto rows = prediction.shape[0], features = prediction.shape[1];
-  const Array probabilities = softmax_forward(prediction, 1);
   double loss = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto sample = r / rows_per_sample;
     double row = 0;
     if (p.kind == ops::LossKind::cross_entropy) {
-      row = -std::log(probabilities[r * features + static_cast<std::int64_t>(target[sample])]);
+      const auto label = static_cast<std::int64_t>(target[sample]);
+      row = log_sum_exp(prediction, r * features, features) - prediction[r * features + label];
     } else {
       for (std::int64_t f = 0; f < features; ++f)
-        row += pointwise(prediction[r * features + f] - target[sample * features + f], p) / static_cast<double>(features);
+        row +=
+            pointwise(prediction[r * features + f] - target[sample * features + f], p) / static_cast<double>(features);
     }
     loss += row_factor(r, weight, state, rows_per_sample) * row;
   }

@@ -6,7 +6,8 @@ namespace keelson::oracle {
 
 namespace {
 
-/// Calls window(plane, dst index within the plane, src offsets within the plane that lie inside the input, in row-major order).
+/// Calls window(plane, dst index within the plane, src offsets within the plane that lie inside the input, in row-major
+/// order).
 template <class Window>
 void for_each_window(const Shape& src, const ops::PoolParams& p, Window window) {
   const Shape dst = pool_shape(src, p);

@@ -1,0 +1,139 @@
+#include "engine/ops/eltwise.hpp"
+
+#include <limits>
+
+#include "tests/ops/op_test.hpp"
+
+namespace keelson::testing {
+namespace {
+
+using ops::EltwiseKind;
+using ops::Role;
+using ops::Verb;
+
+struct EltwiseCase {
+  std::string name, about;
+  ops::EltwiseParams params;
+};
+
+std::vector<EltwiseCase> eltwise_cases() {
+  return {
+      {"identity", "", {EltwiseKind::identity, 0, 0}},
+      {"relu", "", {EltwiseKind::relu, 0, 0}},
+      {"leaky_relu", "CosmoFlow's 0.3", {EltwiseKind::leaky_relu, 0.3f, 0}},
+      {"leaky_relu_zero", "derivative 0 at and below 0", {EltwiseKind::leaky_relu, 0, 0}},
+      {"leaky_relu_negative", "derivative needs src", {EltwiseKind::leaky_relu, -0.2f, 0}},
+      {"tanh", "", {EltwiseKind::tanh, 0, 0}},
+      {"sigmoid", "", {EltwiseKind::sigmoid, 0, 0}},
+      {"gelu", "erf, not the tanh formula", {EltwiseKind::gelu, 0, 0}},
+      {"silu", "", {EltwiseKind::silu, 0, 0}},
+      {"linear", "x 1.2, as after CosmoFlow's tanh", {EltwiseKind::linear, 1.2f, 0}},
+      {"linear_shifted", "padding must stay zero", {EltwiseKind::linear, -2, 3}},
+  };
+}
+
+const Shape shapes[] = {{1}, {3, 5}, {2, 3, 5, 7}, {1, 17, 3, 4, 5}, {2, 16, 2, 3, 4}};
+
+class EltwiseTest : public CaseTest<EltwiseCase> {
+ protected:
+  template <class Check>
+  void on_every_layout(Check check) {
+    for (const auto& shape : shapes)
+      for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::producer}) {
+        const auto layout = layout_of(ctx(), choice, shape);
+        if (!layout) continue;
+        const auto op = make(ops::EltwiseDesc{c().params, {shape, DType::f32, *layout}}, layout->is_strided());
+        if (!op) continue;
+        const auto what = fmt::format("{} {} {}", c().name, to_string(shape), to_string(choice));
+        SCOPED_TRACE(what);
+        check(*op, shape, *layout, what);
+      }
+  }
+
+  /// Values from -6 to 6 with exact zeros (and one -0) among them.
+  static Array awkward(const Shape& shape) {
+    Array x = oracle::random_uniform(shape, "x", -6, 6);
+    for (std::int64_t i = 1; i < x.elements(); i += 4) x[i] = 0;
+    if (x.elements() > 5) x[5] = -0.0;
+    return x;
+  }
+};
+
+TEST_P(EltwiseTest, MatchesOracle) {
+  on_every_layout([&](ops::Eltwise& op, const Shape& shape, const Layout& layout, const std::string& what) {
+    EXPECT_EQ(op.layout(Verb::forward, Role::dst), layout);
+    EXPECT_EQ(op.layout(Verb::backward_data, Role::diff_src), layout);
+    const Array x = awkward(shape), dy = oracle::random_uniform(shape, "dy");
+    const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout);
+    run(what, {dst}, [&] { op.forward(src, dst); });
+    check(dst, oracle::eltwise_forward(x, c().params), what + " dst");
+
+    const auto diff_dst = put(ctx(), dy, layout), diff_src = destination(ctx(), shape, layout);
+    const auto saved = ops::derivative_from_dst(c().params) ? dst : src;
+    run(what, {diff_src}, [&] { op.backward(diff_dst, saved, diff_src); });
+    check(diff_src, oracle::eltwise_backward(dy, x, c().params), what + " diff_src");
+    EXPECT_GE(op.cost(Verb::forward).bytes, 2.0 * static_cast<double>(src.elements()) * 4);
+  });
+}
+
+TEST_P(EltwiseTest, InPlace) {
+  on_every_layout([&](ops::Eltwise& op, const Shape& shape, const Layout& layout, const std::string& what) {
+    const Array x = awkward(shape), dy = oracle::random_uniform(shape, "dy");
+    const auto src = put(ctx(), x, layout), both = put(ctx(), x, layout);
+    op.forward(both, both);
+    check(both, oracle::eltwise_forward(x, c().params), what + " dst = src");
+    const auto diff = put(ctx(), dy, layout);
+    op.backward(diff, ops::derivative_from_dst(c().params) ? both : src, diff);
+    check(diff, oracle::eltwise_backward(dy, x, c().params), what + " diff_src = diff_dst");
+    if (layout.is_opaque()) {
+      EXPECT_EQ(dirty_padding(ctx(), both), 0) << what;
+      EXPECT_EQ(dirty_padding(ctx(), diff), 0) << what;
+    }
+  });
+}
+
+TEST_P(EltwiseTest, NanStaysNan) {
+  on_every_layout([&](ops::Eltwise& op, const Shape& shape, const Layout& layout, const std::string& what) {
+    Array x = awkward(shape), dy = oracle::random_uniform(shape, "dy");
+    x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
+    const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout);
+    op.forward(src, dst);
+    check(dst, oracle::eltwise_forward(x, c().params), what + " NaN in src");
+    // In diff_dst, at an element whose derivative is not 0.
+    x = Array(shape, 0.5);
+    dy[dy.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
+    const auto diff_dst = put(ctx(), dy, layout), diff_src = destination(ctx(), shape, layout);
+    const auto saved =
+        put(ctx(), ops::derivative_from_dst(c().params) ? oracle::eltwise_forward(x, c().params) : x, layout);
+    op.backward(diff_dst, saved, diff_src);
+    check(diff_src, oracle::eltwise_backward(dy, x, c().params), what + " NaN in diff_dst");
+  });
+}
+
+TEST_P(EltwiseTest, LargeArgumentsSaturate) {
+  on_every_layout([&](ops::Eltwise& op, const Shape& shape, const Layout& layout, const std::string& what) {
+    Array x(shape);
+    for (std::int64_t i = 0; i < x.elements(); ++i) x[i] = (i % 2 ? 1 : -1) * (i % 3 ? 100.0 : 30.0);
+    x[0] = 0.5;  // sets the scale of the comparison
+    const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout),
+               diff = put(ctx(), Array(shape, 1), layout);
+    op.forward(src, dst);
+    check(dst, oracle::eltwise_forward(x, c().params), what + " large src");
+    op.backward(diff, ops::derivative_from_dst(c().params) ? dst : src, diff);
+    check(diff, oracle::eltwise_backward(Array(shape, 1), x, c().params), what + " derivative at large src");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Eltwise, EltwiseTest, ::testing::ValuesIn(on_every_context(eltwise_cases())), CaseName());
+
+TEST(Eltwise, WhoseDerivativeDstTells) {
+  EXPECT_TRUE(ops::derivative_from_dst({EltwiseKind::leaky_relu, 0.3f, 0}));
+  EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::leaky_relu, -0.3f, 0}));
+  EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::gelu, 0, 0}));
+  EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::silu, 0, 0}));
+  EXPECT_TRUE(ops::derivative_from_dst({EltwiseKind::tanh, 0, 0}));
+  EXPECT_EQ(to_string(ops::EltwiseParams{EltwiseKind::leaky_relu, 0.3f, 0}), "leaky_relu(0.3)");
+}
+
+}  // namespace
+}  // namespace keelson::testing

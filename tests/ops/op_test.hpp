@@ -1,0 +1,132 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/allocations.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/support/oracle.hpp"
+#include "tests/support/tensors.hpp"
+
+/// What the tests of single ops share: a table of cases times every context, operands in several layouts, and the
+/// promises that engine/ops/primitive.hpp makes for every primitive.
+namespace keelson::testing {
+
+/// How a test asks for its operands.
+enum class LayoutChoice {
+  plain,
+  channels_last,
+  any,       ///< the primitive chooses everything
+  reader,    ///< plain source, as a reader delivers it; the primitive chooses the rest
+  producer,  ///< what this context's convolution chooses for its result, where that is opaque
+};
+std::string to_string(LayoutChoice c);
+
+/// The layout that this context's convolution would hand on for a tensor of this shape; nothing where that is a strided
+/// one.
+std::optional<Layout> producer_layout(Context& context, const Shape& shape);
+
+/// plain, channels_last or producer; nothing where there is no such layout for the shape (or it is another one's
+/// equal).
+std::optional<Layout> layout_of(Context& context, LayoutChoice c, const Shape& shape);
+
+template <class Case>
+struct OnContext {
+  Case c;
+  std::string context;
+  friend void PrintTo(const OnContext& p, std::ostream* os) {
+    *os << p.c.name << " on " << p.context << ": " << p.c.about;
+  }
+};
+
+template <class Case>
+std::vector<OnContext<Case>> on_every_context(const std::vector<Case>& cases) {
+  std::vector<OnContext<Case>> all;
+  for (const auto& c : cases)
+    for (const auto& name : contexts()) all.push_back({c, name});
+  return all;
+}
+
+/// Test names: "stride_2d_kokkos".
+struct CaseName {
+  template <class Info>
+  std::string operator()(const Info& info) const {
+    return info.param.c.name + "_" + info.param.context;
+  }
+};
+
+class OpTest : public ::testing::Test {
+ protected:
+  void use(const std::string& name) {
+    name_ = name;
+    context_ = &context(name);
+  }
+  Context& ctx() { return *context_; }
+
+  /// Null where every backend of the context declines. That skips the test visibly at its end, or fails it where
+  /// `strided` layouts were asked of a context with the Kokkos backend, which accepts all of them.
+  template <class Desc>
+  std::unique_ptr<typename Desc::Op> make(const Desc& desc, bool strided = true) {
+    std::string why;
+    auto op = ctx().try_make(desc, &why);
+    if (!op) {
+      if (strided && accepts_everything())
+        ADD_FAILURE() << "declined: " << ops::describe(desc) << ": " << why;
+      else
+        declined_ += fmt::format("{}{}: {}", declined_.empty() ? "" : "; ", ops::describe(desc), why);
+    } else {
+      EXPECT_FALSE(op->name(ops::Verb::forward).empty());
+      EXPECT_FALSE(op->backend().empty());
+    }
+    return op;
+  }
+
+  bool accepts_everything() const { return name_ == "kokkos" || name_ == "mix"; }
+
+  /// Runs `verb` twice. Both runs must leave the same bits in every output (so: no accumulation into what was there, no
+  /// dependence on scratch), the second must not allocate, and padding must stay zero.
+  template <class Run>
+  void run(const std::string& what, const std::vector<Tensor>& outputs, Run&& verb) {
+    verb();
+    std::vector<std::vector<unsigned char>> first;
+    for (const auto& t : outputs) first.push_back(raw_bytes(ctx(), t));
+    const auto used = allocations_of(verb);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(raw_bytes(ctx(), outputs[i]), first[i]) << what << ": output " << i << " differs when run again";
+      if (outputs[i].layout().is_opaque()) {
+        EXPECT_EQ(dirty_padding(ctx(), outputs[i]), 0) << what << ": padding of output " << i;
+      }
+    }
+    EXPECT_LE(used.bytes, allowed_bytes) << what << ": " << used.calls << " allocations";
+  }
+
+  void check(const Tensor& got, const Array& want, const std::string& what, Tolerance t = tolerance(DType::f32)) {
+    EXPECT_TRUE(close(get(ctx(), got), want, what, t));
+  }
+
+  void TearDown() override {
+    if (!declined_.empty()) GTEST_SKIP() << declined_;
+  }
+
+  /// Vendors' runtimes keep a kernel's name or the map of a call's arguments on the heap for the length of a call.
+  /// Anything that grows with the tensors exceeds this.
+  static constexpr std::int64_t allowed_bytes = 2048;
+
+ private:
+  std::string name_, declined_;
+  Context* context_ = nullptr;
+};
+
+template <class Case>
+class CaseTest : public OpTest, public ::testing::WithParamInterface<OnContext<Case>> {
+ protected:
+  const Case& c() const { return this->GetParam().c; }
+  void SetUp() override { use(this->GetParam().context); }
+};
+
+}  // namespace keelson::testing

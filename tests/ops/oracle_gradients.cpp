@@ -1,0 +1,240 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "tests/ops/conv_cases.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/oracle.hpp"
+
+/// The oracle's gradients against central differences of its own forward functions, in float64: what makes it fit to
+/// judge others.
+namespace keelson::testing {
+namespace {
+
+using oracle::random_distinct;
+using oracle::random_uniform;
+
+/// d f / d x at every element, by differences of f at x +- h.
+Array differences(const std::function<double(const Array&)>& f, Array x, double h = 1e-5) {
+  Array d(x.shape);
+  for (std::int64_t i = 0; i < x.elements(); ++i) {
+    const double at = x[i];
+    x[i] = at + h;
+    const double above = f(x);
+    x[i] = at - h;
+    d[i] = (above - f(x)) / (2 * h);
+    x[i] = at;
+  }
+  return d;
+}
+
+/// Central differences in f64 with h = 1e-5: rounding 1e-16 / h plus truncation h^2.
+constexpr Tolerance by_differences{1e-7, 1e-7};
+
+TEST(OracleGradient, Convolution) {
+  for (const auto& c : conv_cases()) {
+    if (c.src.elements() + c.weights().elements() > 1500) continue;  // the same code, only slower
+    auto p = c.params;
+    p.activation = {};
+    const Array x = random_uniform(c.src, "x"), w = random_uniform(c.weights(), "w");
+    const Array b = p.bias ? random_uniform({c.filters}, "b") : Array();
+    const Array r = random_uniform(oracle::conv_shape(c.src, c.weights(), p), "r");
+    const auto f = [&](const Array& src, const Array& weights, const Array& bias) {
+      return oracle::dot(oracle::conv_forward(src, weights, bias, p), r);
+    };
+    EXPECT_TRUE(close(oracle::conv_backward_data(r, w, c.src, p), differences([&](auto& v) { return f(v, w, b); }, x),
+                      c.name + " src", by_differences));
+    EXPECT_TRUE(close(oracle::conv_backward_weights(x, r, c.weights(), p),
+                      differences([&](auto& v) { return f(x, v, b); }, w), c.name + " weights", by_differences));
+    if (p.bias) {
+      EXPECT_TRUE(close(oracle::backward_bias(r), differences([&](auto& v) { return f(x, w, v); }, b), c.name + " bias",
+                        by_differences));
+    }
+  }
+}
+
+// An answer worked out by hand, so that the forward function has a judge of its own.
+TEST(OracleConvolution, ByHand) {
+  ops::ConvParams p;
+  p.kernel = {1, 2};
+  p.stride = {1, 2};
+  p.dilation = {1, 1};
+  p.pad_begin = {0, 1};
+  p.pad_end = {0, 0};
+  const Array x({1, 1, 1, 4}, {1, 2, 3, 4}), w({1, 1, 1, 2}, {10, 1}), b(Shape{1}, 0.5);
+  // Windows (0 1), (2 3): cross-correlation, the kernel is not turned round.
+  EXPECT_TRUE(close(oracle::conv_forward(x, w, b, p), Array({1, 1, 1, 2}, {1.5, 23.5}), "conv", exact));
+  p.groups = 2;
+  const Array x2({1, 2, 1, 1}, {3, 5}), w2({2, 1, 1, 1}, {2, 7});
+  p.kernel = {1, 1};
+  p.stride = {1, 1};
+  p.pad_begin = {0, 0};
+  EXPECT_TRUE(close(oracle::conv_forward(x2, w2, {}, p), Array({1, 2, 1, 1}, {6, 35}), "groups", exact));
+}
+
+TEST(OraclePool, ByHand) {
+  const Array x({1, 1, 1, 5}, {4, 4, 1, 2, 9}), dy({1, 1, 1, 3}, {10, 20, 30});
+  ops::PoolParams p{ops::PoolKind::max, {1, 2}, {1, 2}, {0, 1}, {0, 0}};
+  EXPECT_TRUE(close(oracle::pool_forward(x, p), Array({1, 1, 1, 3}, {4, 4, 9}), "max", exact));
+  EXPECT_TRUE(close(oracle::pool_backward(dy, x, p), Array({1, 1, 1, 5}, {10, 20, 0, 0, 30}), "max backward", exact));
+  p.kind = ops::PoolKind::average;
+  EXPECT_TRUE(close(oracle::pool_forward(x, p), Array({1, 1, 1, 3}, {4, 2.5, 5.5}), "average", exact));
+  p.count_padding = true;
+  EXPECT_TRUE(close(oracle::pool_forward(x, p), Array({1, 1, 1, 3}, {2, 2.5, 5.5}), "average with padding", exact));
+}
+
+TEST(OracleGradient, Dense) {
+  const Array x = random_uniform({3, 7}, "x"), w = random_uniform({5, 7}, "w"), b = random_uniform({5}, "b"),
+              r = random_uniform({3, 5}, "r");
+  const auto f = [&](const Array& src, const Array& weights, const Array& bias) {
+    return oracle::dot(oracle::dense_forward(src, weights, bias, {}), r);
+  };
+  EXPECT_TRUE(close(oracle::dense_backward_data(r, w), differences([&](auto& v) { return f(v, w, b); }, x), "src",
+                    by_differences));
+  EXPECT_TRUE(close(oracle::dense_backward_weights(x, r), differences([&](auto& v) { return f(x, v, b); }, w),
+                    "weights", by_differences));
+  EXPECT_TRUE(
+      close(oracle::backward_bias(r), differences([&](auto& v) { return f(x, w, v); }, b), "bias", by_differences));
+}
+
+TEST(OracleGradient, Pooling) {
+  for (const auto kind : {ops::PoolKind::max, ops::PoolKind::average})
+    for (const bool count_padding : {false, true}) {
+      const ops::PoolParams p{kind, {3, 2, 2}, {2, 1, 2}, {1, 0, 1}, {1, 1, 0}, count_padding};
+      const Array x = random_distinct({2, 2, 4, 3, 5}, "x"), r = random_uniform(oracle::pool_shape(x.shape, p), "r");
+      EXPECT_TRUE(close(oracle::pool_backward(r, x, p),
+                        differences([&](auto& v) { return oracle::dot(oracle::pool_forward(v, p), r); }, x), "pool",
+                        by_differences));
+    }
+}
+
+TEST(OracleGradient, Eltwise) {
+  using ops::EltwiseKind;
+  const Array x = random_distinct({40}, "x"),
+              r = random_uniform({40}, "r");  // spaced by 0.05; 0 itself is tested by hand
+  for (const ops::EltwiseParams p : {ops::EltwiseParams{EltwiseKind::identity, 0, 0},
+                                     {EltwiseKind::relu, 0, 0},
+                                     {EltwiseKind::leaky_relu, 0.3f, 0},
+                                     {EltwiseKind::tanh, 0, 0},
+                                     {EltwiseKind::sigmoid, 0, 0},
+                                     {EltwiseKind::gelu, 0, 0},
+                                     {EltwiseKind::silu, 0, 0},
+                                     {EltwiseKind::linear, -1.5f, 0.5f}}) {
+    Array away = x;
+    for (auto& v : away.data) v = 4 * v + 0.01;
+    EXPECT_TRUE(close(oracle::eltwise_backward(r, away, p),
+                      differences([&](auto& v) { return oracle::dot(oracle::eltwise_forward(v, p), r); }, away),
+                      to_string(p), by_differences));
+  }
+}
+
+TEST(OracleEltwise, ByHand) {
+  const Array x(Shape{3}, {-2, 0, 3}), ones(Shape{3}, 1.0);
+  const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.25f, 0};
+  EXPECT_TRUE(close(oracle::eltwise_forward(x, leaky), Array(Shape{3}, {-0.5, 0, 3}), "leaky", exact));
+  EXPECT_TRUE(close(oracle::eltwise_backward(ones, x, leaky), Array(Shape{3}, {0.25, 0.25, 1}), "alpha at 0", exact));
+  // Published values: erf(1) = 0.8427007929497149, so gelu(sqrt 2) = (1 + erf 1) / sqrt 2.
+  const Array root(Shape{1}, std::sqrt(2.0));
+  EXPECT_NEAR(oracle::eltwise_forward(root, {ops::EltwiseKind::gelu, 0, 0})[0],
+              (1 + 0.8427007929497149) / std::sqrt(2.0), 1e-14);
+  EXPECT_NEAR(oracle::eltwise_forward(ones, {ops::EltwiseKind::silu, 0, 0})[0], 0.7310585786300049, 1e-14);
+}
+
+TEST(OracleGradient, Softmax) {
+  for (const int axis : {0, 1, 2}) {
+    const Array x = random_uniform({3, 4, 2}, "x", -2, 2), r = random_uniform({3, 4, 2}, "r");
+    EXPECT_TRUE(close(oracle::softmax_backward(r, oracle::softmax_forward(x, axis), axis),
+                      differences([&](auto& v) { return oracle::dot(oracle::softmax_forward(v, axis), r); }, x),
+                      "softmax", by_differences));
+  }
+}
+
+TEST(OracleGradient, Concat) {
+  const std::vector<Shape> shapes{{2, 1, 3}, {2, 4, 3}};
+  const Array a = random_uniform(shapes[0], "a"), b = random_uniform(shapes[1], "b"),
+              r = random_uniform({2, 5, 3}, "r");
+  const auto diffs = oracle::concat_backward(r, shapes, 1);
+  EXPECT_TRUE(close(diffs[0],
+                    differences(
+                        [&](auto& v) {
+                          return oracle::dot(oracle::concat({v, b}, 1), r);
+                        },
+                        a),
+                    "first", by_differences));
+  EXPECT_TRUE(close(diffs[1],
+                    differences(
+                        [&](auto& v) {
+                          return oracle::dot(oracle::concat({a, v}, 1), r);
+                        },
+                        b),
+                    "second", by_differences));
+}
+
+TEST(OracleGradient, Dropout) {
+  const ops::DropoutParams p{0.4f, 9};
+  const ops::StepState now{.seed = 3, .step = 2};
+  const Array x = random_uniform({4, 5}, "x"), r = random_uniform({4, 5}, "r");
+  EXPECT_TRUE(close(oracle::dropout(r, p, now),
+                    differences([&](auto& v) { return oracle::dot(oracle::dropout(v, p, now), r); }, x), "dropout",
+                    by_differences));
+}
+
+TEST(OracleGradient, Losses) {
+  using ops::LossKind;
+  const ops::StepState now{.loss_scale = 0.25f};
+  for (const ops::LossParams p :
+       {ops::LossParams{LossKind::mse, 1}, {LossKind::mae, 1}, {LossKind::huber, 0.5f}, {LossKind::cross_entropy, 1}})
+    for (const std::int64_t rows : {1, 3}) {
+      const Array x = random_uniform({4 * rows, 3}, "x", -2, 2), weight({4}, {1, 1, 0, 1});
+      const Array t = p.kind == LossKind::cross_entropy ? oracle::random_integers({4}, "t", 0, 2)
+                                                        : random_uniform({4, 3}, "t", -2, 2);
+      EXPECT_TRUE(close(oracle::loss_backward(x, t, weight, p, now, rows),
+                        differences([&](auto& v) { return oracle::loss_forward(v, t, weight, p, now, rows); }, x),
+                        std::string(to_string(p.kind)), by_differences));
+    }
+}
+
+TEST(OracleLoss, ByHand) {
+  const ops::StepState now{.loss_scale = 0.5f};
+  const Array p({2, 2}, {1, 2, 3, 5}), t({2, 2}, {0, 0, 0, 0}), ones({2}, {1, 1}), first({2}, {1, 0});
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, ones, {ops::LossKind::mse, 1}, now), (2.5 + 17) / 2);
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, first, {ops::LossKind::mse, 1}, now), 2.5 / 2);
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, ones, {ops::LossKind::mae, 1}, now), (1.5 + 4) / 2);
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, first, {ops::LossKind::huber, 1.5f}, now), (0.5 + 1.875) / 2 / 2);
+  const Array even({1, 4}, {7, 7, 7, 7}), label(Shape{1}, 2.0), one(Shape{1}, 1.0);
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(even, label, one, {ops::LossKind::cross_entropy, 1}, {.loss_scale = 1}),
+                   std::log(4.0));
+}
+
+TEST(OracleUpdate, ByHand) {
+  const ops::StepState now{.step = 0, .learning_rate = 0.5f};
+  const Array w(Shape{1}, 2.0), g(Shape{1}, 4.0), zero(Shape{1});
+  const auto step = [&](const ops::UpdateParams& p, oracle::OptimizerState s) {
+    return oracle::update(std::move(s), g, p, now, 16);
+  };
+  using K = ops::UpdateKind;
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd}, {w, {}, {}}).param[0], 2 - 0.5 * 4);
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd, .weight_decay = 0.5f}, {w, {}, {}}).param[0], 2 - 0.5 * 5);
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd, .momentum = 0.5f}, {w, Array(Shape{1}, 2.0), {}}).param[0], 2 - 0.5 * 5);
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd, .momentum = 0.5f, .nesterov = true}, {w, Array(Shape{1}, 2.0), {}}).param[0],
+                   2 - 0.5 * 6.5);
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd, .clip_norm = 1}, {w, {}, {}}).param[0], 2 - 0.5 * 1);
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd, .larc = ops::LarcMode::scale, .larc_eta = 0.5f}, {w, {}, {}}).param[0],
+                   2 - 0.5 * 0.25 * 4);
+  // r / lr = 0.5: relative; r > 1 is clipped.
+  EXPECT_DOUBLE_EQ(
+      step({.kind = K::sgd, .larc = ops::LarcMode::clip, .larc_eta = 0.5f, .larc_relative = true}, {w, {}, {}})
+          .param[0],
+      2 - 0.5 * 0.5 * 4);
+  EXPECT_DOUBLE_EQ(step({.kind = K::sgd, .larc = ops::LarcMode::clip, .larc_eta = 4}, {w, {}, {}}).param[0],
+                   2 - 0.5 * 4);
+  // The first step of Adam goes by the learning rate whatever the gradient's size (epsilon aside); AdamW first shrinks
+  // w.
+  EXPECT_NEAR(step({.kind = K::adam}, {w, zero, zero}).param[0], 1.5, 1e-8);
+  EXPECT_NEAR(step({.kind = K::adam, .decoupled_decay = 0.25f}, {w, zero, zero}).param[0], 2 - 0.5 * 0.25 * 2 - 0.5,
+              1e-8);
+}
+
+}  // namespace
+}  // namespace keelson::testing
