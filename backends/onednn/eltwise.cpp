@@ -11,22 +11,24 @@ using ops::Verb;
 class Eltwise final : public CallPrimitive<ops::Eltwise> {
  public:
   Eltwise(const SessionPtr& session, const ops::EltwiseDesc& d) {
-    const bool from_dst = ops::derivative_from_dst(d.params), opaque = d.src.layout.is_opaque();
-    const auto a = to_algorithm(d.params, from_dst);
+    const bool opaque = d.src.layout.is_opaque();
     const auto md = to_desc(d.src);
     const double flops = static_cast<double>(d.src.elements());
-
-    const eltwise_forward::primitive_desc forward(session->engine, dnnl::prop_kind::forward_training, a.algorithm, md, md,
-                                                  a.alpha, a.beta, attributes());
+    const auto describe = [&](const EltwiseAlgorithm& a) {
+      return eltwise_forward::primitive_desc(session->engine, dnnl::prop_kind::forward_training, a.algorithm, md, md,
+                                             a.alpha, a.beta, attributes());
+    };
+    const auto forward = describe(forward_algorithm(d.params));
     require_fast(forward, Verb::forward, opaque);
     forward_call() = Call::make<eltwise_forward>(session, forward, flops);
     forward_call().bind(Role::src, DNNL_ARG_SRC, md, d.src).bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
 
-    const eltwise_backward::primitive_desc backward(session->engine, a.algorithm, md, md, md, a.alpha, a.beta, forward,
-                                                    attributes());
+    const auto a = backward_algorithm(d.params);
+    const eltwise_backward::primitive_desc backward(session->engine, a.algorithm, md, md, md, a.alpha, a.beta,
+                                                    describe(a), attributes());
     require_fast(backward, Verb::backward_data, opaque);
     // A linear function's derivative is constant: oneDNN wants some src, and any tensor of its shape will do.
-    const bool reads_dst = from_dst && a.algorithm != dnnl::algorithm::eltwise_linear;
+    const bool reads_dst = ops::derivative_from_dst(d.params) && a.algorithm != dnnl::algorithm::eltwise_linear;
     data_call() = Call::make<eltwise_backward>(session, backward, flops);
     data_call()
         .bind(Role::diff_dst, DNNL_ARG_DIFF_DST, md, d.src)

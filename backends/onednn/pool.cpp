@@ -1,4 +1,4 @@
-#include "backends/onednn/support.hpp"
+#include "backends/onednn/max_pool.hpp"
 
 namespace keelson::backends::onednn {
 namespace {
@@ -13,36 +13,46 @@ dnnl::algorithm to_algorithm(const ops::PoolParams& p) {
   return p.count_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
 }
 
+/// What a description says, in oneDNN's words.
+struct Windows {
+  explicit Windows(const ops::PoolParams& p)
+      : algorithm(to_algorithm(p)),
+        stride(to_dims(p.stride)),
+        kernel(to_dims(p.kernel)),
+        gaps(kernel.size(), 0),
+        begin(to_dims(p.pad_begin)),
+        end(to_dims(p.pad_end)) {}
+  dnnl::algorithm algorithm;
+  dnnl::memory::dims stride, kernel, gaps, begin, end;
+};
+
+pooling_forward::primitive_desc describe(const SessionPtr& session, const ops::PoolDesc& d, const Windows& w) {
+  const auto kind = d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+  return {session->engine, kind, w.algorithm, to_desc(d.src), to_desc(d.dst), w.stride, w.kernel, w.gaps, w.begin, w.end,
+          attributes()};
+}
+
 class Pool final : public CallPrimitive<ops::Pool> {
  public:
-  Pool(const SessionPtr& session, const ops::PoolDesc& d) {
-    const auto algorithm = to_algorithm(d.params);
-    const auto stride = to_dims(d.params.stride), kernel = to_dims(d.params.kernel);
-    const auto begin = to_dims(d.params.pad_begin), end = to_dims(d.params.pad_end);
-    const dnnl::memory::dims gaps(kernel.size(), 0);
+  Pool(const SessionPtr& session, const ops::PoolDesc& d, const Windows& w,
+       const pooling_forward::primitive_desc& forward) {
     const double flops = static_cast<double>(d.dst.elements()) * static_cast<double>(d.params.kernel.elements());
     const bool opaque = d.src.layout.is_opaque();
-    // oneDNN pools in the layout that src has; channels-last is the one that everybody reads.
-    const auto src = d.src.layout.is_any() ? d.src.with(Layout::channels_last(d.src.shape)) : d.src;
-
-    const auto kind = d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    const pooling_forward::primitive_desc forward(session->engine, kind, algorithm, to_desc(src), to_desc(d.dst), stride,
-                                                  kernel, gaps, begin, end, attributes());
     require_fast(forward, Verb::forward, opaque);
     const auto dst = d.dst.with(to_layout(forward.dst_desc(), d.dst.shape));
     workspace_bytes_ = d.training ? forward.workspace_desc().get_size() : 0;
     auto& call = forward_call() = Call::make<pooling_forward>(session, forward, flops);
-    call.bind(Role::src, DNNL_ARG_SRC, forward.src_desc(), src).bind(Role::dst, DNNL_ARG_DST, forward.dst_desc(), dst);
+    call.bind(Role::src, DNNL_ARG_SRC, forward.src_desc(), d.src).bind(Role::dst, DNNL_ARG_DST, forward.dst_desc(), dst);
     if (workspace_bytes_) call.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
     call.own_scratch();
     if (!d.training) return;
 
-    const pooling_backward::primitive_desc backward(session->engine, algorithm, forward.src_desc(), forward.dst_desc(),
-                                                    stride, kernel, gaps, begin, end, forward, attributes());
+    const pooling_backward::primitive_desc backward(session->engine, w.algorithm, forward.src_desc(), forward.dst_desc(),
+                                                    w.stride, w.kernel, w.gaps, w.begin, w.end, forward, attributes());
     require_fast(backward, Verb::backward_data, opaque);
     auto& back = data_call() = Call::make<pooling_backward>(session, backward, flops);
     back.bind(Role::diff_dst, DNNL_ARG_DIFF_DST, backward.diff_dst_desc(), dst)
-        .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, backward.diff_src_desc(), src);
+        .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, backward.diff_src_desc(), d.src);
     if (workspace_bytes_) back.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
   }
 
@@ -71,7 +81,14 @@ class Pool final : public CallPrimitive<ops::Pool> {
 std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d) {
   const int spatial = d.src.shape.rank() - 2;
   if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN pools over 1 to 3", spatial);
-  return std::make_unique<Pool>(session, d);
+  auto desc = d;
+  // oneDNN pools in the layout that src has; channels-last is the one that everybody reads.
+  if (desc.src.layout.is_any()) desc.src.layout = Layout::channels_last(d.src.shape);
+  const Windows windows(d.params);
+  const auto forward = describe(session, desc, windows);
+  if (d.params.kind == ops::PoolKind::max && d.src.dtype == DType::f32)
+    return make_max_pool(desc, forward.src_desc(), forward.dst_desc());
+  return std::make_unique<Pool>(session, desc, windows, forward);
 }
 
 }  // namespace keelson::backends::onednn

@@ -2,6 +2,8 @@
 
 #include <oneapi/dnnl/dnnl_debug.h>
 
+#include <limits>
+
 namespace keelson::backends::onednn {
 
 using dnnl::algorithm;
@@ -9,22 +11,33 @@ using dnnl::memory;
 using ops::EltwiseKind;
 using ops::Role;
 
-EltwiseAlgorithm to_algorithm(const ops::EltwiseParams& p, bool from_dst) {
+EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
   switch (p.kind) {
     case EltwiseKind::identity: return {algorithm::eltwise_linear, 1, 0};
-    case EltwiseKind::relu:
-      return {from_dst ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu, 0, 0};
+    // oneDNN's ReLU is a maximum that turns NaN into 0. x min(max(alpha x, 0), 1), with alpha so large that every normal x > 0 reaches
+    // 1, is x or 0 as well and keeps NaN (-infinity becomes NaN).
+    case EltwiseKind::relu: return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0};
     case EltwiseKind::leaky_relu:
-      return {from_dst ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu, p.alpha, 0};
-    case EltwiseKind::tanh:
-      return {from_dst ? algorithm::eltwise_tanh_use_dst_for_bwd : algorithm::eltwise_tanh, 0, 0};
-    case EltwiseKind::sigmoid:
-      return {from_dst ? algorithm::eltwise_logistic_use_dst_for_bwd : algorithm::eltwise_logistic, 0, 0};
+      if (p.alpha == 0) return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0};
+      return {algorithm::eltwise_relu, p.alpha, 0};
+    case EltwiseKind::tanh: return {algorithm::eltwise_tanh, 0, 0};
+    case EltwiseKind::sigmoid: return {algorithm::eltwise_logistic, 0, 0};
     case EltwiseKind::gelu: return {algorithm::eltwise_gelu_erf, 0, 0};
     case EltwiseKind::silu: return {algorithm::eltwise_swish, 1, 0};
     case EltwiseKind::linear: return {algorithm::eltwise_linear, p.alpha, p.beta};
   }
   decline("oneDNN has no eltwise algorithm for {}", to_string(p));
+}
+
+EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p) {
+  switch (p.kind) {
+    case EltwiseKind::relu: return {algorithm::eltwise_relu_use_dst_for_bwd, 0, 0};
+    case EltwiseKind::leaky_relu:
+      return {p.alpha >= 0 ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu, p.alpha, 0};
+    case EltwiseKind::tanh: return {algorithm::eltwise_tanh_use_dst_for_bwd, 0, 0};
+    case EltwiseKind::sigmoid: return {algorithm::eltwise_logistic_use_dst_for_bwd, 0, 0};
+    default: return forward_algorithm(p);
+  }
 }
 
 dnnl::primitive_attr attributes(const ops::EltwiseParams& activation) {
@@ -36,7 +49,7 @@ dnnl::primitive_attr attributes(const ops::EltwiseParams& activation) {
     if constexpr (requires { a.set_deterministic(true); }) a.set_deterministic(true);
   }(attr);
   if (activation.kind != EltwiseKind::identity) {
-    const auto a = to_algorithm(activation, false);
+    const auto a = forward_algorithm(activation);
     dnnl::post_ops post;
     post.append_eltwise(a.algorithm, a.alpha, a.beta);
     attr.set_post_ops(post);

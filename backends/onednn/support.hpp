@@ -33,12 +33,14 @@ using SessionPtr = std::shared_ptr<Session>;
 /// User-managed scratchpad, strict fp32, deterministic; `activation` as a post-op.
 dnnl::primitive_attr attributes(const ops::EltwiseParams& activation = {});
 
-/// oneDNN's algorithm for an activation, with its two parameters. `from_dst`: the variant whose backward reads dst.
+/// oneDNN's algorithm for an activation, with its two parameters. They differ by direction: backward's reads dst where
+/// derivative_from_dst(p), and forward's ReLU keeps NaN.
 struct EltwiseAlgorithm {
   dnnl::algorithm algorithm;
   float alpha, beta;
 };
-EltwiseAlgorithm to_algorithm(const ops::EltwiseParams& p, bool from_dst);
+EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p);
+EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p);
 
 /// 0 for a reference implementation, higher for faster kinds: gemm-based, JIT, JIT for AVX-512.
 int grade(std::string_view implementation);
