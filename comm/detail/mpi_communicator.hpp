@@ -1,0 +1,70 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicators.hpp"
+#include "comm/detail/lookout.hpp"
+
+namespace keelson::comm::detail {
+
+class MpiAllreduce;
+
+/// A communicator over MPI 3.1. Every collective call, also a blocking one, is a non-blocking MPI call and a wait that
+/// the watchdog sees. MPI is called from one thread at a time (MPI_THREAD_FUNNELED is enough).
+class MpiCommunicator final : public Communicator {
+ public:
+  /// Takes `comm` over: nobody else may use it. Collective.
+  MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog);
+  ~MpiCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+  int local_size() const override { return local_size_; }
+  int node() const override { return node_; }
+  int nodes() const override { return nodes_; }
+  std::string host() const override { return lookout_->hosts()[static_cast<std::size_t>(rank_)]; }
+  std::unique_ptr<Communicator> split(int color, int key) override;
+
+  void barrier() override;
+  void broadcast(void* data, std::size_t bytes, int root) override;
+  void allreduce(double* data, std::size_t count, Reduction op) override;
+  void allreduce(std::int64_t* data, std::size_t count, Reduction op) override;
+  void allreduce(float* data, std::size_t count, Reduction op) override;
+  std::vector<std::string> allgather(const std::string& text) override;
+  std::vector<float> gather(const std::vector<float>& mine, int root) override;
+
+  std::unique_ptr<Allreduce> make_allreduce(float* data, std::size_t count, const std::string& label) override;
+  std::unique_ptr<Allreduce> make_allreduce(double* data, std::size_t count, const std::string& label) override;
+  void progress() override;
+  [[noreturn]] void abort(int exit_code) override;
+
+ private:
+  friend class MpiAllreduce;
+
+  void find_nodes();
+  void allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op);
+  std::vector<std::int64_t> lengths(std::int64_t mine, std::string_view label);
+  /// Waits for all requests, in order; `number` is that of the collective call to which they belong.
+  void complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number);
+  void complete(MPI_Request request, std::string_view label) { complete({&request, 1}, label, ++calls_); }
+
+  MPI_Comm comm_;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
+  std::unique_ptr<Lookout> lookout_;
+  std::uint64_t calls_ = 0;            ///< collective calls begun
+  std::vector<MpiAllreduce*> active_;  ///< started and not known to be done, oldest first
+  std::size_t made_ = 0;               ///< reductions alive: active_ has room for them all
+};
+
+/// `comm` as a Communicator: without MPI if it has one rank (it is freed then).
+std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog);
+
+}  // namespace keelson::comm::detail

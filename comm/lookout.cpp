@@ -1,0 +1,117 @@
+#include "comm/detail/lookout.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <limits>
+
+#include "comm/detail/mpi_support.hpp"
+#include "comm/detail/names.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+constexpr int tag_waiting = 1, tag_acknowledged = 2;
+
+/// Ranks 1, 2, 4 ... of those that are no collectors, so that few speak when no collector waits.
+bool chosen(int rank) { return std::has_single_bit(static_cast<unsigned>(rank)); }
+
+}  // namespace
+
+Lookout::Lookout(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog)
+    : comm_(comm), hosts_(std::move(hosts)), watchdog_(std::move(watchdog)) {
+  MPI_Comm_rank(comm, &rank_);
+  MPI_Comm_size(comm, &size_);
+  collectors_ = std::min(size_, 4);
+  heard_.resize(static_cast<std::size_t>(size_), 0);
+  // Early enough that all who wait are known when the first report is due.
+  const double limit =
+      std::min(watchdog_.seconds > 0 ? watchdog_.seconds : std::numeric_limits<double>::infinity(),
+               watchdog_.abort_seconds > 0 ? watchdog_.abort_seconds : std::numeric_limits<double>::infinity());
+  announce_after_ = std::min(limit / 2, std::max(10.0, limit / 30));
+}
+
+Lookout::~Lookout() {
+  static std::list<std::list<Note>> abandoned;  // MPI may still read the notes of a connection that was never made
+  if (!mpi_running() || left_unfinished()) return;
+  listen(nullptr);
+  if (notes_.empty()) return;
+  for (Note& note : notes_) MPI_Request_free(&note.request);
+  abandoned.push_back(std::move(notes_));
+}
+
+void Lookout::look(Wait& wait, double seconds) {
+  if (seconds < announce_after_) return;
+  if (!wait.announced) announce(wait);
+  listen(&wait);
+  if (watchdog_.seconds > 0 && seconds >= (wait.reports + 1) * watchdog_.seconds) {
+    ++wait.reports;
+    if (speaks(wait)) report(wait, seconds, "");
+  }
+  if (watchdog_.abort_seconds > 0 && seconds >= watchdog_.abort_seconds) {
+    // The others give the one who speaks time to do so.
+    if (speaks(wait))
+      report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
+    else if (seconds < watchdog_.abort_seconds + 2)
+      return;
+    end_job(static_cast<int>(ExitCode::failure));
+  }
+}
+
+void Lookout::send(std::uint64_t number, int to, int tag) {
+  Note& note = notes_.emplace_back(Note{number, MPI_REQUEST_NULL});
+  check(MPI_Isend(&note.number, 1, MPI_UINT64_T, to, tag, comm_, &note.request), "MPI_Isend", "watchdog");
+}
+
+void Lookout::announce(Wait& wait) {
+  wait.announced = true;
+  for (int to = 0; to < collectors_; ++to)
+    if (to != rank_) send(wait.number, to, tag_waiting);
+}
+
+void Lookout::listen(const Wait* wait) {
+  notes_.remove_if([](Note& note) {
+    int done = 0;
+    check(MPI_Test(&note.request, &done, MPI_STATUS_IGNORE), "MPI_Test", "watchdog");
+    return done != 0;
+  });
+  for (;;) {
+    int there = 0;
+    MPI_Status status;
+    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe", "watchdog");
+    if (!there) return;
+    std::uint64_t number = 0;
+    check(MPI_Recv(&number, 1, MPI_UINT64_T, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE), "MPI_Recv",
+          "watchdog");
+    auto& heard = heard_[static_cast<std::size_t>(status.MPI_SOURCE)];
+    heard = std::max(heard, number);
+    if (wait && status.MPI_TAG == tag_waiting && status.MPI_SOURCE >= collectors_)
+      send(wait->number, status.MPI_SOURCE, tag_acknowledged);
+  }
+}
+
+bool Lookout::speaks(const Wait& wait) const {
+  const int before = std::min(rank_, collectors_);
+  const auto waits = [&](std::uint64_t number) { return number >= wait.number; };
+  if (std::any_of(heard_.begin(), heard_.begin() + before, waits)) return false;
+  return rank_ < collectors_ || chosen(rank_);
+}
+
+void Lookout::report(const Wait& wait, double seconds, std::string_view end) const {
+  const int known = rank_ < collectors_ ? size_ : collectors_;  // others tell nothing to one who is no collector
+  std::vector<int> missing;
+  for (int r = 0; r < known; ++r)
+    if (r != rank_ && heard_[static_cast<std::size_t>(r)] < wait.number) missing.push_back(r);
+  const std::string who =
+      missing.empty() ? "all ranks wait for it, so the network is slow or stuck"
+                      : fmt::format("not waiting for it: {}{}", name_ranks(missing, hosts_),
+                                    known < size_ ? fmt::format(" (ranks above {} are not known)", known - 1) : "");
+  const std::string text = fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}; {}{}", rank_,
+                                       hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, who, end);
+  if (watchdog_.report) return watchdog_.report(text);
+  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace keelson::comm::detail

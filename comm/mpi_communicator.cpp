@@ -1,0 +1,219 @@
+#include "comm/detail/mpi_communicator.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "comm/detail/mpi_allreduce.hpp"
+#include "comm/detail/mpi_support.hpp"
+#include "comm/detail/names.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+MPI_Op mpi_op(Reduction op) {
+  switch (op) {
+    case Reduction::min:
+      return MPI_MIN;
+    case Reduction::max:
+      return MPI_MAX;
+    case Reduction::sum:
+      break;
+  }
+  return MPI_SUM;
+}
+
+/// Places of pieces of these lengths one after the other, and their total. MPI 3.1 counts in int.
+std::vector<int> offsets(const std::vector<std::int64_t>& lengths, const char* what) {
+  std::vector<int> at(lengths.size() + 1, 0);
+  std::int64_t total = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    total += lengths[r];
+    if (total > INT_MAX) fail("cannot gather more than {} {} at once; use several calls", INT_MAX, what);
+    at[r + 1] = static_cast<int>(total);
+  }
+  return at;
+}
+
+std::vector<std::string> gather_hosts(MPI_Comm comm, int size) {
+  constexpr std::size_t most = 64;
+  std::array<char, most> mine{};
+  const std::string name = host_name();
+  std::copy_n(name.data(), std::min(name.size(), most - 1), mine.data());
+  std::vector<char> all(most * static_cast<std::size_t>(size));
+  check(MPI_Allgather(mine.data(), most, MPI_CHAR, all.data(), most, MPI_CHAR, comm), "MPI_Allgather", "host names");
+  std::vector<std::string> hosts;
+  for (std::size_t at = 0; at < all.size(); at += most) hosts.emplace_back(&all[at]);
+  return hosts;
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog) : comm_(comm) {
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  find_nodes();
+  lookout_ = std::make_unique<Lookout>(comm_, gather_hosts(comm_, size_), watchdog);
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  lookout_.reset();
+  if (mpi_running() && !left_unfinished()) MPI_Comm_free(&comm_);
+}
+
+void MpiCommunicator::find_nodes() {
+  MPI_Comm local = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
+  MPI_Comm_rank(local, &local_rank_);
+  MPI_Comm_size(local, &local_size_);
+  // The lowest rank of each node counts the nodes before its own.
+  const int leads = local_rank_ == 0 ? 1 : 0;
+  int before = 0;
+  check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, comm_), "MPI_Exscan", "nodes");
+  node_ = rank_ == 0 ? 0 : before;
+  check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast", "nodes");
+  check(MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, comm_), "MPI_Allreduce", "nodes");
+  MPI_Comm_free(&local);
+}
+
+void MpiCommunicator::complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number) {
+  constexpr int eager = 200;  // tests before others may have the core, and before the clock is read
+  Wait wait{number, label};
+  int tests = 0;
+  for (MPI_Request& request : requests) {
+    for (;;) {
+      int done = 0;
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", label);
+      if (done) break;
+      if (tests < eager) {
+        if (++tests == eager) wait.since = std::chrono::steady_clock::now();
+        continue;
+      }
+      sched_yield();
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - wait.since).count();
+      if (seconds < 0.5) continue;
+      lookout_->look(wait, seconds);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));  // a late rank: leave it the core
+    }
+  }
+}
+
+std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
+  barrier();  // under the watchdog, which cannot see into MPI_Comm_split
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
+  return part == MPI_COMM_NULL ? nullptr : adopt(part, lookout_->watchdog());
+}
+
+void MpiCommunicator::barrier() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+  complete(request, "a barrier");
+}
+
+void MpiCommunicator::broadcast(void* data, std::size_t bytes, int root) {
+  KEELSON_EXPECT(root >= 0 && root < size_);
+  auto* at = static_cast<char*>(data);
+  for (std::size_t left = bytes; left > 0;) {
+    const std::size_t count = std::min(left, piece);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(at, static_cast<int>(count), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
+    complete(request, "a broadcast");
+    at += count;
+    left -= count;
+  }
+}
+
+void MpiCommunicator::allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op) {
+  int bytes = 0;
+  MPI_Type_size(type, &bytes);
+  auto* at = static_cast<char*>(data);
+  for (std::size_t left = count; left > 0;) {
+    const std::size_t now = std::min(left, piece);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(MPI_IN_PLACE, at, static_cast<int>(now), type, mpi_op(op), comm_, &request), "MPI_Iallreduce");
+    complete(request, "a reduction");
+    at += now * static_cast<std::size_t>(bytes);
+    left -= now;
+  }
+}
+
+void MpiCommunicator::allreduce(double* data, std::size_t count, Reduction op) {
+  allreduce(data, count, MPI_DOUBLE, op);
+}
+void MpiCommunicator::allreduce(std::int64_t* data, std::size_t count, Reduction op) {
+  allreduce(data, count, MPI_INT64_T, op);
+}
+void MpiCommunicator::allreduce(float* data, std::size_t count, Reduction op) { allreduce(data, count, MPI_FLOAT, op); }
+
+std::vector<std::int64_t> MpiCommunicator::lengths(std::int64_t mine, std::string_view label) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, comm_, &request), "MPI_Iallgather", label);
+  complete(request, label);
+  return all;
+}
+
+std::vector<std::string> MpiCommunicator::allgather(const std::string& text) {
+  const auto length = lengths(static_cast<std::int64_t>(text.size()), "a gathering of texts");
+  const auto at = offsets(length, "characters");
+  const std::vector<int> count(length.begin(), length.end());
+  std::string all(static_cast<std::size_t>(at.back()), '\0');
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallgatherv(text.data(), static_cast<int>(text.size()), MPI_CHAR, all.data(), count.data(), at.data(),
+                        MPI_CHAR, comm_, &request),
+        "MPI_Iallgatherv");
+  complete(request, "a gathering of texts");
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < count.size(); ++r)
+    texts.push_back(all.substr(static_cast<std::size_t>(at[r]), static_cast<std::size_t>(count[r])));
+  return texts;
+}
+
+std::vector<float> MpiCommunicator::gather(const std::vector<float>& mine, int root) {
+  KEELSON_EXPECT(root >= 0 && root < size_);
+  const auto length = lengths(static_cast<std::int64_t>(mine.size()), "a gathering of numbers");
+  const auto at = offsets(length, "numbers");  // on all ranks, so that all refuse what is too long
+  const std::vector<int> count(length.begin(), length.end());
+  std::vector<float> all(rank_ == root ? static_cast<std::size_t>(at.back()) : 0);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_FLOAT, all.data(), count.data(), at.data(),
+                     MPI_FLOAT, root, comm_, &request),
+        "MPI_Igatherv");
+  complete(request, "a gathering of numbers");
+  return all;
+}
+
+std::unique_ptr<Allreduce> MpiCommunicator::make_allreduce(float* data, std::size_t count, const std::string& label) {
+  return std::make_unique<MpiAllreduce>(*this, data, count, MPI_FLOAT, label);
+}
+
+std::unique_ptr<Allreduce> MpiCommunicator::make_allreduce(double* data, std::size_t count, const std::string& label) {
+  return std::make_unique<MpiAllreduce>(*this, data, count, MPI_DOUBLE, label);
+}
+
+void MpiCommunicator::progress() {
+  // Testing one request drives all: MPI's progress is that of the process.
+  if (!active_.empty()) active_.front()->test();
+}
+
+void MpiCommunicator::abort(int exit_code) { end_job(exit_code); }
+
+std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog) {
+  int size = 0;
+  check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  if (size > 1) return std::make_unique<MpiCommunicator>(comm, watchdog);
+  MPI_Comm_free(&comm);
+  return make_self();
+}
+
+}  // namespace keelson::comm::detail

@@ -1,0 +1,154 @@
+#include <mpi.h>
+#include <sched.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "comm/communicators.hpp"
+#include "comm/detail/mpi_communicator.hpp"
+#include "comm/detail/mpi_support.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::comm {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Tasks of the srun step that this process belongs to; 1 outside. A batch script itself has no step.
+int slurm_tasks() {
+  if (variable("SLURM_STEP_ID").empty() || variable("SLURM_PROCID").empty()) return 1;
+  return std::atoi(variable("SLURM_STEP_NUM_TASKS").c_str());
+}
+
+bool wanted() {
+  const std::string choice = variable("KEELSON_MPI");
+  if (choice == "on") return true;
+  if (choice == "off") return false;
+  if (!choice.empty()) refuse("the environment variable KEELSON_MPI is '{}'; 'on' or 'off' is expected", choice);
+  return !MpiSession::launched().empty();
+}
+
+MPI_Comm duplicate(MPI_Comm comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  detail::check(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  return copy;
+}
+
+/// Waits for a request, at most `seconds` if that is not negative.
+bool complete(MPI_Request& request, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    int done = 0;
+    detail::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "end of the program");
+    if (done) return true;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (seconds >= 0 && waited.count() >= seconds) return false;
+    if (waited.count() < 0.001)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+}  // namespace
+
+struct MpiSession::Impl {
+  bool owns = false;
+  MPI_Comm control = MPI_COMM_NULL;  ///< for conclude() alone; null without MPI
+};
+
+std::string MpiSession::launched() {
+  // Open MPI; PMIx and PMI launchers (srun, Hydra, Cray PALS and ALPS, Flux); MVAPICH; IBM JSM.
+  constexpr std::array names{"OMPI_COMM_WORLD_SIZE",
+                             "PMIX_RANK",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "PMI_FD",
+                             "PALS_RANKID",
+                             "ALPS_APP_PE",
+                             "FLUX_TASK_RANK",
+                             "MV2_COMM_WORLD_SIZE",
+                             "MPI_LOCALNRANKS",
+                             "JSM_NAMESPACE_RANK"};
+  for (const char* name : names)
+    if (!variable(name).empty()) return name;
+  return slurm_tasks() > 1 ? "SLURM_STEP_NUM_TASKS" : "";
+}
+
+MpiSession::MpiSession() : impl_(std::make_unique<Impl>()) {
+  if (!detail::mpi_running()) {
+    if (!wanted()) return;
+    int provided = 0;
+    detail::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    impl_->owns = true;
+    if (provided < MPI_THREAD_FUNNELED) fail("this MPI does not allow threads (MPI_THREAD_FUNNELED)");
+  }
+  impl_->control = duplicate(MPI_COMM_WORLD);
+  int size = 0;
+  MPI_Comm_size(impl_->control, &size);
+  if (impl_->owns && size == 1 && slurm_tasks() > 1 && variable("OMPI_COMM_WORLD_SIZE").empty() &&
+      variable("KEELSON_MPI").empty())
+    refuse(
+        "srun started {} tasks, but MPI sees each of them as a job of its own; try `srun --mpi=pmix` or mpirun, or set "
+        "KEELSON_MPI=off if {} independent runs are meant",
+        slurm_tasks(), slurm_tasks());
+}
+
+MpiSession::~MpiSession() {
+  // Finalising waits for all ranks. While an exception passes here, they may never come.
+  if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
+  if (impl_->control != MPI_COMM_NULL) MPI_Comm_free(&impl_->control);
+  if (impl_->owns) MPI_Finalize();
+}
+
+bool MpiSession::active() const { return impl_->control != MPI_COMM_NULL; }
+
+std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine, double grace_seconds) {
+  if (!active()) return std::vector<Outcome>{mine};
+  if (detail::left_unfinished()) return std::nullopt;
+  int size = 0;
+  MPI_Comm_size(impl_->control, &size);
+
+  const bool failed = mine.exit_code != 0 && !mine.message.empty();
+  const std::array<int, 2> own{mine.exit_code, static_cast<int>(mine.message.size())};
+  std::vector<int> all(2 * static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  detail::check(MPI_Iallgather(own.data(), 2, MPI_INT, all.data(), 2, MPI_INT, impl_->control, &request),
+                "MPI_Iallgather");
+  if (!complete(request, failed ? grace_seconds : -1)) {
+    detail::leave_unfinished();
+    return std::nullopt;
+  }
+
+  std::vector<int> count(static_cast<std::size_t>(size)), at(static_cast<std::size_t>(size) + 1, 0);
+  for (std::size_t r = 0; r < count.size(); ++r) at[r + 1] = at[r] + (count[r] = all[2 * r + 1]);
+  std::string texts(static_cast<std::size_t>(at.back()), '\0');
+  detail::check(MPI_Iallgatherv(mine.message.data(), own[1], MPI_CHAR, texts.data(), count.data(), at.data(), MPI_CHAR,
+                                impl_->control, &request),
+                "MPI_Iallgatherv");
+  complete(request, -1);
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
+  for (std::size_t r = 0; r < outcomes.size(); ++r)
+    outcomes[r] = {all[2 * r], texts.substr(static_cast<std::size_t>(at[r]), static_cast<std::size_t>(count[r]))};
+  return outcomes;
+}
+
+void MpiSession::abort(int exit_code) { detail::end_job(exit_code); }
+
+std::unique_ptr<Communicator> make_world(const Watchdog& watchdog) {
+  return detail::mpi_running() ? detail::adopt(duplicate(MPI_COMM_WORLD), watchdog) : make_self();
+}
+
+std::unique_ptr<Communicator> make_from_handle(int fortran_handle, const Watchdog& watchdog) {
+  if (!detail::mpi_running()) fail("make_from_handle needs MPI to be running");
+  return detail::adopt(duplicate(MPI_Comm_f2c(fortran_handle)), watchdog);
+}
+
+}  // namespace keelson::comm
