@@ -22,10 +22,17 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   virtual const std::vector<Field>& fields() const = 0;
-  /// Decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last (D, H, W, C), the order
-  /// on disk; others row-major. Throws InputError naming the file for data that is unreadable, NaN or infinite.
+  /// Decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last (D, H, W,
+  /// C), the order on disk; others row-major. Throws InputError naming the file for data that is unreadable, NaN or
+  /// infinite.
   virtual void read(std::int64_t index, void* const* dst) const = 0;
+  /// As read(), with every cubic 3-D field turned by one of the 48 symmetries of the cube (symmetry.hpp). This default
+  /// decodes, then turns; datasets of large fields do both in one pass.
+  virtual void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
 };
+
+/// A field that augmentation turns: f32, of logical shape (C, S, S, S).
+bool is_cubic(const Field& field);
 
 }  // namespace keelson

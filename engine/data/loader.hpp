@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,33 +13,40 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
-  bool augment = false;   ///< 3-D fields: one of the 48 symmetries of the cube per (seed, epoch, sample)
-  int threads = 1;        ///< decoding threads
-  int prefetch = 2;       ///< batches decoded ahead
+  bool augment = false;  ///< 3-D fields: one of the 48 symmetries of the cube per (seed, epoch, sample)
+  int threads = 1;       ///< decoding threads
+  int prefetch = 2;      ///< batches decoded ahead, besides the one in use
+  /// CPUs on which the decoding threads may run, e.g. all of the rank's; empty: those of the thread that makes the
+  /// loader, which is a single one where OpenMP has bound it.
+  std::vector<int> cpus;
 };
 
 /// One rank's part of a global batch, in host memory.
 struct Batch {
-  std::vector<void*> fields;   ///< `batch` samples each, contiguous; samples beyond `count` are zero
-  const float* weight = nullptr;  ///< (batch): 1 for the first `count`, then 0
-  std::int64_t count = 0;         ///< samples of this rank; may be 0 in the last step of an epoch
-  std::int64_t global_count = 0;  ///< of all ranks
-  std::int64_t sample_offset = 0; ///< this rank's first place in the global batch: rank * batch
+  std::vector<void*> fields;              ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  const float* weight = nullptr;          ///< (batch): 1 for the first `count`, then 0
+  std::int64_t count = 0;                 ///< samples of this rank; may be 0 in the last step of an epoch
+  std::int64_t global_count = 0;          ///< of all ranks
+  std::int64_t sample_offset = 0;         ///< this rank's first place in the global batch: rank * batch
   const std::int64_t* indices = nullptr;  ///< (count) dataset indices
   double wait_seconds = 0;                ///< how long next() waited for it
 };
 
-/// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only; step s takes the next
-/// ranks * batch of them and rank r the r-th piece, so results do not depend on the number of ranks. The last step may be short.
+/// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only; step s
+/// takes the next ranks * batch of them and rank r the r-th piece, so results do not depend on the number of ranks. The
+/// last step may be short.
 class Loader {
  public:
+  /// Throws InputError for a batch size or number of threads or batches ahead below 1, or if there are no cubes to
+  /// augment. `dataset` must live longer. Memory: (prefetch + 1) * batch samples.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
   std::int64_t steps_per_epoch() const;
   /// Begins to decode epoch `epoch` from step `first_step` on (a resumed run); abandons what was under way.
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
-  /// The next batch, valid until the next call; null at the end of the epoch. Rethrows what a decoding thread threw.
+  /// The next batch, valid until the next call; null at the end of the epoch. Rethrows what a decoding thread threw,
+  /// for the first sample of the epoch's order that failed, and does so again until another epoch is started.
   const Batch* next();
 
  private:

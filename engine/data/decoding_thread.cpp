@@ -1,0 +1,51 @@
+#ifdef __linux__
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#include <pthread.h>
+#include <signal.h>
+
+#include "engine/data/detail/decoding_thread.hpp"
+
+namespace keelson::detail {
+
+namespace {
+
+void settle([[maybe_unused]] const std::vector<int>& cpus) {
+#ifdef __linux__
+  pthread_setname_np(pthread_self(), "decoder");
+  // On Linux a thread has its own nice value. Batches are decoded ahead, so a decoder can wait for a core; a compute
+  // thread that waits holds up the whole step, and with it all ranks. Where this is not allowed, or a CPU does not
+  // exist, it just does not happen.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), getpriority(PRIO_PROCESS, 0) + 5);
+  if (cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus)
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
+#endif
+}
+
+}  // namespace
+
+std::thread start_decoding_thread(std::function<void()> work, const std::vector<int>& cpus) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the thread from its first instruction on
+  try {
+    std::thread thread([work = std::move(work), cpus] {
+      settle(cpus);
+      work();
+    });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return thread;
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+}
+
+}  // namespace keelson::detail

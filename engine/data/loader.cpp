@@ -1,0 +1,242 @@
+#include "engine/data/loader.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "engine/base/error.hpp"
+#include "engine/base/philox.hpp"
+#include "engine/data/detail/decoding_thread.hpp"
+#include "engine/data/symmetry.hpp"
+
+namespace keelson {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+struct AlignedDelete {
+  void operator()(char* p) const { ::operator delete(p, std::align_val_t(alignment)); }
+};
+using AlignedBytes = std::unique_ptr<char, AlignedDelete>;
+
+/// Not touched here: the thread that decodes into a page first places it near itself.
+AlignedBytes allocate(std::size_t bytes) {
+  return AlignedBytes(static_cast<char*>(::operator new(std::max(bytes, alignment), std::align_val_t(alignment))));
+}
+
+/// Uniform in 0 ... n - 1; the bias of at most n / 2^64 is below notice.
+std::uint64_t draw_below(const philox::Key& key, std::uint64_t index, std::uint64_t n) {
+  const std::uint64_t bits = std::uint64_t{philox::bits(key, 2 * index)} << 32 | philox::bits(key, 2 * index + 1);
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bits) * n >> 64);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch, bool shuffle) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  if (!shuffle) return order;
+  const philox::Key key{seed, philox::stream_of("sample order"), static_cast<std::uint64_t>(epoch)};
+  for (std::uint64_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw_below(key, i - 1, i)]);
+  return order;
+}
+
+/// Steps live in a ring of prefetch + 1 slots: the one that the caller holds and those ahead. Samples are handed to the
+/// threads one by one in the order of their use; a step is ready when none of its samples is open. All of the state is
+/// guarded by one mutex, which nobody holds while decoding.
+struct Loader::Impl {
+  struct Slot {
+    Batch batch;
+    std::vector<AlignedBytes> memory;
+    std::vector<float> weight;
+    std::vector<std::int64_t> indices;
+    std::int64_t open = 0;  ///< samples not yet decoded
+    std::exception_ptr error;
+    std::int64_t error_sample = 0;  ///< the first in the batch that failed: what is reported does not depend on timing
+  };
+
+  Impl(const Dataset& dataset_, const LoaderOptions& options_);
+  ~Impl();
+  void prepare(std::int64_t step);
+  void work();
+  void decode(Slot& slot, std::int64_t sample);
+  Slot& slot_of(std::int64_t step) {
+    return slots[static_cast<std::size_t>(step % static_cast<std::int64_t>(slots.size()))];
+  }
+  std::int64_t last_prepared() const { return std::min(steps, held + static_cast<std::int64_t>(slots.size())); }
+
+  const Dataset& dataset;
+  const LoaderOptions options;
+  std::int64_t steps = 0;                  ///< of an epoch
+  std::vector<std::int64_t> sample_bytes;  ///< of each field
+
+  std::mutex mutex;
+  std::condition_variable work_to_do, batch_ready;
+  std::vector<Slot> slots;
+  std::vector<std::int64_t> order;
+  std::int64_t epoch = -1;
+  std::int64_t held = 0;  ///< the step that the caller holds, or gets next
+  bool caller_holds = false;
+  std::int64_t job_step = 0, job_sample = 0;  ///< the next sample to hand out
+  int busy = 0;                               ///< threads that decode
+  bool stop = false;
+  std::vector<std::thread> threads;
+};
+
+Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dataset(dataset_), options(options_) {
+  const auto require = [](bool ok, const char* what, std::int64_t found, const char* expected) {
+    if (!ok) refuse("The {} is {}. Expected {}", what, found, expected);
+  };
+  require(options.batch >= 1, "batch size", options.batch, "at least 1 sample per rank");
+  require(options.threads >= 1, "number of decoding threads", options.threads, "at least 1");
+  require(options.prefetch >= 1, "number of batches decoded ahead", options.prefetch, "at least 1");
+  KEELSON_EXPECT(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks);
+  const auto& fields = dataset.fields();
+  if (options.augment && std::none_of(fields.begin(), fields.end(), is_cubic))
+    refuse("Augmentation turns cubes, but these data hold none: {}. Turn it off", dataset.describe());
+  const std::int64_t global_batch = options.ranks * options.batch;
+  steps = (dataset.size() + global_batch - 1) / global_batch;
+  for (const Field& f : fields)
+    sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
+
+  slots.resize(static_cast<std::size_t>(options.prefetch) + 1);
+  for (Slot& slot : slots) {
+    slot.weight.resize(static_cast<std::size_t>(options.batch));
+    slot.indices.resize(static_cast<std::size_t>(options.batch));
+    for (std::int64_t bytes : sample_bytes) {
+      slot.memory.push_back(allocate(static_cast<std::size_t>(bytes * options.batch)));
+      slot.batch.fields.push_back(slot.memory.back().get());
+    }
+    slot.batch.weight = slot.weight.data();
+    slot.batch.indices = slot.indices.data();
+    slot.batch.sample_offset = options.rank * options.batch;
+  }
+  job_step = steps;  // nothing to do before an epoch is started
+  for (int i = 0; i < options.threads; ++i)
+    threads.push_back(detail::start_decoding_thread([this] { work(); }, options.cpus));
+}
+
+Loader::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    stop = true;
+  }
+  work_to_do.notify_all();
+  for (auto& t : threads) t.join();
+}
+
+/// Fills in what step `step` consists of; its slot is free. Called with the mutex held.
+void Loader::Impl::prepare(std::int64_t step) {
+  Slot& slot = slot_of(step);
+  const auto size = static_cast<std::int64_t>(order.size());
+  const std::int64_t first = step * options.ranks * options.batch, mine = first + options.rank * options.batch;
+  Batch& b = slot.batch;
+  b.global_count = std::min(size - first, options.ranks * options.batch);
+  b.count = std::clamp<std::int64_t>(size - mine, 0, options.batch);
+  for (std::int64_t i = 0; i < options.batch; ++i) {
+    slot.weight[i] = i < b.count ? 1.0f : 0.0f;
+    if (i < b.count) slot.indices[i] = order[static_cast<std::size_t>(mine + i)];
+  }
+  for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
+    const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
+    std::memset(slot.memory[f].get() + used, 0, static_cast<std::size_t>(all - used));
+  }
+  slot.open = b.count;
+  slot.error = nullptr;
+}
+
+void Loader::Impl::decode(Slot& slot, std::int64_t sample) {
+  thread_local std::vector<void*> dst;
+  dst.resize(sample_bytes.size());
+  for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = slot.memory[f].get() + sample * sample_bytes[f];
+  const std::int64_t index = slot.indices[static_cast<std::size_t>(sample)];
+  if (!options.augment) return dataset.read(index, dst.data());
+  const philox::Key key{options.seed, philox::stream_of("cube symmetry"), static_cast<std::uint64_t>(epoch)};
+  dataset.read_turned(index, static_cast<int>(draw_below(key, static_cast<std::uint64_t>(index), cube_symmetries)),
+                      dst.data());
+}
+
+void Loader::Impl::work() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    work_to_do.wait(lock, [&] { return stop || job_step < last_prepared(); });
+    if (stop) return;
+    Slot& slot = slot_of(job_step);
+    if (job_sample == slot.batch.count) {
+      ++job_step;
+      job_sample = 0;
+      continue;
+    }
+    const std::int64_t sample = job_sample++;
+    ++busy;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      decode(slot, sample);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    --busy;
+    if (error && (!slot.error || sample < slot.error_sample)) {
+      slot.error = std::move(error);
+      slot.error_sample = sample;
+    }
+    error = nullptr;
+    if (--slot.open == 0 || stop || busy == 0) batch_ready.notify_all();
+  }
+}
+
+Loader::Loader(const Dataset& dataset, const LoaderOptions& options) : impl_(new Impl(dataset, options)) {}
+
+Loader::~Loader() = default;
+
+std::int64_t Loader::steps_per_epoch() const { return impl_->steps; }
+
+void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
+  Impl& d = *impl_;
+  KEELSON_EXPECT(epoch >= 0 && first_step >= 0);
+  auto order = epoch_order(d.dataset.size(), d.options.seed, epoch, d.options.shuffle);
+  std::unique_lock lock(d.mutex);
+  d.job_step = d.steps;  // no more samples of the epoch that is abandoned
+  d.batch_ready.wait(lock, [&] { return d.busy == 0; });
+  d.epoch = epoch;
+  d.order = std::move(order);
+  d.held = std::min(first_step, d.steps);
+  d.caller_holds = false;
+  d.job_step = d.held;
+  d.job_sample = 0;
+  for (std::int64_t step = d.held; step < d.last_prepared(); ++step) d.prepare(step);
+  d.work_to_do.notify_all();
+}
+
+const Batch* Loader::next() {
+  Impl& d = *impl_;
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_lock lock(d.mutex);
+  KEELSON_EXPECT(d.epoch >= 0);
+  if (d.caller_holds) {
+    const std::int64_t prepared = d.last_prepared();
+    ++d.held;
+    d.caller_holds = false;
+    if (d.last_prepared() > prepared) d.prepare(prepared);
+    d.work_to_do.notify_all();
+  }
+  if (d.held >= d.steps) return nullptr;
+  Impl::Slot& slot = d.slot_of(d.held);
+  d.batch_ready.wait(lock, [&] { return slot.open == 0; });
+  if (slot.error) std::rethrow_exception(slot.error);  // and again, until another epoch is started
+  d.caller_holds = true;
+  slot.batch.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return &slot.batch;
+}
+
+}  // namespace keelson
