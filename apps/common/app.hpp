@@ -60,10 +60,11 @@ class CommandLine {
 ///     return keelson::app::run_app(argc, argv, {"keelson-x", "Does x."}, [](auto& line) { define_train(line); });
 ///   }
 ///
-/// Reads the command line, starts MPI, places the process on its cores, starts the backends, takes signals over
-/// (Interrupt), runs the verb, and returns the exit code: the verb's; 2 after InputError; 1 after any other exception.
-/// What all ranks throw alike is printed once, what some ranks throw is printed with their names; ranks that still work
-/// are then ended with the same exit code, after a grace of KEELSON_GRACE seconds (2).
+/// Reads the command line, starts MPI, places the process on its cores, starts the backends, runs the verb, and returns
+/// the exit code: the verb's; 2 after InputError; 1 after any other exception. What all ranks throw alike is printed
+/// once, what some ranks throw is printed with their names; ranks that still work are then ended with the same exit
+/// code, after a grace of KEELSON_GRACE seconds (2). Signals are left alone: a verb that can end well when asked to
+/// calls Interrupt::install().
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define);
 
 }  // namespace keelson::app

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace keelson::app {
+
+/// The options in a TOML file as command-line arguments of `verb`, but for those that `arguments` already give. Keys
+/// are the long option names without the dashes; keys in a section [name] count for the verb of that name only. Throws
+/// InputError for a file that cannot be read and for keys that the verb does not know.
+std::vector<std::string> arguments_from_config(const std::string& path, const CLI::App& verb,
+                                               const std::vector<std::string>& verbs,
+                                               const std::vector<std::string>& arguments);
+
+/// All long names of the verb's options, with dashes.
+std::vector<std::string> long_names(const CLI::App& verb);
+
+}  // namespace keelson::app

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <optional>
+
+#include "apps/common/app.hpp"
+#include "apps/common/outcomes.hpp"
+#include "backends/registry.hpp"
+#include "comm/communicators.hpp"
+
+namespace keelson::app {
+namespace {
+
+using comm::Outcome;
+
+/// Runs `work` and says how it ended.
+template <class Work>
+Outcome attempt(Work&& work) {
+  try {
+    return {static_cast<int>(work()), ""};
+  } catch (const InputError& error) {
+    return {static_cast<int>(ExitCode::bad_input), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {static_cast<int>(ExitCode::failure), out_of_memory()};
+  } catch (const std::exception& error) {
+    return {static_cast<int>(ExitCode::failure), error.what()};
+  } catch (...) {
+    return {static_cast<int>(ExitCode::failure), "an exception of unknown type"};
+  }
+}
+
+double grace() {
+  const char* text = std::getenv("KEELSON_GRACE");
+  const double seconds = text ? std::strtod(text, nullptr) : 2;
+  return seconds >= 0 && seconds < 3600 ? seconds : 2;
+}
+
+void say(std::FILE* stream, const std::string& text) {
+  std::fputs(text.c_str(), stream);
+  std::fflush(stream);
+}
+
+/// The part that needs all ranks: from the placement to the end of the verb.
+ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppInfo& info,
+                  const std::vector<std::string>& arguments) {
+  const auto placement = comm::decide_placement(comm::placement_facts(world));
+  comm::bind(placement);
+  const backends::Runtime runtime(placement.threads);
+  const std::string machine = comm::describe(placement, world);
+  if (world.rank() == 0) say(stderr, fmt::format("{} {}: {}\n", info.name, KEELSON_VERSION, machine));
+  Session session{world, placement, info.name, arguments, machine};
+  return request.run(session);
+}
+
+}  // namespace
+
+int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  // Everything that talks to other ranks is destroyed only when all ranks are known to have ended.
+  std::optional<comm::MpiSession> mpi;
+  std::unique_ptr<Communicator> world;
+  std::vector<std::string> hosts;
+  Outcome start = attempt([&] {
+    mpi.emplace();
+    world = comm::make_world();
+    hosts = world->allgather(world->host());
+    return ExitCode::done;
+  });
+  if (start.exit_code != 0) {
+    say(stderr, fmt::format("{}: error: {}\n", info.name, start.message));
+    if (mpi) mpi->abort(start.exit_code);
+    return start.exit_code;
+  }
+
+  CommandLine command_line(info);
+  CommandLine::Request request;
+  Outcome mine = attempt([&] {
+    define(command_line);
+    request = command_line.parse(arguments);
+    if (request.run) return run_verb(request, *world, info, arguments);
+    if (world->rank() == 0) say(stdout, request.text);
+    return ExitCode::done;
+  });
+
+  const auto outcomes = mpi->conclude(mine, grace());
+  if (!outcomes) {  // the others are at work and wait for this rank
+    say(stderr, describe_outcomes(info.name, {{world->rank(), world->host(), mine}}, world->size()).text);
+    mpi->abort(mine.exit_code);
+  }
+  std::vector<RankOutcome> all;
+  for (std::size_t r = 0; r < outcomes->size(); ++r) all.push_back({static_cast<int>(r), hosts[r], (*outcomes)[r]});
+  const Summary summary = describe_outcomes(info.name, all, world->size());
+  if (world->rank() == 0) say(stderr, summary.text);
+  world.reset();
+  return summary.exit_code;
+}
+
+}  // namespace keelson::app

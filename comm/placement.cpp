@@ -1,0 +1,185 @@
+#include "comm/placement.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "comm/detail/cpu_set.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::comm {
+namespace {
+
+using Cpus = std::vector<int>;
+
+/// Physical cores among these CPUs, in order.
+std::vector<int> cores_of(const Cpus& cpus, const PlacementFacts& facts) {
+  std::set<int> cores;
+  for (int cpu : cpus)
+    if (const int core = facts.core_of_cpu.at(static_cast<std::size_t>(cpu)); core >= 0) cores.insert(core);
+  return {cores.begin(), cores.end()};
+}
+
+int count(std::size_t n) { return static_cast<int>(n); }
+
+bool overlap(const Cpus& a, const Cpus& b) {
+  return std::any_of(a.begin(), a.end(), [&](int cpu) { return std::find(b.begin(), b.end(), cpu) != b.end(); });
+}
+
+/// The part of a node that one rank gets.
+struct Share {
+  Cpus cpus;             ///< bind to these; empty: leave the mask alone
+  int cores = 1;         ///< of this rank alone, at least one
+  int sharers = 1;       ///< ranks with the same mask, this one included
+  bool crowded = false;  ///< more ranks than cores
+  std::string reason;
+};
+
+/// The CPUs of the cores [first, last) of the mask.
+Cpus cpus_of_cores(const Cpus& mask, const std::vector<int>& cores, std::size_t first, std::size_t last,
+                   const PlacementFacts& facts) {
+  Cpus cpus;
+  for (int cpu : mask) {
+    const int core = facts.core_of_cpu.at(static_cast<std::size_t>(cpu));
+    const auto at = static_cast<std::size_t>(std::lower_bound(cores.begin(), cores.end(), core) - cores.begin());
+    if (core >= 0 && at >= first && at < last) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+Share share_of(int local_rank, const PlacementFacts& facts) {
+  const Cpus& mask = facts.masks.at(static_cast<std::size_t>(local_rank));
+  const auto cores = cores_of(mask, facts);
+  std::size_t sharers = 0, before = 0;
+  bool equal = true;
+  for (std::size_t r = 0; r < facts.masks.size(); ++r) {
+    if (!overlap(facts.masks[r], mask)) continue;
+    equal = equal && facts.masks[r] == mask;
+    if (count(r) < local_rank) ++before;
+    ++sharers;
+  }
+  Share share;
+  share.sharers = std::max(count(sharers), 1);
+  if (sharers <= 1) {
+    share.cores = std::max(count(cores.size()), 1);
+    share.reason = "the cores it was bound to";
+    return share;
+  }
+  const std::size_t each = cores.size() / sharers;
+  share.crowded = each == 0;
+  share.cores = std::max(count(each), 1);
+  share.reason = fmt::format("its share of {} cores", cores.size());
+  // Masks that overlap in part say nothing about who should have which core.
+  if (each > 0 && equal) share.cpus = cpus_of_cores(mask, cores, before * each, (before + 1) * each, facts);
+  return share;
+}
+
+/// mpirun's default for one or two ranks: a node's only rank on one core.
+bool bound_by_default(const PlacementFacts& facts) {
+  return facts.open_mpi && facts.bind && !facts.openmp_binds && facts.masks.size() == 1 && facts.threads_wanted != 1 &&
+         cores_of(facts.masks[0], facts).size() == 1 && cores_of(facts.node_cpus, facts).size() > 1;
+}
+
+std::string advise(const PlacementFacts& facts, const Placement& placement, const Share& share) {
+  const int ranks = count(facts.masks.size());
+  const int hardware_threads =
+      count(share.cpus.empty() ? facts.masks.at(static_cast<std::size_t>(facts.local_rank)).size() : share.cpus.size());
+  if (share.crowded)
+    return fmt::format("{} ranks share {} on this node: start fewer ranks", share.sharers,
+                       placement.node_cores == 1 ? "1 core" : fmt::format("{} cores", placement.node_cores));
+  if (facts.openmp_binds && share.sharers > 1)
+    return "OMP_PROC_BIND binds the threads of all ranks to the same cores: unset it, or let the launcher bind the "
+           "ranks";
+  if (placement.threads > hardware_threads)
+    return fmt::format("{}={} is more than the {} hardware threads that each rank has: lower it",
+                       facts.threads_wanted_by, placement.threads, hardware_threads);
+  if (facts.quota > 0 && placement.threads * ranks > std::max(ranks, static_cast<int>(facts.quota)))
+    return fmt::format("{}={} is more than the control group's limit of {:.3g} CPUs allows: lower it",
+                       facts.threads_wanted_by, placement.threads, facts.quota);
+  if (facts.threads_wanted > 0) return "";
+
+  int busy = 0;
+  for (int r = 0; r < ranks; ++r) busy += std::min(placement.threads, share_of(r, facts).cores);
+  if (facts.masks.size() == 1 && !placement.cpus.empty()) busy = placement.cores;
+  const int idle = placement.node_cores - busy;
+  const bool limited = facts.quota > 0 && busy >= static_cast<int>(facts.quota);
+  if (idle <= 0 || limited || idle * 4 < placement.node_cores) return "";  // a remainder is no mistake
+  const int fair = std::max(1, placement.node_cores / ranks);
+  return fmt::format("{} of {} cores stay idle: start more ranks, or give each more cores, e.g. {}", idle,
+                     placement.node_cores,
+                     facts.open_mpi ? fmt::format("mpirun --map-by slot:pe={}, or --bind-to none", fair)
+                                    : fmt::format("srun --cpus-per-task={}", fair));
+}
+
+}  // namespace
+
+Placement decide_placement(const PlacementFacts& given) {
+  PlacementFacts facts = given;
+  Placement placement;
+  const bool widened = bound_by_default(facts);
+  if (widened) facts.masks[0] = facts.node_cpus;
+
+  Share share = share_of(facts.local_rank, facts);
+  if (widened) {
+    share.cpus = facts.node_cpus;
+    share.reason = "all cores, for mpirun bound this only rank to one, as it does by default";
+  }
+  placement.cores = share.cores;
+  placement.threads = share.cores;
+  placement.reason = share.reason;
+  const auto limit = [&](int most, const char* by) {
+    if (most >= placement.threads) return;
+    placement.threads = std::max(most, 1);
+    placement.reason = by;
+  };
+  if (facts.cpus_per_task > 0) limit(facts.cpus_per_task, "SLURM_CPUS_PER_TASK");
+  if (facts.quota > 0)
+    limit(static_cast<int>(facts.quota / static_cast<double>(facts.masks.size())), "the control group's CPU limit");
+  if (facts.threads_wanted > 0) {
+    placement.threads = facts.threads_wanted;
+    placement.reason = facts.threads_wanted_by;
+  }
+  std::vector<int> all = facts.node_cpus;
+  for (const Cpus& mask : facts.masks) all.insert(all.end(), mask.begin(), mask.end());
+  placement.node_cores = std::max(1, count(cores_of(all, facts).size()));
+  placement.advice = advise(facts, placement, share);
+
+  // Threads that do not fit the share would queue on it while other cores are free.
+  const bool fits = placement.threads <= count(share.cpus.size());
+  if (facts.bind && !facts.openmp_binds && fits) placement.cpus = share.cpus;
+  return placement;
+}
+
+void bind(const Placement& placement) {
+  if (placement.cpus.empty()) return;
+  detail::CpuSet set(placement.cpus.back() + 1);
+  for (int cpu : placement.cpus) set.add(cpu);
+  if (sched_setaffinity(0, set.bytes(), set.get()) != 0)
+    fail("cannot bind this process to {} CPUs (sched_setaffinity: {}); KEELSON_BIND=none leaves it unbound",
+         placement.cpus.size(), std::strerror(errno));
+}
+
+std::string describe(const Placement& placement, Communicator& world) {
+  const std::int64_t node_cores = world.local_rank() == 0 ? placement.node_cores : 0;
+  std::int64_t sums[2] = {std::min(placement.threads, placement.cores), node_cores};
+  std::int64_t range[2] = {placement.threads, -placement.threads};
+  world.allreduce(sums, 2, Reduction::sum);
+  world.allreduce(range, 2, Reduction::max);
+  const auto plural = [](std::int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  const std::string threads =
+      range[0] == -range[1] ? plural(range[0], "thread") : fmt::format("{} to {} threads", -range[1], range[0]);
+  std::string text =
+      fmt::format("{} on {}, {}{} ({} of {})", plural(world.size(), "rank"), plural(world.nodes(), "node"), threads,
+                  world.size() > 1 ? " each" : "", std::min(sums[0], sums[1]), plural(sums[1], "core"));
+  const auto advice = world.allgather(placement.advice);
+  const auto first = std::find_if(advice.begin(), advice.end(), [](const std::string& a) { return !a.empty(); });
+  return first == advice.end() ? text : text + "; " + *first;
+}
+
+}  // namespace keelson::comm
