@@ -46,32 +46,43 @@ struct Range {
   std::int64_t begin, end;
 };
 
-/// Windows along each of three dims.
-struct Windows {
-  std::array<std::int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{0, 0, 0};
+/// How windows and elements meet along one dim, tabulated so that the loops do not divide.
+struct Axis {
+  std::int64_t kernel = 1, stride = 1, pad = 0;
+  std::vector<Range> taps;     ///< of each window: those that lie inside the input
+  std::vector<Range> windows;  ///< of each element: those that contain it
+  /// Windows that stand side by side share the input out among them: each has the elements of its own cell, the last one those of the
+  /// remainder as well, which belongs to no window.
+  bool side_by_side = false;
+  std::vector<Range> cells;
 
-  explicit Windows(const ops::PoolParams& p) {
-    const int spatial = p.kernel.rank(), first = 3 - spatial;
-    for (int i = 0; i < spatial; ++i) {
-      if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) decline("a window may lie in padding only");
-      kernel[first + i] = p.kernel[i];
-      stride[first + i] = p.stride[i];
-      pad[first + i] = p.pad_begin[i];
+  void tabulate(std::int64_t extent, std::int64_t count) {
+    for (std::int64_t o = 0; o < count; ++o) {
+      const auto start = o * stride - pad;
+      taps.push_back({std::max<std::int64_t>(0, -start), std::min(kernel, extent - start)});
     }
-    if (p.kernel.elements() > 256) decline("more than 256 elements in a window");
-  }
-  /// Taps of window `o` that lie inside an input of `extent`.
-  Range taps(int dim, std::int64_t o, std::int64_t extent) const {
-    const auto start = o * stride[dim] - pad[dim];
-    return {std::max<std::int64_t>(0, -start), std::min(kernel[dim], extent - start)};
-  }
-  /// Windows among `count` that contain input `i`.
-  Range windows(int dim, std::int64_t i, std::int64_t count) const {
-    const auto at = i + pad[dim];
-    const auto past = at - kernel[dim] + 1;  // the first window starts here or later
-    return {past <= 0 ? 0 : (past + stride[dim] - 1) / stride[dim], std::min(count, at / stride[dim] + 1)};
+    for (std::int64_t i = 0; i < extent; ++i) {
+      const auto past = i + pad - kernel + 1;  // the first window starts here or later
+      windows.push_back({past <= 0 ? 0 : (past + stride - 1) / stride, std::min(count, (i + pad) / stride + 1)});
+    }
+    side_by_side = stride == kernel && pad == 0;
+    for (std::int64_t o = 0; o < count; ++o) cells.push_back({o * stride, o + 1 == count ? extent : (o + 1) * stride});
   }
 };
+
+std::array<Axis, 3> make_axes(const ops::PoolParams& p, const Blocks& in, const Blocks& out) {
+  if (p.kernel.elements() > 256) decline("more than 256 elements in a window");
+  std::array<Axis, 3> axes;
+  const int spatial = p.kernel.rank(), first = 3 - spatial;
+  for (int i = 0; i < spatial; ++i) {
+    if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) decline("a window may lie in padding only");
+    axes[first + i].kernel = p.kernel[i];
+    axes[first + i].stride = p.stride[i];
+    axes[first + i].pad = p.pad_begin[i];
+  }
+  for (int i = 0; i < 3; ++i) axes[i].tabulate(in.extent[i], out.extent[i]);
+  return axes;
+}
 
 class MaxPool final : public ops::Pool {
  public:
@@ -81,7 +92,7 @@ class MaxPool final : public ops::Pool {
         training_(d.training),
         in_(src),
         out_(dst),
-        windows_(d.params) {
+        axes_(make_axes(d.params, in_, out_)) {
     if (in_.width != out_.width || in_.blocks != out_.blocks) decline("src and dst arrange channels differently");
   }
 
@@ -91,8 +102,7 @@ class MaxPool final : public ops::Pool {
   std::string name(Verb) const override { return "channel loops"; }
   std::size_t workspace_bytes() const override { return training_ ? dst_.bytes() / sizeof(float) : 0; }
   ops::Cost cost(Verb) const override {
-    const auto& k = windows_.kernel;
-    return {static_cast<double>(dst_.elements() * k[0] * k[1] * k[2]),
+    return {static_cast<double>(dst_.elements() * axes_[0].kernel * axes_[1].kernel * axes_[2].kernel),
             static_cast<double>(src_.bytes() + dst_.bytes() + workspace_bytes())};
   }
 
@@ -103,16 +113,20 @@ class MaxPool final : public ops::Pool {
   template <int Count>
   void pool(const float* src, float* dst, std::uint8_t* winner, Range z, Range y, Range x, int count) const;
   template <int Count>
-  void gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src, std::int64_t n, std::int64_t b,
-              const std::array<std::int64_t, 3>& at, std::int64_t channel, int count) const;
+  void gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src, const std::array<std::int64_t, 3>& at,
+              Range z, Range y, Range x, int count) const;
+  template <int Count>
+  void spread(const float* diff_dst, const std::uint8_t* winner, float* diff_src, Range z, Range y, Range x, int count) const;
+  void backward_by_window(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const;
+  void backward_by_element(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const;
   std::int32_t tap(std::int64_t z, std::int64_t y, std::int64_t x) const {
-    return static_cast<std::int32_t>((z * windows_.kernel[1] + y) * windows_.kernel[2] + x);
+    return static_cast<std::int32_t>((z * axes_[1].kernel + y) * axes_[2].kernel + x);
   }
 
   TensorDesc src_, dst_;
   bool training_;
   Blocks in_, out_;
-  Windows windows_;
+  std::array<Axis, 3> axes_;
 };
 
 /// One window of `count` channels (Count where that is known): `src` points at the window's first element, inside the input or not.
@@ -155,67 +169,113 @@ void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& worksp
   for (std::int64_t n = 0; n < out_.batch; ++n)
     for (std::int64_t b = 0; b < out_.blocks; ++b)
       for (std::int64_t oz = 0; oz < out_.extent[0]; ++oz)
-        for (std::int64_t oy = 0; oy < out_.extent[1]; ++oy)
+        for (std::int64_t oy = 0; oy < out_.extent[1]; ++oy) {
+          const auto z = axes_[0].taps[oz], y = axes_[1].taps[oy];
+          const auto row = in_.offset(n, b, oz * axes_[0].stride - axes_[0].pad, oy * axes_[1].stride - axes_[1].pad, 0);
           for (std::int64_t ox = 0; ox < out_.extent[2]; ++ox) {
-            const auto z = windows_.taps(0, oz, in_.extent[0]), y = windows_.taps(1, oy, in_.extent[1]),
-                       x = windows_.taps(2, ox, in_.extent[2]);
-            const auto& w = windows_;
-            const auto in = in_.offset(n, b, oz * w.stride[0] - w.pad[0], oy * w.stride[1] - w.pad[1],
-                                       ox * w.stride[2] - w.pad[2]);
+            const auto x = axes_[2].taps[ox];
+            const auto in = row + (ox * axes_[2].stride - axes_[2].pad) * in_.stride[2];
             const auto out = out_.offset(n, b, oz, oy, ox);
+            auto* const chosen = winner ? winner + out : nullptr;
             std::int64_t c = 0;
             for (; c + lanes <= out_.width; c += lanes)
-              pool<lanes>(from + (in + c), to + out + c, winner ? winner + out + c : nullptr, z, y, x, lanes);
+              pool<lanes>(from + (in + c), to + out + c, chosen ? chosen + c : nullptr, z, y, x, lanes);
             if (c < out_.width)
-              pool<0>(from + (in + c), to + out + c, winner ? winner + out + c : nullptr, z, y, x,
+              pool<0>(from + (in + c), to + out + c, chosen ? chosen + c : nullptr, z, y, x,
                       static_cast<int>(out_.width - c));
           }
+        }
 }
 
-/// diff_src of `count` channels at one input element: the sum over the windows that chose it, in their order.
+/// diff_src of `count` channels at one input element: the sum over the windows that chose it, in their order. diff_dst and winner
+/// point at the channels of dst's first element.
 template <int Count>
-void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src, std::int64_t n, std::int64_t b,
-                     const std::array<std::int64_t, 3>& at, std::int64_t channel, int count) const {
+void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src,
+                     const std::array<std::int64_t, 3>& at, Range z, Range y, Range x, int count) const {
   if constexpr (Count > 0) count = Count;
-  std::array<Range, 3> o;
-  for (int i = 0; i < 3; ++i) o[i] = windows_.windows(i, at[i], out_.extent[i]);
-  const auto& w = windows_;
   float sum[lanes] = {};
-  for (auto oz = o[0].begin; oz < o[0].end; ++oz)
-    for (auto oy = o[1].begin; oy < o[1].end; ++oy)
-      for (auto ox = o[2].begin; ox < o[2].end; ++ox) {
-        const auto t = tap(at[0] + w.pad[0] - oz * w.stride[0], at[1] + w.pad[1] - oy * w.stride[1],
-                           at[2] + w.pad[2] - ox * w.stride[2]);
-        const auto offset = out_.offset(n, b, oz, oy, ox) + channel;
-        for (int c = 0; c < count; ++c) {
-          const float g = diff_dst[offset + c];
-          sum[c] += winner[offset + c] == t ? g : 0.0f;
-        }
+  for (auto oz = z.begin; oz < z.end; ++oz)
+    for (auto oy = y.begin; oy < y.end; ++oy)
+      for (auto ox = x.begin; ox < x.end; ++ox) {
+        const auto t = tap(at[0] + axes_[0].pad - oz * axes_[0].stride, at[1] + axes_[1].pad - oy * axes_[1].stride,
+                           at[2] + axes_[2].pad - ox * axes_[2].stride);
+        const auto offset = oz * out_.stride[0] + oy * out_.stride[1] + ox * out_.stride[2];
+        const float* g = diff_dst + offset;
+        const std::uint8_t* w = winner + offset;
+        for (int c = 0; c < count; ++c) sum[c] += w[c] == t ? g[c] : 0.0f;
       }
   for (int c = 0; c < count; ++c) diff_src[c] = sum[c];
 }
 
-// Each thread writes its own part of diff_src whole and reads the few windows around it, so nothing is zeroed first and no sum depends
-// on the number of threads.
-void MaxPool::backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) {
-  KEELSON_EXPECT(training_ && diff_src.desc() == src_ && diff_dst.desc() == dst_);
-  KEELSON_EXPECT(workspace && workspace.bytes() >= workspace_bytes());
-  const auto* from = diff_dst.data<float>();
-  const auto* winner = workspace.data<std::uint8_t>();
-  auto* to = diff_src.data<float>();
+/// One window's share of diff_src, `count` channels of the cell z, y, x: zero but where the window chose.
+template <int Count>
+void MaxPool::spread(const float* diff_dst, const std::uint8_t* winner, float* diff_src, Range z, Range y, Range x,
+                     int count) const {
+  if constexpr (Count > 0) count = Count;
+  float g[lanes];
+  std::int32_t which[lanes];
+  for (int c = 0; c < count; ++c) g[c] = diff_dst[c], which[c] = winner[c];
+  for (auto iz = z.begin; iz < z.end; ++iz)
+    for (auto iy = y.begin; iy < y.end; ++iy)
+      for (auto ix = x.begin; ix < x.end; ++ix) {
+        const auto kz = iz - z.begin, ky = iy - y.begin, kx = ix - x.begin;
+        const bool inside = kz < axes_[0].kernel && ky < axes_[1].kernel && kx < axes_[2].kernel;
+        const auto t = inside ? tap(kz, ky, kx) : -1;
+        float* d = diff_src + iz * in_.stride[0] + iy * in_.stride[1] + ix * in_.stride[2];
+        for (int c = 0; c < count; ++c) d[c] = which[c] == t ? g[c] : 0.0f;
+      }
+}
+
+void MaxPool::backward_by_window(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const {
+#pragma omp parallel for collapse(4) schedule(static)
+  for (std::int64_t n = 0; n < out_.batch; ++n)
+    for (std::int64_t b = 0; b < out_.blocks; ++b)
+      for (std::int64_t oz = 0; oz < out_.extent[0]; ++oz)
+        for (std::int64_t oy = 0; oy < out_.extent[1]; ++oy) {
+          const auto z = axes_[0].cells[oz], y = axes_[1].cells[oy];
+          auto* to = diff_src + in_.offset(n, b, 0, 0, 0);
+          for (std::int64_t ox = 0; ox < out_.extent[2]; ++ox) {
+            const auto x = axes_[2].cells[ox];
+            const auto out = out_.offset(n, b, oz, oy, ox);
+            std::int64_t c = 0;
+            for (; c + lanes <= out_.width; c += lanes)
+              spread<lanes>(diff_dst + out + c, winner + out + c, to + c, z, y, x, lanes);
+            if (c < out_.width)
+              spread<0>(diff_dst + out + c, winner + out + c, to + c, z, y, x, static_cast<int>(out_.width - c));
+          }
+        }
+}
+
+void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const {
 #pragma omp parallel for collapse(4) schedule(static)
   for (std::int64_t n = 0; n < in_.batch; ++n)
     for (std::int64_t b = 0; b < in_.blocks; ++b)
-      for (std::int64_t z = 0; z < in_.extent[0]; ++z)
-        for (std::int64_t y = 0; y < in_.extent[1]; ++y)
-          for (std::int64_t x = 0; x < in_.extent[2]; ++x) {
-            const auto out = in_.offset(n, b, z, y, x);
+      for (std::int64_t iz = 0; iz < in_.extent[0]; ++iz)
+        for (std::int64_t iy = 0; iy < in_.extent[1]; ++iy) {
+          const auto z = axes_[0].windows[iz], y = axes_[1].windows[iy];
+          const auto plane = out_.offset(n, b, 0, 0, 0);
+          for (std::int64_t ix = 0; ix < in_.extent[2]; ++ix) {
+            const auto x = axes_[2].windows[ix];
+            const auto in = in_.offset(n, b, iz, iy, ix);
             std::int64_t c = 0;
             for (; c + lanes <= in_.width; c += lanes)
-              gather<lanes>(from, winner, to + out + c, n, b, {z, y, x}, c, lanes);
+              gather<lanes>(diff_dst + plane + c, winner + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x, lanes);
             if (c < in_.width)
-              gather<0>(from, winner, to + out + c, n, b, {z, y, x}, c, static_cast<int>(in_.width - c));
+              gather<0>(diff_dst + plane + c, winner + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x,
+                        static_cast<int>(in_.width - c));
           }
+        }
+}
+
+// Each thread writes its own part of diff_src whole, so nothing is zeroed first and no sum depends on the number of threads.
+// Traffic: diff_dst and the winners read once, diff_src written once.
+void MaxPool::backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) {
+  KEELSON_EXPECT(training_ && diff_src.desc() == src_ && diff_dst.desc() == dst_);
+  KEELSON_EXPECT(workspace && workspace.bytes() >= workspace_bytes());
+  if (std::all_of(axes_.begin(), axes_.end(), [](const Axis& a) { return a.side_by_side; }))
+    backward_by_window(diff_dst.data<float>(), workspace.data<std::uint8_t>(), diff_src.data<float>());
+  else
+    backward_by_element(diff_dst.data<float>(), workspace.data<std::uint8_t>(), diff_src.data<float>());
 }
 
 }  // namespace
