@@ -1,0 +1,277 @@
+#include "engine/ops/conv.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backends/kokkos/conv_gather.hpp"
+#include "backends/kokkos/conv_weights.hpp"
+#include "backends/kokkos/makers.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+/// Source coordinates that the forward kernel reaches.
+ViewPlan forward_view(const ConvGeometry& g) {
+  Triple low, high;
+  for (int d = 0; d < 3; ++d) {
+    low[d] = -g.pad[d];
+    high[d] = (g.dst.extent[d] - 1) * g.stride[d] - g.pad[d] + (g.kernel[d] - 1) * g.dilation[d];
+  }
+  return ViewPlan(g.src, g.groups, g.ci, low, high);
+}
+
+/// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step, and the j-th
+/// reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
+struct Phase {
+  Index extent;  ///< source coordinates with this residue
+  Index taps = 0, first = 0, step = 1, begin = 0, back = 0;
+};
+
+Phase phase_of(const ConvGeometry& g, int d, Index residue) {
+  Phase p{ceil_div(g.src.extent[d] - residue, g.stride[d])};
+  p.step = g.stride[d] / std::gcd(g.dilation[d], g.stride[d]);
+  p.back = p.step * g.dilation[d] / g.stride[d];
+  const auto numerator = [&](Index k) { return residue + g.pad[d] - k * g.dilation[d]; };
+  for (Index k = 0; k < std::min(p.step, g.kernel[d]); ++k)
+    if (numerator(k) % g.stride[d] == 0) {
+      p.first = k;
+      p.taps = (g.kernel[d] - 1 - k) / p.step + 1;
+      p.begin = numerator(k) / g.stride[d];
+    }
+  return p;
+}
+
+/// Coordinates of diff_dst that backward data reaches.
+ViewPlan backward_view(const ConvGeometry& g) {
+  Triple low, high;
+  for (int d = 0; d < 3; ++d) {
+    bool any = false;
+    low[d] = high[d] = 0;
+    for (Index r = 0; r < std::min(g.stride[d], g.src.extent[d]); ++r) {
+      const auto p = phase_of(g, d, r);
+      if (p.taps == 0) continue;
+      const Index lowest = p.begin - (p.taps - 1) * p.back, highest = p.begin + p.extent - 1;
+      low[d] = any ? std::min(low[d], lowest) : lowest;
+      high[d] = any ? std::max(high[d], highest) : highest;
+      any = true;
+    }
+  }
+  return ViewPlan(g.dst, g.groups, g.co, low, high);
+}
+
+/// The sums of backward weights over slots of dst's lines.
+struct Slots {
+  Index count, lines;
+
+  /// Slots of about 256 KiB of diff_dst, which stay in cache while the taps pass over them, but no more than `limit` bytes of sums.
+  Slots(const ConvGeometry& g, std::size_t bytes_of_sums, std::size_t limit) {
+    const Index all = g.dst.n * g.dst.extent[0] * g.dst.extent[1];
+    const Index line_bytes = g.dst.extent[2] * g.dst.c * static_cast<Index>(sizeof(float));
+    const Index near = std::max<Index>(1, (Index{256} << 10) / line_bytes);
+    const Index most = std::max<Index>(1, static_cast<Index>(limit / bytes_of_sums));
+    lines = std::max(near, ceil_div(all, most));
+    count = ceil_div(all, lines);
+  }
+};
+
+class KokkosConv : public Conv {
+ public:
+  explicit KokkosConv(const ConvDesc& d)
+      : desc_(d), g_(d), src_view_(forward_view(g_)), diff_view_(backward_view(g_)), forward_panels_(g_, true),
+        backward_panels_(g_, false), lanes_(lanes_for(g_.co)), panels_(ceil_div(g_.co, lanes_)),
+        lanes_view_(g_.dst, g_.groups, panels_ * lanes_, {0, 0, 0},
+                    {g_.dst.extent[0] - 1, g_.dst.extent[1] - 1, g_.dst.extent[2] - 1}),
+        slots_(g_, sums_bytes(), std::size_t{32} << 20),
+        bias_slots_(g_, static_cast<std::size_t>(g_.dst.c) * sizeof(double), std::size_t{1} << 20) {}
+
+  Layout layout(Verb, Role r) const override {
+    switch (r) {
+      case Role::src:
+      case Role::diff_src: return desc_.src.layout;
+      case Role::weights:
+      case Role::diff_weights: return desc_.weights.layout;
+      case Role::dst:
+      case Role::diff_dst: return desc_.dst.layout;
+      default: return Layout::plain({g_.dst.c});
+    }
+  }
+
+  std::string name(Verb v) const override {
+    const auto columns = v == Verb::backward_data ? backward_panels_.lanes : lanes_;
+    return fmt::format("implicit_gemm:{}x{}", tile_rows, columns);
+  }
+
+  std::size_t scratch_bytes(Verb v) const override {
+    switch (v) {
+      case Verb::forward: return src_view_.scratch_bytes() + forward_panels_.scratch_bytes();
+      case Verb::backward_data: return diff_view_.scratch_bytes() + backward_panels_.scratch_bytes();
+      case Verb::backward_weights:
+        return src_view_.scratch_bytes() + lanes_view_.scratch_bytes() + align64(sums_bytes() * slots_.count) +
+               static_cast<std::size_t>(bias_slots_.count * g_.dst.c) * sizeof(double);
+    }
+    return 0;
+  }
+
+  Cost cost(Verb) const override {
+    return {conv_flops(desc_), static_cast<double>(desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes())};
+  }
+
+  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
+               const Tensor& scratch) override {
+    static const std::string label = "keelson::conv::forward";
+    Gather k{};
+    k.src = src_view_.make(src.data<float>(), part(scratch, 0));
+    k.weights = make_panels(forward_panels_, weights.data<float>(), part(scratch, src_view_.scratch_bytes()));
+    for (int d = 0; d < 3; ++d) {
+      k.src.base -= g_.pad[d] * k.src.step[d];
+      k.src_step[d] = g_.stride[d] * k.src.step[d];
+      k.taps[d] = g_.kernel[d];
+      k.tap_src[d] = g_.dilation[d] * k.src.step[d];
+      k.tap_weights[d] = k.weights.step_tap[d];
+      k.extent[d] = g_.dst.extent[d];
+      k.dst_step[d] = g_.dst.stride[d];
+    }
+    k.length = g_.ci;
+    k.bias = desc_.params.bias ? bias.data<float>() : nullptr;
+    k.activation = desc_.params.activation;
+    k.dst = dst.data<float>();
+    k.n = g_.dst.n, k.groups = g_.groups, k.channels = g_.co, k.panels = forward_panels_.panels;
+    k.dst_n = g_.dst.stride_n, k.dst_c = g_.dst.stride_c;
+    k.join_taps();
+    launch(label, k);
+  }
+
+  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src, const Tensor& scratch) override {
+    Gather k{};
+    k.src = diff_view_.make(diff_dst.data<float>(), part(scratch, 0));
+    k.weights = make_panels(backward_panels_, weights.data<float>(), part(scratch, diff_view_.scratch_bytes()));
+    k.length = g_.co;
+    k.n = g_.src.n, k.groups = g_.groups, k.channels = g_.ci, k.panels = backward_panels_.panels;
+    k.dst_n = g_.src.stride_n, k.dst_c = g_.src.stride_c;
+    for (Index a = 0; a < std::min(g_.stride[0], g_.src.extent[0]); ++a)
+      for (Index b = 0; b < std::min(g_.stride[1], g_.src.extent[1]); ++b)
+        for (Index c = 0; c < std::min(g_.stride[2], g_.src.extent[2]); ++c)
+          backward_phase(k, {a, b, c}, diff_src.data<float>());
+  }
+
+  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
+                        const Tensor& scratch) override {
+    static const std::string label = "keelson::conv::backward_weights", sum_label = "keelson::conv::add_slots";
+    WeightsGradient k{};
+    std::size_t used = 0;
+    k.src = src_view_.make(src.data<float>(), part(scratch, used));
+    used += src_view_.scratch_bytes();
+    k.diff = lanes_view_.make(diff_dst.data<float>(), part(scratch, used));
+    used += lanes_view_.scratch_bytes();
+    k.partial = part(scratch, used);
+    used += align64(sums_bytes() * slots_.count);
+    for (int d = 0; d < 3; ++d) {
+      k.src.base -= g_.pad[d] * k.src.step[d];
+      k.src_step[d] = g_.stride[d] * k.src.step[d];
+      k.taps[d] = g_.kernel[d];
+      k.tap_src[d] = g_.dilation[d] * k.src.step[d];
+      k.extent[d] = g_.dst.extent[d];
+    }
+    k.rows = g_.ci, k.panels = panels_, k.groups = g_.groups, k.n = g_.dst.n;
+    k.slots = slots_.count, k.lines_per_slot = slots_.lines;
+    k.join_taps();
+    const Index row_tiles = ceil_div(k.rows, tile_rows);
+    with_lanes(g_.co, [&](auto lanes) {
+      Kokkos::parallel_for(label, Range(0, k.slots * k.groups * k.panels * k.tap_count() * row_tiles),
+                           WeightsTile<lanes.value>{k, row_tiles});
+      Kokkos::parallel_for(sum_label, Range(0, g_.groups * panels_ * g_.taps * g_.ci),
+                           AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_, g_.ci,
+                                                 g_.co, g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
+    });
+    if (desc_.params.bias) bias_gradient(diff_dst, diff_bias, reinterpret_cast<double*>(part(scratch, used)));
+  }
+
+ private:
+  static float* part(const Tensor& scratch, std::size_t bytes) {
+    return scratch ? reinterpret_cast<float*>(static_cast<char*>(scratch.raw()) + bytes) : nullptr;
+  }
+
+  std::size_t sums_bytes() const {
+    return static_cast<std::size_t>(g_.groups * panels_ * g_.taps * g_.ci * lanes_) * sizeof(float);
+  }
+
+  void backward_phase(Gather k, const Triple& residue, float* diff_src) const {
+    static const std::string label = "keelson::conv::backward_data";
+    k.dst = diff_src;
+    for (int d = 0; d < 3; ++d) {
+      const auto p = phase_of(g_, d, residue[d]);
+      k.extent[d] = p.extent;
+      k.taps[d] = p.taps;
+      k.src.base += p.begin * k.src.step[d];
+      k.src_step[d] = k.src.step[d];
+      k.tap_src[d] = -p.back * k.src.step[d];
+      k.weights.data += p.first * k.weights.step_tap[d];
+      k.tap_weights[d] = p.step * k.weights.step_tap[d];
+      k.dst += residue[d] * g_.src.stride[d];
+      k.dst_step[d] = g_.stride[d] * g_.src.stride[d];
+    }
+    launch(label, k);
+  }
+
+  void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, double* partial) const {
+    static const std::string slots_label = "keelson::conv::bias_slots", label = "keelson::conv::bias";
+    Kokkos::parallel_for(slots_label, Range(0, bias_slots_.count * ceil_div(g_.dst.c, bias_lanes)),
+                         BiasSlots{diff_dst.data<float>(), g_.dst, bias_slots_.lines, partial});
+    Kokkos::parallel_for(label, Range(0, g_.dst.c), AddBias{partial, bias_slots_.count, g_.dst.c, diff_bias.data<float>()});
+  }
+
+  ConvDesc desc_;
+  ConvGeometry g_;
+  ViewPlan src_view_, diff_view_;
+  PanelPlan forward_panels_, backward_panels_;
+  Index lanes_, panels_;  ///< of backward weights
+  ViewPlan lanes_view_;
+  Slots slots_, bias_slots_;
+};
+
+/// (kernel..., I, O) with O fastest: the forward kernel's columns.
+Layout filters_last(const Shape& weights) {
+  Shape strides = Shape::filled(weights.rank(), 1);
+  Index step = weights[0];
+  strides[1] = step;
+  step *= weights[1];
+  for (int i = weights.rank() - 1; i >= 2; --i) {
+    strides[i] = step;
+    step *= weights[i];
+  }
+  return Layout::strided(weights, strides);
+}
+
+std::string mismatch(const ConvDesc& d) {
+  try {
+    const auto wanted = conv_dst_shape(d.src.shape, d.params, d.weights.shape[0]);
+    if (!(wanted == d.dst.shape)) return fmt::format("dst has shape {}, expected {}", to_string(d.dst.shape), to_string(wanted));
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  Shape weights{d.dst.shape[1], d.src.shape[1] / d.params.groups};
+  for (auto k : d.params.kernel) weights.push_back(k);
+  if (!(weights == d.weights.shape))
+    return fmt::format("weights have shape {}, expected {}", to_string(d.weights.shape), to_string(weights));
+  return "";
+}
+
+}  // namespace
+
+Made<Conv> make_conv(const ConvDesc& desc) {
+  ConvDesc d = desc;
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
+    if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
+  if (auto why = mismatch(d); !why.empty()) return why;
+  if (d.training && !derivative_from_dst(d.params.activation))
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+  d.src.layout = chosen(d.src, Layout::channels_last(d.src.shape));
+  d.weights.layout = chosen(d.weights, filters_last(d.weights.shape));
+  d.dst.layout = chosen(d.dst, Layout::channels_last(d.dst.shape));
+  return std::unique_ptr<Conv>(std::make_unique<KokkosConv>(d));
+}
+
+}  // namespace keelson::kokkos

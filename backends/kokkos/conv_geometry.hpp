@@ -1,0 +1,67 @@
+#pragma once
+
+#include "backends/kokkos/common.hpp"
+#include "engine/ops/conv.hpp"
+
+/// Convolution as the kernels see it: three spatial dims, element strides, and channels-last operands of the reduction.
+namespace keelson::kokkos {
+
+using Triple = Kokkos::Array<Index, 3>;
+
+struct ConvGeometry {
+  Volume src, dst;
+  Index groups, ci, co;  ///< channels of one group
+  Triple kernel, stride, dilation, pad;
+  Index weights_o, weights_i;  ///< element strides of the weights
+  Triple weights_tap;
+  Index taps;
+
+  explicit ConvGeometry(const ops::ConvDesc& d);
+};
+
+/// A tensor (N, G x channels, D, H, W) whose channels of a group are contiguous: element (n, g, c, x) is at
+/// base + n * step_n + g * step_g + c + x . step. x may leave the tensor as far as the view's plan said.
+struct ChannelView {
+  const float* data = nullptr;
+  Index base = 0, step_n = 0, step_g = 0;
+  Triple step = {0, 0, 0};
+};
+
+/// How an operand becomes a ChannelView over the box [low, high] of coordinates: directly, or as a copy in scratch with zeros around it,
+/// so that no kernel has to look at borders.
+struct ViewPlan {
+  Volume tensor;
+  Index groups, channels, held;  ///< channels of one group, and how many the copy holds (the others zero)
+  Triple low, extent;
+  bool copy;
+
+  /// `held` > channels asks for zero channels behind the last one.
+  ViewPlan(const Volume& tensor, Index groups, Index held, const Triple& low, const Triple& high);
+
+  std::size_t scratch_bytes() const;
+  /// The view of `data`; where it is a copy, launches the kernel that fills `scratch`.
+  ChannelView make(const float* data, float* scratch) const;
+};
+
+/// The weights as panels of `lanes` columns: (group, panel, kD, kH, kW, inner, lane), or in place where they lie like that already.
+struct PanelPlan {
+  Index groups, columns, inner, lanes, panels;
+  Index column_stride, inner_stride, group_stride;
+  Triple kernel, tap_stride;
+  bool copy;
+
+  /// Forward: columns are output channels and the reduction runs over input channels; backward data: the other way round.
+  PanelPlan(const ConvGeometry& g, bool forward);
+
+  std::size_t scratch_bytes() const;
+  Index size() const { return panels * kernel[0] * kernel[1] * kernel[2] * inner * lanes; }  ///< of one group
+};
+
+struct Panels {
+  const float* data;
+  Index step_group, step_panel, step_row;
+  Triple step_tap;
+};
+Panels make_panels(const PanelPlan& plan, const float* weights, float* scratch);
+
+}  // namespace keelson::kokkos

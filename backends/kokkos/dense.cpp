@@ -1,0 +1,103 @@
+#include "engine/ops/dense.hpp"
+
+#include "backends/kokkos/gemm.hpp"
+#include "backends/kokkos/makers.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
+
+void bias_gradient(const float* diff, MatrixStrides stride, Index rows, Index columns, float* diff_bias) {
+  static const std::string label = "keelson::dense::bias";
+  Kokkos::parallel_for(
+      label, Range(0, columns), KOKKOS_LAMBDA(Index column) {
+        double sum = 0;
+        for (Index row = 0; row < rows; ++row) sum += static_cast<double>(diff[row * stride.row + column * stride.column]);
+        diff_bias[column] = static_cast<float>(sum);
+      });
+}
+
+class KokkosDense : public Dense {
+ public:
+  explicit KokkosDense(const DenseDesc& d)
+      : desc_(d), batch_(d.src.shape[0]), in_(d.src.shape[1]), out_(d.dst.shape[1]), src_(strides_of(d.src)),
+        weights_(strides_of(d.weights)), dst_(strides_of(d.dst)),
+        forward_(batch_, out_, in_, src_, weights_.transposed(), dst_),
+        backward_data_(batch_, in_, out_, dst_, weights_, src_),
+        backward_weights_(out_, in_, batch_, dst_.transposed(), src_, weights_) {}
+
+  Layout layout(Verb, Role r) const override {
+    switch (r) {
+      case Role::src:
+      case Role::diff_src: return desc_.src.layout;
+      case Role::weights:
+      case Role::diff_weights: return desc_.weights.layout;
+      case Role::dst:
+      case Role::diff_dst: return desc_.dst.layout;
+      default: return Layout::plain({out_});
+    }
+  }
+
+  std::string name(Verb v) const override { return product(v).name(); }
+  std::size_t scratch_bytes(Verb v) const override { return product(v).scratch_bytes(); }
+  Cost cost(Verb) const override {
+    return {dense_flops(desc_), static_cast<double>(desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes())};
+  }
+
+  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
+               const Tensor& scratch) override {
+    static const std::string label = "keelson::dense::forward";
+    forward_.run(label, src.data<float>(), weights.data<float>(), desc_.params.bias ? bias.data<float>() : nullptr,
+                 desc_.params.activation, dst.data<float>(), static_cast<float*>(scratch.raw()));
+  }
+
+  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src, const Tensor& scratch) override {
+    static const std::string label = "keelson::dense::backward_data";
+    backward_data_.run(label, diff_dst.data<float>(), weights.data<float>(), nullptr, {}, diff_src.data<float>(),
+                       static_cast<float*>(scratch.raw()));
+  }
+
+  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
+                        const Tensor& scratch) override {
+    static const std::string label = "keelson::dense::backward_weights";
+    backward_weights_.run(label, diff_dst.data<float>(), src.data<float>(), nullptr, {}, diff_weights.data<float>(),
+                          static_cast<float*>(scratch.raw()));
+    if (desc_.params.bias) bias_gradient(diff_dst.data<float>(), dst_, batch_, out_, diff_bias.data<float>());
+  }
+
+ private:
+  const Gemm& product(Verb v) const {
+    return v == Verb::forward ? forward_ : v == Verb::backward_data ? backward_data_ : backward_weights_;
+  }
+
+  DenseDesc desc_;
+  Index batch_, in_, out_;
+  MatrixStrides src_, weights_, dst_;
+  Gemm forward_, backward_data_, backward_weights_;
+};
+
+}  // namespace
+
+Made<Dense> make_dense(const DenseDesc& desc) {
+  DenseDesc d = desc;
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
+    if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
+    if (t->shape.rank() != 2) return fmt::format("{} has shape {}, expected a matrix", name, to_string(t->shape));
+  }
+  const auto &s = d.src.shape, &w = d.weights.shape;
+  if (s[1] != w[1] || !(d.dst.shape == Shape{s[0], w[0]}))
+    return fmt::format("src {}, weights {} and dst {} do not fit together", to_string(s), to_string(w), to_string(d.dst.shape));
+  if (d.training && !derivative_from_dst(d.params.activation))
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+  d.src.layout = chosen(d.src, Layout::plain(s));
+  d.dst.layout = chosen(d.dst, Layout::plain(d.dst.shape));
+  // (in, out): forward reads output columns side by side.
+  d.weights.layout = chosen(d.weights, Layout::strided(w, {1, w[0]}));
+  return std::unique_ptr<Dense>(std::make_unique<KokkosDense>(d));
+}
+
+}  // namespace keelson::kokkos

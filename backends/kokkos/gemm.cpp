@@ -1,0 +1,153 @@
+#include "backends/kokkos/gemm.hpp"
+
+#include <algorithm>
+
+#include "backends/kokkos/eltwise_math.hpp"
+#include "backends/kokkos/tile.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+struct Product {
+  const float* a;
+  Index a_row, a_step;
+  const float* b;
+  Index b_panel, b_step;
+  Index rows, columns, panels, depth, slots, depth_of_slot;
+  const float* bias;
+  Index bias_row, bias_column;
+  EltwiseParams activation;
+  float* c;
+  Index c_row, c_column;
+  float* partial;  ///< (slot, row, panel, lane); null where there is one slot
+};
+
+template <int lanes>
+KOKKOS_INLINE_FUNCTION void finish(const Product& g, Index row, Index panel, float (&x)[lanes]) {
+  const Index left = g.columns - panel * lanes;
+  const int count = static_cast<int>(left < lanes ? left : lanes);
+  if (g.bias)
+    for (int l = 0; l < count; ++l) x[l] += g.bias[row * g.bias_row + (panel * lanes + l) * g.bias_column];
+  activate(g.activation, x);
+  float* to = g.c + row * g.c_row + panel * lanes * g.c_column;
+  for (int l = 0; l < count; ++l) to[l * g.c_column] = x[l];
+}
+
+template <int lanes>
+struct ProductTile {
+  Product g;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index tiles = ceil_div(g.rows, tile_rows), first = item % tiles * tile_rows;
+    item /= tiles;
+    const Index panel = item % g.panels, slot = item / g.panels;
+    const Index valid = first + tile_rows < g.rows ? tile_rows : g.rows - first;
+    Index row[tile_rows];
+    for (int r = 0; r < tile_rows; ++r) row[r] = (first + (r < valid ? r : valid - 1)) * g.a_row;
+    Lanes<lanes> acc[tile_rows];
+    const float zero[lanes] = {};
+    for (int r = 0; r < tile_rows; ++r) acc[r].load(zero);
+
+    const Index begin = slot * g.depth_of_slot;
+    const Index count = begin + g.depth_of_slot < g.depth ? g.depth_of_slot : g.depth - begin;
+    multiply(acc, g.a + begin * g.a_step, row, g.a_step, g.b + panel * g.b_panel + begin * g.b_step, g.b_step, count);
+
+    for (int r = 0; r < valid; ++r) {
+      if (g.partial) {
+        acc[r].store(g.partial + ((slot * g.rows + first + r) * g.panels + panel) * lanes);
+      } else {
+        float x[lanes];
+        acc[r].store(x);
+        finish(g, first + r, panel, x);
+      }
+    }
+  }
+};
+
+template <int lanes>
+struct AddSlots {
+  Product g;
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    float x[lanes] = {};
+    for (Index s = 0; s < g.slots; ++s) {
+      const float* p = g.partial + (s * g.rows * g.panels + item) * lanes;
+      for (int l = 0; l < lanes; ++l) x[l] += p[l];
+    }
+    finish(g, item / g.panels, item % g.panels, x);
+  }
+};
+
+/// (panel, depth, lane), zero behind the last column.
+struct FillPanels {
+  const float* b;
+  MatrixStrides stride;
+  Index columns, depth, lanes;
+  float* panels;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index k = item % depth, first = item / depth * lanes;
+    const float* from = b + k * stride.row + first * stride.column;
+    float* to = panels + item * lanes;
+    for (Index l = 0; l < lanes; ++l) to[l] = first + l < columns ? from[l * stride.column] : 0.0f;
+  }
+};
+
+bool needs_copy(Index columns, MatrixStrides b) { return b.column != 1 || columns % lanes_for(columns) != 0; }
+
+/// Elements moved besides the product itself: panels of b read and written, columns of c written one by one.
+Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixStrides c) {
+  return (needs_copy(columns, b) ? 2 * columns * depth : 0) + (c.column != 1 && columns > 1 ? rows * columns : 0);
+}
+
+}  // namespace
+
+Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c)
+    : swapped_(overhead(columns, rows, depth, a.transposed(), c.transposed()) < overhead(rows, columns, depth, b, c)),
+      rows_(swapped_ ? columns : rows), columns_(swapped_ ? rows : columns), depth_(depth),
+      a_(swapped_ ? b.transposed() : a), b_(swapped_ ? a.transposed() : b), c_(swapped_ ? c.transposed() : c),
+      lanes_(lanes_for(columns_)), panels_(ceil_div(columns_, lanes_)), copy_(needs_copy(columns_, b_)) {
+  // Few tiles: cut the reduction, into parts that do not depend on the number of threads.
+  constexpr Index enough_items = 64, least_depth = 256;
+  const Index items = ceil_div(rows_, tile_rows) * panels_;
+  const Index parts = std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1},
+                                 std::max<Index>(1, depth_ / least_depth));
+  depth_of_slot_ = std::max<Index>(1, ceil_div(depth_, parts));
+  slots_ = std::max<Index>(1, ceil_div(depth_, depth_of_slot_));
+}
+
+std::size_t Gemm::scratch_bytes() const {
+  const Index panels = copy_ ? panels_ * depth_ * lanes_ : 0;
+  const Index sums = slots_ > 1 ? slots_ * rows_ * panels_ * lanes_ : 0;
+  return align64(static_cast<std::size_t>(panels) * sizeof(float)) + align64(static_cast<std::size_t>(sums) * sizeof(float));
+}
+
+std::string Gemm::name() const { return fmt::format("gemm:{}x{}", tile_rows, lanes_); }
+
+void Gemm::run(const std::string& label, const float* a, const float* b, const float* bias,
+               const ops::EltwiseParams& activation, float* c, float* scratch) const {
+  static const std::string fill_label = "keelson::gemm::fill_panels", add_label = "keelson::gemm::add_slots";
+  if (swapped_) std::swap(a, b);
+  Product g{};
+  g.a = a, g.a_row = a_.row, g.a_step = a_.column;
+  g.b = b, g.b_panel = lanes_, g.b_step = b_.row;
+  g.rows = rows_, g.columns = columns_, g.panels = panels_, g.depth = depth_;
+  g.slots = slots_, g.depth_of_slot = depth_of_slot_;
+  g.bias = bias, g.bias_row = swapped_ ? 1 : 0, g.bias_column = swapped_ ? 0 : 1;
+  g.activation = activation;
+  g.c = c, g.c_row = c_.row, g.c_column = c_.column;
+  std::size_t used = 0;
+  if (copy_) {
+    const Index items = panels_ * depth_;
+    Kokkos::parallel_for(fill_label, Range(0, items), FillPanels{b, b_, columns_, depth_, lanes_, scratch});
+    g.b = scratch, g.b_panel = depth_ * lanes_, g.b_step = lanes_;
+    used = align64(static_cast<std::size_t>(items * lanes_) * sizeof(float)) / sizeof(float);
+  }
+  if (slots_ > 1) g.partial = scratch + used;
+  with_lanes(columns_, [&](auto lanes) {
+    Kokkos::parallel_for(label, Range(0, slots_ * panels_ * ceil_div(rows_, tile_rows)), ProductTile<lanes.value>{g});
+    if (slots_ > 1) Kokkos::parallel_for(add_label, Range(0, rows_ * panels_), AddSlots<lanes.value>{g});
+  });
+}
+
+}  // namespace keelson::kokkos

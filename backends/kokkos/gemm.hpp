@@ -1,0 +1,35 @@
+#pragma once
+
+#include "backends/kokkos/common.hpp"
+#include "engine/ops/eltwise.hpp"
+
+/// c = activation(a b + bias) for matrices with any strides, on the register tiles of tile.hpp.
+namespace keelson::kokkos {
+
+/// Element (row, column) is at row * row_stride + column * column_stride.
+struct MatrixStrides {
+  Index row, column;
+  MatrixStrides transposed() const { return {column, row}; }
+};
+
+/// Worked out once for an a of rows x depth, a b of depth x columns and a c of rows x columns.
+class Gemm {
+ public:
+  Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c);
+
+  std::size_t scratch_bytes() const;
+  /// bias: one per column of c, or null.
+  void run(const std::string& label, const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
+           float* c, float* scratch) const;
+  std::string name() const;
+
+ private:
+  bool swapped_;  ///< computes the transpose: b^T a^T, where that needs less copying
+  Index rows_, columns_, depth_;
+  MatrixStrides a_, b_, c_;
+  Index lanes_, panels_;
+  bool copy_;                    ///< b into panels of `lanes` columns
+  Index slots_, depth_of_slot_;  ///< parts of the reduction that are summed apart, then added in order
+};
+
+}  // namespace keelson::kokkos
