@@ -1,0 +1,91 @@
+#include "engine/optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/graph/init.hpp"
+#include "engine/optim/schedule.hpp"
+
+namespace keelson {
+namespace {
+
+TEST(Optimizer, TheFirstGroupThatMatchesDecides) {
+  Optimizer o;
+  o.weight_decay = 0.5f;
+  o.groups = {{{"dense1/weights", "dense2/weights"}, 0.02f, 1}, {{"*/bias"}, 0, 2}, {{"dense*"}, 0.1f, 3}};
+  EXPECT_FLOAT_EQ(o.update_for("dense1/weights").weight_decay, 0.02f);
+  EXPECT_FLOAT_EQ(o.update_for("dense1/bias").weight_decay, 0);
+  EXPECT_FLOAT_EQ(o.update_for("dense1/bias").lr_multiplier, 2);
+  EXPECT_FLOAT_EQ(o.update_for("dense3/weights").lr_multiplier, 3);
+  EXPECT_FLOAT_EQ(o.update_for("conv1/weights").weight_decay, 0.5f);
+  o.kind = Optimizer::Kind::adamw;
+  EXPECT_FLOAT_EQ(o.update_for("conv1/weights").weight_decay, 0);
+  EXPECT_FLOAT_EQ(o.update_for("conv1/weights").decoupled_decay, 0.5f);
+}
+
+TEST(Schedule, FollowsMlperfCosmoFlow) {
+  Schedule s;
+  s.kind = Schedule::Kind::steps;
+  s.base = 0.004;
+  s.warmup_epochs = 4;
+  s.warmup_from = 0.001;
+  s.steps = parse_steps("32:0.25,64:0.125");
+  EXPECT_DOUBLE_EQ(s.at(0), 0.001);
+  EXPECT_DOUBLE_EQ(s.at(2), 0.0025);
+  EXPECT_DOUBLE_EQ(s.at(4), 0.004);
+  EXPECT_DOUBLE_EQ(s.at(31.99), 0.004);
+  EXPECT_DOUBLE_EQ(s.at(32), 0.001);
+  EXPECT_DOUBLE_EQ(s.at(70), 0.0005);
+}
+
+TEST(Schedule, LinearAndCosineEndAtTheFinalRate) {
+  Schedule s;
+  s.base = 1e-3;
+  s.final = 1e-4;
+  s.epochs = 100;
+  for (auto kind : {Schedule::Kind::linear, Schedule::Kind::cosine}) {
+    s.kind = kind;
+    EXPECT_DOUBLE_EQ(s.at(0), 1e-3);
+    EXPECT_NEAR(s.at(50), 5.5e-4, 1e-12);
+    EXPECT_NEAR(s.at(100), 1e-4, 1e-12);
+    EXPECT_NEAR(s.at(150), 1e-4, 1e-12);
+  }
+}
+
+TEST(Schedule, RefusesStepsThatAreNotSteps) {
+  for (const char* bad : {"32", "32:", ":1", "32:0.5,", "32:0.5,16:0.2", "a:b", "32:0.5;64:0.1"})
+    EXPECT_THROW(parse_steps(bad), InputError) << bad;
+  EXPECT_TRUE(parse_steps("").empty());
+}
+
+TEST(Init, GlorotHasItsVarianceAndDependsOnNameAndSeedOnly) {
+  const Shape shape{64, 32, 3, 3, 3};
+  const auto a = initial_values(Init::glorot_uniform(), "conv/weights", shape, 1);
+  EXPECT_EQ(a, initial_values(Init::glorot_uniform(), "conv/weights", shape, 1));
+  EXPECT_NE(a, initial_values(Init::glorot_uniform(), "conv/weights", shape, 2));
+  EXPECT_NE(a, initial_values(Init::glorot_uniform(), "conv2/weights", shape, 1));
+  double sum = 0, squares = 0;
+  for (float v : a) {
+    sum += v;
+    squares += static_cast<double>(v) * v;
+  }
+  const double n = static_cast<double>(a.size()), variance = 2.0 / (96 * 27);  // 2 / (fan_in + fan_out)
+  EXPECT_NEAR(sum / n, 0, 4 * std::sqrt(variance / n));
+  EXPECT_NEAR(squares / n, variance, 0.02 * variance);
+}
+
+TEST(Init, HeNormalHasItsVariance) {
+  const auto a = initial_values(Init::he_normal(), "w", {128, 500}, 1);
+  double squares = 0, fourth = 0;
+  for (float v : a) {
+    squares += static_cast<double>(v) * v;
+    fourth += std::pow(static_cast<double>(v), 4);
+  }
+  const double n = static_cast<double>(a.size()), variance = squares / n;
+  EXPECT_NEAR(variance, 2.0 / 500, 0.03 * 2.0 / 500);
+  EXPECT_NEAR(fourth / n / (variance * variance), 3, 0.1);  // kurtosis of a normal distribution
+}
+
+}  // namespace
+}  // namespace keelson

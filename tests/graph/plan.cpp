@@ -1,0 +1,224 @@
+#include "engine/graph/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "engine/layers/layers.hpp"
+#include "tests/support/allocations.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/support/networks.hpp"
+
+namespace keelson::testing {
+namespace {
+
+/// Branches that meet again, shared values, every kind of layer, odd sizes: what a residual or U-shaped network does.
+Graph branched() {
+  Graph g;
+  const Var x = g.input("x", {3, 9, 10});
+  const Var y = g.input("y", {6});
+  const Var a = relu(conv(x, {.filters = 8}, "a"));
+  const Var b = gelu(conv(a, {.filters = 8, .groups = 2}, "b"));
+  const Var c = silu(conv(a, {.filters = 8, .size = 1, .bias = false}, "c"));
+  const Var d = concat({add({a, b, c}), sigmoid(b)});
+  const Var e = average_pool(max_pool(d, {.size = 3, .stride = 2, .padding = 1}), 2);
+  const Var f = dropout(flatten(e), 0.25f, "drop");
+  g.set_output("prediction", softmax(dense(f, 6, "out")));
+  mse(Var{&g, g.outputs()[0].second}, y);
+  return g;
+}
+
+double branched_oracle(oracle::Tape& t, const Array& x, const Array& y, const Array& weight, const ops::StepState& state) {
+  const auto conv2 = [](std::int64_t k, std::int64_t groups) {
+    return ops::ConvParams{{k, k}, {1, 1}, {1, 1}, {k / 2, k / 2}, {k / 2, k / 2}, groups, true, {}};
+  };
+  const int v = t.input(x);
+  const int a = t.eltwise(t.conv(v, "a", conv2(3, 1)), {ops::EltwiseKind::relu});
+  const int b = t.eltwise(t.conv(a, "b", conv2(3, 2)), {ops::EltwiseKind::gelu});
+  const int c = t.eltwise(t.conv(a, "c", conv2(1, 1)), {ops::EltwiseKind::silu});
+  const int d = t.concat({t.add(t.add(a, b), c), t.eltwise(b, {ops::EltwiseKind::sigmoid})}, 1);
+  const int e = t.pool(t.pool(d, {ops::PoolKind::max, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false}),
+                       {ops::PoolKind::average, {2, 2}, {2, 2}, {0, 0}, {0, 0}, false});
+  const int f = t.dropout(t.flatten(e), "drop", 0.25f, state);
+  return t.loss(t.softmax(t.dense(f, "out"), 1), y, weight, {ops::LossKind::mse}, state);
+}
+
+class PlanTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  Context& ctx() { return context(GetParam()); }
+};
+
+TEST_P(PlanTest, GradientsOfABranchedNetworkAgreeWithTheOracle) {
+  const Graph g = branched();
+  Parameters parameters(g, ctx(), 1);
+  Plan plan(g, parameters, {.batch = 3});
+  const Array x = oracle::random_uniform({3, 3, 9, 10}, "x"), y = oracle::random_uniform({3, 6}, "y", 0, 1);
+  const Array weight({3}, std::vector<double>{1, 0, 1});
+  set_input(ctx(), plan, "x", x);
+  set_input(ctx(), plan, "y", y);
+  set_input(ctx(), plan, "weight", weight);
+  ops::StepState state;
+  state.loss_scale = 0.5f;
+  state.sample_offset = 6;
+  oracle::Tape tape(plain_parameters(parameters));
+  const double want_loss = branched_oracle(tape, x, y, weight, state);
+  plan.forward(state);
+  plan.backward();
+  EXPECT_NEAR(plan.loss(), want_loss, 1e-5 * want_loss);
+  ASSERT_EQ(tape.gradients().size(), parameters.all().size());
+  for (const auto& [name, want] : tape.gradients()) {
+    const auto got = plan.gradient(name);
+    EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), 1e-4) << name;
+  }
+}
+
+TEST_P(PlanTest, FusionChangesNothingButTheNumberOfCalls) {
+  const Graph g = branched();
+  std::vector<std::vector<float>> gradients[2];
+  std::size_t calls[2];
+  for (const bool fuse : {false, true}) {
+    Parameters parameters(g, ctx(), 1);
+    Plan plan(g, parameters, {.batch = 2, .fuse = fuse});
+    set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
+    set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
+    plan.forward({});
+    plan.backward();
+    for (const auto& p : parameters.all()) gradients[fuse].push_back(plan.gradient(p.name));
+    calls[fuse] = plan.rows().size();
+  }
+  EXPECT_LT(calls[1], calls[0]);
+  for (std::size_t i = 0; i < gradients[0].size(); ++i) {
+    const auto& a = gradients[0][i];
+    const auto& b = gradients[1][i];
+    EXPECT_LT(relative_error(Array({static_cast<std::int64_t>(b.size())}, std::vector<double>(b.begin(), b.end())),
+                             Array({static_cast<std::int64_t>(a.size())}, std::vector<double>(a.begin(), a.end()))),
+              1e-5);
+  }
+}
+
+TEST_P(PlanTest, PlansOfOtherBatchesAndModesShareParametersAndArena) {
+  const Graph g = branched();
+  Parameters parameters(g, ctx(), 1);
+  Plan one(g, parameters, {.batch = 1, .training = false});
+  Plan train(g, parameters, {.batch = 4});
+  Plan four(g, parameters, {.batch = 4, .training = false});
+  const Array x = oracle::random_uniform({4, 3, 9, 10}, "x");
+  set_input(ctx(), four, "x", x);
+  four.forward({});
+  const Array all = get_output(ctx(), four, "prediction");
+  set_input(ctx(), one, "x", Array({1, 3, 9, 10}, std::vector<double>(x.data.begin() + 270 * 2, x.data.begin() + 270 * 3)));
+  one.forward({});
+  const Array third = get_output(ctx(), one, "prediction");
+  EXPECT_TRUE(close(third, Array({1, 6}, std::vector<double>(all.data.begin() + 12, all.data.begin() + 18)), "sample 2"));
+  EXPECT_EQ(parameters.arena().bytes(), std::max({one.arena_bytes(), train.arena_bytes(), four.arena_bytes()}));
+}
+
+TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
+  const Graph g = branched();
+  std::vector<float> values[2];
+  for (auto& result : values) {
+    Parameters parameters(g, ctx(), 1);
+    Optimizer optimizer;
+    optimizer.kind = Optimizer::Kind::adamw;
+    optimizer.clip_norm = 0.1f;
+    optimizer.larc = ops::LarcMode::clip;
+    Plan plan(g, parameters, {.batch = 2, .optimizer = &optimizer});
+    set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
+    set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
+    ops::StepState state;
+    state.learning_rate = 0.01f;
+    const auto step = [&] {
+      plan.forward(state);
+      plan.backward();
+      plan.update();
+      ++state.step;
+    };
+    step();
+    const Allocations used = allocations_of(step);
+    EXPECT_EQ(used.calls, 0) << used.bytes << " bytes";
+    for (const auto& p : parameters.all())
+      for (float v : parameters.get(p)) result.push_back(v);
+  }
+  EXPECT_EQ(values[0], values[1]);
+}
+
+TEST_P(PlanTest, TheFirstValueThatIsNotFiniteIsNamed) {
+  const Graph g = branched();
+  Parameters parameters(g, ctx(), 1);
+  Plan plan(g, parameters, {.batch = 2});
+  Array x = oracle::random_uniform({2, 3, 9, 10}, "x");
+  set_input(ctx(), plan, "x", x);
+  plan.forward({});
+  EXPECT_EQ(plan.first_non_finite(), "");
+
+  Parameter& weights = parameters.at("b/weights");
+  const auto good = parameters.get(weights);
+  parameters.set(weights, std::vector<float>(good.size(), 3e38f));
+  plan.forward({});
+  EXPECT_EQ(plan.first_non_finite(), "layer b");
+
+  parameters.set(weights, std::vector<float>(good.size(), std::numeric_limits<float>::quiet_NaN()));
+  plan.forward({});
+  EXPECT_EQ(plan.first_non_finite(), "parameter b/weights");
+
+  parameters.set(weights, good);
+  x[5] = std::numeric_limits<double>::infinity();
+  set_input(ctx(), plan, "x", x);
+  plan.forward({});
+  EXPECT_EQ(plan.first_non_finite(), "input x");
+}
+
+TEST_P(PlanTest, PrintsEveryCallWithItsBackend) {
+  const Graph g = branched();
+  Parameters parameters(g, ctx(), 1);
+  Optimizer optimizer;
+  Plan plan(g, parameters, {.batch = 2, .optimizer = &optimizer});
+  plan.set_profiling(true);
+  plan.forward({});
+  plan.backward();
+  plan.update();
+  std::ostringstream text;
+  plan.print(text);
+  const auto rows = plan.rows();
+  for (const PlanRow& r : rows) {
+    EXPECT_NE(text.str().find(r.kernel), std::string::npos);
+    EXPECT_FALSE(r.backend.empty()) << r.node << " " << r.op;
+    EXPECT_GT(r.milliseconds, 0) << r.node << " " << r.op;
+  }
+  EXPECT_EQ(plan.hash(), Plan(g, parameters, {.batch = 2, .optimizer = &optimizer}).hash());
+  EXPECT_NE(plan.hash(), Plan(g, parameters, {.batch = 4, .optimizer = &optimizer}).hash());
+}
+
+TEST_P(PlanTest, RefusesWhatCannotBeTrained) {
+  Graph g;
+  const Var x = g.input("x", {4});
+  g.set_output("out", dense(x, 2));
+  Parameters parameters(g, ctx(), 1);
+  EXPECT_THROW(Plan(g, parameters, {}), InputError);
+  EXPECT_NO_THROW(Plan(g, parameters, {.training = false}));
+  EXPECT_THROW(Plan(g, parameters, {.batch = 0, .training = false}), InputError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Contexts, PlanTest, ::testing::ValuesIn(contexts()), [](const auto& info) { return info.param; });
+
+TEST(Graph, NamesTheNodeThatDoesNotFit) {
+  Graph g;
+  const Var x = g.input("x", {3, 8, 8});
+  try {
+    dense(x, 5, "head");
+    ADD_FAILURE() << "a dense layer accepted an image";
+  } catch (const InputError& e) {
+    EXPECT_TRUE(std::string(e.what()).starts_with("head: ")) << e.what();
+  }
+  EXPECT_THROW(conv(x, {.filters = 4, .groups = 2}), InputError);
+  EXPECT_THROW(conv(x, {.filters = 4, .size = 11, .padding = Padding::valid}), InputError);
+  EXPECT_THROW(conv(x, {}, "x"), InputError);
+  EXPECT_THROW(add({x, conv(x, {.filters = 4})}), InputError);
+  EXPECT_THROW(mse(flatten(x), g.input("y", {3})), InputError);
+}
+
+}  // namespace
+}  // namespace keelson::testing

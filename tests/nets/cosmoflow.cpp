@@ -1,0 +1,133 @@
+#include "nets/cosmoflow/cosmoflow.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/layers/layers.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/support/networks.hpp"
+
+namespace keelson::testing {
+namespace {
+
+TEST(CosmoFlow, HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(nets::cosmoflow_mlperf().parameter_count(), 8907556);
+  EXPECT_EQ(nets::cosmoflow_paper().parameter_count(), 7041443);
+}
+
+TEST(CosmoFlow, TakesEverySizeThatFitsAndRefusesTheOthers) {
+  for (std::int64_t size : {32, 48, 64, 128}) EXPECT_EQ(nets::cosmoflow_mlperf({.size = size}).nodes()[0].shape.shape[2], size);
+  EXPECT_THROW(nets::cosmoflow_mlperf({.size = 31}), InputError);
+  for (std::int64_t size : {80, 96, 112, 128})
+    EXPECT_EQ(nets::cosmoflow_paper({.size = size, .channels = 1, .targets = 3}).parameter_count(), 7041443);
+  EXPECT_THROW(nets::cosmoflow_paper({.size = 64, .channels = 1, .targets = 3}), InputError);
+  try {
+    nets::cosmoflow_paper({.size = 120, .channels = 1, .targets = 3});
+    ADD_FAILURE() << "size 120 was accepted";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("try 12"), std::string::npos) << e.what();
+  }
+}
+
+TEST(CosmoFlow, MakesOnePredictionRowPerSampleOr64) {
+  EXPECT_EQ(nets::cosmoflow_mlperf().nodes().back().layer->kind(), "mse");
+  const Graph paper = nets::cosmoflow_paper();
+  EXPECT_EQ(paper.nodes()[paper.outputs()[0].second].shape.rows_per_sample(), 64);
+}
+
+struct Case {
+  std::string name;
+  Graph (*make)(const nets::CosmoFlowOptions&);
+  nets::CosmoFlowOptions options;
+  double (*oracle)(oracle::Tape&, const Array& x, const Array& y, const nets::CosmoFlowOptions&, const ops::StepState&);
+};
+
+ops::ConvParams conv_params(std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+  return {.kernel = {kernel, kernel, kernel},
+          .stride = {stride, stride, stride},
+          .dilation = {1, 1, 1},
+          .pad_begin = {pad, pad, pad},
+          .pad_end = {pad, pad, pad},
+          .groups = 1,
+          .bias = true,
+          .activation = {}};
+}
+
+ops::PoolParams pool_params(ops::PoolKind kind) {
+  return {kind, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {0, 0, 0}, false};
+}
+
+const Array all_count({1}, 1.0);
+
+double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o, const ops::StepState& state) {
+  const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.3f};
+  int v = t.input(x);
+  for (int i = 1; i <= 5; ++i)
+    v = t.pool(t.eltwise(t.conv(v, fmt::format("conv{}", i), conv_params(3, 1, 1)), leaky), pool_params(ops::PoolKind::max));
+  v = t.flatten_channels_last(v, t.value(v).elements());
+  v = t.dropout(t.eltwise(t.dense(v, "dense1"), leaky), "dropout1", o.dropout, state);
+  v = t.dropout(t.eltwise(t.dense(v, "dense2"), leaky), "dropout2", o.dropout, state);
+  v = t.eltwise(t.eltwise(t.dense(v, "dense3"), {ops::EltwiseKind::tanh}), {ops::EltwiseKind::linear, 1.2f});
+  return t.loss(v, y, all_count, {ops::LossKind::mse}, state);
+}
+
+double paper_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o, const ops::StepState& state) {
+  const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.01f};
+  const int kernels[] = {3, 4, 4, 3, 3, 2, 2};
+  int v = t.input(x);
+  for (int i = 1; i <= 7; ++i) {
+    v = t.eltwise(t.conv(v, fmt::format("conv{}", i), conv_params(kernels[i - 1], i == 3 ? 2 : 1, 0)), leaky);
+    if (i <= 2) v = t.pool(v, pool_params(ops::PoolKind::average));
+  }
+  v = t.flatten_channels_last(v, 2048);
+  const std::int64_t rows = t.value(v).shape[0];
+  v = t.eltwise(t.dense(t.dropout(v, "dropout1", o.dropout, state, rows), "dense1"), leaky);
+  v = t.eltwise(t.dense(t.dropout(v, "dropout2", o.dropout, state, rows), "dense2"), leaky);
+  v = t.dense(t.dropout(v, "dropout3", o.dropout, state, rows), "dense3");
+  return t.loss(v, y, all_count, {ops::LossKind::mae}, state, rows);
+}
+
+const Case cases[] = {
+    {"Mlperf", nets::cosmoflow_mlperf, {.size = 32}, mlperf_oracle},
+    {"Paper", nets::cosmoflow_paper, {.size = 80, .channels = 1, .targets = 3}, paper_oracle},
+};
+
+class CosmoFlowStep : public ::testing::TestWithParam<int> {};
+
+TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
+  const Case& c = cases[GetParam()];
+  const std::int64_t s = c.options.size;
+  const Array x = oracle::random_uniform({1, c.options.channels, s, s, s}, "x", 0, 2);
+  const Array y = oracle::random_uniform({1, c.options.targets}, "y");
+  ops::StepState state;
+  state.seed = 11;
+  state.step = 3;
+
+  std::unique_ptr<oracle::Tape> tape;
+  double want_loss = 0;
+  for (const std::string& name : contexts()) {
+    SCOPED_TRACE(name);
+    Context& ctx = context(name);
+    const Graph graph = c.make(c.options);
+    Parameters parameters(graph, ctx, 5);
+    Plan plan(graph, parameters, {.batch = 1});
+    if (!tape) {
+      tape = std::make_unique<oracle::Tape>(plain_parameters(parameters));
+      want_loss = c.oracle(*tape, x, y, c.options, state);
+    }
+    set_input(ctx, plan, "x", x);
+    set_input(ctx, plan, "y", y);
+    plan.forward(state);
+    plan.backward();
+    EXPECT_NEAR(plan.loss(), want_loss, 1e-5 * want_loss);
+    EXPECT_EQ(tape->gradients().size(), parameters.all().size());
+    for (const auto& [parameter, want] : tape->gradients()) {
+      const auto got = plan.gradient(parameter);
+      EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), 1e-4) << parameter;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, CosmoFlowStep, ::testing::Values(0, 1), [](const auto& info) { return cases[info.param].name; });
+
+}  // namespace
+}  // namespace keelson::testing

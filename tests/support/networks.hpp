@@ -1,0 +1,21 @@
+#pragma once
+
+#include "engine/graph/plan.hpp"
+#include "tests/support/tape.hpp"
+
+/// Small helpers to run a plan on Arrays and hold it against the oracle's tape.
+namespace keelson::testing {
+
+using oracle::Array;
+
+/// Fills an input, given in logical (N, ...) order.
+void set_input(Context& context, const Plan& plan, const std::string& name, const Array& logical);
+Array get_output(Context& context, const Plan& plan, const std::string& name);
+
+/// Every parameter as the plan's training will start from, in plain order.
+std::map<std::string, Array> plain_parameters(const Parameters& parameters);
+
+/// ||got - want|| / ||want|| in the Euclidean norm.
+double relative_error(const Array& got, const Array& want);
+
+}  // namespace keelson::testing

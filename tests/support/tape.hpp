@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/oracle.hpp"
+
+namespace keelson::oracle {
+
+/// Whole networks in float64: records oracle ops as they are called and runs their gradients backwards. Values are numbered.
+class Tape {
+ public:
+  /// Initial parameters of every network built on this tape, by name ("conv1/weights"); plain.
+  explicit Tape(std::map<std::string, Array> parameters) : parameters_(std::move(parameters)) {}
+
+  int input(Array a) { return record(std::move(a), {}, nullptr); }
+  int conv(int x, const std::string& name, ops::ConvParams p);
+  int dense(int x, const std::string& name);
+  int pool(int x, const ops::PoolParams& p);
+  int eltwise(int x, const ops::EltwiseParams& p);
+  int dropout(int x, const std::string& name, float rate, const ops::StepState& state, std::int64_t rows_per_sample = 1);
+  int add(int a, int b);
+  int concat(const std::vector<int>& xs, int axis);
+  int softmax(int x, int axis);
+  /// (N, C, spatial...) read with channels last, as rows of `features`.
+  int flatten_channels_last(int x, std::int64_t features);
+  /// (N, ...) read in logical order, one row per sample.
+  int flatten(int x);
+  /// Ends the network: the loss' value; gradients of everything before it are then known.
+  double loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p, const ops::StepState& state,
+              std::int64_t rows_per_sample = 1);
+
+  const Array& value(int v) const { return values_[v]; }
+  const std::map<std::string, Array>& gradients() const { return gradients_; }
+
+ private:
+  using Backward = std::function<std::vector<Array>(const Array& diff_dst)>;  ///< one gradient per src
+  int record(Array a, std::vector<int> srcs, Backward backward);
+  void add_gradient(const std::string& name, const Array& g);
+
+  struct Step {
+    std::vector<int> srcs;
+    Backward backward;
+  };
+  std::map<std::string, Array> parameters_, gradients_;
+  std::vector<Array> values_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace keelson::oracle
