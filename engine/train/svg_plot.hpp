@@ -22,13 +22,13 @@ struct Series {
 struct Axis {
   std::string label;
   bool log = false;  ///< falls back to linear where a value is not positive
-  std::optional<double> min, max;
+  std::optional<double> min = {}, max = {};
 };
 
 struct Plot {
   std::string title;
   Axis x, y;
-  std::vector<Series> series;
+  std::vector<Series> series = {};
   int width = 540, height = 300;
   bool diagonal = false;  ///< same range on both axes and the line y = x: predicted against true
 };

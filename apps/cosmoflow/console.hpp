@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "engine/train/observer.hpp"
+
+namespace keelson::cosmoflow {
+
+/// Tells a person how training goes: on a terminal one line that is rewritten in place, with rate and time to go; elsewhere a plain line
+/// now and then; a line per epoch on both.
+class Console final : public TrainObserver {
+ public:
+  Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch, const MetricSpec& metric);
+  void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
+  void on_step(const RunState& s, const StepRecord& r) override;
+  void on_validation_start(const RunState& s) override;
+  void on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) override;
+  void on_checkpoint(const RunState& s, const std::filesystem::path& path, bool best) override;
+  void on_stop(const RunState& s, StopReason reason) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string line(const RunState& s, const StepRecord& r) const;
+  void overwrite(const std::string& text);  ///< terminal only
+  void say(const std::string& text);
+
+  std::FILE* out_;
+  bool terminal_;
+  std::int64_t epochs_, max_steps_, steps_per_epoch_;
+  MetricSpec metric_;
+  Clock::time_point last_ = Clock::now();
+  double rate_ = 0;          ///< samples per second, smoothed
+  double step_seconds_ = 0;  ///< smoothed
+  double validation_seconds_ = 0;
+  std::size_t width_ = 0;  ///< of the line to overwrite
+};
+
+/// "2:05", "1:02:03"
+std::string clock_text(double seconds);
+
+}  // namespace keelson::cosmoflow

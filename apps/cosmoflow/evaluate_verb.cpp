@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/common/options.hpp"
+#include "apps/cosmoflow/task.hpp"
+#include "apps/cosmoflow/verbs.hpp"
+#include "backends/registry.hpp"
+#include "engine/train/checkpoint.hpp"
+
+namespace keelson::cosmoflow {
+namespace {
+
+struct EvaluateOptions {
+  std::string checkpoint, data;
+  std::int64_t batch = 4;
+  int loader_threads = 1;
+  bool json = false;
+};
+
+/// The options that the checkpoint was trained with.
+RunOptions stored_run(const RunState& state) {
+  CLI::App verb;
+  OptionTable table;
+  RunOptions run;
+  declare(run, verb, table);
+  table.fill(state.config, "the checkpoint's configuration");
+  return run;
+}
+
+/// test/ if there is one, then validation/, else the folder or file itself.
+std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
+  namespace fs = std::filesystem;
+  if (o.data.empty()) {
+    if (run.validation.empty()) refuse("the run had no validation data: give --data");
+    return run.validation;
+  }
+  for (const char* split : {"test", "validation"})
+    if (const auto path = fs::path(o.data) / split; fs::exists(path)) return path.string();
+  return o.data;
+}
+
+struct Row {
+  std::string name;
+  double error, baseline, scale;
+};
+
+void print_table(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows, const std::string& baseline_of) {
+  fmt::print("{} samples, loss {:.5f}, {} {:.5f}\n\n", e.samples, e.loss, metric.name(), e.metric);
+  fmt::print("{:<12} {:>18} {:>16} {:>8}{}\n", "target", metric.name(), "always the mean", "ratio", metric.relative ? "" : "     MAE, physical");
+  for (const auto& r : rows)
+    fmt::print("{:<12} {:>18.5f} {:>16.5f} {:>8.3f}{}\n", r.name, r.error, r.baseline, r.error / r.baseline,
+               metric.relative ? "" : fmt::format(" {:>17.5g}", r.error * r.scale));
+  fmt::print("\nalways the mean: {}\n", baseline_of);
+}
+
+void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows, const std::string& baseline_of,
+                const std::string& checkpoint, const UniverseDataset& data) {
+  nlohmann::ordered_json j{{"checkpoint", checkpoint}, {"data", data.describe()}, {"samples", e.samples}, {"loss", e.loss},
+                           {"metric", metric.name()}, {"value", e.metric}, {"baseline", baseline_of}};
+  j["targets"] = nlohmann::ordered_json::array();
+  for (const auto& r : rows) {
+    nlohmann::ordered_json t{{"name", r.name}, {"error", r.error}, {"baseline_error", r.baseline}, {"ratio", r.error / r.baseline}};
+    if (!metric.relative) t["physical_error"] = r.error * r.scale;
+    j["targets"].push_back(t);
+  }
+  fmt::print("{}\n", j.dump(2));
+}
+
+ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
+  auto& world = session.world;
+  if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
+  const auto path = find_checkpoint(o.checkpoint, true);
+  const auto stored = read_run_state(path);
+  if (!stored.network.starts_with("cosmoflow-")) refuse("{}: is of the network {}, not of CosmoFlow", path.string(), stored.network);
+  const auto run = stored_run(stored);
+  const auto data = open_data(run, data_path(o, run));
+  if (data->size() < world.size()) refuse("{} ranks are more than the {} samples: start fewer ranks", world.size(), data->size());
+  const auto graph = make_network(run, *data);
+  const auto metric = make_metric(run, *data);
+  const auto context = backends::make_context();
+  Parameters parameters(graph, *context, run.seed);
+  EvaluatorOptions e;
+  e.batch = o.batch;
+  e.threads = o.loader_threads;
+  e.metric = metric;
+  Evaluator evaluator(graph, parameters, *data, &world, e);
+  const auto state = load_checkpoint(path, network_name(run), parameters, {}, &world);
+  const auto result = evaluator.run();
+  if (world.rank() != 0) return ExitCode::done;
+
+  auto mean = state.target_mean();
+  const std::string baseline_of = mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
+  if (mean.empty()) mean = result.truth_mean();
+  const auto baseline = result.baseline(metric, mean);
+  std::vector<Row> rows;
+  for (std::size_t t = 0; t < result.errors.size(); ++t)
+    rows.push_back({metric.targets[t].name, result.errors[t], baseline[t], metric.targets[t].scale});
+  if (o.json) {
+    print_json(result, metric, rows, baseline_of, path.string(), *data);
+  } else {
+    fmt::print("{} (epoch {}, step {})\n{}\n", path.string(), state.epoch, state.step, data->describe());
+    print_table(result, metric, rows, baseline_of);
+  }
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_evaluate(app::CommandLine& line) {
+  auto o = std::make_shared<EvaluateOptions>();
+  auto& v = line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
+                      [o](app::Session& session) { return evaluate(*o, session); });
+  app::option_without_default(v, "--checkpoint", o->checkpoint, "A checkpoint, or a run's folder: its best, else its newest", "PATH");
+  app::option_without_default(v, "--data", o->data, "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: the run's validation data", "PATH");
+  app::option(v, "--batch", o->batch, "Samples per rank at a time", "SAMPLES")->check(CLI::PositiveNumber);
+  app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
+  v.add_flag("--json", o->json, "Print the result as JSON");
+}
+
+}  // namespace keelson::cosmoflow

@@ -1,0 +1,120 @@
+#include "apps/cosmoflow/run_folder.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "engine/train/atomic_file.hpp"
+#include "engine/train/machine.hpp"
+
+namespace keelson::cosmoflow {
+namespace fs = std::filesystem;
+namespace {
+
+/// Why nothing can be written to `path`, which need not exist; empty: it can.
+std::string why_unwritable(const fs::path& path) {
+  fs::path there = fs::absolute(path).lexically_normal();
+  while (!there.empty() && !fs::exists(there) && there != there.parent_path()) there = there.parent_path();
+  if (!fs::is_directory(there)) return fmt::format("{} is not a folder", there.string());
+  if (::access(there.c_str(), W_OK | X_OK) != 0) return fmt::format("{}: {}", there.string(), std::strerror(errno));
+  const auto probe = (there / ".keelson-probe-XXXXXX").string();
+  std::vector<char> name(probe.begin(), probe.end());
+  name.push_back('\0');
+  const int fd = ::mkstemp(name.data());
+  if (fd < 0) return fmt::format("{}: {}", there.string(), std::strerror(errno));
+  ::close(fd);
+  ::unlink(name.data());
+  return "";
+}
+
+}  // namespace
+
+void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
+  std::string problem;
+  if (world.rank() == 0) {
+    std::error_code e;
+    if (const auto why = why_unwritable(path); !why.empty())
+      problem = fmt::format("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
+    else if (!resumes && !overwrite && (fs::exists(checkpoints(), e) || fs::exists(metrics(), e)))
+      problem = fmt::format("--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another folder",
+                            path.string());
+  }
+  problem = world.allgather(problem)[0];
+  if (!problem.empty()) throw InputError(problem);
+}
+
+void RunFolder::prepare(bool resumes) const {
+  if (!resumes) {
+    fs::remove_all(checkpoints());
+    fs::remove(metrics());
+    fs::remove(report());
+  }
+  std::error_code e;
+  fs::create_directories(checkpoints(), e);
+  if (e) fail("cannot make the folder {}: {}", checkpoints().string(), e.message());
+}
+
+std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric, const std::vector<double>& mean) {
+  const auto baseline = mean.empty() ? std::vector<double>() : e.baseline(metric, mean);
+  std::vector<ReportInput::Target> targets;
+  for (std::size_t t = 0; t < e.errors.size(); ++t) {
+    const auto& unit = metric.targets.at(t);
+    ReportInput::Target out;
+    out.name = unit.name;
+    out.error = e.errors[t];
+    out.baseline = baseline.empty() ? 0 : baseline[t];
+    for (std::size_t i = t; i < e.truth.size(); i += e.errors.size()) {
+      out.truth.push_back(unit.scale * e.truth[i] + unit.offset);
+      out.predicted.push_back(unit.scale * e.predicted[i] + unit.offset);
+    }
+    targets.push_back(std::move(out));
+  }
+  return targets;
+}
+
+void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
+  file_ = std::make_unique<MetricsFile>(folder_.metrics(), resumed_from.empty() ? -1 : s.step);
+  file_->write(EventRecord{resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()});
+}
+
+void RunRecorder::on_step(const RunState&, const StepRecord& r) {
+  seconds_ += r.seconds;
+  samples_ += r.samples_per_second * r.seconds.total();
+  if (r.step % every_ != 0) return;
+  auto record = r;
+  record.seconds = seconds_;
+  record.samples_per_second = seconds_.total() > 0 ? samples_ / seconds_.total() : 0;
+  file_->write(record);
+  seconds_ = {};
+  samples_ = 0;
+}
+
+void RunRecorder::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
+  file_->write(r);
+  if (validation) report_.targets = report_targets(*validation, metric_, s.target_mean());
+  report_.status = "running";
+  write_report();
+}
+
+void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool best) {
+  file_->write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
+}
+
+void RunRecorder::on_stop(const RunState& s, StopReason reason) {
+  file_->write(EventRecord{"stop", s.step, to_string(reason)});
+  report_.status = to_string(reason);
+  write_report();
+}
+
+void RunRecorder::write_report() {
+  auto input = report_;
+  input.history = read_metrics(folder_.metrics());
+  input.plan = trainer_->plan().rows();
+  const auto mb = [](double bytes) { return fmt::format("{:.0f} MB", bytes / 1e6); };
+  input.machine.emplace_back("Memory of rank 0", fmt::format("{} at most, {} of it activations and gradients", mb(peak_resident_bytes()),
+                                                             mb(static_cast<double>(trainer_->plan().arena_bytes()))));
+  write_atomically(folder_.report(), render_report(input));
+}
+
+}  // namespace keelson::cosmoflow

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "engine/base/communicator.hpp"
+#include "engine/train/metrics.hpp"
+#include "engine/train/observer.hpp"
+#include "engine/train/report.hpp"
+#include "engine/train/trainer.hpp"
+
+namespace keelson::cosmoflow {
+
+/// A run's folder: checkpoints/, metrics.jsonl, report.html.
+struct RunFolder {
+  std::filesystem::path path;
+  std::filesystem::path checkpoints() const { return path / "checkpoints"; }
+  std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path report() const { return path / "report.html"; }
+
+  /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written or holds a run that neither is resumed nor may
+  /// be overwritten. Collective.
+  void check(Communicator& world, bool resumes, bool overwrite) const;
+  /// Makes it, without the run that it held unless that is resumed. By one rank.
+  void prepare(bool resumes) const;
+};
+
+/// Writes metrics.jsonl and, after every epoch and at the end, report.html.
+class RunRecorder final : public TrainObserver {
+ public:
+  /// `report` holds everything but history, predictions and plan, which come from the run.
+  RunRecorder(RunFolder folder, std::int64_t every_steps, MetricSpec metric, ReportInput report)
+      : folder_(std::move(folder)), every_(every_steps), metric_(std::move(metric)), report_(std::move(report)) {}
+  void watch(const Trainer& trainer) { trainer_ = &trainer; }
+
+  void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
+  void on_step(const RunState& s, const StepRecord& r) override;
+  void on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) override;
+  void on_checkpoint(const RunState& s, const std::filesystem::path& path, bool best) override;
+  void on_stop(const RunState& s, StopReason reason) override;
+
+ private:
+  void write_report();
+
+  RunFolder folder_;
+  std::int64_t every_;
+  MetricSpec metric_;
+  ReportInput report_;
+  const Trainer* trainer_ = nullptr;
+  std::unique_ptr<MetricsFile> file_;
+  TimeSplit seconds_;        ///< since the last record
+  double samples_ = 0;
+};
+
+/// Predictions of an evaluation in the user's units, beside the baseline.
+std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric, const std::vector<double>& mean);
+
+}  // namespace keelson::cosmoflow

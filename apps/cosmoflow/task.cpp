@@ -1,0 +1,144 @@
+#include "apps/cosmoflow/task.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "engine/base/error.hpp"
+#include "engine/data/hdf5.hpp"
+#include "nets/cosmoflow/cosmoflow.hpp"
+
+namespace keelson::cosmoflow {
+namespace {
+
+// NERSC/CosmoFlow hyper_parameters_Cosmo.py: Omega_M, sigma_8, n_s.
+constexpr float published_mean[] = {0.3f, 0.8628f, 0.95f};
+constexpr float published_std[] = {0.02853f, 0.04887f, 0.028f};
+
+/// The channel of redshift 0, where the file says which redshifts it has; else the first.
+int channel_today(const std::string& file) {
+  const auto f = hdf5::File::open(file);
+  if (!f.has_attribute("/", "redshifts")) return 0;
+  const auto z = f.numbers_attribute<double>("/", "redshifts");
+  return static_cast<int>(std::min_element(z.begin(), z.end()) - z.begin());
+}
+
+bool all_have_range(const std::vector<UniverseParameter>& parameters) {
+  return std::all_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.has_range; });
+}
+
+struct ZScore {
+  std::vector<float> mean, std;
+};
+
+ZScore paper_scaling(const std::vector<UniverseParameter>& parameters) {
+  ZScore z;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& p = parameters[i];
+    z.mean.push_back(p.has_range ? static_cast<float>((p.minimum + p.maximum) / 2) : published_mean[i]);
+    z.std.push_back(p.has_range ? static_cast<float>((p.maximum - p.minimum) / std::sqrt(12.0)) : published_std[i]);
+  }
+  return z;
+}
+
+}  // namespace
+
+std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path) {
+  const bool paper = o.net == "paper";
+  UniverseOptions u;
+  u.size = o.size;
+  u.channels = o.channels;
+  const auto normalise = o.normalise == "auto" ? (paper ? "mean" : "log1p") : o.normalise;
+  u.normalisation = normalise == "log1p" ? Normalisation::log1p : normalise == "mean" ? Normalisation::mean : Normalisation::none;
+  if (!paper) return std::make_unique<UniverseDataset>(path, u);
+  u.targets = {0, 1, 2};
+  const UniverseDataset probe(path, u);  // tells what the files hold
+  if (u.channels.empty()) u.channels = {channel_today(probe.file_of(0))};
+  const auto z = paper_scaling(probe.parameters());
+  u.physical_targets = all_have_range(probe.parameters());
+  u.target_mean = z.mean;
+  u.target_std = z.std;
+  return std::make_unique<UniverseDataset>(path, u);
+}
+
+std::string network_name(const RunOptions& o) { return "cosmoflow-" + o.net; }
+
+Graph make_network(const RunOptions& o, const UniverseDataset& data) {
+  const auto& fields = data.fields();
+  const auto find = [&](const char* name) {
+    return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; })->shape;
+  };
+  const auto x = find("x");
+  nets::CosmoFlowOptions n;
+  n.channels = static_cast<int>(x[0]);
+  n.size = x[1];
+  n.targets = static_cast<int>(find("y").elements());
+  n.dropout = o.dropout;
+  if (o.net == "paper" && n.channels != 1)
+    refuse("the paper's network takes one channel, but {} were chosen: give one with --channels", n.channels);
+  return o.net == "paper" ? nets::cosmoflow_paper(n) : nets::cosmoflow_mlperf(n);
+}
+
+MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data) {
+  MetricSpec m;
+  m.relative = o.net == "paper";
+  const auto& parameters = data.parameters();
+  const auto z = m.relative ? paper_scaling(parameters) : ZScore{};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& p = parameters[i];
+    if (m.relative)
+      m.targets.push_back({p.name, z.std[i], z.mean[i]});
+    else if (p.has_range)
+      m.targets.push_back({p.name, (p.maximum - p.minimum) / 2, (p.maximum + p.minimum) / 2});
+    else
+      m.targets.push_back({p.name});
+  }
+  return m;
+}
+
+Optimizer make_optimizer(const RunOptions& o) {
+  Optimizer p;
+  p.kind = o.optimizer == "sgd" ? Optimizer::Kind::sgd : o.optimizer == "adam" ? Optimizer::Kind::adam : Optimizer::Kind::adamw;
+  p.momentum = p.kind == Optimizer::Kind::sgd ? o.momentum : 0;
+  p.nesterov = o.nesterov;
+  p.weight_decay = o.weight_decay;
+  if (o.l2 > 0) p.groups.push_back({{"dense1/weights", "dense2/weights"}, 2 * o.l2, 1});  // d/dw of l2 * w^2
+  p.clip_norm = o.clip_norm;
+  p.larc = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
+  p.larc_eta = o.larc_eta;
+  if (o.net == "paper") p.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+  return p;
+}
+
+Schedule make_schedule(const RunOptions& o) {
+  using Kind = Schedule::Kind;
+  Schedule s;
+  s.kind = o.schedule == "steps" ? Kind::steps : o.schedule == "linear" ? Kind::linear : o.schedule == "cosine" ? Kind::cosine : Kind::constant;
+  s.base = o.lr;
+  s.final = o.final_lr;
+  s.epochs = o.schedule_epochs > 0 ? o.schedule_epochs : static_cast<double>(o.epochs);
+  s.warmup_epochs = o.warmup_epochs;
+  s.warmup_from = o.warmup_from;
+  s.steps = parse_steps(o.decay);
+  return s;
+}
+
+std::int64_t batch_per_rank(const RunOptions& o, int ranks) {
+  if (o.global_batch == 0) return o.batch;
+  if (o.global_batch % ranks != 0)
+    refuse("a global batch of {} cannot be divided evenly among {} ranks: start a number of ranks that divides it, or give --batch",
+           o.global_batch, ranks);
+  return o.global_batch / ranks;
+}
+
+std::string split_path(const std::string& folder, const std::vector<std::string>& names, const std::string& option) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(folder)) refuse("--data {}: no such folder", folder);
+  for (const auto& name : names)
+    if (const auto path = fs::path(folder) / name; fs::exists(path)) return path.string();
+  refuse("--data {}: expected a folder {} in it; name the data with {}", folder, fmt::join(names, " or "), option);
+}
+
+}  // namespace keelson::cosmoflow

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "apps/cosmoflow/run_options.hpp"
+#include "engine/data/universe_dataset.hpp"
+#include "engine/graph/graph.hpp"
+#include "engine/optim/optimizer.hpp"
+#include "engine/optim/schedule.hpp"
+#include "engine/train/evaluator.hpp"
+
+namespace keelson::cosmoflow {
+
+/// How the files under `path` are read for the network of `o`: sub-cubes, channels, normalisation and targets. The paper's network gets
+/// one channel, redshift 0, and the z-scores of the first three parameters: with the mean and deviation of the uniform prior that the
+/// files record, else with the published ones. Throws InputError for data that cannot be used.
+std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path);
+
+/// The network for samples of this data set.
+Graph make_network(const RunOptions& o, const UniverseDataset& data);
+std::string network_name(const RunOptions& o);  ///< "cosmoflow-mlperf"
+
+/// MAE in the units of y (mlperf), or mean |delta| / true in physical units (paper).
+MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data);
+
+Optimizer make_optimizer(const RunOptions& o);
+Schedule make_schedule(const RunOptions& o);
+
+/// Samples per rank; throws InputError where --global-batch cannot be divided.
+std::int64_t batch_per_rank(const RunOptions& o, int ranks);
+
+/// The folder or file of a split under --data DIR: DIR/<name> for the first of `names` that exists. Throws InputError.
+std::string split_path(const std::string& folder, const std::vector<std::string>& names, const std::string& option);
+
+}  // namespace keelson::cosmoflow

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "apps/common/app.hpp"
+
+/// The verbs of keelson-cosmoflow. Each function declares one with its options.
+namespace keelson::cosmoflow {
+
+void define_generate(app::CommandLine& line);
+void define_train(app::CommandLine& line);
+void define_evaluate(app::CommandLine& line);
+void define_plan(app::CommandLine& line);
+
+}  // namespace keelson::cosmoflow

@@ -1,0 +1,175 @@
+#include "engine/train/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/train/report_style.hpp"
+#include "engine/train/svg_plot.hpp"
+
+namespace keelson {
+namespace {
+
+using plot::escape;
+using Mark = plot::Series::Mark;
+
+std::string duration(double seconds) {
+  if (seconds < 100) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 6000) return fmt::format("{:.3g} min", seconds / 60);
+  return fmt::format("{:.3g} h", seconds / 3600);
+}
+
+template <class Record, class Get>
+std::vector<double> column(const std::vector<Record>& records, Get get) {
+  std::vector<double> v;
+  for (const auto& r : records) v.push_back(static_cast<double>(get(r)));
+  return v;
+}
+
+std::string card(const std::string& inside) { return "<div class='card'>" + inside + "</div>"; }
+
+std::string tiles(const ReportInput& in) {
+  std::string out = "<div class='tiles'>";
+  const auto tile = [&](const std::string& value, const std::string& label) {
+    out += fmt::format("<div class='tile'><b>{}</b><span>{}</span></div>", escape(value), escape(label));
+  };
+  tile(in.status, "status");
+  const auto& epochs = in.history.epochs;
+  if (!epochs.empty()) {
+    double best = INFINITY, seconds = 0;
+    for (const auto& e : epochs) {
+      if (e.metric < best) best = e.metric;
+      seconds += e.seconds.total() + e.validation_seconds;
+    }
+    tile(fmt::format("{}", epochs.back().epoch), "epochs");
+    if (std::isfinite(best)) tile(fmt::format("{:.4f}", best), "best validation " + in.metric_name);
+    if (std::isfinite(epochs.back().validation_loss)) tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation loss");
+    tile(fmt::format("{:.4g}", epochs.back().samples_per_second), "samples per second");
+    tile(duration(seconds), "training and validation");
+  } else if (!in.history.steps.empty()) {
+    tile(fmt::format("{}", in.history.steps.back().step), "steps");
+    tile(fmt::format("{:.4g}", in.history.steps.back().loss), "last loss");
+  }
+  return out + "</div>";
+}
+
+std::string curves(const ReportInput& in) {
+  const auto& steps = in.history.steps;
+  const auto& epochs = in.history.epochs;
+  const auto at = column(steps, [](auto& r) { return r.epoch; });
+  const auto ends = column(epochs, [](auto& r) { return r.epoch; });
+
+  plot::Plot loss{"Loss", {"epoch"}, {"loss", true}, {}};
+  const plot::Series each{"", at, column(steps, [](auto& r) { return r.loss; }), Mark::line, 0, true};
+  loss.series.push_back(plot::thinned(each, 400));
+  loss.series.push_back({"training", ends, column(epochs, [](auto& r) { return r.train_loss; }), Mark::both, 0});
+  loss.series.push_back({"validation", ends, column(epochs, [](auto& r) { return r.validation_loss; }), Mark::both, 1});
+
+  plot::Plot metric{"Validation " + in.metric_name, {"epoch"}, {in.metric_name}, {}};
+  for (std::size_t t = 0; t < in.targets.size(); ++t)
+    metric.series.push_back({in.targets[t].name, ends,
+                             column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }), Mark::both,
+                             static_cast<int>(t + 1) % 6});
+  metric.series.push_back({"mean", ends, column(epochs, [](auto& r) { return r.metric; }), Mark::both, 0});
+  if (in.target > 0 && !ends.empty())
+    metric.series.push_back({"goal", {0, ends.back()}, {in.target, in.target}, Mark::line, 5, false, true});
+
+  plot::Plot rate{"Learning rate", {"epoch"}, {"learning rate"}, {}};
+  rate.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.learning_rate; }), Mark::line, 2}, 400));
+  rate.y.min = 0;
+
+  plot::Plot speed{"Throughput, all ranks", {"epoch"}, {"samples per second"}, {}};
+  speed.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.samples_per_second; }), Mark::line, 3}, 200));
+  speed.y.min = 0;
+  return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + "</div>";
+}
+
+std::string error_table(const ReportInput& in) {
+  std::string out = fmt::format("<table><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th class='n'>ratio</th></tr>",
+                                escape(in.metric_name));
+  for (const auto& t : in.targets)
+    out += fmt::format("<tr><td>{}</td><td class='n'>{:.4f}</td><td class='n'>{}</td><td class='n'>{}</td></tr>", escape(t.name), t.error,
+                       t.baseline > 0 ? fmt::format("{:.4f}", t.baseline) : "", t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "");
+  return out + "</table>";
+}
+
+std::string predictions(const ReportInput& in) {
+  if (in.targets.empty()) return "";
+  std::string out = "<h2>Predicted against true</h2>" + card(error_table(in)) + "<div class='grid4' style='margin-top:14px'>";
+  int colour = 1;
+  for (const auto& t : in.targets) {
+    plot::Plot p{t.name, {"true"}, {"predicted"}, {}};
+    p.width = 320;
+    p.height = 320;
+    p.diagonal = true;
+    constexpr std::size_t most = 2000;  // more dots only make the page heavy
+    plot::Series s{"", {}, {}, Mark::points, colour++ % 6};
+    const auto stride = std::max<std::size_t>(1, t.truth.size() / most);
+    for (std::size_t i = 0; i < t.truth.size(); i += stride) {
+      s.x.push_back(t.truth[i]);
+      s.y.push_back(t.predicted[i]);
+    }
+    p.series.push_back(std::move(s));
+    out += card(svg(p));
+  }
+  return out + "</div><p class='note'>" + escape(in.targets_note) + "</p>";
+}
+
+std::string time_split(const ReportInput& in) {
+  TimeSplit sum;
+  double validation = 0;
+  for (const auto& s : in.history.steps) sum += s.seconds;
+  for (const auto& e : in.history.epochs) validation += e.validation_seconds;
+  return "<h2>Where the time went</h2>" +
+         card(plot::stacked_bar({{"forward, backward, update", sum.compute},
+                                 {"waiting for other ranks' gradients", sum.exchange},
+                                 {"waiting for samples", sum.data},
+                                 {"copying samples", sum.copy},
+                                 {"validation", validation}},
+                                "s") +
+              "<p class='note'>Wall time of rank 0. Exchange that goes on behind the backward pass costs no time of its own and is not "
+              "counted; time lost to slower ranks counts as waiting for gradients.</p>");
+}
+
+std::string facts(const std::string& title, const ReportInput::Facts& rows) {
+  std::string out = "<div><h2>" + title + "</h2><div class='card'><table>";
+  for (const auto& [key, value] : rows) out += fmt::format("<tr><td class='k'>{}</td><td class='v'>{}</td></tr>", escape(key), escape(value));
+  return out + "</table></div></div>";
+}
+
+std::string plan_table(const ReportInput& in) {
+  if (in.plan.empty()) return "";
+  double gflop = 0, ms = 0;
+  std::string rows;
+  const auto cell = [](double v) { return v > 0 ? fmt::format("{:.3g}", v) : std::string(); };
+  for (const auto& r : in.plan) {
+    gflop += r.gflop;
+    ms += r.milliseconds;
+    rows += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{}</td>"
+        "<td class='n'>{}</td></tr>",
+        escape(r.phase), escape(r.node), escape(r.op), escape(r.backend), escape(r.kernel), escape(r.layout), cell(r.gflop),
+        cell(r.megabytes), cell(r.milliseconds), r.milliseconds > 0 ? cell(r.gflop / r.milliseconds * 1000) : "");
+  }
+  return fmt::format(
+      "<h2>The plan of a step</h2><div class='card plan'><table><tr><th>phase</th><th>node</th><th>op</th><th>backend</th><th>kernel</th>"
+      "<th>layout</th><th class='n'>GFLOP</th><th class='n'>MB</th><th class='n'>ms</th><th class='n'>GFLOP/s</th></tr>{}"
+      "<tr><td><b>sum</b></td><td colspan='5'></td><td class='n'><b>{:.4g}</b></td><td></td><td class='n'><b>{}</b></td><td class='n'><b>{}</b></td>"
+      "</tr></table></div><p class='note'>{}</p>",
+      rows, gflop, cell(ms), ms > 0 ? cell(gflop / ms * 1000) : "", escape(in.plan_note));
+}
+
+}  // namespace
+
+std::string render_report(const ReportInput& in) {
+  std::string out = "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>";
+  out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>" + escape(in.title) + "</title>";
+  out += std::string("<style>") + report_style + "</style></head><body><main>";
+  out += "<h1>" + escape(in.title) + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>";
+  out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in) + time_split(in);
+  out += "<div class='grid2'>" + facts("Machine", in.machine) + facts("Configuration", in.configuration) + "</div>";
+  return out + plan_table(in) + "</main></body></html>\n";
+}
+
+}  // namespace keelson

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/graph/plan.hpp"
+#include "engine/train/metrics.hpp"
+
+namespace keelson {
+
+/// Everything that a report of a run shows.
+struct ReportInput {
+  std::string title;     ///< "CosmoFlow (mlperf), 32^3"
+  std::string subtitle;  ///< one line under it
+  std::string status;    ///< "running", "all epochs done", ...
+  History history;
+  std::string metric_name;  ///< "MAE"
+  double target = 0;        ///< > 0: drawn into the metric's plot
+
+  /// Predictions of the last validation (or evaluation), in the user's units.
+  struct Target {
+    std::string name;
+    std::vector<double> predicted, truth;
+    double error = 0;     ///< metric
+    double baseline = 0;  ///< metric of always predicting the mean; 0: unknown
+  };
+  std::vector<Target> targets;
+  std::string targets_note;  ///< what these samples are
+
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+  Facts machine, configuration;
+  std::vector<PlanRow> plan;
+  std::string plan_note;
+};
+
+/// One HTML page with everything inside: inline SVG and CSS, no scripts, no other files; light and dark.
+std::string render_report(const ReportInput& input);
+
+}  // namespace keelson
