@@ -36,7 +36,7 @@ void RawFile::read(void* dst, std::int64_t bytes, std::int64_t offset) const {
       refuse(
           "{}: ends at byte {}. Expected data up to byte {}; was it cut off or changed while in use? Fetch or make it "
           "again",
-          path_, offset + done, offset + bytes);
+          path_, size(), offset + bytes);
     }
     done += n;
   }

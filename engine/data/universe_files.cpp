@@ -123,6 +123,14 @@ void require_same(const Content& first_content, const Content& c) {
   }
 }
 
+void require_same_scaling(const Content& first, const Content& c) {
+  if (c.parameters == first.parameters) return;
+  refuse(
+      "{}: has other parameter_names, parameter_minimum or parameter_maximum than {}. Expected one scaling of the "
+      "targets; generate all files with the same priors",
+      c.file.path, first.file.path);
+}
+
 void require_finite(const std::vector<float>& values, const Content& c, const std::string& path) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
@@ -202,6 +210,7 @@ Checked check_one(const std::string& path, const Content& first, const std::opti
   const auto file = hdf5::File::open(path);
   const Content c = inspect(file);
   require_same(first, c);
+  require_same_scaling(first, c);
   Checked checked{c.file, file.read<float>(c.layout.targets)};
   require_finite(checked.targets, c, path);
   return checked;

@@ -187,10 +187,17 @@ TEST(Hdf5, NamesWhatAFileLacks) {
 TEST(Hdf5, ForeignLayoutsHaveNoRawOffsetAndReadRight) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
-  test::write_big_endian_int16(path, "big", {3}, {1, -2, 300});
-  EXPECT_EQ(File::open(path).info("big").raw_offset, -1);
-  EXPECT_EQ(File::open(path).info("big").type_name, "big-endian int16");
-  EXPECT_EQ(File::open(path).read<float>("big"), (std::vector<float>{1, -2, 300}));
+  const std::vector<std::int16_t> data{1, -2, 300, 4};
+  test::write_foreign_int16(path, "big", test::Storage::big_endian, {2, 2}, data);
+  test::write_foreign_int16(path, "compressed", test::Storage::compressed, {2, 2}, data);
+  test::write_foreign_int16(path, "compact", test::Storage::little_endian_compact, {2, 2}, data);
+  const auto in = File::open(path);
+  for (const char* name : {"big", "compressed", "compact"}) {
+    EXPECT_EQ(in.info(name).raw_offset, -1) << name;
+    EXPECT_EQ(in.read<std::int16_t>(name), data) << name;
+    EXPECT_EQ(in.read<float>(name), (std::vector<float>{1, -2, 300, 4})) << name;
+  }
+  EXPECT_EQ(in.info("big").type_name, "big-endian int16");
 }
 
 TEST(Hdf5, ManyThreadsMayRead) {

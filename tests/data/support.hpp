@@ -36,7 +36,15 @@ std::string message_of(F&& f) {
 }
 
 std::string bytes_of(const std::string& path);
-void write_big_endian_int16(const std::string& path, const std::string& dataset, const hdf5::Dims& shape,
-                            const std::vector<std::int16_t>& data);
+
+/// How other programs may store the same numbers.
+enum class Storage { big_endian, compressed, little_endian_compact };
+/// Adds a dataset of int16 to a file, which is made if it is not there.
+void write_foreign_int16(const std::string& path, const std::string& dataset, Storage storage, const hdf5::Dims& shape,
+                         const std::vector<std::int16_t>& data);
+
+/// Counts that look like a universe's, different for every `seed`.
+template <class T>
+std::vector<T> counts(std::int64_t elements, std::uint64_t seed);
 
 }  // namespace keelson::test

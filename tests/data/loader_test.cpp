@@ -1,0 +1,293 @@
+#include "engine/data/loader.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "engine/base/error.hpp"
+#include "engine/data/symmetry.hpp"
+#include "tests/data/support.hpp"
+
+namespace keelson {
+namespace {
+
+/// Sample i is a 2 x 3^3 field of the numbers 1000 i ... and the target i.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(std::int64_t size) : size_(size), fields_{{"x", {2, 3, 3, 3}}, {"y", {1}}} {}
+  std::int64_t size() const override { return size_; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  void read(std::int64_t index, void* const* dst) const override {
+    if (delay > 0 && index % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+    if (index >= bad_from) refuse("sample {} is bad", index);
+    for (int i = 0; i < 54; ++i) static_cast<float*>(dst[0])[i] = value(index, i);
+    static_cast<float*>(dst[1])[0] = static_cast<float>(index);
+    ++reads;
+  }
+  std::string describe() const override { return "numbers"; }
+  static float value(std::int64_t index, int i) { return static_cast<float>(1000 * index + i); }
+
+  int delay = 0;
+  std::int64_t bad_from = INT64_MAX;
+  mutable std::atomic<int> reads = 0;
+
+ protected:
+  std::int64_t size_;
+  std::vector<Field> fields_;
+};
+
+LoaderOptions options_of(std::int64_t batch, int rank = 0, int ranks = 1, int threads = 2) {
+  LoaderOptions o;
+  o.batch = batch;
+  o.rank = rank;
+  o.ranks = ranks;
+  o.threads = threads;
+  o.seed = 11;
+  return o;
+}
+
+/// What all ranks get in one epoch: per step the samples in order of rank, after checking what a batch promises.
+std::vector<std::vector<std::int64_t>> epoch_of(const Dataset& data, std::int64_t batch, int ranks, std::int64_t epoch,
+                                                std::int64_t first_step = 0) {
+  std::vector<std::vector<std::int64_t>> steps;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Loader loader(data, options_of(batch, rank, ranks));
+    steps.resize(static_cast<std::size_t>(loader.steps_per_epoch() - first_step));
+    loader.start_epoch(epoch, first_step);
+    for (auto& step : steps) {
+      const Batch* b = loader.next();
+      if (b == nullptr) {
+        ADD_FAILURE() << "the epoch ended early";
+        return steps;
+      }
+      EXPECT_EQ(b->sample_offset, rank * batch);
+      EXPECT_GE(b->wait_seconds, 0);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b->fields[0]) % 64, 0u);
+      const auto *x = static_cast<const float*>(b->fields[0]), *y = static_cast<const float*>(b->fields[1]);
+      for (std::int64_t i = 0; i < batch; ++i) {
+        const bool filled = i < b->count;
+        EXPECT_EQ(b->weight[i], filled ? 1.0f : 0.0f);
+        EXPECT_EQ(y[i], filled ? static_cast<float>(b->indices[i]) : 0.0f);
+        for (int k = 0; k < 54; ++k) EXPECT_EQ(x[i * 54 + k], filled ? Numbers::value(b->indices[i], k) : 0.0f);
+      }
+      step.insert(step.end(), b->indices, b->indices + b->count);
+      if (rank == ranks - 1) {
+        EXPECT_EQ(b->global_count, static_cast<std::int64_t>(step.size()));
+      }
+    }
+    EXPECT_EQ(loader.next(), nullptr);
+    EXPECT_EQ(loader.next(), nullptr);
+  }
+  return steps;
+}
+
+std::vector<std::int64_t> flat(const std::vector<std::vector<std::int64_t>>& steps) {
+  std::vector<std::int64_t> all;
+  for (const auto& s : steps) all.insert(all.end(), s.begin(), s.end());
+  return all;
+}
+
+TEST(Loader, OrderIsASeededPermutation) {
+  const auto a = epoch_order(1000, 5, 0, true);
+  auto sorted = a;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(sorted, epoch_order(1000, 5, 0, false));
+  EXPECT_EQ(a, epoch_order(1000, 5, 0, true));
+  EXPECT_NE(a, epoch_order(1000, 5, 1, true));
+  EXPECT_NE(a, epoch_order(1000, 6, 0, true));
+  EXPECT_TRUE(epoch_order(0, 5, 0, true).empty());
+  EXPECT_EQ(epoch_order(1, 5, 0, true), std::vector<std::int64_t>{0});
+}
+
+TEST(Loader, OrderIsUniform) {
+  // All 24 orders of 4 samples, 24000 epochs: 1000 each, standard deviation 31.
+  std::map<std::vector<std::int64_t>, int> seen;
+  for (std::int64_t epoch = 0; epoch < 24000; ++epoch) ++seen[epoch_order(4, 3, epoch, true)];
+  EXPECT_EQ(seen.size(), 24u);
+  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 5 * 31) << testing::PrintToString(order);
+}
+
+TEST(Loader, EverySampleOnceWhateverTheRanks) {
+  for (const std::int64_t size : {1, 7, 8, 29, 64}) {
+    const Numbers data(size);
+    for (const std::int64_t epoch : {0, 3}) {
+      const auto one = epoch_of(data, 8, 1, epoch);
+      auto all = flat(one);
+      EXPECT_EQ(all, epoch_order(size, 11, epoch, true));
+      EXPECT_EQ(one, epoch_of(data, 4, 2, epoch)) << size;
+      EXPECT_EQ(one, epoch_of(data, 2, 4, epoch)) << size;
+    }
+  }
+}
+
+TEST(Loader, RanksMayHaveNothingInTheLastStep) {
+  const Numbers data(9);
+  Loader last(data, options_of(2, 3, 4));
+  EXPECT_EQ(last.steps_per_epoch(), 2);
+  last.start_epoch(0);
+  EXPECT_EQ(last.next()->count, 2);
+  const Batch* b = last.next();
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(b->count, 0);
+  EXPECT_EQ(b->global_count, 1);
+  EXPECT_EQ(b->weight[0], 0.0f);
+  EXPECT_EQ(last.next(), nullptr);
+}
+
+TEST(Loader, EmptyDatasetsHaveEmptyEpochs) {
+  const Numbers data(0);
+  Loader loader(data, options_of(2));
+  EXPECT_EQ(loader.steps_per_epoch(), 0);
+  loader.start_epoch(0);
+  EXPECT_EQ(loader.next(), nullptr);
+}
+
+TEST(Loader, ResumesInTheMiddleOfAnEpoch) {
+  const Numbers data(50);
+  const auto all = epoch_of(data, 4, 2, 5);
+  for (std::int64_t first = 0; first <= static_cast<std::int64_t>(all.size()); ++first) {
+    const std::vector<std::vector<std::int64_t>> rest(all.begin() + first, all.end());
+    EXPECT_EQ(rest, epoch_of(data, 4, 2, 5, first));
+  }
+}
+
+TEST(Loader, DecodesNoFurtherAheadThanAsked) {
+  const Numbers data(100);
+  auto options = options_of(2);
+  options.prefetch = 3;
+  Loader loader(data, options);
+  loader.start_epoch(0);
+  ASSERT_NE(loader.next(), nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(data.reads, 2 * (1 + 3));
+}
+
+TEST(Loader, ABatchStaysWhileItIsHeld) {
+  const Numbers data(100);
+  auto options = options_of(2);
+  options.prefetch = 1;
+  Loader loader(data, options);
+  loader.start_epoch(0);
+  for (const Batch* b; (b = loader.next()) != nullptr;) {
+    const auto* x = static_cast<const float*>(b->fields[0]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 108; ++i) ASSERT_EQ(x[i], Numbers::value(b->indices[i / 54], i % 54));
+  }
+}
+
+TEST(Loader, ErrorsArriveWithTheirBatch) {
+  Numbers data(40);
+  data.bad_from = 30;
+  auto options = options_of(4, 0, 1, 3);
+  options.shuffle = false;
+  Loader loader(data, options);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    for (int step = 0; step < 7; ++step) ASSERT_NE(loader.next(), nullptr);
+    for (int again = 0; again < 2; ++again)
+      EXPECT_EQ(test::message_of<InputError>([&] { loader.next(); }), "sample 30 is bad");
+  }
+  data.bad_from = INT64_MAX;
+  loader.start_epoch(3, 7);
+  EXPECT_NE(loader.next(), nullptr);
+}
+
+TEST(Loader, AugmentsBySeedEpochAndSample) {
+  const Numbers data(24);
+  const auto symmetries = [&](std::int64_t epoch, std::int64_t batch, int threads) {
+    auto options = options_of(batch, 0, 1, threads);
+    options.augment = true;
+    Loader loader(data, options);
+    loader.start_epoch(epoch);
+    std::map<std::int64_t, int> found;
+    for (const Batch* b; (b = loader.next()) != nullptr;) {
+      for (std::int64_t i = 0; i < b->count; ++i) {
+        std::vector<float> plain(54), image(54);
+        for (int k = 0; k < 54; ++k) plain[k] = Numbers::value(b->indices[i], k);
+        const auto* x = static_cast<const float*>(b->fields[0]) + i * 54;
+        for (int s = 0; s < cube_symmetries; ++s) {
+          turn_cube(s, plain.data(), image.data(), 3, 2);
+          if (std::equal(image.begin(), image.end(), x)) found[b->indices[i]] = s;
+        }
+        EXPECT_EQ(static_cast<const float*>(b->fields[1])[i], static_cast<float>(b->indices[i]));
+      }
+    }
+    EXPECT_EQ(found.size(), 24u) << "every sample is one of its 48 images";
+    return found;
+  };
+  const auto first = symmetries(0, 4, 1);
+  EXPECT_EQ(first, symmetries(0, 3, 3));
+  EXPECT_NE(first, symmetries(1, 4, 1));
+  std::set<int> distinct;
+  for (const auto& [sample, symmetry] : first) distinct.insert(symmetry);
+  EXPECT_GT(distinct.size(), 12u);  // 24 draws of 48: 19 expected
+}
+
+TEST(Loader, RefusesOptionsThatMakeNoSense) {
+  class Flat : public Numbers {
+   public:
+    Flat() : Numbers(4) { fields_[0].shape = {54}; }
+  };
+  const Numbers data(4);
+  EXPECT_THROW(Loader(data, options_of(0)), InputError);
+  EXPECT_THROW(Loader(data, options_of(1, 0, 1, 0)), InputError);
+  auto options = options_of(1);
+  options.prefetch = 0;
+  EXPECT_THROW(Loader(data, options), InputError);
+  options = options_of(1);
+  options.augment = true;
+  EXPECT_THROW(Loader(Flat(), options), InputError);
+  EXPECT_THROW(Loader(data, options_of(1, 2, 2)), Error);
+}
+
+/// Epochs that are abandoned at any point, loaders that go while decoding, threads faster and slower than the reader.
+TEST(Loader, SurvivesEpochsThatAreAbandoned) {
+  Numbers data(37);
+  for (const int delay : {0, 50}) {
+    data.delay = delay;
+    for (const int threads : {1, 3, 8}) {
+      for (const int prefetch : {1, 4}) {
+        auto options = options_of(3, 0, 1, threads);
+        options.prefetch = prefetch;
+        Loader loader(data, options);
+        for (int epoch = 0; epoch < 40; ++epoch) {
+          loader.start_epoch(epoch, epoch % 4);
+          for (int step = 0; step < (epoch * 7) % 15; ++step) {
+            const Batch* b = loader.next();
+            if (b == nullptr) break;
+            for (std::int64_t i = 0; i < b->count; ++i) {
+              ASSERT_EQ(static_cast<const float*>(b->fields[1])[i], static_cast<float>(b->indices[i]));
+              ASSERT_EQ(static_cast<const float*>(b->fields[0])[i * 54 + 53], Numbers::value(b->indices[i], 53));
+            }
+          }
+        }
+      }
+    }
+  }
+  for (int i = 0; i < 50; ++i) {
+    Loader loader(data, options_of(4, 0, 1, 3));
+    if (i % 2 == 0) loader.start_epoch(i);
+    if (i % 4 == 0) loader.next();
+  }
+}
+
+TEST(Loader, RunsOnTheCpusGiven) {
+  const Numbers data(10);
+  auto options = options_of(2);
+  options.cpus = {0, 100000};  // what does not exist is passed over
+  Loader loader(data, options);
+  loader.start_epoch(0);
+  int steps = 0;
+  while (loader.next() != nullptr) ++steps;
+  EXPECT_EQ(steps, 5);
+}
+
+}  // namespace
+}  // namespace keelson
