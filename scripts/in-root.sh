@@ -2,9 +2,10 @@
 # in-root.sh ROOT COMMAND...: runs COMMAND in a root made by make-root.sh, with this machine's files at their own paths.
 #
 # /usr and /etc come from ROOT, everything else (/home, /tmp, /var, scratch file systems, devices) from the machine. It
-# takes util-linux only: a mount namespace, made within a user namespace unless we are root, and chroot. Every step is
-# an exec, so signals and exit codes are those of COMMAND; and COMMAND runs under the caller's own user id.
+# takes util-linux only: a mount namespace, made within a user namespace unless we are root, and pivot_root. The
+# last step is an exec, so signals and exit codes are those of COMMAND; and COMMAND runs under the caller's own user id.
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin  # pivot_root
 
 fail() { echo "dev: $*" >&2 && exit 1; }
 
@@ -22,7 +23,7 @@ if [[ $1 != --inside ]]; then
        "--privileged), or install the packages of scripts/make-root.sh on this machine"
 fi
 
-user=$2 root=$3
+user=$2 root=$3 folder=$PWD
 shift 3
 
 # An empty file system as the new /, standing on a folder that no one else needs.
@@ -48,11 +49,17 @@ for file in passwd group hosts resolv.conf hostname localtime; do
   if [[ -e /etc/$file ]]; then bind "$(readlink -f "/etc/$file")" "$new/etc/$file"; fi
 done
 
+mkdir "$new/.old"
+pivot_root "$new" "$new/.old"
+umount -l /.old
+rmdir /.old
+
+# Back to the caller's user id, if root was the price of the mounts. (Not possible from a chroot, hence pivot_root.)
 back=()
 if [[ -n $user ]]; then
   back=(unshare --user --map-user="${user%:*}" --map-group="${user#*:}")
 fi
 clean=(-u LD_LIBRARY_PATH -u LD_PRELOAD -u LIBRARY_PATH -u CPATH -u PYTHONPATH -u PYTHONHOME -u VIRTUAL_ENV
   -u CC -u CXX -u CMAKE_PREFIX_PATH -u PKG_CONFIG_PATH -u OPAL_PREFIX)
-exec chroot "$new" "${back[@]}" env -C "$PWD" "${clean[@]}" LC_ALL=C.UTF-8 \
+exec "${back[@]}" env -C "$folder" "${clean[@]}" LC_ALL=C.UTF-8 \
   PATH="${KEELSON_PATH:+$KEELSON_PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" "$@"

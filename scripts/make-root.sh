@@ -6,12 +6,13 @@
 # openmp   Kokkos 5 with OpenMP, oneDNN
 # kernels  Kokkos 4.5 with Kokkos Kernels, serial, as Trilinos builds them (their files clash with the other Kokkos)
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin  # chroot
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/apt.sh
 . "$here/apt.sh"
 
-base=(base-files base-passwd bash coreutils dash debianutils diffutils dpkg findutils grep gzip hostname libc-bin mawk
+base=(base-files base-passwd bash coreutils dash debianutils diffutils dpkg findutils grep gzip hostname libc-bin mawk mount
   ncurses-base netbase perl-base procps sed tar util-linux)
 tools=(g++ cmake ninja-build pkgconf ccache git clang-format clang-tidy python3 python3-h5py python3-numpy)
 libraries=(libopenmpi-dev openmpi-bin libhdf5-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
