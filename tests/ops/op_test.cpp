@@ -25,9 +25,14 @@ std::optional<Layout> producer_layout(Context& context, const Shape& shape) {
   d.params.kernel = Shape::filled(spatial, 3);
   d.params.stride = d.params.dilation = d.params.pad_begin = d.params.pad_end = Shape::filled(spatial, 1);
   d.params.bias = false;
-  d.src = d.dst = {shape, DType::f32, Layout::any()};
-  d.weights = {shape, DType::f32, Layout::any()};
-  d.weights.shape[0] = d.weights.shape[1] = shape[1];
+  d.dst = d.weights = {shape, DType::f32, Layout::any()};
+  // One plain channel in, as from a reader: oneDNN blocks what comes out, where it would leave a wider source channels-last.
+  d.src = TensorDesc::plain(shape);
+  d.src.shape[1] = 1;
+  d.src.layout = Layout::plain(d.src.shape);
+  d.diff_src = false;
+  d.weights.shape[0] = shape[1];
+  d.weights.shape[1] = 1;
   for (int i = 0; i < spatial; ++i) d.weights.shape[i + 2] = 3;
   const auto conv = context.try_make(d);
   if (!conv) return {};

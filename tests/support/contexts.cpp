@@ -58,6 +58,13 @@ const std::vector<std::string>& contexts() {
   return names;
 }
 
+std::vector<std::string> network_contexts() {
+  std::vector<std::string> names;
+  for (const auto& name : contexts())
+    if (name == "kokkos" || name == "mix") names.push_back(name);
+  return names;
+}
+
 Context& context(const std::string& name) {
   auto& c = made()[name];
   if (!c) {

@@ -11,6 +11,9 @@ namespace keelson::testing {
 /// of all, where that is more than one.
 const std::vector<std::string>& contexts();
 
+/// Those of contexts() that run whole networks: the ones that contain the backend which makes every op.
+std::vector<std::string> network_contexts();
+
 /// The context of that name, made on first use and kept until release_contexts().
 Context& context(const std::string& name);
 
