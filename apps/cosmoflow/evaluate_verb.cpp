@@ -1,5 +1,7 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/options.hpp"
@@ -16,6 +18,7 @@ struct EvaluateOptions {
   std::int64_t batch = 4;
   int loader_threads = 1;
   bool json = false;
+  std::vector<std::string> require;
 };
 
 /// The options that the checkpoint was trained with.
@@ -26,6 +29,43 @@ RunOptions stored_run(const RunState& state) {
   declare(run, verb, table);
   table.fill(state.config, "the checkpoint's configuration");
   return run;
+}
+
+struct Row {
+  std::string name;
+  double error, baseline, scale;
+};
+
+struct Requirement {
+  std::string target;
+  double ratio;
+};
+
+std::vector<Requirement> parse_requirements(const std::vector<std::string>& texts, const MetricSpec& metric) {
+  std::vector<Requirement> all;
+  for (const auto& text : texts) {
+    const auto colon = text.find(':');
+    char* end = nullptr;
+    const double ratio = colon == std::string::npos ? 0 : std::strtod(text.c_str() + colon + 1, &end);
+    if (colon == std::string::npos || *end != '\0' || !(ratio > 0)) refuse("--require {}: expected TARGET:RATIO, e.g. sigma_8:0.4", text);
+    const auto name = text.substr(0, colon);
+    std::vector<std::string> names;
+    for (const auto& t : metric.targets) names.push_back(t.name);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      refuse("--require {}: no such target; there are {}", text, fmt::join(names, ", "));
+    all.push_back({name, ratio});
+  }
+  return all;
+}
+
+/// Throws Error where a ratio is not below what is required.
+void check_requirements(const std::vector<Requirement>& requirements, const std::vector<Row>& rows) {
+  std::vector<std::string> missed;
+  for (const auto& q : requirements)
+    for (const auto& r : rows)
+      if (r.name == q.target && !(r.error / r.baseline < q.ratio))
+        missed.push_back(fmt::format("{} is at {:.3f} of the error of always predicting the mean, must be below {}", r.name, r.error / r.baseline, q.ratio));
+  if (!missed.empty()) fail("not good enough: {}", fmt::join(missed, "; "));
 }
 
 /// test/ if there is one, then validation/, else the folder or file itself.
@@ -39,11 +79,6 @@ std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
     if (const auto path = fs::path(o.data) / split; fs::exists(path)) return path.string();
   return o.data;
 }
-
-struct Row {
-  std::string name;
-  double error, baseline, scale;
-};
 
 void print_table(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows, const std::string& baseline_of) {
   fmt::print("{} samples, loss {:.5f}, {} {:.5f}\n\n", e.samples, e.loss, metric.name(), e.metric);
@@ -78,6 +113,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   if (data->size() < world.size()) refuse("{} ranks are more than the {} samples: start fewer ranks", world.size(), data->size());
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
+  const auto requirements = parse_requirements(o.require, metric);
   const auto context = backends::make_context();
   Parameters parameters(graph, *context, run.seed);
   EvaluatorOptions e;
@@ -102,6 +138,8 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
     fmt::print("{} (epoch {}, step {})\n{}\n", path.string(), state.epoch, state.step, data->describe());
     print_table(result, metric, rows, baseline_of);
   }
+  std::fflush(stdout);
+  check_requirements(requirements, rows);
   return ExitCode::done;
 }
 
@@ -115,6 +153,8 @@ void define_evaluate(app::CommandLine& line) {
   app::option_without_default(v, "--data", o->data, "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: the run's validation data", "PATH");
   app::option(v, "--batch", o->batch, "Samples per rank at a time", "SAMPLES")->check(CLI::PositiveNumber);
   app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
+  app::option_without_default(v, "--require", o->require, "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this", "TARGET:RATIO,...")
+      ->delimiter(',');
   v.add_flag("--json", o->json, "Print the result as JSON");
 }
 

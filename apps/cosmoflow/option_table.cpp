@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
+
 #include "engine/base/error.hpp"
 
 namespace keelson::cosmoflow {

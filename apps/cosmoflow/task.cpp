@@ -63,6 +63,23 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   return std::make_unique<UniverseDataset>(path, u);
 }
 
+void check_finite(const UniverseDataset& data, Communicator& world) {
+  const auto first = hdf5::File::open(data.file_of(0));
+  const auto type = first.info(first.has("x") ? "x" : "full").type;
+  if (type != hdf5::Type::f16 && type != hdf5::Type::f32 && type != hdf5::Type::f64) return;
+  std::vector<std::vector<float>> fields;
+  std::vector<void*> dst;
+  for (const auto& f : data.fields()) dst.push_back(fields.emplace_back(static_cast<std::size_t>(f.shape.elements())).data());
+  std::string problem;
+  try {
+    for (std::int64_t i = world.rank(); i < data.size(); i += world.size()) data.read(i, dst.data());
+  } catch (const InputError& e) {
+    problem = e.what();
+  }
+  for (const auto& text : world.allgather(problem))
+    if (!text.empty()) throw InputError(text);
+}
+
 std::string network_name(const RunOptions& o) { return "cosmoflow-" + o.net; }
 
 Graph make_network(const RunOptions& o, const UniverseDataset& data) {

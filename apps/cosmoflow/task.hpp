@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/cosmoflow/run_options.hpp"
+#include "engine/base/communicator.hpp"
 #include "engine/data/universe_dataset.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/optim/optimizer.hpp"
@@ -16,6 +17,10 @@ namespace keelson::cosmoflow {
 /// one channel, redshift 0, and the z-scores of the first three parameters: with the mean and deviation of the uniform prior that the
 /// files record, else with the published ones. Throws InputError for data that cannot be used.
 std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path);
+
+/// Reads all samples once, spread over the ranks, if the files hold floating-point voxels, which may be NaN or infinite (counts cannot;
+/// targets are checked when files are opened). Throws InputError on all ranks, naming a file. Collective.
+void check_finite(const UniverseDataset& data, Communicator& world);
 
 /// The network for samples of this data set.
 Graph make_network(const RunOptions& o, const UniverseDataset& data);

@@ -23,7 +23,7 @@ struct TrainOptions {
   std::string data, out = "run", resume;
   CLI::Option* resume_given = nullptr;
   CLI::Option* out_given = nullptr;
-  bool overwrite = false;
+  bool overwrite = false, check_data = true;
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2, loader_threads = 1, prefetch = 2;
   double time_limit = 0;
@@ -145,6 +145,10 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   t.prefetch = o.prefetch;
   t.evaluation.metric = metric;
 
+  if (o.check_data) {
+    check_finite(*data, world);
+    if (validation) check_finite(*validation, world);
+  }
   const auto context = backends::make_context();
   Parameters parameters(graph, *context, o.run.seed);
   Trainer trainer(graph, parameters, *data, validation.get(), &world, t);
@@ -192,6 +196,7 @@ void define_train(app::CommandLine& line) {
   app::option(v, "--keep", o->keep, "Checkpoints to keep besides the best", "N")->check(CLI::PositiveNumber);
   app::option(v, "--log-every", o->log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch", "STEPS")
       ->check(CLI::NonNegativeNumber);
+  app::flag(v, "--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity");
   app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
   app::option(v, "--prefetch", o->prefetch, "Batches decoded ahead", "N")->check(CLI::PositiveNumber);
   declare(o->run, v, o->table);

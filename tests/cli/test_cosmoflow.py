@@ -1,0 +1,379 @@
+"""keelson-cosmoflow from end to end: every refusal, checkpoints as h5py sees them, signals, resuming."""
+
+import json
+import os
+import pathlib
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+PROGRAM = os.path.join(os.environ["KEELSON_BIN"], "keelson-cosmoflow")
+MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
+needs_h5py = unittest.skipUnless(h5py, "needs h5py")
+
+
+def command(ranks, *arguments):
+    launcher = MPIEXEC + ["-n", str(ranks)] if ranks else []
+    return launcher + [PROGRAM] + [str(a) for a in arguments]
+
+
+def run(*arguments, ranks=0, limit=120, **options):
+    return subprocess.run(command(ranks, *arguments), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=limit, **options)
+
+
+def errors(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("keelson-cosmoflow: error: ")]
+
+
+def records(folder, kind):
+    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
+    return [r for r in map(json.loads, lines) if r["type"] == kind]
+
+
+def arrays(path):
+    """Every array of a checkpoint by name."""
+    found = {}
+    with h5py.File(path) as f:
+        f.visititems(lambda name, o: found.update({name: o[()]}) if isinstance(o, h5py.Dataset) else None)
+    return found
+
+
+def newest(folder):
+    return sorted((pathlib.Path(folder) / "checkpoints").glob("step-*.h5"))[-1]
+
+
+class Case(unittest.TestCase):
+    """Shares a small data set; every test has a folder of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="keelson-cli-"))
+        cls.data = cls.shared / "data"
+        done = run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 6, "--validation", 3, "--test", 2)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared)
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keelson-cli-"))
+        self.out = self.folder / "out"
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def train(self, *arguments, **options):
+        return run("train", "--data", self.data, "--out", self.out, "--dropout", 0, "--momentum", 0.9, *arguments, **options)
+
+    def succeed(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+
+class Refusals(Case):
+    def refused(self, *arguments, says, ranks=0, out_exists=False):
+        done = run(*arguments, ranks=ranks)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual(len(errors(done)), 1, done.stderr)
+        self.assertRegex(errors(done)[0], says)
+        if not out_exists:
+            self.assertEqual([p.name for p in self.folder.glob("out*")], [])
+        return done
+
+    def refused_train(self, *arguments, says, **options):
+        return self.refused("train", "--out", self.out, *arguments, says=says, **options)
+
+    def test_missing_data(self):
+        self.refused_train(says="--data")
+        self.refused_train("--data", self.folder / "nothing", says="nothing")
+        self.refused_train("--train", self.folder / "nothing", says="nothing")
+
+    def test_empty_data(self):
+        (self.folder / "data/train").mkdir(parents=True)
+        (self.folder / "data/validation").mkdir()
+        self.refused_train("--data", self.folder / "data", says="train")
+        (self.folder / "bare").mkdir()
+        self.refused_train("--data", self.folder / "bare", says="bare: expected a folder train")
+
+    def test_truncated_file(self):
+        copy = self.folder / "data"
+        shutil.copytree(self.data, copy)
+        victim = sorted((copy / "train").iterdir())[3]
+        victim.write_bytes(victim.read_bytes()[:30000])
+        self.refused_train("--data", copy, says=victim.name)
+
+    def write(self, name, **content):
+        folder = self.folder / "odd"
+        folder.mkdir(exist_ok=True)
+        for i in range(2):  # a good neighbour in front
+            with h5py.File(folder / f"a{i}.h5", "w") as f:
+                f["x"] = numpy.ones((32, 32, 32, 4), "int16")
+                f["y"] = numpy.zeros(4, "float32")
+        with h5py.File(folder / name, "w") as f:
+            for key, value in content.items():
+                f[key] = value
+        return folder
+
+    @needs_h5py
+    def test_odd_files(self):
+        x, y = numpy.ones((32, 32, 32, 4), "int16"), numpy.zeros(4, "float32")
+        nan = y.copy()
+        nan[2] = numpy.nan
+        for name, content in {
+            "no_x.h5": {"y": y}, "no_y.h5": {"x": x}, "shape.h5": {"x": x[:16], "y": y}, "channels.h5": {"x": x[..., :3], "y": y},
+            "targets.h5": {"x": x, "y": y[:3]}, "type.h5": {"x": "text", "y": y}, "nan_y.h5": {"x": x, "y": nan}}.items():
+            with self.subTest(name):
+                folder = self.write(name, **content)
+                self.refused_train("--train", folder, says=name)
+                shutil.rmtree(folder)
+
+    @needs_h5py
+    def test_not_finite_samples_of_many_ranks(self):
+        folder = self.folder / "float"
+        folder.mkdir()
+        for i in range(4):
+            with h5py.File(folder / f"{i}.h5", "w") as f:
+                f["x"], f["y"] = numpy.ones((32, 32, 32, 4), "float32"), numpy.zeros(4, "float32")
+                if i == 2:
+                    f["x"][5, 6, 7, 1] = numpy.inf
+        for ranks in (0, 2):
+            self.refused_train("--train", folder, says="2.h5", ranks=ranks)
+
+    def test_sizes(self):
+        self.refused_train("--data", self.data, "--batch", 7, says="7 per rank .* larger than the training data")
+        self.refused_train("--data", self.data, "--batch", 4, says=r"batch of 8 \(4 per rank on 2 ranks\)", ranks=2)
+        self.refused_train("--data", self.data, "--global-batch", 3, says="cannot be divided", ranks=2)
+        self.refused_train("--data", self.data, "--size", 16, says="16")
+        self.refused_train("--data", self.data, "--size", 33, says="33")
+        self.refused_train("--data", self.data, "--net", "paper", says="32")
+        self.refused_train("--train", self.data / "validation", says="4 ranks are more than the 3", ranks=4)
+
+    def test_options(self):
+        for arguments, says in [
+            (["--no-such-option"], "unknown option '--no-such-option'"), (["--epoch", 3], "did you mean.*--epochs"), (["--lr", "fast"], "fast"), (["--lr", -1], "--lr"),
+            (["--net", "resnet"], "resnet"), (["--optimizer", "lamb"], "lamb"), (["--schedule", "steps"], "--decay"),
+            (["--schedule", "steps", "--decay", "3:x"], "3:x"), (["--recipe", "magic"], "magic"), (["--epochs", 0], "--epochs"),
+            (["--nesterov", "--momentum", 0], "--nesterov"), (["--config", "nothing.toml"], "nothing.toml"), (["--channels", "0,9"], "9")]:
+            with self.subTest(arguments):
+                self.refused_train("--data", self.data, *arguments, says=says)
+        self.refused("trian", says="did you mean")
+        self.refused(says="verb")
+        self.refused("generate", says="--out")
+        self.refused("evaluate", says="--checkpoint")
+        self.refused("evaluate", "--checkpoint", self.folder / "nothing", says="nothing")
+        self.refused("generate", "--out", self.out, "--size", 1, says="")
+
+    def test_one_message_of_many_ranks(self):
+        self.refused_train("--train", self.folder / "nothing", says="nothing", ranks=2)
+
+    def test_unwritable_folder(self):
+        (self.folder / "file").write_text("")
+        done = run("train", "--data", self.data, "--out", self.folder / "file/run")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(errors(done)), 1, done.stderr)
+        self.assertIn("file is not a folder", errors(done)[0])
+        self.refused_train("--data", self.data, "--out", "/proc/keelson", says="/proc")
+
+    def test_checkpoints(self):
+        self.succeed(self.train("--max-steps", 0))
+        before = {p: p.read_bytes() for p in self.out.rglob("*") if p.is_file()}
+        options = {"out_exists": True}
+        self.refused("train", "--data", self.data, "--out", self.out, says="--resume.*--overwrite", **options)
+        self.refused("train", "--resume", self.out, "--channels", "0,1", says="another network.*conv1/weights", **options)
+        self.refused("train", "--resume", self.out, "--optimizer", "adam", says="optimizer", **options)
+        self.refused("train", "--resume", self.out, "--seed", 9, says="seed 1, not 9", **options)
+        self.refused("train", "--resume", self.folder / "nothing", says="nothing", **options)
+        self.refused("train", "--resume", "--out", self.folder / "other", says="other", **options)
+        self.assertEqual({p: p.read_bytes() for p in self.out.rglob("*") if p.is_file()}, before)
+        checkpoint = newest(self.out)
+        damaged = bytearray(checkpoint.read_bytes())
+        damaged[len(damaged) // 2] ^= 4
+        checkpoint.write_bytes(damaged)
+        self.refused("train", "--resume", self.out, says="damaged.*checksum", **options)
+        self.refused("evaluate", "--checkpoint", self.out, says="damaged.*checksum", **options)
+        checkpoint.write_bytes(damaged[: len(damaged) // 3])
+        self.refused("train", "--resume", self.out, says=checkpoint.name, **options)
+        self.refused("evaluate", "--checkpoint", self.out, says=checkpoint.name, **options)
+
+
+class Training(Case):
+    @needs_h5py
+    def test_initial_checkpoint(self):
+        self.succeed(self.train("--max-steps", 0))
+        with h5py.File(newest(self.out)) as f:
+            self.assertEqual(f["/parameters/conv1/weights"].shape, (32, 4, 3, 3, 3))
+            self.assertEqual(f["/parameters/conv1/weights"].dtype, numpy.dtype("float32"))
+            self.assertEqual(f["/parameters/dense1/weights"].shape, (128, 512))
+            self.assertEqual(f["/parameters/dense3/bias"].shape, (4,))
+            self.assertTrue((f["/optimizer/momentum/conv1/weights"][()] == 0).all())
+            self.assertEqual(f.attrs["network"], "cosmoflow-mlperf")
+            self.assertEqual(f.attrs["step"], 0)
+            self.assertEqual(f.attrs["config.size"], "32")
+            self.assertEqual(len(f["/parameters"].attrs["names"]), 16)
+            w = f["/parameters/dense2/weights"][()]
+            self.assertLess(abs(w).max(), (6 / (128 + 64)) ** 0.5)
+            self.assertGreater(abs(w).max(), 0.9 * (6 / (128 + 64)) ** 0.5)
+
+    @needs_h5py
+    def test_everything_comes_out(self):
+        done = self.succeed(self.train("--epochs", 2, "--batch", 2, "--log-every", 1))
+        self.assertIn("report: ", done.stdout)
+        self.assertEqual([r["step"] for r in records(self.out, "step")], [1, 2, 3, 4, 5, 6])
+        epochs = records(self.out, "epoch")
+        self.assertEqual([e["epoch"] for e in epochs], [1, 2])
+        self.assertEqual(len(epochs[0]["target_errors"]), 4)
+        report = (self.out / "report.html").read_text()
+        for part in ("all epochs done", "Omega_m", "sigma_8", "N_spec", "H_0", "conv5", "Predicted against true", "OpenMP"):
+            self.assertIn(part, report)
+        for part in ("<script", "http:", "https:", "src="):
+            self.assertNotIn(part, report)
+        self.assertTrue((self.out / "checkpoints/best.h5").exists())
+
+        result = json.loads(self.succeed(run("evaluate", "--checkpoint", self.out, "--json")).stdout)
+        self.assertEqual(result["samples"], 3)
+        self.assertEqual(result["baseline"], "of the training data")
+        self.assertAlmostEqual(result["value"], min(e["metric"] for e in epochs), places=6)
+        held_out = json.loads(self.succeed(run("evaluate", "--checkpoint", self.out, "--data", self.data, "--json", ranks=2)).stdout)
+        self.assertEqual(held_out["samples"], 2)
+        y = {}
+        for split in ("train", "test"):
+            y[split] = numpy.array([h5py.File(p)["y"][()] for p in sorted((self.data / split).iterdir())])
+        baseline = abs(y["test"] - y["train"].mean(0)).mean(0)
+        for t, expected in zip(held_out["targets"], baseline):
+            self.assertAlmostEqual(t["baseline_error"], expected, places=5)
+            self.assertAlmostEqual(t["ratio"], t["error"] / t["baseline_error"], places=9)
+        table = self.succeed(run("evaluate", "--checkpoint", self.out, "--require", "Omega_m:1e9")).stdout
+        self.assertRegex(table, r"sigma_8 +\d\.\d+ +\d\.\d+ +\d\.\d+")
+        missed = run("evaluate", "--checkpoint", self.out, "--require", "Omega_m:1e-9,sigma_8:1e9")
+        self.assertEqual(missed.returncode, 1)
+        self.assertRegex(errors(missed)[0], "Omega_m is at .* must be below 1e-09$")
+
+    def test_two_ranks_do_as_one(self):
+        self.succeed(self.train("--batch", 4, "--epochs", 2, "--log-every", 1, "--augment", "--dropout", 0.5))
+        alone = self.out
+        self.out = self.folder / "two"
+        self.succeed(self.train("--batch", 2, "--epochs", 2, "--log-every", 1, "--augment", "--dropout", 0.5, ranks=2))
+        for kind, key in (("step", "loss"), ("epoch", "metric"), ("epoch", "validation_loss")):
+            a, b = ([r[key] for r in records(f, kind)] for f in (alone, self.out))
+            self.assertEqual(len(a), 4 if kind == "step" else 2)
+            for u, v in zip(a, b):
+                self.assertAlmostEqual(u, v, delta=1e-5 * abs(u))
+
+    @needs_h5py
+    def test_sigterm_and_resume(self):
+        self.succeed(self.train("--epochs", 3, "--batch", 1, "--log-every", 1, "--augment"))
+        whole = self.out
+        for ranks, wish in ((0, signal.SIGTERM), (0, signal.SIGUSR1), (2, signal.SIGTERM)):
+            with self.subTest(ranks=ranks, signal=wish):
+                self.out = self.folder / f"cut{ranks}-{wish}"
+                arguments = ["train", "--data", self.data, "--out", self.out, "--dropout", 0, "--momentum", 0.9, "--epochs", 300 if ranks else 3,
+                             "--batch", 1, "--log-every", 1, "--augment"]
+                job = subprocess.Popen(command(ranks, *arguments), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                while job.poll() is None and not ((self.out / "metrics.jsonl").exists() and records(self.out, "step")):
+                    time.sleep(0.01)
+                job.send_signal(wish)
+                out, err = job.communicate(timeout=60)
+                if ranks == 0:
+                    self.assertEqual(job.returncode, 75, out + err)
+                    self.assertIn("interrupted", out)
+                    self.assertIn(f"train --resume {self.out}", out)
+                if ranks:  # mpirun reports its own end; what counts is that the ranks agreed and saved
+                    self.assertTrue(list((self.out / "checkpoints").glob("step-*.h5")), out + err)
+                    continue
+                step = int(newest(self.out).stem[5:])
+                self.assertLess(step, 18)
+                self.succeed(run("train", "--resume", self.out))
+                self.assertEqual([r["step"] for r in records(self.out, "step")], list(range(1, 19)))
+                self.assertEqual([r["loss"] for r in records(self.out, "step")], [r["loss"] for r in records(whole, "step")])
+                a, b = arrays(newest(whole)), arrays(newest(self.out))
+                self.assertEqual(a.keys(), b.keys())
+                for name in a:
+                    self.assertTrue((a[name] == b[name]).all(), name)
+
+    def test_time_limit(self):
+        done = self.train("--epochs", 10000, "--time-limit", 4)
+        self.assertEqual(done.returncode, 75, done.stdout + done.stderr)
+        self.assertIn("time limit", done.stdout)
+        self.assertTrue(newest(self.out).exists())
+
+    def test_killed_run_continues_from_its_last_checkpoint(self):
+        arguments = command(0, "train", "--data", self.data, "--out", self.out, "--epochs", 400, "--checkpoint-steps", 2, "--log-every", 1)
+        job = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not list(self.out.glob("checkpoints/step-*.h5")):
+            time.sleep(0.01)
+        job.kill()
+        job.wait()
+        self.succeed(run("train", "--resume", self.out, "--max-steps", 8))
+        self.assertEqual([r["step"] for r in records(self.out, "step")], list(range(1, 9)))
+        self.assertEqual([p.name for p in self.out.rglob(".*")], [])
+
+    def test_full_disk(self):
+        self.succeed(self.train("--max-steps", 2))
+        first = newest(self.out)
+        content = first.read_bytes()
+
+        def little_space():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, resource.RLIM_INFINITY))
+
+        done = run("train", "--resume", self.out, "--max-steps", 4, preexec_fn=little_space)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(len(errors(done)), 1, done.stderr)
+        self.assertIn("cannot write the checkpoint", errors(done)[0])
+        self.assertEqual([p.name for p in (self.out / "checkpoints").iterdir()], [first.name])
+        self.assertEqual(first.read_bytes(), content)
+        self.succeed(run("train", "--resume", self.out, "--max-steps", 4))
+
+    def test_loss_that_is_not_finite(self):
+        done = self.train("--lr", 1e20, "--epochs", 3, "--checkpoint-steps", 1)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(len(errors(done)), 1, done.stderr)
+        self.assertRegex(errors(done)[0], r"the loss became (nan|-?inf) in step \d+ .*(layer|parameter) \w+")
+
+    def test_target_and_recipe(self):
+        done = self.succeed(run("train", "--data", self.data, "--out", self.out, "--recipe", "demo", "--epochs", 50, "--target-mae", 5))
+        self.assertIn("target reached after epoch 1, step 3", done.stdout)
+        self.assertIn("batch 2 (1 ranks); sgd momentum 0.9; learning rate 0.002", done.stdout)
+
+    def test_config_file(self):
+        config = self.folder / "run.toml"
+        config.write_text(f'data = "{self.data}"\nbatch = 3\nepochs = 1\nlr = 0.5\nmax-steps = 1\n')
+        done = self.succeed(run("train", "--config", config, "--out", self.out, "--lr", 0.25))
+        self.assertIn("batch 3 (1 ranks)", done.stdout)
+        self.assertIn("learning rate 0.25", done.stdout)
+
+    def test_no_shuffle(self):
+        """Weights that hardly move give each sample the same loss in every epoch."""
+        losses = {}
+        for order in ("--no-shuffle", "--shuffle"):
+            self.out = self.folder / order
+            self.succeed(self.train(order, "--lr", 1e-30, "--log-every", 1, "--epochs", 2))
+            losses[order] = [r["loss"] for r in records(self.out, "step")]
+        self.assertEqual(losses["--no-shuffle"][:6], losses["--no-shuffle"][6:])
+        self.assertNotEqual(losses["--shuffle"][:6], losses["--shuffle"][6:])
+        self.assertEqual(sorted(losses["--shuffle"][:6]), sorted(losses["--no-shuffle"][:6]))
+
+    def test_help(self):
+        for verb in ("generate", "train", "evaluate", "plan"):
+            text = self.succeed(run(verb, "--help")).stdout
+            self.assertIn("--config", text)
+        text = self.succeed(run("train", "--help")).stdout
+        self.assertRegex(text, r"--time-limit SECONDS \[0\]")
+
+    def test_plan(self):
+        text = self.succeed(run("plan", "--size", 32, "--steps", 2)).stdout
+        self.assertIn("conv5", text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,115 @@
+#include <gtest/gtest.h>
+
+#include "tests/mpi/world.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/train/support.hpp"
+
+namespace keelson::testing {
+namespace {
+
+class TrainTest : public MpiTest {};
+
+struct Trained {
+  std::vector<double> losses, metrics;
+  std::vector<float> parameters;
+  RunState state;
+};
+
+constexpr std::int64_t global_batch = 4;
+
+/// 18 samples: the last step of an epoch has two, so at four ranks two of them have none. Dropout and augmentation are on.
+Trained train(Communicator* c, TrainerOptions o, const std::filesystem::path& resume = {}) {
+  const auto graph = small_network(0.25f);
+  Parameters parameters(graph, context(network_contexts().back()), o.seed);
+  const CubeDataset training(18), validation(7, 6, 99);
+  o.batch = global_batch / (c ? c->size() : 1);
+  o.augment = true;
+  o.epochs = 3;
+  Trainer trainer(graph, parameters, training, &validation, c, o);
+  if (!resume.empty()) trainer.resume(resume);
+  Recorder recorder;
+  const auto result = trainer.run({&recorder});
+  return {recorder.losses, recorder.metrics, everything(parameters), result.state};
+}
+
+void expect_close(const Trained& got, const Trained& want) {
+  ASSERT_EQ(got.losses.size(), want.losses.size());
+  for (std::size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << "step " << i + 1;
+  ASSERT_EQ(got.metrics.size(), want.metrics.size());
+  for (std::size_t i = 0; i < want.metrics.size(); ++i) EXPECT_NEAR(got.metrics[i], want.metrics[i], 1e-5);
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < want.parameters.size(); ++i) {
+    difference += std::pow(got.parameters[i] - want.parameters[i], 2);
+    norm += std::pow(want.parameters[i], 2);
+  }
+  EXPECT_LT(std::sqrt(difference / norm), 1e-5);
+}
+
+TEST_F(TrainTest, RanksWithAPartOfTheBatchDoAsOneWithAllOfIt) {
+  for (const bool adam : {false, true}) {
+    auto o = small_options();
+    if (adam) o.optimizer.kind = Optimizer::Kind::adam, o.schedule.base = 1e-3;
+    expect_close(train(&world(), o), train(nullptr, o));
+  }
+}
+
+TEST_F(TrainTest, AllRanksHaveTheSameBits) {
+  const auto t = train(&world(), small_options());
+  auto first = t.parameters;
+  world().broadcast(first.data(), first.size() * sizeof(float), 0);
+  EXPECT_EQ(first, t.parameters);
+  double metric = t.state.metric;
+  world().broadcast(&metric, sizeof metric, 0);
+  EXPECT_EQ(metric, t.state.metric);
+}
+
+/// The folder is made by rank 0 and known to all.
+std::filesystem::path shared_folder(std::optional<Folder>& folder) {
+  std::string path;
+  if (world().rank() == 0) path = folder.emplace().path().string();
+  return world().allgather(path)[0];
+}
+
+TEST_F(TrainTest, ContinuesBitForBitAndWithAnotherNumberOfRanks) {
+  std::optional<Folder> folder;
+  const auto path = shared_folder(folder);
+  const auto whole = train(&world(), small_options());
+  auto o = small_options();
+  o.checkpoints = path;
+  o.max_steps = 7;  // in the second epoch
+  train(&world(), o);
+  world().barrier();
+  const auto resumed = train(&world(), small_options(), find_checkpoint(path, false));
+  EXPECT_EQ(resumed.parameters, whole.parameters);
+  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 7, whole.losses.end()));
+  auto rest = train(nullptr, small_options(), find_checkpoint(path, false));
+  expect_close(rest, {resumed.losses, resumed.metrics, resumed.parameters, {}});
+  EXPECT_EQ(rest.state.world_size, 1);
+  world().barrier();
+}
+
+TEST_F(TrainTest, OneRanksWishStopsAllAfterTheSameStep) {
+  auto o = small_options();
+  int asked = 0;
+  o.interrupted = [&] { return ++asked == 3 && rank() == size() - 1; };
+  const auto t = train(&world(), o);
+  EXPECT_EQ(t.state.step, 3);
+}
+
+TEST_F(TrainTest, ALossThatIsNotFiniteStopsAllRanksNamingOne) {
+  const auto graph = small_network(0);
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  CubeDataset training(16);
+  training.poisoned = 7;  // of the second batch, its last
+  auto o = small_options();
+  o.shuffle = false;
+  o.batch = global_batch / size();
+  Trainer trainer(graph, parameters, training, nullptr, &world(), o);
+  const auto text = message_of<Error>([&] { trainer.run(); });
+  EXPECT_NE(text.find("in step 2 (epoch 1)"), std::string::npos) << text;
+  EXPECT_NE(text.find(fmt::format("on rank {}", size() - 1)), std::string::npos) << text;
+  for (const auto& other : world().allgather(text)) EXPECT_EQ(other, text);
+}
+
+}  // namespace
+}  // namespace keelson::testing

@@ -1,0 +1,62 @@
+#include "engine/train/metrics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/train/support.hpp"
+
+namespace keelson::testing {
+namespace {
+
+TEST(Metrics, ComeBack) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path);
+    file.write(StepRecord{3, 0.5, 0.25, 1e-3, 80, {1, 2, 3, 4}});
+    file.write(StepRecord{4, 0.75, NAN, 1e-3, 80, {}});
+    EpochRecord e;
+    e.epoch = 1;
+    e.step = 4;
+    e.train_loss = 0.5;
+    e.metric = 0.1;
+    e.target_errors = {0.25, NAN};
+    file.write(e);
+    file.write(EventRecord{"stop", 4, "all epochs done"});
+  }
+  const auto h = read_metrics(path);
+  ASSERT_EQ(h.steps.size(), 2u);
+  EXPECT_EQ(h.steps[0].loss, 0.25);
+  EXPECT_EQ(h.steps[0].seconds.copy, 4);
+  EXPECT_TRUE(std::isnan(h.steps[1].loss));
+  ASSERT_EQ(h.epochs.size(), 1u);
+  EXPECT_EQ(h.epochs[0].target_errors[0], 0.25);
+  EXPECT_TRUE(std::isnan(h.epochs[0].target_errors[1]));
+  EXPECT_TRUE(std::isnan(h.epochs[0].validation_loss));
+  EXPECT_EQ(h.events.at(0).text, "all epochs done");
+}
+
+TEST(Metrics, ResumedRunsHoldNothingTwice) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path);
+    for (int s = 1; s <= 6; ++s) file.write(StepRecord{s, 0, 0.1 * s});
+  }
+  std::ofstream(path, std::ios::app) << "{\"type\":\"step\",\"ste";  // torn by a kill
+  {
+    MetricsFile file(path, 4);
+    file.write(StepRecord{5, 0, 55});
+  }
+  const auto h = read_metrics(path);
+  ASSERT_EQ(h.steps.size(), 5u);
+  EXPECT_EQ(h.steps[3].loss, 0.1 * 4);
+  EXPECT_EQ(h.steps[4].loss, 55);
+  EXPECT_EQ(content(path).find("\"ste\n"), std::string::npos);
+  MetricsFile anew(path);
+  EXPECT_TRUE(content(path).empty());
+}
+
+}  // namespace
+}  // namespace keelson::testing

@@ -1,0 +1,61 @@
+#include "engine/train/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/train/svg_plot.hpp"
+
+namespace keelson::testing {
+namespace {
+
+TEST(SvgPlot, TicksAreRoundNumbers) {
+  EXPECT_EQ(plot::ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  const auto t = plot::ticks(-0.13, 0.31, 5);
+  ASSERT_EQ(t.size(), 5u);
+  EXPECT_NEAR(t.front(), -0.1, 1e-12);
+  EXPECT_NEAR(t.back(), 0.3, 1e-12);
+  EXPECT_TRUE(plot::ticks(1, 1, 5).empty());
+}
+
+TEST(SvgPlot, ThinsToMeans) {
+  plot::Series s{"", {0, 1, 2, 3}, {1, 3, 5, 7}};
+  EXPECT_EQ(plot::thinned(s, 2).y, (std::vector<double>{2, 6}));
+  EXPECT_EQ(plot::thinned(s, 4).y, s.y);
+}
+
+TEST(SvgPlot, LeavesOutWhatIsNotFinite) {
+  plot::Plot p{"a < b", {"x"}, {"y"}};
+  p.series.push_back({"s", {1, 2, 3}, {NAN, INFINITY, 2}, plot::Series::Mark::points});
+  const auto text = plot::svg(p);
+  EXPECT_NE(text.find("a &lt; b"), std::string::npos);
+  EXPECT_EQ(text.find("nan"), std::string::npos);
+  EXPECT_EQ(text.find("inf"), std::string::npos);
+  EXPECT_NE(text.find("<circle"), std::string::npos);
+  p.series[0].y[2] = NAN;
+  EXPECT_NE(plot::svg(p).find("nothing measured yet"), std::string::npos);
+}
+
+TEST(Report, IsOneFileThatShowsEverything) {
+  ReportInput in;
+  in.title = "A <run>";
+  in.metric_name = "MAE";
+  in.history.steps = {{1, 0.5, 0.9, 0.01, 10, {1, 0, 0.1, 0}}, {2, 1, 0.8, 0.01, 10, {1, 0, 0.1, 0}}};
+  EpochRecord e;
+  e.epoch = 1;
+  e.train_loss = 0.85;
+  e.metric = 0.2;
+  e.target_errors = {0.2};
+  in.history.epochs = {e};
+  in.targets = {{"Omega_m", {0.2, 0.4}, {0.25, 0.35}, 0.05, 0.1}};
+  in.machine = {{"Processor", "abacus"}};
+  in.configuration = {{"lr", "0.01"}};
+  in.plan = {{"forward", "conv1", "conv", "kokkos", "direct", "plain", 2, 1, 4}};
+  const auto html = render_report(in);
+  for (const char* part : {"A &lt;run&gt;", "Omega_m", "abacus", "conv1", "0.50</td>", "prefers-color-scheme", "</html>"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  for (const char* part : {"<script", "http:", "https:", "src=", "url("}) EXPECT_EQ(html.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace keelson::testing

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "engine/base/philox.hpp"
+#include "engine/data/dataset.hpp"
+#include "engine/layers/layers.hpp"
+#include "engine/train/trainer.hpp"
+
+/// What the tests of training share: samples made on the fly, a small network for them, a folder.
+namespace keelson::testing {
+
+/// Cubes of noise whose amplitude and slope are the two targets: learnable, and a function of the index alone.
+class CubeDataset final : public Dataset {
+ public:
+  explicit CubeDataset(std::int64_t samples, std::int64_t edge = 6, std::uint64_t seed = 5)
+      : samples_(samples), edge_(edge), seed_(seed), fields_{{"x", {2, edge, edge, edge}}, {"y", {2}}} {}
+
+  std::int64_t size() const override { return samples_; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  std::string describe() const override { return fmt::format("{} cubes", samples_); }
+
+  void read(std::int64_t index, void* const* dst) const override {
+    const philox::Key key{seed_, 1, static_cast<std::uint64_t>(index)};
+    auto* x = static_cast<float*>(dst[0]);
+    auto* y = static_cast<float*>(dst[1]);
+    y[0] = 2 * philox::uniform(key, 0) - 1;
+    y[1] = 2 * philox::uniform(key, 1) - 1;
+    const auto voxels = edge_ * edge_ * edge_;
+    for (std::int64_t v = 0; v < voxels; ++v) {
+      const auto z = static_cast<float>(v % edge_) / static_cast<float>(edge_) - 0.5f;
+      x[2 * v] = (1 + 0.5f * y[0]) * philox::uniform(key, static_cast<std::uint64_t>(8 + v));
+      x[2 * v + 1] = y[1] * z + 0.2f * philox::uniform(key, static_cast<std::uint64_t>(8 + voxels + v));
+    }
+    if (index == poisoned) x[7] = INFINITY;
+  }
+
+  std::int64_t poisoned = -1;  ///< this sample holds an infinity
+
+ private:
+  std::int64_t samples_, edge_;
+  std::uint64_t seed_;
+  std::vector<Field> fields_;
+};
+
+/// conv -> pool -> dense -> dropout -> dense, mean squared error.
+inline Graph small_network(float dropout = 0.25f, std::int64_t features = 8, std::int64_t edge = 6) {
+  Graph g;
+  auto x = g.input("x", {2, edge, edge, edge});
+  auto y = g.input("y", {2});
+  auto h = max_pool(leaky_relu(conv(x, {.filters = 6}, "conv1"), 0.3f), 2);
+  h = leaky_relu(dense(flatten(h), features, "dense1"), 0.3f);
+  if (dropout > 0) h = ::keelson::dropout(h, dropout, "drop1");
+  auto p = dense(h, 2, "dense2");
+  g.set_output("prediction", p);
+  mse(p, y);
+  return g;
+}
+
+inline TrainerOptions small_options() {
+  TrainerOptions o;
+  o.network = "small";
+  o.batch = 4;
+  o.epochs = 2;
+  o.seed = 11;
+  o.optimizer.momentum = 0.9f;
+  o.schedule.base = 0.02;
+  o.evaluation.metric.targets = {{"amplitude"}, {"slope"}};
+  return o;
+}
+
+/// Keeps everything that a trainer tells.
+struct Recorder final : TrainObserver {
+  std::vector<double> losses, rates, metrics;
+  std::vector<Evaluation> validations;
+  std::vector<std::filesystem::path> checkpoints;
+  void on_step(const RunState&, const StepRecord& r) override {
+    losses.push_back(r.loss);
+    rates.push_back(r.learning_rate);
+  }
+  void on_epoch(const RunState&, const EpochRecord& r, const Evaluation* e) override {
+    metrics.push_back(r.metric);
+    if (e) validations.push_back(*e);
+  }
+  void on_checkpoint(const RunState&, const std::filesystem::path& path, bool) override { checkpoints.push_back(path); }
+};
+
+/// All values and moments, in plain order.
+inline std::vector<float> everything(const Parameters& parameters) {
+  std::vector<float> all;
+  for (const auto& p : parameters.all())
+    for (int which = -1; which < static_cast<int>(p.moments.size()); ++which) {
+      const auto v = parameters.get(p, which);
+      all.insert(all.end(), v.begin(), v.end());
+    }
+  return all;
+}
+
+/// A new folder that goes with its content.
+class Folder {
+ public:
+  Folder() {
+    auto name = (std::filesystem::temp_directory_path() / "keelson-train-XXXXXX").string();
+    if (!::mkdtemp(name.data())) std::abort();
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(path_)) names.push_back(e.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+
+template <class E, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "(nothing was thrown)";
+}
+
+}  // namespace keelson::testing

@@ -1,0 +1,235 @@
+#include "engine/train/trainer.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/contexts.hpp"
+#include "tests/train/support.hpp"
+
+namespace keelson::testing {
+namespace {
+
+/// A trainer of the small network with all that it refers to.
+struct Run {
+  explicit Run(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f, const std::string& where = network_contexts().back())
+      : graph(small_network(dropout)), parameters(graph, context(where), options.seed), training(samples), validation(7, 6, 99),
+        trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}
+  TrainResult go() { return trainer.run({&recorder}); }
+  Graph graph;
+  Parameters parameters;
+  CubeDataset training, validation;
+  Trainer trainer;
+  Recorder recorder;
+};
+
+TEST(Trainer, LearnsAndKeepsTheBest) {
+  const Folder folder;
+  auto o = small_options();
+  o.epochs = 12;
+  o.checkpoints = folder / "checkpoints";
+  Run run(o, 60, 0);
+  const auto result = run.go();
+  EXPECT_EQ(result.reason, StopReason::epochs_done);
+  EXPECT_EQ(result.state.step, 12 * 15);
+  EXPECT_EQ(result.state.samples, 12 * 60);
+  ASSERT_EQ(run.recorder.metrics.size(), 12u);
+  const auto& last = run.recorder.validations.back();
+  const auto baseline = last.baseline(o.evaluation.metric, result.state.target_mean());
+  EXPECT_LT(last.errors[1], 0.5 * baseline[1]);
+  EXPECT_EQ(result.state.best_metric, *std::min_element(run.recorder.metrics.begin(), run.recorder.metrics.end()));
+  EXPECT_EQ(read_run_state(folder / "checkpoints/best.h5").best_metric, result.state.best_metric);
+  EXPECT_EQ(CheckpointFolder(folder / "checkpoints", 2).list().size(), 2u);
+}
+
+TEST(Trainer, KnowsTheMeanOfItsTargets) {
+  Run run(small_options());
+  const auto mean = run.go().state.target_mean();
+  double expected[2] = {};
+  for (std::int64_t i = 0; i < 18; ++i) {
+    std::vector<float> x(2 * 216);
+    float y[2];
+    void* dst[] = {x.data(), y};
+    run.training.read(i, dst);
+    for (int t = 0; t < 2; ++t) expected[t] += y[t] / 18.0;
+  }
+  ASSERT_EQ(mean.size(), 2u);
+  EXPECT_NEAR(mean[0], expected[0], 1e-6);
+  EXPECT_NEAR(mean[1], expected[1], 1e-6);
+}
+
+TEST(Trainer, GivesTheSameBitsTwice) {
+  Run a(small_options()), b(small_options());
+  a.go();
+  b.go();
+  EXPECT_EQ(a.recorder.losses, b.recorder.losses);
+  EXPECT_EQ(everything(a.parameters), everything(b.parameters));
+  auto o = small_options();
+  o.seed = 12;
+  Run c(o);
+  c.go();
+  EXPECT_NE(a.recorder.losses, c.recorder.losses);
+}
+
+class Resume : public ::testing::TestWithParam<int> {};
+
+/// 18 samples in batches of 4: five steps per epoch, the last of two samples.
+TEST_P(Resume, ContinuesBitForBit) {
+  const Folder folder;
+  auto o = small_options();
+  o.epochs = 3;
+  o.augment = true;
+  o.optimizer.kind = Optimizer::Kind::adam;
+  o.schedule.kind = Schedule::Kind::cosine;
+  o.schedule.epochs = 3;
+  Run whole(o);
+  whole.go();
+
+  auto first = o;
+  first.checkpoints = folder.path();
+  first.max_steps = GetParam();
+  Run a(first);
+  EXPECT_EQ(a.go().state.step, GetParam());
+  auto second = o;
+  second.checkpoints = folder.path();
+  Run b(second);
+  b.trainer.resume(find_checkpoint(folder.path(), false));
+  const auto result = b.go();
+
+  auto losses = a.recorder.losses;
+  losses.insert(losses.end(), b.recorder.losses.begin(), b.recorder.losses.end());
+  EXPECT_EQ(losses, whole.recorder.losses);
+  auto metrics = a.recorder.metrics;
+  metrics.insert(metrics.end(), b.recorder.metrics.begin(), b.recorder.metrics.end());
+  EXPECT_EQ(metrics, whole.recorder.metrics);
+  EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
+  EXPECT_EQ(result.state.best_metric, whole.trainer.state().best_metric);
+  EXPECT_EQ(result.state.target_mean(), whole.trainer.state().target_mean());
+}
+
+INSTANTIATE_TEST_SUITE_P(At, Resume, ::testing::Values(0, 2, 5, 9), [](const auto& i) { return "step" + std::to_string(i.param); });
+
+TEST(Trainer, StopsWhenAskedAndContinues) {
+  const Folder folder;
+  Run whole(small_options());
+  whole.go();
+  int asked = 0;
+  auto o = small_options();
+  o.checkpoints = folder.path();
+  o.interrupted = [&] { return ++asked == 5; };  // in the last step of the epoch: the validation is still to come
+  Run a(o);
+  const auto stopped = a.go();
+  EXPECT_EQ(stopped.reason, StopReason::interrupted);
+  EXPECT_EQ(stopped.state.step, 5);
+  EXPECT_TRUE(a.recorder.metrics.empty());
+  o.interrupted = nullptr;
+  Run b(o);
+  b.trainer.resume(find_checkpoint(folder.path(), false));
+  b.go();
+  EXPECT_EQ(b.recorder.metrics, whole.recorder.metrics);
+  EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
+}
+
+TEST(Trainer, StopsAtItsTargetAndBeforeItsTimeLimit) {
+  auto o = small_options();
+  o.target = 100;
+  Run easy(o);
+  EXPECT_EQ(easy.go().reason, StopReason::target_reached);
+  EXPECT_EQ(easy.trainer.state().epoch, 1);
+  const Folder folder;
+  o = small_options();
+  o.time_limit = 1e-3;
+  o.checkpoints = folder.path();
+  Run late(o);
+  const auto result = late.go();
+  EXPECT_EQ(result.reason, StopReason::time_limit);
+  EXPECT_EQ(result.state.step, 1);
+  EXPECT_EQ(folder.files(), std::vector<std::string>{"step-0000000001.h5"});
+}
+
+TEST(Trainer, WritesTheInitialCheckpoint) {
+  const Folder folder;
+  auto o = small_options();
+  o.checkpoints = folder.path();
+  o.max_steps = 0;
+  Run run(o);
+  EXPECT_EQ(run.go().reason, StopReason::max_steps);
+  EXPECT_EQ(folder.files(), std::vector<std::string>{"step-0000000000.h5"});
+  Run other(small_options());
+  load_checkpoint(folder / "step-0000000000.h5", "small", other.parameters, {"momentum"}, nullptr);
+  EXPECT_EQ(everything(run.parameters), everything(other.parameters));
+}
+
+TEST(Trainer, FollowsItsSchedule) {
+  auto o = small_options();
+  o.schedule.kind = Schedule::Kind::steps;
+  o.schedule.warmup_epochs = 1;
+  o.schedule.steps = parse_steps("1:0.5");
+  Run run(o);
+  run.go();
+  ASSERT_EQ(run.recorder.rates.size(), 10u);
+  EXPECT_EQ(run.recorder.rates[0], 0);
+  EXPECT_NEAR(run.recorder.rates[2], 0.02 * 2 / 5, 1e-12);
+  for (int i = 5; i < 10; ++i) EXPECT_EQ(run.recorder.rates[static_cast<std::size_t>(i)], 0.01);
+}
+
+TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
+  const Folder folder;
+  auto o = small_options();
+  o.shuffle = false;
+  o.checkpoints = folder.path();
+  o.checkpoint_steps = 1;
+  Run data(o);
+  data.training.poisoned = 9;  // in the third batch
+  auto text = message_of<Error>([&] { data.go(); });
+  EXPECT_NE(text.find("in step 3 (epoch 1)"), std::string::npos) << text;
+  EXPECT_NE(text.find("input x"), std::string::npos) << text;
+  EXPECT_NE(text.find("step-0000000002.h5"), std::string::npos) << text;
+  EXPECT_EQ(read_run_state(find_checkpoint(folder.path(), false)).step, 2);
+
+  o = small_options();
+  o.schedule.base = 1e30;
+  Run wild(o);
+  text = message_of<Error>([&] { wild.go(); });
+  EXPECT_NE(text.find("the loss became"), std::string::npos) << text;
+  EXPECT_NE(text.find("conv1"), std::string::npos) << text;
+}
+
+TEST(Trainer, RefusesWhatDoesNotFit) {
+  EXPECT_NE(message_of<InputError>([] { Run(small_options(), 3); }).find("larger than the training data"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks are more than the 3"), std::string::npos);
+  Graph other = small_network(0, 8, 8);
+  Parameters parameters(other, context(network_contexts().back()), 1);
+  const CubeDataset data(8, 6);
+  const auto text = message_of<InputError>([&] { Trainer(other, parameters, data, nullptr, nullptr, small_options()); });
+  EXPECT_NE(text.find("2x6x6x6"), std::string::npos) << text;
+  EXPECT_NE(text.find("4x2x8x8x8"), std::string::npos) << text;
+
+  const Folder folder;
+  auto o = small_options();
+  o.checkpoints = folder.path();
+  o.max_steps = 2;
+  Run(o).go();
+  const auto resume_with = [&](auto change) {
+    auto changed = small_options();
+    change(changed);
+    return message_of<InputError>([&] { Run(changed).trainer.resume(find_checkpoint(folder.path(), false)); });
+  };
+  EXPECT_NE(resume_with([](auto& c) { c.batch = 3; }).find("resume with ranks x batch = 4"), std::string::npos);
+  EXPECT_NE(resume_with([](auto& c) { c.seed = 1; }).find("seed 11, not 1"), std::string::npos);
+  EXPECT_NE(resume_with([](auto& c) { c.optimizer.kind = Optimizer::Kind::adam; }).find("needs m, v"), std::string::npos);
+}
+
+/// Losses of this configuration as first computed; another backend, compiler or processor changes them by rounding only.
+TEST(Trainer, ReproducesStoredLosses) {
+  const std::vector<double> stored{KEELSON_STORED};
+  for (const auto& where : network_contexts()) {
+    auto o = small_options();
+    o.schedule.base = 0.01;
+    Run run(o, 18, 0.25f, where);
+    run.go();
+    ASSERT_EQ(run.recorder.losses.size(), stored.size()) << where;
+    for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_NEAR(run.recorder.losses[i], stored[i], 2e-5 * stored[i]) << where << " step " << i + 1;
+  }
+}
+
+}  // namespace
+}  // namespace keelson::testing
