@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/common/app.hpp"
+#include "apps/common/options.hpp"
+
+namespace keelson::app {
+namespace {
+
+struct Options {
+  int batch = 4;
+  double rate = 0.002;
+  bool augment = false, shuffle = true;
+  std::vector<std::string> data;
+  std::string output;
+};
+
+/// A program with two verbs.
+class CommandLineTest : public ::testing::Test {
+ protected:
+  CommandLine::Request parse(const std::vector<std::string>& arguments) {
+    CommandLine line({"keelson-x", "Does x."});
+    o_ = {};
+    CLI::App& train = line.verb("train", "Trains", [](Session&) { return ExitCode::done; });
+    option(train, "--batch", o_.batch, "Samples per step", "SAMPLES")->check(CLI::PositiveNumber);
+    option(train, "--learning-rate", o_.rate, "Step size");
+    flag(train, "--augment", o_.augment, "Turn the cubes");
+    flag(train, "--shuffle", o_.shuffle, "Keep the order of the files");
+    option_without_default(train, "--data", o_.data, "Folders", "DIR");
+    CLI::App& evaluate = line.verb("evaluate", "Evaluates", [](Session&) { return ExitCode::done; });
+    option_without_default(evaluate, "--output", o_.output, "Result", "FILE")->required();
+    return line.parse(arguments);
+  }
+
+  std::string message(const std::vector<std::string>& arguments) {
+    try {
+      parse(arguments);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "(accepted)";
+  }
+
+  void SetUp() override {
+    config_ =
+        (std::filesystem::temp_directory_path() /
+         (std::string("keelson_config_") + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml"))
+            .string();
+  }
+  void TearDown() override { std::filesystem::remove(config_); }
+  void write(const std::string& text) { std::ofstream(config_) << text; }
+
+  Options o_;
+  std::string config_;
+};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(CommandLineTest, ReadsOptions) {
+  EXPECT_TRUE(parse({"train"}).run);
+  EXPECT_EQ(o_.batch, 4);
+  EXPECT_TRUE(
+      parse({"train", "--batch", "8", "--learning-rate=1e-3", "--augment", "--no-shuffle", "--data", "a", "b"}).run);
+  EXPECT_EQ(o_.batch, 8);
+  EXPECT_EQ(o_.rate, 1e-3);
+  EXPECT_TRUE(o_.augment);
+  EXPECT_FALSE(o_.shuffle);
+  EXPECT_EQ(o_.data, (std::vector<std::string>{"a", "b"}));
+  parse({"train", "--no-augment", "--shuffle"});
+  EXPECT_FALSE(o_.augment);
+  EXPECT_TRUE(o_.shuffle);
+}
+
+TEST_F(CommandLineTest, ShowsHelpWithDefaultsAndUnits) {
+  auto request = parse({"--help"});
+  EXPECT_FALSE(request.run);
+  EXPECT_TRUE(contains(request.text, "train") && contains(request.text, "Does x.")) << request.text;
+  request = parse({"train", "--help"});
+  EXPECT_FALSE(request.run);
+  for (const char* part : {"keelson-x train", "--batch SAMPLES", "[4]", "--learning-rate", "[0.002]", "--augment",
+                           "--no-shuffle", "--data DIR", "--config FILE"})
+    EXPECT_TRUE(contains(request.text, part)) << part << " is not in\n" << request.text;
+  EXPECT_EQ(parse({"--version"}).text, "keelson-x " KEELSON_VERSION "\n");
+  EXPECT_EQ(parse({"train", "--version"}).text, "keelson-x " KEELSON_VERSION "\n");
+}
+
+TEST_F(CommandLineTest, RefusesWithOneHelpfulMessage) {
+  EXPECT_TRUE(contains(message({}), "a verb is expected: train, evaluate"));
+  EXPECT_TRUE(contains(message({"trian"}), "unknown verb 'trian'; did you mean train?")) << message({"trian"});
+  EXPECT_TRUE(contains(message({"fly"}), "unknown verb 'fly'; the verbs are: train, evaluate")) << message({"fly"});
+  EXPECT_TRUE(contains(message({"train", "--bacth", "3"}), "unknown option '--bacth'; did you mean --batch?"));
+  EXPECT_TRUE(
+      contains(message({"train", "--learning=3"}), "unknown option '--learning'; did you mean --learning-rate?"));
+  EXPECT_TRUE(contains(message({"train", "--zzz"}), "unknown option '--zzz'; `keelson-x train --help`"));
+  EXPECT_TRUE(contains(message({"train", "stray"}), "'stray'")) << message({"train", "stray"});
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"train", "--batch", "many"}, {"train", "--batch", "0"}, {"train", "--batch"}, {"train", "--batch", "1.5"}})
+    EXPECT_TRUE(contains(message(wrong), "--batch")) << message(wrong);
+  EXPECT_TRUE(contains(message({"evaluate"}), "--output")) << message({"evaluate"});
+  EXPECT_TRUE(contains(message({"evaluate", "--outptu", "x"}), "did you mean --output?"))
+      << message({"evaluate", "--outptu", "x"});
+  EXPECT_TRUE(contains(message({"--bogus", "train"}), "unknown option '--bogus'")) << message({"--bogus", "train"});
+}
+
+TEST_F(CommandLineTest, ReadsAConfigurationFile) {
+  write(
+      "batch = 16\nlearning-rate = 0.5  # fast\naugment = true\nshuffle = false\ndata = [\"a b\", \"c\"]\n"
+      "[evaluate]\noutput = \"r.h5\"\n[train]\nlearning-rate = 0.25\n");
+  EXPECT_TRUE(parse({"train", "--config", config_, "--batch", "2"}).run);
+  EXPECT_EQ(o_.batch, 2) << "the command line wins";
+  EXPECT_EQ(o_.rate, 0.25) << "the verb's own section comes later";
+  EXPECT_TRUE(o_.augment);
+  EXPECT_FALSE(o_.shuffle);
+  EXPECT_EQ(o_.data, (std::vector<std::string>{"a b", "c"}));
+  EXPECT_TRUE(parse({"train", "--no-augment", "--config=" + config_}).run);
+  EXPECT_FALSE(o_.augment);
+}
+
+TEST_F(CommandLineTest, RefusesABadConfigurationFile) {
+  EXPECT_TRUE(contains(message({"train", "--config", "/nowhere.toml"}), "/nowhere.toml"));
+  write("bacth = 16\n");
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "'bacth' is no option of 'train'; did you mean batch?"))
+      << message({"train", "--config", config_});
+  write("[trian]\nbatch = 16\n");
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "unknown section [trian]; did you mean train?"))
+      << message({"train", "--config", config_});
+  write("batch = -1\n");
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "--batch")) << message({"train", "--config", config_});
+  write("[train\nbatch 3\n");
+  EXPECT_NE(message({"train", "--config", config_}), "(accepted)");
+}
+
+}  // namespace
+}  // namespace keelson::app

@@ -1,0 +1,134 @@
+#include "tests/mpi/small_app.hpp"
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
+
+#include "apps/common/app.hpp"
+#include "apps/common/options.hpp"
+#include "engine/base/interrupt.hpp"
+
+namespace keelson::testing {
+namespace {
+
+using app::Session;
+
+void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+/// Throws on one rank, or on all of them (-1), while the others wait for each other.
+void define_fail(app::CommandLine& line) {
+  struct Options {
+    int rank = -1;
+    std::string kind = "input";
+    bool differently = false;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App& verb = line.verb("fail", "Throws", [o](Session& session) {
+    Communicator& world = session.world;
+    if (o->rank < 0 || o->rank == world.rank()) {
+      const std::string own = o->differently ? fmt::format(" of rank {}", world.rank()) : "";
+      std::vector<float> sent(100);  // gone when the exception passes, though its sum is under way
+      const auto sum = world.make_allreduce(sent.data(), sent.size(), "a sum");
+      if (o->kind == "active") sum->start();
+      if (o->kind == "input" || o->kind == "active") refuse("bad input{}", own);
+      if (o->kind == "error") fail("broken disk{}", own);
+      if (o->kind == "memory") throw std::bad_alloc();
+      throw std::logic_error("a bug" + own);
+    }
+    world.barrier();
+    return ExitCode::done;
+  });
+  app::option(verb, "--rank", o->rank, "The rank that throws; -1: all");
+  app::option(verb, "--kind", o->kind, "What it throws")
+      ->check(CLI::IsMember({"input", "active", "error", "memory", "logic"}));
+  app::flag(verb, "--differently", o->differently, "Name the rank in the message");
+}
+
+void define_late(app::CommandLine& line) {
+  struct Options {
+    int rank = 0;
+    double seconds = 0;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App& verb = line.verb("late", "Sleeps on one rank while the others wait", [o](Session& session) {
+    std::vector<double> data(10, 1.0);
+    const auto sum = session.world.make_allreduce(data.data(), data.size(), "gradient bucket 7");
+    if (session.world.rank() == o->rank) sleep(o->seconds);
+    sum->start();
+    sum->wait();
+    return data[0] == session.world.size() ? ExitCode::done : ExitCode::failure;
+  });
+  app::option(verb, "--rank", o->rank, "The late rank");
+  app::option(verb, "--seconds", o->seconds, "How late it is", "SECONDS");
+}
+
+void define_loop(app::CommandLine& line) {
+  struct Options {
+    std::string ready;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App& verb = line.verb("loop", "Runs until a signal comes", [o](Session& session) {
+    Interrupt::install();
+    std::int64_t signal = 0;
+    session.world.barrier();
+    if (session.world.rank() == 0) std::ofstream(o->ready) << "ready\n";
+    for (int i = 0; i < 2000 && signal == 0; ++i) {
+      sleep(0.01);
+      signal = Interrupt::signal_number();
+      session.world.allreduce(&signal, 1, Reduction::max);
+    }
+    if (session.world.rank() == 0) std::cout << Interrupt::signal_name(static_cast<int>(signal)) << std::endl;
+    return signal != 0 ? ExitCode::interrupted : ExitCode::failure;
+  });
+  app::option_without_default(verb, "--ready", o->ready, "Written when the signals are taken over", "FILE")->required();
+}
+
+/// Prints what it was given and where it runs.
+void define_show(app::CommandLine& line) {
+  struct Options {
+    int batch = 4;
+    double learning_rate = 0.002;
+    bool augment = false, shuffle = true;
+    std::vector<std::string> data;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App& verb = line.verb("show", "Prints its options", [o](Session& session) {
+    const nlohmann::json mine = {{"threads", session.placement.threads}, {"cpus", session.placement.cpus}};
+    const auto placements = session.world.allgather(mine.dump());
+    if (session.world.rank() != 0) return ExitCode::done;
+    nlohmann::json all = {{"batch", o->batch},
+                          {"learning-rate", o->learning_rate},
+                          {"augment", o->augment},
+                          {"shuffle", o->shuffle},
+                          {"data", o->data},
+                          {"arguments", session.arguments},
+                          {"machine", session.machine},
+                          {"ranks", nlohmann::json::array()}};
+    for (const auto& placement : placements) all["ranks"].push_back(nlohmann::json::parse(placement));
+    std::cout << all.dump() << std::endl;
+    return ExitCode::done;
+  });
+  app::option(verb, "--batch", o->batch, "Samples per step", "SAMPLES")->check(CLI::PositiveNumber);
+  app::option(verb, "--learning-rate", o->learning_rate, "Step size");
+  app::flag(verb, "--augment", o->augment, "Turn the cubes");
+  app::flag(verb, "--shuffle", o->shuffle, "Keep the order of the files");
+  app::option_without_default(verb, "--data", o->data, "Folders", "DIR");
+}
+
+}  // namespace
+
+int small_app(int argc, char** argv) {
+  return app::run_app(argc, argv, {"small-app", "Fails in many ways."}, [](app::CommandLine& line) {
+    define_fail(line);
+    define_late(line);
+    define_loop(line);
+    define_show(line);
+  });
+}
+
+}  // namespace keelson::testing
