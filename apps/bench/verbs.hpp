@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/common/app.hpp"
+
+/// The verbs of keelson-bench, each in a file of its own.
+namespace keelson::bench {
+
+void define_step(app::CommandLine& line);
+
+}  // namespace keelson::bench
