@@ -60,13 +60,14 @@ std::string curves(const ReportInput& in) {
   const auto at = column(steps, [](auto& r) { return r.epoch; });
   const auto ends = column(epochs, [](auto& r) { return r.epoch; });
 
-  plot::Plot loss{"Loss", {"epoch"}, {"loss", true}, {}};
+  const plot::Axis epoch{"epoch", false, 0.0, at.empty() ? std::nullopt : std::optional(std::max(at.back(), ends.empty() ? 0 : ends.back()))};
+  plot::Plot loss{"Loss", epoch, {"loss", true}, {}};
   const plot::Series each{"", at, column(steps, [](auto& r) { return r.loss; }), Mark::line, 0, true};
   loss.series.push_back(plot::thinned(each, 400));
   loss.series.push_back({"training", ends, column(epochs, [](auto& r) { return r.train_loss; }), Mark::both, 0});
   loss.series.push_back({"validation", ends, column(epochs, [](auto& r) { return r.validation_loss; }), Mark::both, 1});
 
-  plot::Plot metric{"Validation " + in.metric_name, {"epoch"}, {in.metric_name}, {}};
+  plot::Plot metric{"Validation " + in.metric_name, epoch, {in.metric_name}, {}};
   for (std::size_t t = 0; t < in.targets.size(); ++t)
     metric.series.push_back({in.targets[t].name, ends,
                              column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }), Mark::both,
@@ -75,22 +76,28 @@ std::string curves(const ReportInput& in) {
   if (in.target > 0 && !ends.empty())
     metric.series.push_back({"goal", {0, ends.back()}, {in.target, in.target}, Mark::line, 5, false, true});
 
-  plot::Plot rate{"Learning rate", {"epoch"}, {"learning rate"}, {}};
+  plot::Plot rate{"Learning rate", epoch, {"learning rate"}, {}};
   rate.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.learning_rate; }), Mark::line, 2}, 400));
   rate.y.min = 0;
 
-  plot::Plot speed{"Throughput, all ranks", {"epoch"}, {"samples per second"}, {}};
+  plot::Plot speed{"Throughput, all ranks", epoch, {"samples per second"}, {}};
   speed.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.samples_per_second; }), Mark::line, 3}, 200));
   speed.y.min = 0;
   return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + "</div>";
 }
 
 std::string error_table(const ReportInput& in) {
-  std::string out = fmt::format("<table><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th class='n'>ratio</th></tr>",
-                                escape(in.metric_name));
-  for (const auto& t : in.targets)
-    out += fmt::format("<tr><td>{}</td><td class='n'>{:.4f}</td><td class='n'>{}</td><td class='n'>{}</td></tr>", escape(t.name), t.error,
-                       t.baseline > 0 ? fmt::format("{:.4f}", t.baseline) : "", t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "");
+  std::string out = fmt::format(
+      "<table class='narrow'><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th class='n'>ratio</th>"
+      "<th class='n'>MAE, physical units</th></tr>",
+      escape(in.metric_name));
+  for (const auto& t : in.targets) {
+    double physical = 0;
+    for (std::size_t i = 0; i < t.truth.size(); ++i) physical += std::abs(t.predicted[i] - t.truth[i]) / static_cast<double>(t.truth.size());
+    out += fmt::format("<tr><td>{}</td><td class='n'>{:.4f}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{:.4g}</td></tr>",
+                       escape(t.name), t.error, t.baseline > 0 ? fmt::format("{:.4f}", t.baseline) : "",
+                       t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "", physical);
+  }
   return out + "</table>";
 }
 
@@ -100,8 +107,8 @@ std::string predictions(const ReportInput& in) {
   int colour = 1;
   for (const auto& t : in.targets) {
     plot::Plot p{t.name, {"true"}, {"predicted"}, {}};
-    p.width = 320;
-    p.height = 320;
+    p.width = 280;
+    p.height = 280;
     p.diagonal = true;
     constexpr std::size_t most = 2000;  // more dots only make the page heavy
     plot::Series s{"", {}, {}, Mark::points, colour++ % 6};
@@ -142,7 +149,7 @@ std::string plan_table(const ReportInput& in) {
   if (in.plan.empty()) return "";
   double gflop = 0, ms = 0;
   std::string rows;
-  const auto cell = [](double v) { return v > 0 ? fmt::format("{:.3g}", v) : std::string(); };
+  const auto cell = [](double v) { return v <= 0 ? std::string() : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v); };
   for (const auto& r : in.plan) {
     gflop += r.gflop;
     ms += r.milliseconds;
@@ -155,9 +162,9 @@ std::string plan_table(const ReportInput& in) {
   return fmt::format(
       "<h2>The plan of a step</h2><div class='card plan'><table><tr><th>phase</th><th>node</th><th>op</th><th>backend</th><th>kernel</th>"
       "<th>layout</th><th class='n'>GFLOP</th><th class='n'>MB</th><th class='n'>ms</th><th class='n'>GFLOP/s</th></tr>{}"
-      "<tr><td><b>sum</b></td><td colspan='5'></td><td class='n'><b>{:.4g}</b></td><td></td><td class='n'><b>{}</b></td><td class='n'><b>{}</b></td>"
+      "<tr><td><b>sum</b></td><td colspan='5'></td><td class='n'><b>{}</b></td><td></td><td class='n'><b>{}</b></td><td class='n'><b>{}</b></td>"
       "</tr></table></div><p class='note'>{}</p>",
-      rows, gflop, cell(ms), ms > 0 ? cell(gflop / ms * 1000) : "", escape(in.plan_note));
+      rows, cell(gflop), cell(ms), ms > 0 ? cell(gflop / ms * 1000) : "", escape(in.plan_note));
 }
 
 }  // namespace

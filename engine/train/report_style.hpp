@@ -17,7 +17,8 @@ h2{font-size:18px;margin:34px 0 12px}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px}
 .tile,.card{background:var(--card);border:1px solid var(--edge);border-radius:10px}
 .tile{padding:12px 16px}
-.tile b{display:block;font-size:22px;font-weight:650;font-variant-numeric:tabular-nums}
+table.narrow{max-width:720px}
+.tile b{display:block;font-size:19px;font-weight:650;font-variant-numeric:tabular-nums}
 .tile span{color:var(--muted);font-size:13px}
 .grid2{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(460px,100%),1fr));gap:14px}
 .grid4{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(250px,100%),1fr));gap:14px}

@@ -9,7 +9,14 @@
 namespace keelson::plot {
 namespace {
 
-constexpr int left = 58, right = 14, top = 34, bottom = 44;
+constexpr int left = 58, right = 14, bottom = 44;
+
+bool has_legend(const Plot& p) {
+  return std::any_of(p.series.begin(), p.series.end(), [](const auto& s) { return !s.name.empty(); });
+}
+
+/// Title, and a line of its own for the legend.
+int top_of(const Plot& p) { return has_legend(p) ? 54 : 34; }
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -61,6 +68,7 @@ Scale make_scale(const Axis& axis, Range r, double from, double to, double paddi
 std::vector<double> log_ticks(double low, double high) {
   std::vector<double> out;
   const double decades = std::log10(high / low);
+  if (decades < 1) return ticks(low, high, 5);
   for (int e = static_cast<int>(std::floor(std::log10(low))); e <= std::ceil(std::log10(high)); ++e)
     for (double m : {1.0, 2.0, 5.0}) {
       const double v = m * std::pow(10.0, e);
@@ -77,7 +85,8 @@ std::string number(double v) {
 }
 
 void draw_axes(std::string& out, const Plot& p, const Scale& sx, const Scale& sy) {
-  for (double t : sx.log ? log_ticks(sx.low, sx.high) : ticks(sx.low, sx.high, 6)) {
+  const int top = top_of(p);
+  for (double t : sx.log ? log_ticks(sx.low, sx.high) : ticks(sx.low, sx.high, p.width / 80)) {
     out += fmt::format("<line class='grid' x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}'/>", sx(t), top, p.height - bottom);
     out += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{}</text>", sx(t), p.height - bottom + 16, number(t));
   }
@@ -117,18 +126,16 @@ void draw_points(std::string& out, const Series& s, const Scale& sx, const Scale
 }
 
 void draw_legend(std::string& out, const Plot& p) {
-  double x = p.width - right;
-  for (auto s = p.series.rbegin(); s != p.series.rend(); ++s) {  // from the right edge, in the order given
-    if (s->name.empty()) continue;
-    x -= 6.6 * static_cast<double>(s->name.size());
-    out += fmt::format("<text class='key' x='{:.1f}' y='20'>{}</text>", x, escape(s->name));
-    x -= 22;
-    if (s->mark == Series::Mark::points)
-      out += fmt::format("<circle cx='{:.1f}' cy='16' r='3.5' style='fill:var(--s{})'/>", x + 10, s->colour);
+  double x = left;
+  for (const auto& s : p.series) {
+    if (s.name.empty()) continue;
+    if (s.mark == Series::Mark::points)
+      out += fmt::format("<circle cx='{:.1f}' cy='36' r='3.5' style='fill:var(--s{})'/>", x + 8, s.colour);
     else
-      out += fmt::format("<line class='line{}' x1='{:.1f}' x2='{:.1f}' y1='16' y2='16' style='stroke:var(--s{})'/>",
-                         s->dashed ? " dashed" : "", x, x + 16, s->colour);
-    x -= 12;
+      out += fmt::format("<line class='line{}' x1='{:.1f}' x2='{:.1f}' y1='36' y2='36' style='stroke:var(--s{})'/>",
+                         s.dashed ? " dashed" : "", x, x + 16, s.colour);
+    out += fmt::format("<text class='key' x='{:.1f}' y='40'>{}</text>", x + 21, escape(s.name));
+    x += 37 + 6.8 * static_cast<double>(s.name.size());
   }
 }
 
@@ -191,7 +198,7 @@ std::string svg(const Plot& p) {
     ry = rx;
   }
   const auto sx = make_scale(p.x, rx, left, p.width - right, p.diagonal ? 0.05 : 0);
-  const auto sy = make_scale(p.y, ry, p.height - bottom, top, 0.06);
+  const auto sy = make_scale(p.y, ry, p.height - bottom, top_of(p), 0.06);
   draw_axes(out, p, sx, sy);
   if (p.diagonal)
     out += fmt::format("<line class='diagonal' x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}'/>", sx(sx.low), sy(std::max(sy.low, sx.low)),
