@@ -80,7 +80,7 @@ unpack() {
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
   case $name in
     cpp_* | gcc_* | g++_* | mawk_* | debianutils_* | openmpi-bin_* | libopenmpi-dev_* | libhdf5-dev_* | \
-      libblas3_* | liblapack3_* | libblas-dev_* | liblapack-dev_* | libopenblas*)
+      libblas3_* | liblapack3_* | libblas-dev_* | liblapack-dev_* | libopenblas*-pthread*)
       dpkg-deb --ctrl-tarfile "$deb" | tar -x -O --wildcards './postinst*' >"$apt/scripts/${name%%_*}" ;;
   esac
   rm "$deb"
@@ -119,7 +119,7 @@ configure() {
   # Debian's Kokkos package refers to two empty archives that it does not ship; CMake wants them to exist.
   for libraries in usr/lib/*-linux-gnu; do
     for file in "$libraries"/libkokkos{algorithms,simd}.a; do
-      [[ -e $file ]] || printf '!<arch>\n' >"$file"
+      [[ $flavor != openmp || -e $file ]] || printf '!<arch>\n' >"$file"
     done
   done
   in_partial ldconfig || fail_with "ldconfig failed"
