@@ -106,13 +106,14 @@ std::string advise(const PlacementFacts& facts, const Placement& placement, cons
   for (int r = 0; r < ranks; ++r) busy += std::min(placement.threads, share_of(r, facts).cores);
   if (facts.masks.size() == 1 && !placement.cpus.empty()) busy = placement.cores;
   const int idle = placement.node_cores - busy;
-  const bool limited = facts.quota > 0 && busy >= static_cast<int>(facts.quota);
+  const bool limited = facts.quota > 0 && (placement.threads + 1) * ranks > static_cast<int>(facts.quota);
   if (idle <= 0 || limited || idle * 4 < placement.node_cores) return "";  // a remainder is no mistake
   const int fair = std::max(1, placement.node_cores / ranks);
-  return fmt::format("{} of {} cores stay idle: start more ranks, or give each more cores, e.g. {}", idle,
-                     placement.node_cores,
-                     facts.open_mpi ? fmt::format("mpirun --map-by slot:pe={}, or --bind-to none", fair)
-                                    : fmt::format("srun --cpus-per-task={}", fair));
+  const std::string how = facts.open_mpi ? fmt::format(", e.g. mpirun --map-by slot:pe={}, or --bind-to none", fair)
+                          : facts.slurm  ? fmt::format(", e.g. srun --cpus-per-task={}", fair)
+                                         : "";
+  return fmt::format("{} of {} cores stay idle: start more ranks, or give each more cores{}", idle,
+                     placement.node_cores, how);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct PlacementFacts {
   std::string threads_wanted_by;  ///< "KEELSON_THREADS" or "OMP_NUM_THREADS"
   int cpus_per_task = 0;          ///< SLURM_CPUS_PER_TASK; 0: not set
   bool open_mpi = false;          ///< started by Open MPI's mpirun
+  bool slurm = false;             ///< inside a SLURM job
   bool bind = true;               ///< KEELSON_BIND=none: threads stay unbound, the launcher's mask untouched
   bool openmp_binds = false;      ///< OMP_PROC_BIND is set: OpenMP binds threads inside the mask that it saw at start
 };

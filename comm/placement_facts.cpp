@@ -129,6 +129,7 @@ PlacementFacts placement_facts(Communicator& world) {
     }
   facts.cpus_per_task = number_from("SLURM_CPUS_PER_TASK");
   facts.open_mpi = variable("OMPI_COMM_WORLD_SIZE") != nullptr;
+  facts.slurm = variable("SLURM_JOB_ID") != nullptr;
   const std::string_view binding = variable("KEELSON_BIND") ? variable("KEELSON_BIND") : "auto";
   if (binding != "auto" && binding != "none")
     refuse("the environment variable KEELSON_BIND is '{}'; 'auto' or 'none' is expected", binding);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "apps/common/suggest.hpp"
 #include "engine/base/error.hpp"
@@ -43,7 +44,7 @@ std::vector<std::string> long_names(const CLI::App& verb) {
 std::vector<std::string> arguments_from_config(const std::string& path, const CLI::App& verb,
                                                const std::vector<std::string>& verbs,
                                                const std::vector<std::string>& arguments) {
-  std::vector<std::string> made;
+  std::map<const CLI::Option*, std::vector<std::string>> made;  // a later key, as of the verb's section, wins
   for (const CLI::ConfigItem& item : items_of(path)) {
     if (item.name == "++" || item.name == "--") continue;  // begin and end of a section
     const std::string section = item.parents.empty() ? verb.get_name() : item.parents.front();
@@ -58,16 +59,19 @@ std::vector<std::string> arguments_from_config(const std::string& path, const CL
       refuse("'{}': '{}' is no option of '{}'{}", path, item.name, verb.get_name(), hint);
     }
     if (given(*option, arguments)) continue;
+    auto& words = made[option];
     if (option->get_items_expected_max() == 0) {  // a flag
-      made.push_back(fmt::format("--{}={}", item.name, CLI::detail::join(item.inputs, ",")));
+      words = {fmt::format("--{}={}", item.name, CLI::detail::join(item.inputs, ","))};
     } else if (item.inputs.size() == 1) {
-      made.push_back(fmt::format("--{}={}", item.name, item.inputs.front()));
+      words = {fmt::format("--{}={}", item.name, item.inputs.front())};
     } else {
-      made.push_back("--" + item.name);
-      made.insert(made.end(), item.inputs.begin(), item.inputs.end());
+      words = {"--" + item.name};
+      words.insert(words.end(), item.inputs.begin(), item.inputs.end());
     }
   }
-  return made;
+  std::vector<std::string> all;
+  for (const auto& [option, words] : made) all.insert(all.end(), words.begin(), words.end());
+  return all;
 }
 
 }  // namespace keelson::app

@@ -171,6 +171,9 @@ TEST(Placement, TwoRanksBoundToOneCoreEachAreToldOfTheOthers) {
   EXPECT_EQ(p.threads, 1);
   EXPECT_TRUE(says(p, "6 of 8 cores stay idle")) << p.advice;
   EXPECT_TRUE(says(p, "slot:pe=4")) << p.advice;
+  facts.open_mpi = false;
+  facts.slurm = true;
+  EXPECT_TRUE(says(decide_placement(facts), "srun --cpus-per-task=4")) << decide_placement(facts).advice;
 }
 
 TEST(Placement, BindingCanBeForbidden) {
