@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <set>
+
+#include "nets/cosmoflow/cosmoflow.hpp"
+#include "tests/support/allocations.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/support/networks.hpp"
+
+/// What a whole MLPerf CosmoFlow step may cost at its real size, 128^3, batch 1, in training with momentum: counts and bytes, never
+/// seconds.
+namespace keelson::testing {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+/// Every reorder that a step may contain. Between layers there is none but the flatten's, where a network of blocked layouts meets the
+/// (D, H, W, C) order of dense1; the others turn a convolution's weights from the layout of one verb into that of another.
+const std::set<std::string> allowed_reorders = {
+    "max_pool5/dst",      "dense1/diff_src0",   "conv1/diff_weights", "conv2/diff_weights", "conv3/diff_weights",
+    "conv4/diff_weights", "conv5/diff_weights", "conv2/weights",      "conv3/weights",      "conv4/weights",
+    "conv5/weights",
+};
+
+double peak_resident_gb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024 * 1e-9;
+}
+
+TEST(MlperfAtFullSize, InsertsOnlyThePinnedReorders) {
+  for (const std::string& name : network_contexts()) {
+    SCOPED_TRACE(name);
+    const Graph graph = nets::cosmoflow_mlperf();
+    Parameters parameters(graph, context(name), 1);
+    const Plan plan(graph, parameters, {.batch = 1});
+    for (const std::string& line : plan.reorders()) {
+      std::printf("%s: %s\n", name.c_str(), line.c_str());
+      EXPECT_TRUE(allowed_reorders.contains(line.substr(0, line.find(':')))) << line;
+    }
+  }
+}
+
+TEST(MlperfAtFullSize, ArenaIsAsSmallAsItCanBe) {
+  for (const std::string& name : network_contexts()) {
+    const Graph graph = nets::cosmoflow_mlperf();
+    Parameters parameters(graph, context(name), 1);
+    const Plan plan(graph, parameters, {.batch = 1});
+    EXPECT_LE(static_cast<double>(plan.arena_bytes()), 1.02 * static_cast<double>(plan.arena_lower_bound())) << name;
+  }
+}
+
+TEST(MlperfAtFullSize, AStepStaysUnder1300MegabytesAndAllocatesNothing) {
+  if (sanitized) GTEST_SKIP() << "a sanitizer's own memory would be counted";
+  const std::string name = network_contexts().back();
+  if (name == "kokkos") GTEST_SKIP() << "needs oneDNN";
+  Context& ctx = context(name);
+  const Graph graph = nets::cosmoflow_mlperf();
+  Parameters parameters(graph, ctx, 1);
+  Optimizer optimizer;
+  optimizer.momentum = 0.9f;
+  Plan plan(graph, parameters, {.batch = 1, .optimizer = &optimizer});
+  const auto step = [&] {
+    plan.forward({});
+    plan.backward();
+    plan.update();
+  };
+  step();
+  const Allocations used = allocations_of(step);
+  EXPECT_LE(used.bytes, 1024 * static_cast<std::int64_t>(plan.rows().size()));
+  EXPECT_LT(peak_resident_gb(), 1.3);
+}
+
+}  // namespace
+}  // namespace keelson::testing
