@@ -1,0 +1,58 @@
+// The program of README.md, as it stands there (tests/cli/test_readme.py compares them), and the proof that it learns.
+#include <gtest/gtest.h>
+
+#include "tests/support/contexts.hpp"
+
+#include <vector>
+
+#include "backends/registry.hpp"
+#include "engine/base/philox.hpp"
+#include "engine/graph/plan.hpp"
+#include "engine/layers/layers.hpp"
+
+using namespace keelson;
+
+/// Learns the amplitude of the noise in cubes of 8^3 voxels. Returns the loss of the last step.
+double train(Context& context, int steps) {
+  Graph net;
+  const Var x = net.input("x", {1, 8, 8, 8}), y = net.input("y", {1});
+  Var h = relu(conv(x, {.filters = 8, .size = 3}, "conv1"));
+  h = flatten(average_pool(h, 8));
+  mse(dense(h, 1, "head"), y);
+
+  Parameters parameters(net, context, /*seed=*/1);
+  Optimizer adam;
+  adam.kind = Optimizer::Kind::adam;
+  Plan plan(net, parameters, {.batch = 16, .optimizer = &adam});
+
+  ops::StepState state;
+  state.loss_scale = 1.0f / 16;  // 1 / samples of the step, of all ranks together
+  state.learning_rate = 0.01f;
+  std::vector<float> cubes(16 * 512), amplitudes(16);
+  for (; state.step < static_cast<std::uint64_t>(steps); ++state.step) {
+    const philox::Key key{/*seed=*/2, /*stream=*/0, state.step};  // any reader of data goes here
+    for (int i = 0; i < 16; ++i) amplitudes[i] = philox::uniform(key, 16 * 512 + i);
+    for (int i = 0; i < 16 * 512; ++i) cubes[i] = amplitudes[i / 512] * (2 * philox::uniform(key, i) - 1);
+    context.write_plain(plan.input("x"), cubes.data());
+    context.write_plain(plan.input("y"), amplitudes.data());
+    plan.forward(state);
+    plan.backward();
+    plan.update();
+  }
+  return plan.loss();
+}
+
+namespace {
+
+class Readme : public ::testing::TestWithParam<std::string> {};
+
+// Always answering 1/2 has the loss 1/12, the variance of the amplitudes.
+TEST_P(Readme, TheExampleLearns) {
+  Context& context = keelson::testing::context(GetParam());
+  EXPECT_GT(train(context, 1), 0.05);
+  EXPECT_LT(train(context, 100), 0.1 / 12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Docs, Readme, ::testing::ValuesIn(keelson::testing::network_contexts()), [](const auto& info) { return info.param; });
+
+}  // namespace
