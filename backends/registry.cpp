@@ -42,8 +42,9 @@ std::vector<std::string> requested() {
     const std::string name(rest.substr(0, comma));
     const auto known = available();
     if (std::find(known.begin(), known.end(), name) == known.end())
-      refuse("KEELSON_BACKEND={}: this build has no backend '{}'; it has {} (a comma-separated list of these is expected)",
-             variable, name, fmt::join(known, ", "));
+      refuse(
+          "KEELSON_BACKEND={}: this build has no backend '{}'; it has {} (a comma-separated list of these is expected)",
+          variable, name, fmt::join(known, ", "));
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     if (comma == std::string_view::npos) return names;
     rest.remove_prefix(comma + 1);

@@ -11,12 +11,13 @@ namespace keelson::backends {
 /// Names of the backends in this build, in the order in which a CPU context asks them, e.g. {"onednn", "kokkos"}.
 std::vector<std::string> available();
 
-/// A context for `device` ("cpu"; "cuda" where built). KEELSON_BACKEND=kokkos (or any comma-separated list of available()) restricts and
-/// orders the backends. Throws InputError for names that this build does not know, listing those it does.
+/// A context for `device` ("cpu"; "cuda" where built). KEELSON_BACKEND=kokkos (or any comma-separated list of
+/// available()) restricts and orders the backends. Throws InputError for names that this build does not know, listing
+/// those it does.
 std::unique_ptr<Context> make_context(const std::string& device = "cpu");
 
-/// Starts Kokkos with `threads` threads unless the host program has done so, and ends it if it was started here. 0: all that this process
-/// may use. Call after binding the process to its cores, before the first context.
+/// Starts Kokkos with `threads` threads unless the host program has done so, and ends it if it was started here. 0: all
+/// that this process may use. Call after binding the process to its cores, before the first context.
 class Runtime {
  public:
   explicit Runtime(int threads = 0);

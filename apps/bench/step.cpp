@@ -64,7 +64,8 @@ Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& de
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back()};
 }
 
-void print_result(const StepOptions& o, const Plan& plan, const Timing& t, const app::Session& session, const std::string& device) {
+void print_result(const StepOptions& o, const Plan& plan, const Timing& t, const app::Session& session,
+                  const std::string& device) {
   const auto rows = plan.rows();
   double gflop = 0;
   for (const auto& r : rows) gflop += r.gflop;
@@ -88,8 +89,9 @@ void print_result(const StepOptions& o, const Plan& plan, const Timing& t, const
     if (o.plan) plan.print(std::cout);
     std::cout.flush();
     fmt::print("{} {}^3, batch {} a rank, {}; {}\n", o.net, o.size, o.batch, session.machine, device);
-    fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.3f} samples/s, {:.1f} GFLOP/s\n", t.median * 1e3,
-               t.fastest * 1e3, t.slowest * 1e3, o.steps, samples / t.median, gflop * session.world.size() / t.median);
+    fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.3f} samples/s, {:.1f} GFLOP/s\n",
+               t.median * 1e3, t.fastest * 1e3, t.slowest * 1e3, o.steps, samples / t.median,
+               gflop * session.world.size() / t.median);
   }
   std::fflush(stdout);
 }

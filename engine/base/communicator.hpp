@@ -19,8 +19,9 @@ class Allreduce {
   virtual void wait() = 0;  ///< reports by name what it waits for when the watchdog's time passes
 };
 
-/// A group of ranks: the only thing that knows MPI (or NCCL). Collective calls are made by all ranks of the group in the same order.
-/// Errors of the library throw Error with its text. Summation order is fixed for a given number of ranks.
+/// A group of ranks: the only thing that knows MPI (or NCCL). Collective calls are made by all ranks of the group in
+/// the same order. Errors of the library throw Error with its text. Summation order is fixed for a given number of
+/// ranks.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -7,7 +7,8 @@
 
 namespace keelson {
 
-/// Process exit codes of every program (design: 0 done, 1 failure, 2 bad usage or input, 75 interrupted, checkpoint written).
+/// Process exit codes of every program (design: 0 done, 1 failure, 2 bad usage or input, 75 interrupted, checkpoint
+/// written).
 enum class ExitCode : int { done = 0, failure = 1, bad_input = 2, interrupted = 75 };
 
 /// A failure that is not the user's doing: a full disk, a lost rank, a library that reports an error.
@@ -33,8 +34,8 @@ template <class... A>
 }
 
 /// A broken promise between our own functions: always checked, since none of these stand in inner loops.
-#define KEELSON_EXPECT(condition)                                                                       \
-  do {                                                                                                  \
+#define KEELSON_EXPECT(condition)                                                                            \
+  do {                                                                                                       \
     if (!(condition)) ::keelson::fail("{}:{}: internal error: expected {}", __FILE__, __LINE__, #condition); \
   } while (false)
 

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
-/// Counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11).
+/// Counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1,
+/// 2, 3" (SC'11).
 ///
-/// A value is a pure function of (seed, stream, step, index), so initial weights, dropout masks and sample orders do not depend on
-/// the backend, the thread count or the number of ranks. Everything is constexpr and free of state: usable in host and device code.
+/// A value is a pure function of (seed, stream, step, index), so initial weights, dropout masks and sample orders do
+/// not depend on the backend, the thread count or the number of ranks. Everything is constexpr and free of state:
+/// usable in host and device code.
 namespace keelson::philox {
 
 using Block = std::array<std::uint32_t, 4>;
@@ -32,7 +34,8 @@ constexpr Block block(std::uint64_t key, std::uint64_t counter_high, std::uint64
   return c;
 }
 
-/// What a value depends on besides its index. `stream` names the use (see stream_of), `step` the training step or epoch.
+/// What a value depends on besides its index. `stream` names the use (see stream_of), `step` the training step or
+/// epoch.
 struct Key {
   std::uint64_t seed = 0;
   std::uint32_t stream = 0;

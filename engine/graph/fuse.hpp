@@ -12,8 +12,8 @@ struct FusedNodes {
   std::vector<int> index;
 };
 
-/// Moves element-wise nodes into the producer of their only argument, where that producer can apply them itself, nobody else reads the
-/// value in between, and (in training) the derivative can be had from the result.
+/// Moves element-wise nodes into the producer of their only argument, where that producer can apply them itself, nobody
+/// else reads the value in between, and (in training) the derivative can be had from the result.
 FusedNodes fuse(const Graph& graph, bool training, bool enabled);
 
 }  // namespace keelson

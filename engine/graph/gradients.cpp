@@ -34,7 +34,8 @@ Gradients::Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* c
     }
     last = name;
     offsets.push_back(total);
-    total += (build.program.buffer(buffer).bytes / sizeof(float) + floats_per_line - 1) / floats_per_line * floats_per_line;
+    total +=
+        (build.program.buffer(buffer).bytes / sizeof(float) + floats_per_line - 1) / floats_per_line * floats_per_line;
     buckets_.back().last_call = std::max(buckets_.back().last_call, last_writer(build.program, buffer));
     if ((total - buckets_.back().offset) * sizeof(float) >= bucket_bytes) close();
   }

@@ -5,7 +5,8 @@
 
 namespace keelson {
 
-/// All gradients of a plan in one block, in the order in which backward makes them, cut into buckets that are summed over ranks.
+/// All gradients of a plan in one block, in the order in which backward makes them, cut into buckets that are summed
+/// over ranks.
 class Gradients {
  public:
   struct Bucket {

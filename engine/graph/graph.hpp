@@ -31,9 +31,11 @@ class Graph {
   Graph(Graph&&) = default;
   Graph(const Graph&) = delete;
 
-  /// A value that the caller fills each step. `sample` is the shape of one sample, without the batch: {4, 128, 128, 128}.
+  /// A value that the caller fills each step. `sample` is the shape of one sample, without the batch: {4, 128, 128,
+  /// 128}.
   Var input(const std::string& name, const Shape& sample, DType dtype = DType::f32);
-  /// Appends a node; `name` empty: kind and number ("conv3"). Refuses (InputError) srcs that do not fit, naming the node.
+  /// Appends a node; `name` empty: kind and number ("conv3"). Refuses (InputError) srcs that do not fit, naming the
+  /// node.
   Var add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name = "");
 
   /// Names a value that the caller reads after forward.

@@ -21,12 +21,14 @@ std::vector<float> initial_values(const Init& init, const std::string& name, con
     const double deviation = std::sqrt(2 / fan_in);
     for (std::size_t i = 0; i < values.size(); ++i) {  // Box & Muller 1958; 1 - u lies in (0, 1]
       const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(philox::uniform(key, 2 * i))));
-      values[i] = static_cast<float>(deviation * radius * std::cos(2 * std::numbers::pi * philox::uniform(key, 2 * i + 1)));
+      values[i] =
+          static_cast<float>(deviation * radius * std::cos(2 * std::numbers::pi * philox::uniform(key, 2 * i + 1)));
     }
     return values;
   }
   const double limit = init.kind == Init::Kind::uniform ? init.value : std::sqrt(6 / (fan_in + fan_out));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(limit * (2.0 * philox::uniform(key, i) - 1));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(limit * (2.0 * philox::uniform(key, i) - 1));
   return values;
 }
 

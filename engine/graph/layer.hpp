@@ -15,8 +15,9 @@ namespace keelson {
 class NodePlan;
 class BackwardPlan;
 
-/// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with an extent above 1
-/// where one sample makes several rows (CosmoFlow's paper network: 64). -1: the value does not grow with the batch (a loss).
+/// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with
+/// an extent above 1 where one sample makes several rows (CosmoFlow's paper network: 64). -1: the value does not grow
+/// with the batch (a loss).
 struct ValueShape {
   Shape shape;
   DType dtype = DType::f32;

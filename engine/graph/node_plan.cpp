@@ -34,8 +34,9 @@ BufferId Emitter::in_layout(BufferId b, const Layout& layout) {
   const BufferId result = build_.program.add(std::move(made));
   auto reorder = make(ops::ReorderDesc{src, dst});
   const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
-  call(reorder, ops::Verb::forward, {in(b), out(result), out(scratch_buffer)},
-       [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
+  call(
+      reorder, ops::Verb::forward, {in(b), out(result), out(scratch_buffer)},
+      [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
   build_.reordered[b].push_back(result);
   return result;
 }
@@ -91,8 +92,9 @@ BackwardPlan::BackwardPlan(PlanBuild& build, int node) : Emitter(build, Phase::b
   diff_dst_ = new_buffer("diff_dst", d);
   operands.push_back(out(diff_dst_));
   const auto count = static_cast<int>(parts.size());
-  call(make(ops::SumDesc{d, count}), ops::Verb::forward, operands,
-       [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); }, "sum of gradients");
+  call(
+      make(ops::SumDesc{d, count}), ops::Verb::forward, operands,
+      [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); }, "sum of gradients");
 }
 
 BufferId BackwardPlan::new_diff_src(int i, const Layout& layout) {
@@ -120,8 +122,9 @@ void BackwardPlan::finish_gradients() {
   for (auto [made, gradient] : to_reorder_) {
     auto reorder = make(ops::ReorderDesc{desc(made), desc(gradient)});
     const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
-    call(reorder, ops::Verb::forward, {in(made), out(gradient), out(scratch_buffer)},
-         [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
+    call(
+        reorder, ops::Verb::forward, {in(made), out(gradient), out(scratch_buffer)},
+        [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
   }
   to_reorder_.clear();
 }

@@ -9,7 +9,8 @@
 
 namespace keelson {
 
-/// What the compilation of one graph knows while it walks the nodes: the program so far and the buffers of values and gradients.
+/// What the compilation of one graph knows while it walks the nodes: the program so far and the buffers of values and
+/// gradients.
 struct PlanBuild {
   explicit PlanBuild(Parameters& p) : parameters(p) {}
 
@@ -18,9 +19,9 @@ struct PlanBuild {
   bool training = true;
   std::int64_t batch = 1;
 
-  std::vector<Graph::Node> nodes;          ///< after fusion
-  std::vector<BufferId> values;            ///< per node; no_buffer until planned
-  std::vector<bool> wants_gradient;        ///< per node: a parameter lies upstream
+  std::vector<Graph::Node> nodes;            ///< after fusion
+  std::vector<BufferId> values;              ///< per node; no_buffer until planned
+  std::vector<bool> wants_gradient;          ///< per node: a parameter lies upstream
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
   BufferId state = no_buffer;   ///< one StepState, u8
@@ -96,15 +97,16 @@ class NodePlan : public Emitter {
   BufferId src_buffer(int i) const { return build_.values[node().srcs[i]]; }
   const TensorDesc& src(int i) const { return desc(src_buffer(i)); }
   BufferId src_in(int i, const Layout& layout) { return in_layout(src_buffer(i), layout); }
-  /// What a compute-bound op asks for: `any`, but a graph input's own layout, since nothing was computed that could lie otherwise.
+  /// What a compute-bound op asks for: `any`, but a graph input's own layout, since nothing was computed that could lie
+  /// otherwise.
   TensorDesc src_request(int i) const;
   /// The layout of src i where it is strided, else channels-last: for ops that read elements by index.
   Layout strided_src(int i) const;
   Shape dst_shape() const { return node().shape.at_batch(batch()); }
   TensorDesc dst_request() const { return {dst_shape(), node().shape.dtype, Layout::any()}; }
 
-  /// Makes a primitive with weights: in the layout that the parameter has already, if that costs no better backend, else in `any`.
-  /// `describe(TensorDesc weights)` gives the description.
+  /// Makes a primitive with weights: in the layout that the parameter has already, if that costs no better backend,
+  /// else in `any`. `describe(TensorDesc weights)` gives the description.
   template <class F>
   auto make_with_weights(const std::string& weights, F describe) {
     const Parameter& p = parameter(weights);
@@ -121,7 +123,9 @@ class NodePlan : public Emitter {
   BufferId new_dst(const Layout& layout);
   void set_dst(BufferId b) { build_.values[node_] = b; }
   BufferId dst() const { return build_.values[node_]; }
-  BufferId workspace(const ops::Primitive& p) { return training() ? new_bytes("workspace", p.workspace_bytes()) : no_buffer; }
+  BufferId workspace(const ops::Primitive& p) {
+    return training() ? new_bytes("workspace", p.workspace_bytes()) : no_buffer;
+  }
 };
 
 /// The backward pass as one layer sees it.

@@ -2,7 +2,8 @@
 
 namespace keelson {
 
-Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed) : context_(context), seed_(seed), arena_(context) {
+Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed)
+    : context_(context), seed_(seed), arena_(context) {
   for (auto& spec : graph.parameters()) {
     Parameter& p = parameters_.emplace_back();
     p.name = spec.name;

@@ -10,13 +10,15 @@
 
 namespace keelson {
 
-/// A named trainable array. Value and optimizer state share one layout, the one that the training plan's primitive wants.
+/// A named trainable array. Value and optimizer state share one layout, the one that the training plan's primitive
+/// wants.
 struct Parameter {
   std::string name;  ///< "conv1/weights"
   Shape shape;       ///< plain
   Init init;
-  Tensor value;                 ///< empty until the first plan chooses its layout
-  std::vector<Tensor> moments;  ///< optimizer state: momentum, or Adam's m and v; made by the training plan, zero at first
+  Tensor value;  ///< empty until the first plan chooses its layout
+  std::vector<Tensor>
+      moments;  ///< optimizer state: momentum, or Adam's m and v; made by the training plan, zero at first
 };
 
 /// The parameters of one network in one context, shared by all its plans (training, evaluation, other batch sizes).

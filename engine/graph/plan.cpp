@@ -41,7 +41,8 @@ struct Plan::Impl {
 
 Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& o) : options(o), build(parameters) {
   if (options.batch < 1) refuse("a batch of {}: expected at least 1 sample", options.batch);
-  if (options.training && graph.loss() < 0) refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
+  if (options.training && graph.loss() < 0)
+    refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
   build.training = options.training;
   build.batch = options.batch;
   FusedNodes fused = fuse(graph, options.training, options.fuse);
@@ -121,7 +122,8 @@ void Plan::Impl::plan_backward(const std::vector<BackwardFn>& backward) {
   gradients = std::make_unique<Gradients>(build, options.bucket_bytes, options.communicator);
   gradients->insert_exchange(build.program);
   if (options.communicator && options.communicator->size() > 1)
-    loss_reduce = options.communicator->make_allreduce(build.program.buffer(build.loss).external.data<double>(), 1, "loss");
+    loss_reduce =
+        options.communicator->make_allreduce(build.program.buffer(build.loss).external.data<double>(), 1, "loss");
 }
 
 void Plan::Impl::finish() {
@@ -204,7 +206,8 @@ std::int64_t Plan::batch() const { return impl_->options.batch; }
 void Plan::forward(const ops::StepState& state) {
   impl_->finish_exchange();
   impl_->bind();
-  impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.state).external.raw(), &state, sizeof state);
+  impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.state).external.raw(), &state,
+                                           sizeof state);
   impl_->run(0, impl_->forward_end);
 }
 
@@ -228,7 +231,8 @@ void Plan::update() {
 double Plan::loss() const {
   impl_->finish_exchange();
   double value = 0;
-  impl_->context().device().copy_to_host(&value, impl_->build.program.buffer(impl_->build.loss).external.raw(), sizeof value);
+  impl_->context().device().copy_to_host(&value, impl_->build.program.buffer(impl_->build.loss).external.raw(),
+                                         sizeof value);
   return value;
 }
 

@@ -33,8 +33,8 @@ struct PlanRow {
   double milliseconds = 0;  ///< median over profiled steps; 0 if not profiled
 };
 
-/// A graph compiled for a context, a batch size and a mode: a flat list of calls over one arena. Made in well under a second; running it
-/// never allocates, looks up or branches. Results are deterministic.
+/// A graph compiled for a context, a batch size and a mode: a flat list of calls over one arena. Made in well under a
+/// second; running it never allocates, looks up or branches. Results are deterministic.
 ///
 ///   plan.input("x") <- data;  plan.forward(state);  plan.backward();  plan.update();
 ///
@@ -46,8 +46,9 @@ class Plan {
   ~Plan();
   Plan(const Plan&) = delete;
 
-  /// The memory of a graph input for `batch` samples; its layout is plain or channels-last (4-D and 5-D values), whichever the network
-  /// wants. Also "weight" (N) f32: 1 for samples that count, 0 for the padding of a short batch; all 1 after construction.
+  /// The memory of a graph input for `batch` samples; its layout is plain or channels-last (4-D and 5-D values),
+  /// whichever the network wants. Also "weight" (N) f32: 1 for samples that count, 0 for the padding of a short batch;
+  /// all 1 after construction.
   Tensor input(const std::string& name) const;
   /// Valid after forward until the next forward; plain layout.
   Tensor output(const std::string& name) const;
@@ -59,15 +60,16 @@ class Plan {
   void backward();
   /// Waits for the exchange and moves the parameters.
   void update();
-  /// Mean loss of the step over all ranks (after backward() in training, after forward() otherwise, then of this rank only).
+  /// Mean loss of the step over all ranks (after backward() in training, after forward() otherwise, then of this rank
+  /// only).
   double loss() const;
 
   /// Gradient of a parameter after backward() and finish_exchange(), in plain host order.
   std::vector<float> gradient(const std::string& parameter) const;
   void finish_exchange();
 
-  /// Runs the forward pass of the last step again and names the first node, parameter or input that holds a value that is not finite,
-  /// with its kind ("parameter conv1/weights", "layer conv2"); empty if all are finite.
+  /// Runs the forward pass of the last step again and names the first node, parameter or input that holds a value that
+  /// is not finite, with its kind ("parameter conv1/weights", "layer conv2"); empty if all are finite.
   std::string first_non_finite();
 
   void set_profiling(bool on);

@@ -30,7 +30,9 @@ std::vector<PlanRow> plan_rows(const Program& program) {
     PlanRow r;
     r.phase = to_string(c.phase);
     r.node = c.node;
-    r.op = c.verb == ops::Verb::forward ? c.op : fmt::format("{} {}", c.op, c.verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
+    r.op = c.verb == ops::Verb::forward
+               ? c.op
+               : fmt::format("{} {}", c.op, c.verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
     if (c.primitive) {
       r.backend = c.primitive->backend();
       r.kernel = c.primitive->name(c.verb);
@@ -80,8 +82,8 @@ void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameter
     for (int i = 0; i < 5; ++i) widths[i] = std::max(widths[i], cells[i]->size());
   }
   const auto line = [&](const PlanRow& r, const std::string& gflop, const std::string& mb, const std::string& ms) {
-    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}} {:>9} {:>9} {:>9}  {}\n", r.phase, widths[0], r.node, widths[1], r.op, widths[2],
-                       r.backend, widths[3], r.kernel, widths[4], gflop, mb, ms, r.layout);
+    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}} {:>9} {:>9} {:>9}  {}\n", r.phase, widths[0], r.node,
+                       widths[1], r.op, widths[2], r.backend, widths[3], r.kernel, widths[4], gflop, mb, ms, r.layout);
   };
   line({"phase", "node", "op", "backend", "kernel", "layout", 0, 0, 0}, "GFLOP", "MB", "ms");
   PlanRow total;
@@ -92,8 +94,9 @@ void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameter
     total.megabytes += r.megabytes;
     total.milliseconds += r.milliseconds;
   }
-  out << fmt::format("batch {}: {:.2f} GFLOP, {:.0f} MB{} a step, {} reorders, {} gradient buckets\n", plan.batch(), total.gflop,
-                     total.megabytes, total.milliseconds > 0 ? fmt::format(", {:.2f} ms", total.milliseconds) : "",
+  out << fmt::format("batch {}: {:.2f} GFLOP, {:.0f} MB{} a step, {} reorders, {} gradient buckets\n", plan.batch(),
+                     total.gflop, total.megabytes,
+                     total.milliseconds > 0 ? fmt::format(", {:.2f} ms", total.milliseconds) : "",
                      plan.reorders().size(), buckets);
   out << fmt::format("arena {:.1f} MiB (lower bound {:.1f}), parameters {:.1f} MiB\n", plan.arena_bytes() / mebi,
                      plan.arena_lower_bound() / mebi, parameters.count() * sizeof(float) / mebi);

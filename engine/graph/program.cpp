@@ -57,7 +57,9 @@ void Program::merge_in_place() {
     const BufferId src = root(call.operands[call.in_place_src].id), dst = root(call.operands[call.in_place_dst].id);
     const auto life = lives();
     const bool free_after = life[src].last == c && life[dst].first == c;
-    if (src == dst || !free_after || buffer(src).external || buffer(dst).external || buffer(src).bytes != buffer(dst).bytes) continue;
+    if (src == dst || !free_after || buffer(src).external || buffer(dst).external ||
+        buffer(src).bytes != buffer(dst).bytes)
+      continue;
     buffer(dst).view_of = src;
   }
 }
@@ -68,7 +70,8 @@ void Program::place() {
   std::vector<BufferId> order;
   for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
     if (life[b].first >= 0 && !buffers_[b].external && buffers_[b].view_of == no_buffer) order.push_back(b);
-  std::stable_sort(order.begin(), order.end(), [&](BufferId a, BufferId b) { return buffers_[a].bytes > buffers_[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](BufferId a, BufferId b) { return buffers_[a].bytes > buffers_[b].bytes; });
 
   std::vector<BufferId> placed;  // by offset
   for (BufferId b : order) {

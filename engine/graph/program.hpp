@@ -15,7 +15,8 @@ inline constexpr BufferId no_buffer = -1;
 enum class Phase : std::uint8_t { forward, backward, exchange, update };
 std::string_view to_string(Phase p);
 
-/// A piece of memory that calls read and write: placed in the arena by liveness, or bound to a tensor that lives outside it.
+/// A piece of memory that calls read and write: placed in the arena by liveness, or bound to a tensor that lives
+/// outside it.
 struct Buffer {
   std::string name;  ///< "conv1/dst"
   TensorDesc desc;
@@ -60,7 +61,8 @@ class Program {
   /// The buffer that owns the memory: follows views.
   BufferId root(BufferId id) const;
 
-  /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its life. Call once.
+  /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its
+  /// life. Call once.
   void place();
   /// Points every call's tensors into `arena` and the external tensors.
   void bind(std::byte* arena);

@@ -14,7 +14,8 @@ BufferId external(Program& program, const std::string& name, const Tensor& t) {
 }
 
 template <class Op, class F>
-void append(Program& program, const std::string& node, std::shared_ptr<Op> op, std::vector<Operand> operands, F run, std::string kind) {
+void append(Program& program, const std::string& node, std::shared_ptr<Op> op, std::vector<Operand> operands, F run,
+            std::string kind) {
   Call c{};
   c.phase = Phase::update;
   c.node = node;
@@ -25,10 +26,12 @@ void append(Program& program, const std::string& node, std::shared_ptr<Op> op, s
   program.calls().push_back(std::move(c));
 }
 
-void append_sum_squares(Program& program, Context& context, const std::string& node, BufferId src, BufferId sums, int index) {
+void append_sum_squares(Program& program, Context& context, const std::string& node, BufferId src, BufferId sums,
+                        int index) {
   std::shared_ptr<ops::SumSquares> sum = context.make(ops::SumSquaresDesc{program.buffer(src).desc});
-  append(program, node, sum, {in(src), out(sums)},
-         [index](ops::SumSquares& s, const Tensor* t) { s.forward(t[0], t[1], index); }, "sum of squares");
+  append(
+      program, node, sum, {in(src), out(sums)},
+      [index](ops::SumSquares& s, const Tensor* t) { s.forward(t[0], t[1], index); }, "sum of squares");
 }
 
 }  // namespace
@@ -55,11 +58,13 @@ void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& 
       append_sum_squares(program, context, name, gradient, norms, 1);
     }
     BufferId moments[2] = {no_buffer, no_buffer};
-    for (int m = 0; m < optimizer.moments(); ++m) moments[m] = external(program, fmt::format("{}/moment{}", name, m + 1), p.moments[m]);
+    for (int m = 0; m < optimizer.moments(); ++m)
+      moments[m] = external(program, fmt::format("{}/moment{}", name, m + 1), p.moments[m]);
     std::shared_ptr<ops::Update> update = context.make(ops::UpdateDesc{optimizer.update_for(name), p.value.desc()});
-    append(program, name, update,
-           {in(build.state), in(gradient), in(global_norm), in(norms), out(value), out(moments[0]), out(moments[1])},
-           [](ops::Update& u, const Tensor* t) { u.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6]); }, "update");
+    append(
+        program, name, update,
+        {in(build.state), in(gradient), in(global_norm), in(norms), out(value), out(moments[0]), out(moments[1])},
+        [](ops::Update& u, const Tensor* t) { u.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6]); }, "update");
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace keelson {
 
-/// Appends the calls that move every parameter with a gradient; gives the parameters the optimizer's state. `gradients` is the block that
-/// holds all of them.
+/// Appends the calls that move every parameter with a gradient; gives the parameters the optimizer's state. `gradients`
+/// is the block that holds all of them.
 void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& gradients);
 
 }  // namespace keelson

@@ -68,7 +68,8 @@ class ConcatLayer : public Layer {
     return [concat, d](BackwardPlan& b) {
       std::vector<Operand> operands{in(b.diff_dst_in(d.dst.layout))};
       for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i)
-        operands.push_back(out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout) : b.new_buffer("unused", d.srcs[i])));
+        operands.push_back(
+            out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout) : b.new_buffer("unused", d.srcs[i])));
       b.call(concat, Verb::backward_data, operands, [](ops::Concat& c, const Tensor* t) { c.backward(t[0], t + 1); });
     };
   }
@@ -85,7 +86,8 @@ class SoftmaxLayer : public Layer {
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     if (axis_ < 1 || axis_ >= srcs[0].shape.rank())
-      refuse("softmax along axis {} of {}: expected 1 to {}", axis_, to_string(srcs[0].shape), srcs[0].shape.rank() - 1);
+      refuse("softmax along axis {} of {}: expected 1 to {}", axis_, to_string(srcs[0].shape),
+             srcs[0].shape.rank() - 1);
     return srcs[0];
   }
 
@@ -120,6 +122,8 @@ Var concat(const std::vector<Var>& xs, int axis, const std::string& name) {
   return xs[0].graph->add(std::make_shared<ConcatLayer>(axis), xs, name);
 }
 
-Var softmax(Var x, int axis, const std::string& name) { return x.graph->add(std::make_shared<SoftmaxLayer>(axis), {x}, name); }
+Var softmax(Var x, int axis, const std::string& name) {
+  return x.graph->add(std::make_shared<SoftmaxLayer>(axis), {x}, name);
+}
 
 }  // namespace keelson

@@ -7,7 +7,8 @@ namespace {
 
 class ConvLayer : public Layer {
  public:
-  ConvLayer(ConvOptions options, ops::EltwiseParams activation = {}) : options_(std::move(options)), activation_(activation) {}
+  ConvLayer(ConvOptions options, ops::EltwiseParams activation = {})
+      : options_(std::move(options)), activation_(activation) {}
 
   std::string kind() const override { return "conv"; }
 
@@ -15,9 +16,10 @@ class ConvLayer : public Layer {
     const ValueShape& x = srcs[0];
     if (x.shape.rank() < 3)
       refuse("a convolution takes (N, C, spatial...) values, but its input is {}", to_string(x.shape));
-    if (options_.groups < 1 || options_.filters < 1 || options_.filters % options_.groups != 0 || x.shape[1] % options_.groups != 0)
-      refuse("a convolution of {} channels to {} filters in {} groups: groups must divide both", x.shape[1], options_.filters,
-             options_.groups);
+    if (options_.groups < 1 || options_.filters < 1 || options_.filters % options_.groups != 0 ||
+        x.shape[1] % options_.groups != 0)
+      refuse("a convolution of {} channels to {} filters in {} groups: groups must divide both", x.shape[1],
+             options_.filters, options_.groups);
     return {ops::conv_dst_shape(x.shape, params(x.shape), options_.filters), x.dtype, x.batch_axis};
   }
 

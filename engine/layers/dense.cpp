@@ -1,6 +1,6 @@
+#include "engine/ops/dense.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/layers/weighted.hpp"
-#include "engine/ops/dense.hpp"
 
 namespace keelson {
 
@@ -8,7 +8,8 @@ namespace {
 
 class DenseLayer : public Layer {
  public:
-  DenseLayer(DenseOptions options, ops::EltwiseParams activation = {}) : options_(std::move(options)), activation_(activation) {}
+  DenseLayer(DenseOptions options, ops::EltwiseParams activation = {})
+      : options_(std::move(options)), activation_(activation) {}
 
   std::string kind() const override { return "dense"; }
 
@@ -32,7 +33,8 @@ class DenseLayer : public Layer {
 
   BackwardFn plan(NodePlan& p) const override {
     return plan_weighted(p, options_.bias, activation_, [&](const TensorDesc& src, const TensorDesc& weights) {
-      return ops::DenseDesc{{options_.bias, activation_}, src, weights, p.dst_request(), p.training(), p.wants_diff_src(0)};
+      return ops::DenseDesc{{options_.bias, activation_}, src, weights, p.dst_request(), p.training(),
+                            p.wants_diff_src(0)};
     });
   }
 

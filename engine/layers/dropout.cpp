@@ -20,7 +20,8 @@ class DropoutLayer : public Layer {
     }
     const TensorDesc d = p.src(0).with(p.strided_src(0));
     const std::int64_t rows = p.src_value(0).rows_per_sample();
-    std::shared_ptr<ops::Dropout> dropout = p.make(ops::DropoutDesc{{rate_, philox::stream_of(p.node().name)}, d, rows});
+    std::shared_ptr<ops::Dropout> dropout =
+        p.make(ops::DropoutDesc{{rate_, philox::stream_of(p.node().name)}, d, rows});
     const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout);
     Call& c = p.call(dropout, ops::Verb::forward, {in(p.state()), in(src), out(dst)},
                      [](ops::Dropout& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });

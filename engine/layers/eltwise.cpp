@@ -9,8 +9,9 @@ BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activati
   auto eltwise = b.make(ops::EltwiseDesc{activation, d});
   diff_dst = b.in_layout(diff_dst, d.layout);
   const BufferId result = b.new_buffer("diff_activation", d);
-  Call& c = b.call(eltwise, ops::Verb::backward_data, {in(diff_dst), in(saved), out(result)},
-                   [](ops::Eltwise& e, const Tensor* t) { e.backward(t[0], t[1], t[2]); }, ops::to_string(activation));
+  Call& c = b.call(
+      eltwise, ops::Verb::backward_data, {in(diff_dst), in(saved), out(result)},
+      [](ops::Eltwise& e, const Tensor* t) { e.backward(t[0], t[1], t[2]); }, ops::to_string(activation));
   c.in_place_src = 0;
   c.in_place_dst = 2;
   return result;

@@ -5,16 +5,17 @@
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pool.hpp"
 
-/// Functions that build networks. Each appends one node to its argument's graph and returns the node's value; `name` (default: kind and
-/// number) prefixes the node's parameters. All refuse (InputError) shapes that do not fit, naming the node.
+/// Functions that build networks. Each appends one node to its argument's graph and returns the node's value; `name`
+/// (default: kind and number) prefixes the node's parameters. All refuse (InputError) shapes that do not fit, naming
+/// the node.
 ///
 /// Values are logical (N, C, [D,] H, W) or (N, features).
 namespace keelson {
 
 enum class Padding { same, valid, given };
 
-/// 2-D for (N, C, H, W) values, 3-D for (N, C, D, H, W). Shapes have one entry per spatial dim; empty ones mean 1 (stride, dilation) or
-/// 0 (pads); a kernel given as `size` is cubic.
+/// 2-D for (N, C, H, W) values, 3-D for (N, C, D, H, W). Shapes have one entry per spatial dim; empty ones mean 1
+/// (stride, dilation) or 0 (pads); a kernel given as `size` is cubic.
 struct ConvOptions {
   std::int64_t filters = 1;
   std::int64_t size = 3;
@@ -23,8 +24,8 @@ struct ConvOptions {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Shape kernel = {};                     ///< overrides size
-  Shape pad_begin = {}, pad_end = {};    ///< with Padding::given
+  Shape kernel = {};                   ///< overrides size
+  Shape pad_begin = {}, pad_end = {};  ///< with Padding::given
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
@@ -38,7 +39,9 @@ struct PoolOptions {
 };
 Var max_pool(Var x, const PoolOptions& options, const std::string& name = "");
 Var average_pool(Var x, const PoolOptions& options, const std::string& name = "");
-inline Var max_pool(Var x, std::int64_t size, const std::string& name = "") { return max_pool(x, PoolOptions{.size = size}, name); }
+inline Var max_pool(Var x, std::int64_t size, const std::string& name = "") {
+  return max_pool(x, PoolOptions{.size = size}, name);
+}
 inline Var average_pool(Var x, std::int64_t size, const std::string& name = "") {
   return average_pool(x, PoolOptions{.size = size}, name);
 }
@@ -66,9 +69,11 @@ Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
 /// Only in training plans; evaluation plans pass x on.
 Var dropout(Var x, float rate, const std::string& name = "");
 
-/// The order in which elements are read out: of the logical dims (as PyTorch flattens), or with channels last (as TensorFlow does).
+/// The order in which elements are read out: of the logical dims (as PyTorch flattens), or with channels last (as
+/// TensorFlow does).
 enum class ElementOrder { logical, channels_last };
-/// One sample's elements, regrouped as rows of `features`: (N, ...) -> (N * elements / features, features). features 0: all, one row.
+/// One sample's elements, regrouped as rows of `features`: (N, ...) -> (N * elements / features, features). features 0:
+/// all, one row.
 Var flatten(Var x, ElementOrder order = ElementOrder::logical, std::int64_t features = 0, const std::string& name = "");
 /// Same elements in logical order, other dims of a sample: (N, ...) -> (N, sample...).
 Var reshape(Var x, const Shape& sample, const std::string& name = "");
@@ -82,7 +87,9 @@ Var softmax(Var x, int axis = 1, const std::string& name = "");
 Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name = "loss");
 inline Var mse(Var prediction, Var target) { return loss(prediction, target, {ops::LossKind::mse}); }
 inline Var mae(Var prediction, Var target) { return loss(prediction, target, {ops::LossKind::mae}); }
-inline Var huber(Var prediction, Var target, float delta = 1) { return loss(prediction, target, {ops::LossKind::huber, delta}); }
+inline Var huber(Var prediction, Var target, float delta = 1) {
+  return loss(prediction, target, {ops::LossKind::huber, delta});
+}
 /// target: s32 class numbers, graph.input(name, {}, DType::s32).
 inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {ops::LossKind::cross_entropy}); }
 

@@ -17,7 +17,8 @@ class LossLayer : public Layer {
     const ValueShape &prediction = srcs[0], &target = srcs[1];
     const bool classes = params_.kind == ops::LossKind::cross_entropy;
     if (prediction.shape.rank() != 2 || prediction.batch_axis != 0)
-      refuse("a loss takes a prediction of shape (N, features), not {}: flatten() it first", to_string(prediction.shape));
+      refuse("a loss takes a prediction of shape (N, features), not {}: flatten() it first",
+             to_string(prediction.shape));
     if (classes && (target.dtype != DType::s32 || !(target.shape == Shape{1})))
       refuse("cross entropy takes one s32 class number per sample as its target, not {} {}", to_string(target.shape),
              to_string(target.dtype));

@@ -34,7 +34,8 @@ class PoolLayer : public Layer {
     return [pool, workspace](BackwardPlan& b) {
       const BufferId diff_dst = b.diff_dst_in(pool->layout(Verb::backward_data, Role::diff_dst));
       const BufferId diff_src = b.new_diff_src(0, pool->layout(Verb::backward_data, Role::diff_src));
-      b.call(pool, Verb::backward_data, {in(diff_dst), in(workspace), out(diff_src), out(b.scratch(*pool, Verb::backward_data))},
+      b.call(pool, Verb::backward_data,
+             {in(diff_dst), in(workspace), out(diff_src), out(b.scratch(*pool, Verb::backward_data))},
              [](ops::Pool& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3]); });
     };
   }

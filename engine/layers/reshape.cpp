@@ -8,18 +8,21 @@ namespace {
 /// Reads the elements of each sample in one order and gives them other dims: a view once src lies in that order.
 class ReshapeLayer : public Layer {
  public:
-  ReshapeLayer(std::string kind, ElementOrder order, Shape sample) : kind_(std::move(kind)), order_(order), sample_(sample) {}
+  ReshapeLayer(std::string kind, ElementOrder order, Shape sample)
+      : kind_(std::move(kind)), order_(order), sample_(sample) {}
 
   std::string kind() const override { return kind_; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     const ValueShape& x = srcs[0];
-    if (x.batch_axis != 0) refuse("a value that has no batch in front ({}) cannot be regrouped by sample", to_string(x.shape));
+    if (x.batch_axis != 0)
+      refuse("a value that has no batch in front ({}) cannot be regrouped by sample", to_string(x.shape));
     Shape shape = sample_;
     if (shape.rank() == 2 && shape[1] == 0) shape = Shape{1, x.shape.elements()};
     if (shape.rank() == 2 && shape[0] == 0) shape[0] = x.shape.elements() / shape[1];
     if (shape.elements() != x.shape.elements())
-      refuse("{} elements of a sample ({}) cannot be regrouped as {}", x.shape.elements(), to_string(x.shape), to_string(shape));
+      refuse("{} elements of a sample ({}) cannot be regrouped as {}", x.shape.elements(), to_string(x.shape),
+             to_string(shape));
     return {shape, x.dtype, 0};
   }
 

@@ -5,7 +5,8 @@
 /// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
 namespace keelson {
 
-/// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for identity.
+/// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for
+/// identity.
 BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
 
 template <class Op>
@@ -32,7 +33,8 @@ template <class F>
 BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
-  auto made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(p.src_request(0), weights); });
+  auto made =
+      p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(p.src_request(0), weights); });
   using Op = typename decltype(made)::element_type;
   const std::shared_ptr<Op> op = std::move(made);
   const BufferId x = p.src_in(0, op->layout(forward, src));

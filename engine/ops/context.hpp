@@ -15,7 +15,8 @@ class Device {
   virtual ~Device() = default;
   virtual std::string describe() const = 0;  ///< "OpenMP, 2 threads", "NVIDIA H200"
   virtual bool host_accessible() const = 0;  ///< whether the CPU may read and write its memory directly
-  /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size when out of memory.
+  /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size
+  /// when out of memory.
   virtual std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) = 0;
   virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;

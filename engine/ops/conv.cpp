@@ -12,9 +12,11 @@ Shape conv_dst_shape(const Shape& src, const ConvParams& params, std::int64_t fi
   if (params.groups < 1) refuse("convolution: {} groups; at least 1 is needed", params.groups);
   if (filters < 1) refuse("convolution: {} filters; at least 1 is needed", filters);
   if (src[1] % params.groups != 0 || filters % params.groups != 0)
-    refuse("convolution: {} input channels and {} filters cannot be split into {} groups; both must be multiples of the number of "
-           "groups",
-           src[1], filters, params.groups);
+    refuse(
+        "convolution: {} input channels and {} filters cannot be split into {} groups; both must be multiples of the "
+        "number of "
+        "groups",
+        src[1], filters, params.groups);
   Shape dst{src[0], filters};
   for (auto p : positions) dst.push_back(p);
   return dst;
@@ -23,8 +25,10 @@ Shape conv_dst_shape(const Shape& src, const ConvParams& params, std::int64_t fi
 void set_same_padding(ConvParams& params, const Shape& src) {
   const int spatial = src.rank() - 2;
   if (params.kernel.rank() != spatial || params.stride.rank() != spatial || params.dilation.rank() != spatial)
-    refuse("convolution with 'same' padding: kernel {}, stride {} and dilation {} need one entry for each spatial dim of the input {}",
-           to_string(params.kernel), to_string(params.stride), to_string(params.dilation), to_string(src));
+    refuse(
+        "convolution with 'same' padding: kernel {}, stride {} and dilation {} need one entry for each spatial dim of "
+        "the input {}",
+        to_string(params.kernel), to_string(params.stride), to_string(params.dilation), to_string(src));
   params.pad_begin = params.pad_end = Shape::filled(spatial, 0);
   for (int i = 0; i < spatial; ++i) {
     const auto in = src[i + 2], stride = std::max<std::int64_t>(params.stride[i], 1);

@@ -4,7 +4,8 @@
 
 namespace keelson::ops {
 
-/// Convolution over 1 to 3 spatial dims (cross-correlation, as in all frameworks). Each Shape below has one entry per spatial dim.
+/// Convolution over 1 to 3 spatial dims (cross-correlation, as in all frameworks). Each Shape below has one entry per
+/// spatial dim.
 struct ConvParams {
   Shape kernel;
   Shape stride;     ///< >= 1
@@ -13,12 +14,14 @@ struct ConvParams {
   Shape pad_end;    ///< zeros after the last one
   std::int64_t groups = 1;
   bool bias = true;
-  EltwiseParams activation;  ///< applied to the result; identity = none. Only kinds with derivative_from_dst() in training.
+  EltwiseParams
+      activation;  ///< applied to the result; identity = none. Only kinds with derivative_from_dst() in training.
 };
 
 class Conv;
 
-/// src (N, C, spatial...), weights (O, C/groups, kernel...), bias (O), dst (N, O, spatial'...). Layouts may be `any`; bias is plain.
+/// src (N, C, spatial...), weights (O, C/groups, kernel...), bias (O), dst (N, O, spatial'...). Layouts may be `any`;
+/// bias is plain.
 struct ConvDesc {
   using Op = Conv;
   ConvParams params;
@@ -27,7 +30,8 @@ struct ConvDesc {
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
 };
 
-/// Logical shape of dst; refuses (InputError) what does not fit: channels not divisible by groups, a kernel larger than its input.
+/// Logical shape of dst; refuses (InputError) what does not fit: channels not divisible by groups, a kernel larger than
+/// its input.
 Shape conv_dst_shape(const Shape& src, const ConvParams& params, std::int64_t filters);
 
 /// Padding that keeps ceil(extent / stride), as TensorFlow's "SAME": the odd element goes to the end.
@@ -36,11 +40,13 @@ void set_same_padding(ConvParams& params, const Shape& src);
 class Conv : public Primitive {
  public:
   /// dst = activation(conv(src, weights) + bias); `bias` is an empty tensor where params.bias is false.
-  virtual void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst, const Tensor& scratch) = 0;
+  virtual void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
+                       const Tensor& scratch) = 0;
   /// diff_dst is the gradient of the convolution's result before the activation.
-  virtual void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src, const Tensor& scratch) = 0;
-  virtual void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                                const Tensor& scratch) = 0;
+  virtual void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
+                             const Tensor& scratch) = 0;
+  virtual void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights,
+                                const Tensor& diff_bias, const Tensor& scratch) = 0;
 };
 
 /// FLOPs of one verb (all three are equal): 2 per multiply-add; taps that fall on padding count.

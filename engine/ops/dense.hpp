@@ -11,7 +11,8 @@ struct DenseParams {
 
 class Dense;
 
-/// src (N, in), weights (out, in), bias (out), dst (N, out) = activation(src weights^T + bias). Layouts may be `any`; bias is plain.
+/// src (N, in), weights (out, in), bias (out), dst (N, out) = activation(src weights^T + bias). Layouts may be `any`;
+/// bias is plain.
 struct DenseDesc {
   using Op = Dense;
   DenseParams params;
@@ -22,10 +23,12 @@ struct DenseDesc {
 
 class Dense : public Primitive {
  public:
-  virtual void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst, const Tensor& scratch) = 0;
-  virtual void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src, const Tensor& scratch) = 0;
-  virtual void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                                const Tensor& scratch) = 0;
+  virtual void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
+                       const Tensor& scratch) = 0;
+  virtual void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
+                             const Tensor& scratch) = 0;
+  virtual void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights,
+                                const Tensor& diff_bias, const Tensor& scratch) = 0;
 };
 
 double dense_flops(const DenseDesc& d);  ///< of one verb

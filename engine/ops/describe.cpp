@@ -32,9 +32,13 @@ std::string describe(const PoolDesc& d) {
 
 std::string describe(const EltwiseDesc& d) { return fmt::format("{}, src {}", to_string(d.params), to_string(d.src)); }
 
-std::string describe(const DropoutDesc& d) { return fmt::format("dropout {}, src {}", d.params.rate, to_string(d.src)); }
+std::string describe(const DropoutDesc& d) {
+  return fmt::format("dropout {}, src {}", d.params.rate, to_string(d.src));
+}
 
-std::string describe(const ReorderDesc& d) { return fmt::format("reorder {} -> {}", to_string(d.src), to_string(d.dst)); }
+std::string describe(const ReorderDesc& d) {
+  return fmt::format("reorder {} -> {}", to_string(d.src), to_string(d.dst));
+}
 
 std::string describe(const SumDesc& d) { return fmt::format("sum of {}, src {}", d.count, to_string(d.src)); }
 
@@ -42,10 +46,13 @@ std::string describe(const ConcatDesc& d) {
   return fmt::format("concat of {} along axis {}, dst {}", d.srcs.size(), d.axis, to_string(d.dst));
 }
 
-std::string describe(const SoftmaxDesc& d) { return fmt::format("softmax along axis {}, src {}", d.axis, to_string(d.src)); }
+std::string describe(const SoftmaxDesc& d) {
+  return fmt::format("softmax along axis {}, src {}", d.axis, to_string(d.src));
+}
 
 std::string describe(const LossDesc& d) {
-  return fmt::format("{} loss, prediction {}, target {}", to_string(d.params.kind), to_string(d.prediction), to_string(d.target));
+  return fmt::format("{} loss, prediction {}, target {}", to_string(d.params.kind), to_string(d.prediction),
+                     to_string(d.target));
 }
 
 std::string describe(const SumSquaresDesc& d) { return fmt::format("sum of squares, src {}", to_string(d.src)); }

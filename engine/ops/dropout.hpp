@@ -20,8 +20,8 @@ struct DropoutDesc {
   std::int64_t rows_per_sample = 1;  ///< rows (dim 0) that one sample of the batch occupies
 };
 
-/// The mask is recomputed from the counter in backward: element (row r, plain offset j within the row) of this rank is kept if
-/// philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
+/// The mask is recomputed from the counter in backward: element (row r, plain offset j within the row) of this rank is
+/// kept if philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
 class Dropout : public Primitive {
  public:
   /// `state` holds one StepState in context memory. dst may be src.

@@ -4,14 +4,22 @@ namespace keelson::ops {
 
 std::string to_string(const EltwiseParams& p) {
   switch (p.kind) {
-    case EltwiseKind::identity: return "identity";
-    case EltwiseKind::relu: return "relu";
-    case EltwiseKind::leaky_relu: return fmt::format("leaky_relu({})", p.alpha);
-    case EltwiseKind::tanh: return "tanh";
-    case EltwiseKind::sigmoid: return "sigmoid";
-    case EltwiseKind::gelu: return "gelu";
-    case EltwiseKind::silu: return "silu";
-    case EltwiseKind::linear: return fmt::format("linear({}, {})", p.alpha, p.beta);
+    case EltwiseKind::identity:
+      return "identity";
+    case EltwiseKind::relu:
+      return "relu";
+    case EltwiseKind::leaky_relu:
+      return fmt::format("leaky_relu({})", p.alpha);
+    case EltwiseKind::tanh:
+      return "tanh";
+    case EltwiseKind::sigmoid:
+      return "sigmoid";
+    case EltwiseKind::gelu:
+      return "gelu";
+    case EltwiseKind::silu:
+      return "silu";
+    case EltwiseKind::linear:
+      return fmt::format("linear({}, {})", p.alpha, p.beta);
   }
   fail("unknown element-wise function number {}", static_cast<int>(p.kind));
 }

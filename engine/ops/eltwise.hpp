@@ -30,10 +30,13 @@ std::string to_string(const EltwiseParams& p);  ///< "leaky_relu(0.3)"
 /// At 0 the derivative of (leaky) ReLU is alpha.
 constexpr bool derivative_from_dst(const EltwiseParams& p) {
   switch (p.kind) {
-    case EltwiseKind::leaky_relu: return p.alpha >= 0;
+    case EltwiseKind::leaky_relu:
+      return p.alpha >= 0;
     case EltwiseKind::gelu:
-    case EltwiseKind::silu: return false;
-    default: return true;
+    case EltwiseKind::silu:
+      return false;
+    default:
+      return true;
   }
 }
 

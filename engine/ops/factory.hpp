@@ -18,13 +18,14 @@ namespace keelson::ops {
 /// A primitive, or the reason why there is none.
 template <class Op>
 struct Made {
-  Made(std::unique_ptr<Op> p) : primitive(std::move(p)) {}             // NOLINT: returning either is the point
-  Made(std::string reason) : declined(std::move(reason)) {}            // NOLINT
+  Made(std::unique_ptr<Op> p) : primitive(std::move(p)) {}   // NOLINT: returning either is the point
+  Made(std::string reason) : declined(std::move(reason)) {}  // NOLINT
   std::unique_ptr<Op> primitive;
   std::string declined;
 };
 
-/// One backend: asked for each op in turn, it makes the primitive or says why not. It never throws for what it cannot do.
+/// One backend: asked for each op in turn, it makes the primitive or says why not. It never throws for what it cannot
+/// do.
 class OpFactory {
  public:
   virtual ~OpFactory() = default;

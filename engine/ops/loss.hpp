@@ -19,13 +19,15 @@ struct LossParams {
 
 class Loss;
 
-/// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or (N) s32 for cross_entropy; weight (N) f32: 1 for
-/// a sample that counts, 0 for padding of a short batch. Row r is compared with the target of sample r / rows_per_sample.
+/// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or (N) s32 for cross_entropy;
+/// weight (N) f32: 1 for a sample that counts, 0 for padding of a short batch. Row r is compared with the target of
+/// sample r / rows_per_sample.
 ///
-///   loss = loss_scale * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) / rows_per_sample
+///   loss = loss_scale * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
+///   rows_per_sample
 ///
-/// with loss_scale from StepState (1 / global sample count), so that losses and gradients of all ranks add up to the global mean.
-/// For cross_entropy there is no mean over f.
+/// with loss_scale from StepState (1 / global sample count), so that losses and gradients of all ranks add up to the
+/// global mean. For cross_entropy there is no mean over f.
 struct LossDesc {
   using Op = Loss;
   LossParams params;

@@ -6,14 +6,16 @@ namespace keelson::ops {
 
 enum class PoolKind : std::uint8_t { max, average };
 
-/// Pooling over 1 to 3 spatial dims; one entry per spatial dim. Windows that reach over the end of an unpadded input are dropped (floor).
+/// Pooling over 1 to 3 spatial dims; one entry per spatial dim. Windows that reach over the end of an unpadded input
+/// are dropped (floor).
 struct PoolParams {
   PoolKind kind = PoolKind::max;
   Shape kernel;
   Shape stride;
   Shape pad_begin;
   Shape pad_end;
-  bool count_padding = false;  ///< average: divide by the kernel's size (true) or by the elements inside the input (false)
+  bool count_padding =
+      false;  ///< average: divide by the kernel's size (true) or by the elements inside the input (false)
 };
 
 class Pool;
@@ -34,7 +36,8 @@ class Pool : public Primitive {
   /// workspace_bytes() bytes, u8.
   virtual void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) = 0;
   /// diff_src is written whole (zero where no window chose).
-  virtual void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor& scratch) = 0;
+  virtual void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,
+                        const Tensor& scratch) = 0;
 };
 
 }  // namespace keelson::ops

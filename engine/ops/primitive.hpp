@@ -20,10 +20,10 @@ struct Cost {
   double bytes = 0;
 };
 
-/// Base of all primitives: one op, made once for fixed shapes, dtypes and layouts, bound to one context. Executing a verb never
-/// allocates. Tensors handed to a verb have the shape of the description and the layout that layout() names for that verb and role.
-/// Unless a header says otherwise operands must not overlap, destinations are overwritten, and results are deterministic: the same
-/// inputs give the same bits with the same backend and number of threads.
+/// Base of all primitives: one op, made once for fixed shapes, dtypes and layouts, bound to one context. Executing a
+/// verb never allocates. Tensors handed to a verb have the shape of the description and the layout that layout() names
+/// for that verb and role. Unless a header says otherwise operands must not overlap, destinations are overwritten, and
+/// results are deterministic: the same inputs give the same bits with the same backend and number of threads.
 class Primitive {
  public:
   virtual ~Primitive() = default;

@@ -3,8 +3,8 @@
 #include "engine/ops/primitive.hpp"
 #include "engine/ops/step_state.hpp"
 
-/// Optimizer arithmetic on flat arrays: parameter, gradient and state share one dense layout, whatever it is; padding is zero in all of
-/// them and every formula below keeps it zero.
+/// Optimizer arithmetic on flat arrays: parameter, gradient and state share one dense layout, whatever it is; padding
+/// is zero in all of them and every formula below keeps it zero.
 namespace keelson::ops {
 
 class SumSquares;
@@ -24,16 +24,16 @@ enum class LarcMode : std::uint8_t { none, scale, clip };
 
 struct UpdateParams {
   UpdateKind kind = UpdateKind::sgd;
-  float weight_decay = 0;  ///< L2: g += weight_decay * w
+  float weight_decay = 0;     ///< L2: g += weight_decay * w
   float decoupled_decay = 0;  ///< AdamW (Loshchilov & Hutter 2019): w -= lr * decoupled_decay * w before the step
   float momentum = 0;         ///< sgd: v = momentum v + g
   bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< Adam (Kingma & Ba 2015), bias-corrected
   float lr_multiplier = 1;                              ///< of the parameter's group
   float clip_norm = 0;  ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
-  /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` where a norm is 0 (CosmoFlow: 1/16000).
-  /// scale: g *= r. clip: g *= min(r / clip_reference, 1), where clip_reference is the learning rate if larc_relative, else 1
-  /// (CosmoFlow's paper code: not relative).
+  /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` where a norm is 0 (CosmoFlow:
+  /// 1/16000). scale: g *= r. clip: g *= min(r / clip_reference, 1), where clip_reference is the learning rate if
+  /// larc_relative, else 1 (CosmoFlow's paper code: not relative).
   LarcMode larc = LarcMode::none;
   float larc_eta = 0.002f, larc_floor = 0;
   bool larc_relative = false;
@@ -51,11 +51,11 @@ struct UpdateDesc {
 /// StepState::learning_rate * lr_multiplier; Adam's bias correction uses t = StepState::step + 1.
 class Update : public Primitive {
  public:
-  /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors are empty.
-  /// `global_norm`: one f64, sum of squares of all gradients; empty unless clip_norm is set. `norms`: two f64, sums of squares of this
-  /// parameter and of this gradient before clipping; empty unless larc is set.
-  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms, const Tensor& param,
-                       const Tensor& moment1, const Tensor& moment2) = 0;
+  /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors
+  /// are empty. `global_norm`: one f64, sum of squares of all gradients; empty unless clip_norm is set. `norms`: two
+  /// f64, sums of squares of this parameter and of this gradient before clipping; empty unless larc is set.
+  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms,
+                       const Tensor& param, const Tensor& moment1, const Tensor& moment2) = 0;
 };
 
 }  // namespace keelson::ops

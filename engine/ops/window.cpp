@@ -6,8 +6,8 @@ namespace {
 
 void check_entries(std::string_view op, std::string_view what, const Shape& given, int spatial, std::int64_t least) {
   if (given.rank() != spatial)
-    refuse("{}: {} has {} entries ({}), but the input has {} spatial dims; give one entry for each", op, what, given.rank(),
-           to_string(given), spatial);
+    refuse("{}: {} has {} entries ({}), but the input has {} spatial dims; give one entry for each", op, what,
+           given.rank(), to_string(given), spatial);
   for (auto v : given)
     if (v < least) refuse("{}: {} is {}; every entry must be at least {}", op, what, to_string(given), least);
 }
@@ -29,9 +29,11 @@ Shape window_positions(std::string_view op, const Shape& src, const Window& w) {
     const auto reach = w.dilation[i] * (w.kernel[i] - 1) + 1;
     const auto padded = src[i + 2] + w.pad_begin[i] + w.pad_end[i];
     if (src[i + 2] < 1 || padded < reach)
-      refuse("{}: the kernel reaches over {} elements in spatial dim {}, but the input {} has {} there (with padding); use a larger "
-             "input, a smaller kernel, padding, or fewer strided layers before this one",
-             op, reach, i, to_string(src), padded);
+      refuse(
+          "{}: the kernel reaches over {} elements in spatial dim {}, but the input {} has {} there (with padding); "
+          "use a larger "
+          "input, a smaller kernel, padding, or fewer strided layers before this one",
+          op, reach, i, to_string(src), padded);
     positions.push_back((padded - reach) / w.stride[i] + 1);
   }
   return positions;

@@ -12,8 +12,9 @@ struct Window {
   const Shape &kernel, &stride, &dilation, &pad_begin, &pad_end;
 };
 
-/// Number of positions in each spatial dim, floor((in + pads - reach) / stride) + 1 with reach = dilation (kernel - 1) + 1.
-/// Throws InputError naming `op` and the dim where a parameter has the wrong number of entries or range, or the window does not fit.
+/// Number of positions in each spatial dim, floor((in + pads - reach) / stride) + 1 with reach = dilation (kernel - 1)
+/// + 1. Throws InputError naming `op` and the dim where a parameter has the wrong number of entries or range, or the
+/// window does not fit.
 Shape window_positions(std::string_view op, const Shape& src, const Window& w);
 
 }  // namespace keelson::ops

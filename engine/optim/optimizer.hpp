@@ -7,7 +7,8 @@
 
 namespace keelson {
 
-/// Settings that differ for some parameters. A pattern is a whole name or ends in '*': "dense1/weights", "dense*", "*/bias" (a leading
+/// Settings that differ for some parameters. A pattern is a whole name or ends in '*': "dense1/weights", "dense*",
+/// "*/bias" (a leading
 /// '*' too). The first group that matches a parameter is its group; without one the defaults hold.
 struct ParameterGroup {
   std::vector<std::string> patterns;
@@ -15,7 +16,8 @@ struct ParameterGroup {
   float lr_multiplier = 1;
 };
 
-/// How parameters move. A value: the plan turns it into one update call per parameter; its state lives in Parameter::moments.
+/// How parameters move. A value: the plan turns it into one update call per parameter; its state lives in
+/// Parameter::moments.
 struct Optimizer {
   enum class Kind { sgd, adam, adamw };
   Kind kind = Kind::sgd;
@@ -29,10 +31,10 @@ struct Optimizer {
   float larc_eta = 0.002f, larc_floor = 0;
   bool larc_relative = false;
 
-  int moments() const;                                           ///< arrays of state per parameter: 0, 1 or 2
-  ops::UpdateParams update_for(const std::string& name) const;   ///< of the parameter of this name
+  int moments() const;                                          ///< arrays of state per parameter: 0, 1 or 2
+  ops::UpdateParams update_for(const std::string& name) const;  ///< of the parameter of this name
   bool needs_norms() const { return clip_norm > 0 || larc != ops::LarcMode::none; }
-  std::string to_string() const;                                 ///< "sgd momentum 0.9"
+  std::string to_string() const;  ///< "sgd momentum 0.9"
 };
 
 }  // namespace keelson

@@ -15,10 +15,14 @@ double Schedule::at(double epoch) const {
   if (epoch < warmup_epochs) return warmup_from + (base - warmup_from) * epoch / warmup_epochs;
   const double done = std::clamp(epoch / epochs, 0.0, 1.0);
   switch (kind) {
-    case Kind::constant: return base;
-    case Kind::linear: return base + (final - base) * done;
-    case Kind::cosine: return final + (base - final) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-    case Kind::steps: break;
+    case Kind::constant:
+      return base;
+    case Kind::linear:
+      return base + (final - base) * done;
+    case Kind::cosine:
+      return final + (base - final) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case Kind::steps:
+      break;
   }
   double factor = 1;
   for (const Step& s : steps)
@@ -45,7 +49,10 @@ std::vector<Schedule::Step> parse_steps(const std::string& text) {
     if (colon) r = std::from_chars(r.ptr + 1, end, s.factor);
     const bool ends = r.ptr == end || (*r.ptr == ',' && r.ptr + 1 != end);
     if (!colon || r.ec != std::errc() || !ends || (!steps.empty() && s.epoch <= steps.back().epoch))
-      refuse("'{}' is not a list of learning rate steps: expected EPOCH:FACTOR pairs in rising order, like 32:0.25,64:0.125", text);
+      refuse(
+          "'{}' is not a list of learning rate steps: expected EPOCH:FACTOR pairs in rising order, like "
+          "32:0.25,64:0.125",
+          text);
     steps.push_back(s);
     at = r.ptr == end ? end : r.ptr + 1;
   }

@@ -5,12 +5,14 @@
 
 namespace keelson {
 
-/// Learning rate as a function of the position in training: warm-up from `warmup_from` to `base` over the first `warmup_epochs`, and after
-/// (and apart from) it one of the shapes below. Positions are fractional epochs: steps done / steps per epoch.
+/// Learning rate as a function of the position in training: warm-up from `warmup_from` to `base` over the first
+/// `warmup_epochs`, and after (and apart from) it one of the shapes below. Positions are fractional epochs: steps done
+/// / steps per epoch.
 struct Schedule {
   enum class Kind {
     constant,
-    steps,   ///< base * factor of the last boundary passed; factors are absolute, not cumulative (MLPerf CosmoFlow: {32: .25, 64: .125})
+    steps,  ///< base * factor of the last boundary passed; factors are absolute, not cumulative (MLPerf CosmoFlow: {32:
+            ///< .25, 64: .125})
     linear,  ///< base -> final over `epochs`
     cosine,  ///< base -> final over `epochs`, half a cosine (Loshchilov & Hutter 2017, without restarts)
   };

@@ -11,12 +11,16 @@ enum class DType : std::uint8_t { f32, f64, bf16, f16, s32, u8 };
 
 constexpr std::size_t size_of(DType t) {
   switch (t) {
-    case DType::f64: return 8;
+    case DType::f64:
+      return 8;
     case DType::f32:
-    case DType::s32: return 4;
+    case DType::s32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
-    case DType::u8: return 1;
+    case DType::f16:
+      return 2;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }

@@ -9,8 +9,8 @@
 
 namespace keelson {
 
-/// A backend's own arrangement of elements (blocked, padded). Only that backend can read its meaning; everybody else may treat the
-/// bytes as a flat array of elements whose padding is zero.
+/// A backend's own arrangement of elements (blocked, padded). Only that backend can read its meaning; everybody else
+/// may treat the bytes as a flat array of elements whose padding is zero.
 class OpaqueLayout {
  public:
   virtual ~OpaqueLayout() = default;
@@ -20,7 +20,8 @@ class OpaqueLayout {
   virtual std::string to_string() const = 0;                 ///< e.g. "aBcde16b"
 };
 
-/// How a tensor's logical elements lie in memory: `any` (a request: the primitive chooses), strided, or opaque. Dims stay logical.
+/// How a tensor's logical elements lie in memory: `any` (a request: the primitive chooses), strided, or opaque. Dims
+/// stay logical.
 class Layout {
  public:
   Layout() = default;  ///< any
@@ -29,7 +30,8 @@ class Layout {
   static Layout plain(const Shape& shape);
   /// N, spatial..., C with C fastest; equals plain for tensors of rank < 3.
   static Layout channels_last(const Shape& shape);
-  /// Element strides, one per dim of `shape`. Strides of extents 1 carry no information and are normalised, so that equality is right.
+  /// Element strides, one per dim of `shape`. Strides of extents 1 carry no information and are normalised, so that
+  /// equality is right.
   static Layout strided(const Shape& shape, const Shape& strides);
   static Layout opaque(std::shared_ptr<const OpaqueLayout> layout);
 
@@ -38,8 +40,8 @@ class Layout {
   bool is_opaque() const { return kind_ == Kind::opaque; }
   bool is_plain(const Shape& shape) const { return *this == plain(shape); }
   bool is_channels_last(const Shape& shape) const { return *this == channels_last(shape); }
-  /// True where every element of the allocation belongs to exactly one logical element or is padding that stays zero: element-wise
-  /// work may then run over the bytes as a flat array.
+  /// True where every element of the allocation belongs to exactly one logical element or is padding that stays zero:
+  /// element-wise work may then run over the bytes as a flat array.
   bool is_dense(const Shape& shape) const;
 
   const Shape& strides() const;

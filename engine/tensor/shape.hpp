@@ -12,7 +12,8 @@ namespace keelson {
 
 inline constexpr int max_rank = 6;
 
-/// Up to six integers: the logical extents of a tensor in the order (N, C, D, H, W), the strides of a layout, a kernel's size.
+/// Up to six integers: the logical extents of a tensor in the order (N, C, D, H, W), the strides of a layout, a
+/// kernel's size.
 class Shape {
  public:
   constexpr Shape() = default;

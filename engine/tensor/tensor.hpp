@@ -22,8 +22,8 @@ struct TensorDesc {
 
 std::string to_string(const TensorDesc& d);  ///< "2x4x8x8x8 f32 channels-last"
 
-/// A typed array in one context's memory space. Copies share the data. A tensor either shares ownership of its memory or is a view
-/// into memory that somebody else keeps (a plan's arena).
+/// A typed array in one context's memory space. Copies share the data. A tensor either shares ownership of its memory
+/// or is a view into memory that somebody else keeps (a plan's arena).
 class Tensor {
  public:
   Tensor() = default;

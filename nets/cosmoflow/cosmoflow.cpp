@@ -5,7 +5,9 @@
 namespace keelson::nets {
 
 Graph cosmoflow_mlperf(const CosmoFlowOptions& o) {
-  if (o.size < 32) refuse("the MLPerf CosmoFlow network halves its input five times: a size of {} is too small, expected at least 32", o.size);
+  if (o.size < 32)
+    refuse("the MLPerf CosmoFlow network halves its input five times: a size of {} is too small, expected at least 32",
+           o.size);
   Graph g;
   Var x = g.input("x", {o.channels, o.size, o.size, o.size});
   const Var y = g.input("y", {o.targets});
@@ -40,8 +42,8 @@ std::int64_t nearest_paper_size(std::int64_t size) {
 
 Graph cosmoflow_paper(const CosmoFlowOptions& o) {
   if (o.size < 80 || paper_edge(o.size) % 2 != 0)
-    refuse("the paper's CosmoFlow network cannot take size {}: its last convolution must have an even edge; try {}", o.size,
-           nearest_paper_size(o.size));
+    refuse("the paper's CosmoFlow network cannot take size {}: its last convolution must have an even edge; try {}",
+           o.size, nearest_paper_size(o.size));
   constexpr float slope = 0.01f;
   const Init bias = Init::constant(0.1f);
   Graph g;
@@ -51,9 +53,11 @@ Graph cosmoflow_paper(const CosmoFlowOptions& o) {
     std::int64_t filters, size, stride;
     bool pool;
   };
-  constexpr Row rows[] = {{16, 3, 1, true}, {32, 4, 1, true}, {64, 4, 2, false}, {128, 3, 1, false}, {256, 3, 1, false}, {256, 2, 1, false}, {256, 2, 1, false}};
+  constexpr Row rows[] = {{16, 3, 1, true},   {32, 4, 1, true},   {64, 4, 2, false}, {128, 3, 1, false},
+                          {256, 3, 1, false}, {256, 2, 1, false}, {256, 2, 1, false}};
   for (int i = 0; const Row& r : rows) {
-    x = conv(x, {.filters = r.filters, .size = r.size, .stride = r.stride, .padding = Padding::valid, .bias_init = bias},
+    x = conv(x,
+             {.filters = r.filters, .size = r.size, .stride = r.stride, .padding = Padding::valid, .bias_init = bias},
              fmt::format("conv{}", ++i));
     x = leaky_relu(x, slope);
     if (r.pool) x = average_pool(x, 2);

@@ -12,9 +12,11 @@ struct CosmoFlowOptions {
   float dropout = 0.5f;
 };
 
-/// Inputs "x" (channels, size^3) and "y" (targets); output "prediction". Both networks refuse (InputError) sizes that do not fit.
+/// Inputs "x" (channels, size^3) and "y" (targets); output "prediction". Both networks refuse (InputError) sizes that
+/// do not fit.
 
-/// The network of MLPerf HPC: mlcommons/hpc cosmoflow/models/cosmoflow.py. 8,907,556 parameters at 128^3 x 4; sizes from 32 on.
+/// The network of MLPerf HPC: mlcommons/hpc cosmoflow/models/cosmoflow.py. 8,907,556 parameters at 128^3 x 4; sizes
+/// from 32 on.
 ///
 /// | layer      | result (at 128^3)  |
 /// |------------|--------------------|
@@ -26,13 +28,15 @@ struct CosmoFlowOptions {
 /// Glorot-uniform weights, zero biases, mean squared error.
 Graph cosmoflow_mlperf(const CosmoFlowOptions& options = {});
 
-/// The network of the CosmoFlow paper (Mathuriya et al., SC18, arXiv 1808.04728): NERSC/CosmoFlow CosmoNet.py. 7,041,443 parameters at
-/// 128^3 x 1 with 3 targets. All convolutions "valid": conv1 3^3 x 16, pool, conv2 4^3 x 32, pool, conv3 4^3 x 64 stride 2, conv4 3^3 x 128,
-/// conv5 3^3 x 256, conv6 and conv7 2^3 x 256, average pools of 2, LeakyReLU(0.01) after each; dropout before each of dense1 (2048),
-/// dense2 (256) and dense3 (targets, linear). Glorot weights, biases 0.1, mean absolute error.
+/// The network of the CosmoFlow paper (Mathuriya et al., SC18, arXiv 1808.04728): NERSC/CosmoFlow CosmoNet.py.
+/// 7,041,443 parameters at 128^3 x 1 with 3 targets. All convolutions "valid": conv1 3^3 x 16, pool, conv2 4^3 x 32,
+/// pool, conv3 4^3 x 64 stride 2, conv4 3^3 x 128, conv5 3^3 x 256, conv6 and conv7 2^3 x 256, average pools of 2,
+/// LeakyReLU(0.01) after each; dropout before each of dense1 (2048), dense2 (256) and dense3 (targets, linear). Glorot
+/// weights, biases 0.1, mean absolute error.
 ///
-/// As in the authors' code the last convolution is regrouped as rows of 2048, so one sample gives (edge^3 / 8) predictions, 64 at 128^3,
-/// all compared with its one label; evaluation averages them. Sizes: those whose last edge is even (80, 96, 112, 128, ...).
+/// As in the authors' code the last convolution is regrouped as rows of 2048, so one sample gives (edge^3 / 8)
+/// predictions, 64 at 128^3, all compared with its one label; evaluation averages them. Sizes: those whose last edge is
+/// even (80, 96, 112, 128, ...).
 Graph cosmoflow_paper(const CosmoFlowOptions& options = {.channels = 1, .targets = 3});
 
 }  // namespace keelson::nets

@@ -32,7 +32,8 @@ Graph branched() {
   return g;
 }
 
-double branched_oracle(oracle::Tape& t, const Array& x, const Array& y, const Array& weight, const ops::StepState& state) {
+double branched_oracle(oracle::Tape& t, const Array& x, const Array& y, const Array& weight,
+                       const ops::StepState& state) {
   const auto conv2 = [](std::int64_t k, std::int64_t groups) {
     return ops::ConvParams{{k, k}, {1, 1}, {1, 1}, {k / 2, k / 2}, {k / 2, k / 2}, groups, true, {}};
   };
@@ -110,10 +111,12 @@ TEST_P(PlanTest, PlansOfOtherBatchesAndModesShareParametersAndArena) {
   set_input(ctx(), four, "x", x);
   four.forward({});
   const Array all = get_output(ctx(), four, "prediction");
-  set_input(ctx(), one, "x", Array({1, 3, 9, 10}, std::vector<double>(x.data.begin() + 270 * 2, x.data.begin() + 270 * 3)));
+  set_input(ctx(), one, "x",
+            Array({1, 3, 9, 10}, std::vector<double>(x.data.begin() + 270 * 2, x.data.begin() + 270 * 3)));
   one.forward({});
   const Array third = get_output(ctx(), one, "prediction");
-  EXPECT_TRUE(close(third, Array({1, 6}, std::vector<double>(all.data.begin() + 12, all.data.begin() + 18)), "sample 2"));
+  EXPECT_TRUE(
+      close(third, Array({1, 6}, std::vector<double>(all.data.begin() + 12, all.data.begin() + 18)), "sample 2"));
   EXPECT_EQ(parameters.arena().bytes(), std::max({one.arena_bytes(), train.arena_bytes(), four.arena_bytes()}));
 }
 
@@ -138,8 +141,8 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
       ++state.step;
     };
     step();
-    // Our own code allocates nothing. Kokkos copies the label of a kernel that it starts, and a oneDNN primitive keeps some
-    // bookkeeping of its own for each execution: small change on the heap, never an array.
+    // Our own code allocates nothing. Kokkos copies the label of a kernel that it starts, and a oneDNN primitive keeps
+    // some bookkeeping of its own for each execution: small change on the heap, never an array.
     const Allocations used = allocations_of(step);
     EXPECT_LE(used.bytes, 1024 * static_cast<std::int64_t>(plan.rows().size())) << used.calls;
     for (const auto& p : parameters.all())
@@ -205,7 +208,8 @@ TEST_P(PlanTest, RefusesWhatCannotBeTrained) {
   EXPECT_THROW(Plan(g, parameters, {.batch = 0, .training = false}), InputError);
 }
 
-INSTANTIATE_TEST_SUITE_P(Contexts, PlanTest, ::testing::ValuesIn(network_contexts()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Contexts, PlanTest, ::testing::ValuesIn(network_contexts()),
+                         [](const auto& info) { return info.param; });
 
 TEST(Graph, NamesTheNodeThatDoesNotFit) {
   Graph g;

@@ -30,7 +30,8 @@ TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
     std::vector<BufferId> made{bytes(p, 64)};
     call(p, {out(made[0])});
     for (int c = 0; c < 30; ++c) {
-      std::vector<Operand> operands{in(made[draw(static_cast<int>(made.size()))]), in(made[draw(static_cast<int>(made.size()))])};
+      std::vector<Operand> operands{in(made[draw(static_cast<int>(made.size()))]),
+                                    in(made[draw(static_cast<int>(made.size()))])};
       made.push_back(bytes(p, 1 + draw(1000)));
       operands.push_back(out(made.back()));
       call(p, operands, draw(2) ? 0 : -1, 2);
@@ -45,7 +46,8 @@ TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
         auto* data = static_cast<std::byte*>(t.raw());
         ASSERT_LE(data + t.bytes(), arena.data() + arena.size());
         if (o.read) {
-          for (std::size_t i = 0; i < t.bytes(); ++i) ASSERT_EQ(data[i], pattern[o.id]) << "buffer " << o.id << " at call " << c;
+          for (std::size_t i = 0; i < t.bytes(); ++i)
+            ASSERT_EQ(data[i], pattern[o.id]) << "buffer " << o.id << " at call " << c;
         } else {
           pattern[o.id] = static_cast<std::byte>(c + 1);
           std::fill_n(data, t.bytes(), pattern[o.id]);

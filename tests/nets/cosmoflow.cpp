@@ -15,7 +15,8 @@ TEST(CosmoFlow, HasThePublishedNumberOfParameters) {
 }
 
 TEST(CosmoFlow, TakesEverySizeThatFitsAndRefusesTheOthers) {
-  for (std::int64_t size : {32, 48, 64, 128}) EXPECT_EQ(nets::cosmoflow_mlperf({.size = size}).nodes()[0].shape.shape[2], size);
+  for (std::int64_t size : {32, 48, 64, 128})
+    EXPECT_EQ(nets::cosmoflow_mlperf({.size = size}).nodes()[0].shape.shape[2], size);
   EXPECT_THROW(nets::cosmoflow_mlperf({.size = 31}), InputError);
   for (std::int64_t size : {80, 96, 112, 128})
     EXPECT_EQ(nets::cosmoflow_paper({.size = size, .channels = 1, .targets = 3}).parameter_count(), 7041443);
@@ -53,17 +54,17 @@ ops::ConvParams conv_params(std::int64_t kernel, std::int64_t stride, std::int64
           .activation = {}};
 }
 
-ops::PoolParams pool_params(ops::PoolKind kind) {
-  return {kind, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {0, 0, 0}, false};
-}
+ops::PoolParams pool_params(ops::PoolKind kind) { return {kind, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {0, 0, 0}, false}; }
 
 const Array all_count({1}, 1.0);
 
-double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o, const ops::StepState& state) {
+double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o,
+                     const ops::StepState& state) {
   const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.3f};
   int v = t.input(x);
   for (int i = 1; i <= 5; ++i)
-    v = t.pool(t.eltwise(t.conv(v, fmt::format("conv{}", i), conv_params(3, 1, 1)), leaky), pool_params(ops::PoolKind::max));
+    v = t.pool(t.eltwise(t.conv(v, fmt::format("conv{}", i), conv_params(3, 1, 1)), leaky),
+               pool_params(ops::PoolKind::max));
   v = t.flatten_channels_last(v, t.value(v).elements());
   v = t.dropout(t.eltwise(t.dense(v, "dense1"), leaky), "dropout1", o.dropout, state);
   v = t.dropout(t.eltwise(t.dense(v, "dense2"), leaky), "dropout2", o.dropout, state);
@@ -71,7 +72,8 @@ double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets
   return t.loss(v, y, all_count, {ops::LossKind::mse}, state);
 }
 
-double paper_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o, const ops::StepState& state) {
+double paper_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o,
+                    const ops::StepState& state) {
   const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.01f};
   const int kernels[] = {3, 4, 4, 3, 3, 2, 2};
   int v = t.input(x);
@@ -123,12 +125,14 @@ TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
     EXPECT_EQ(tape->gradients().size(), parameters.all().size());
     for (const auto& [parameter, want] : tape->gradients()) {
       const auto got = plan.gradient(parameter);
-      EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), 1e-4) << parameter;
+      EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), 1e-4)
+          << parameter;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, CosmoFlowStep, ::testing::Values(0, 1), [](const auto& info) { return cases[info.param].name; });
+INSTANTIATE_TEST_SUITE_P(Nets, CosmoFlowStep, ::testing::Values(0, 1),
+                         [](const auto& info) { return cases[info.param].name; });
 
 }  // namespace
 }  // namespace keelson::testing

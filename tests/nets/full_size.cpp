@@ -9,8 +9,8 @@
 #include "tests/support/contexts.hpp"
 #include "tests/support/networks.hpp"
 
-/// What a whole MLPerf CosmoFlow step may cost at its real size, 128^3, batch 1, in training with momentum: counts and bytes, never
-/// seconds.
+/// What a whole MLPerf CosmoFlow step may cost at its real size, 128^3, batch 1, in training with momentum: counts and
+/// bytes, never seconds.
 namespace keelson::testing {
 namespace {
 
@@ -20,12 +20,13 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-/// Every reorder that a step may contain. Between layers there is none but the flatten's, where a network of blocked layouts meets the
-/// (D, H, W, C) order of dense1; the others turn a convolution's weights from the layout of one verb into that of another.
+/// Every reorder that a step may contain. Between layers there is none but the flatten's, where a network of blocked
+/// layouts meets the (D, H, W, C) order of dense1; the others turn a convolution's weights from the layout of one verb
+/// into that of another.
 const std::set<std::string> allowed_reorders = {
-    "max_pool5/dst",      "dense1/diff_src0",   "conv1/diff_weights", "conv2/diff_weights", "conv3/diff_weights",
-    "conv4/diff_weights", "conv5/diff_weights", "conv2/weights",      "conv3/weights",      "conv4/weights",
-    "conv5/weights",
+    "max_pool5/dst",      "dense1/diff_src0",   "conv1/diff_weights", "conv2/diff_weights",
+    "conv3/diff_weights", "conv4/diff_weights", "conv5/diff_weights", "conv2/weights",
+    "conv3/weights",      "conv4/weights",      "conv5/weights",
 };
 
 double peak_resident_gb() {

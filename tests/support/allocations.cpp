@@ -1,16 +1,65 @@
 #include "tests/support/allocations.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 #include <new>
 
+// These functions replace the program's. In all cases memory comes from and goes back to the C library's own allocator,
+// so that whatever is not replaced here still fits.
+
 namespace {
 
-thread_local keelson::testing::Allocations used;
+// Constant-initialised: malloc is called before any constructor runs.
+constinit thread_local keelson::testing::Allocations used;
 
 void count(std::size_t bytes) {
   ++used.calls;
   used.bytes += static_cast<std::int64_t>(bytes);
 }
+
+}  // namespace
+
+namespace keelson::testing {
+Allocations allocations_of_this_thread() { return used; }
+}  // namespace keelson::testing
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+
+void* malloc(std::size_t n) {
+  count(n);
+  return __libc_malloc(n);
+}
+void* calloc(std::size_t items, std::size_t n) {
+  count(items * n);
+  return __libc_calloc(items, n);
+}
+void* realloc(void* p, std::size_t n) {
+  count(n);
+  return __libc_realloc(p, n);
+}
+void* memalign(std::size_t alignment, std::size_t n) {
+  count(n);
+  return __libc_memalign(alignment, n);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t n) { return memalign(alignment, n); }
+int posix_memalign(void** p, std::size_t alignment, std::size_t n) {
+  if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0) return EINVAL;
+  void* made = memalign(alignment, n);
+  if (!made) return ENOMEM;
+  *p = made;
+  return 0;
+}
+}
+
+#else
+
+namespace {
 
 void* allocate(std::size_t bytes) {
   count(bytes);
@@ -30,11 +79,6 @@ void* checked(void* p) {
 
 }  // namespace
 
-namespace keelson::testing {
-Allocations allocations_of_this_thread() { return used; }
-}  // namespace keelson::testing
-
-// The replaceable functions, all on malloc, so that the address sanitizer still watches every block.
 void* operator new(std::size_t n) { return checked(allocate(n)); }
 void* operator new[](std::size_t n) { return checked(allocate(n)); }
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate(n); }
@@ -55,3 +99,5 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::fre
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { std::free(p); }
 void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { std::free(p); }
+
+#endif

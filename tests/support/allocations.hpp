@@ -4,7 +4,8 @@
 
 namespace keelson::testing {
 
-/// Heap use through operator new by this thread since it started (the whole test program's operator new counts).
+/// Heap use by this thread since it started, of the whole program with all its libraries. With glibc every malloc
+/// counts; elsewhere, and under sanitizers (which need malloc for themselves), only operator new does.
 struct Allocations {
   std::int64_t calls = 0;
   std::int64_t bytes = 0;

@@ -8,6 +8,10 @@
 
 namespace keelson::testing {
 
+bool all_finite(const Array& a) {
+  return std::all_of(a.data.begin(), a.data.end(), [](double v) { return std::isfinite(v); });
+}
+
 ::testing::AssertionResult close(const Array& got, const Array& want, std::string_view what, Tolerance t) {
   if (got.shape != want.shape)
     return ::testing::AssertionFailure() << fmt::format("{}: shape {}, expected {}", what, to_string(got.shape),

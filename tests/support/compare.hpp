@@ -39,6 +39,8 @@ constexpr Tolerance tolerance(DType t) {
 
 inline constexpr Tolerance exact{0, 0};
 
+bool all_finite(const Array& a);
+
 /// Passes where every element is within the tolerance, and NaN exactly where NaN is wanted. Otherwise the message names
 /// `what`, the worst element, both values and how many are wrong.
 ::testing::AssertionResult close(const Array& got, const Array& want, std::string_view what,

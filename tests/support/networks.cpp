@@ -18,7 +18,9 @@ void set_input(Context& context, const Plan& plan, const std::string& name, cons
   context.write_plain(t, values.data());
 }
 
-Array get_output(Context& context, const Plan& plan, const std::string& name) { return get(context, plan.output(name)); }
+Array get_output(Context& context, const Plan& plan, const std::string& name) {
+  return get(context, plan.output(name));
+}
 
 std::map<std::string, Array> plain_parameters(const Parameters& parameters) {
   std::map<std::string, Array> all;

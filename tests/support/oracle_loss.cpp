@@ -46,7 +46,7 @@ double log_sum_exp(const Array& x, std::int64_t first, std::int64_t count) {
   return largest + std::log(total);
 }
 
-/// What row r's loss is multiplied by.
+/// What row r's loss is multiplied by. Where it is 0 the row is padding, which may hold anything, also NaN: no term.
 double row_factor(std::int64_t r, const Array& weight, const ops::StepState& state, std::int64_t rows_per_sample) {
   return static_cast<double>(state.loss_scale) * weight[r / rows_per_sample] / static_cast<double>(rows_per_sample);
 }
@@ -59,6 +59,7 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
   double loss = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto sample = r / rows_per_sample;
+    if (weight[sample] == 0) continue;
     double row = 0;
     if (p.kind == ops::LossKind::cross_entropy) {
       const auto label = static_cast<std::int64_t>(target[sample]);
@@ -81,6 +82,7 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t f = 0; f < features; ++f) {
       const auto sample = r / rows_per_sample, at = r * features + f;
+      if (weight[sample] == 0) continue;
       double d;
       if (p.kind == ops::LossKind::cross_entropy)
         d = probabilities[at] - (f == static_cast<std::int64_t>(target[sample]) ? 1 : 0);

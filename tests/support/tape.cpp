@@ -64,7 +64,8 @@ int Tape::eltwise(int x, const ops::EltwiseParams& p) {
                 [=, this](const Array& diff) { return std::vector<Array>{eltwise_backward(diff, values_[x], p)}; });
 }
 
-int Tape::dropout(int x, const std::string& name, float rate, const ops::StepState& state, std::int64_t rows_per_sample) {
+int Tape::dropout(int x, const std::string& name, float rate, const ops::StepState& state,
+                  std::int64_t rows_per_sample) {
   const ops::DropoutParams p{rate, philox::stream_of(name)};
   return record(oracle::dropout(values_[x], p, state, rows_per_sample), {x}, [=](const Array& diff) {
     return std::vector<Array>{oracle::dropout(diff, p, state, rows_per_sample)};
@@ -72,7 +73,8 @@ int Tape::dropout(int x, const std::string& name, float rate, const ops::StepSta
 }
 
 int Tape::add(int a, int b) {
-  return record(sum({values_[a], values_[b]}), {a, b}, [](const Array& diff) { return std::vector<Array>{diff, diff}; });
+  return record(sum({values_[a], values_[b]}), {a, b},
+                [](const Array& diff) { return std::vector<Array>{diff, diff}; });
 }
 
 int Tape::concat(const std::vector<int>& xs, int axis) {
@@ -104,8 +106,8 @@ int Tape::flatten(int x) {
                 [=](const Array& diff) { return std::vector<Array>{reshape(diff, logical)}; });
 }
 
-double Tape::loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p, const ops::StepState& state,
-                  std::int64_t rows_per_sample) {
+double Tape::loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+                  const ops::StepState& state, std::int64_t rows_per_sample) {
   std::vector<Array> diffs(values_.size());
   diffs[prediction] = loss_backward(values_[prediction], target, weight, p, state, rows_per_sample);
   for (int v = prediction; v >= 0; --v) {

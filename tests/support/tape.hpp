@@ -9,7 +9,8 @@
 
 namespace keelson::oracle {
 
-/// Whole networks in float64: records oracle ops as they are called and runs their gradients backwards. Values are numbered.
+/// Whole networks in float64: records oracle ops as they are called and runs their gradients backwards. Values are
+/// numbered.
 class Tape {
  public:
   /// Initial parameters of every network built on this tape, by name ("conv1/weights"); plain.
@@ -20,7 +21,8 @@ class Tape {
   int dense(int x, const std::string& name);
   int pool(int x, const ops::PoolParams& p);
   int eltwise(int x, const ops::EltwiseParams& p);
-  int dropout(int x, const std::string& name, float rate, const ops::StepState& state, std::int64_t rows_per_sample = 1);
+  int dropout(int x, const std::string& name, float rate, const ops::StepState& state,
+              std::int64_t rows_per_sample = 1);
   int add(int a, int b);
   int concat(const std::vector<int>& xs, int axis);
   int softmax(int x, int axis);
@@ -29,8 +31,8 @@ class Tape {
   /// (N, ...) read in logical order, one row per sample.
   int flatten(int x);
   /// Ends the network: the loss' value; gradients of everything before it are then known.
-  double loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p, const ops::StepState& state,
-              std::int64_t rows_per_sample = 1);
+  double loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+              const ops::StepState& state, std::int64_t rows_per_sample = 1);
 
   const Array& value(int v) const { return values_[v]; }
   const std::map<std::string, Array>& gradients() const { return gradients_; }

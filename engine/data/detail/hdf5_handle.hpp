@@ -36,9 +36,8 @@ class Handle {
     if (id_ >= 0) close_(id_);
   }
   bool ok() const { return id_ >= 0; }
-  operator hid_t() const {
-    return id_;
-  }  // NOLINT(google-explicit-constructor): it stands in for the identifier in C calls
+  // NOLINTNEXTLINE(google-explicit-constructor): it stands in for the identifier in calls of the C library
+  operator hid_t() const { return id_; }
 
  private:
   hid_t id_;
