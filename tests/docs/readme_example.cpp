@@ -53,6 +53,7 @@ TEST_P(Readme, TheExampleLearns) {
   EXPECT_LT(train(context, 100), 0.1 / 12);
 }
 
-INSTANTIATE_TEST_SUITE_P(Docs, Readme, ::testing::ValuesIn(keelson::testing::network_contexts()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Docs, Readme, ::testing::ValuesIn(keelson::testing::network_contexts()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
