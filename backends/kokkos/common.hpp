@@ -6,20 +6,20 @@
 
 #include "engine/tensor/tensor.hpp"
 
-/// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the memory space of
-/// Kokkos' default execution space; nothing in them is specific to it.
+/// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the
+/// memory space of Kokkos' default execution space; nothing in them is specific to it.
 namespace keelson::kokkos {
 
 using Space = Kokkos::DefaultExecutionSpace;
 using Index = std::int64_t;
 using Range = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 
-/// Kernels give one work item a run of elements on a CPU (the compiler vectorises the run) and one element on a GPU (neighbouring
-/// threads then touch neighbouring addresses).
+/// Kernels give one work item a run of elements on a CPU (the compiler vectorises the run) and one element on a GPU
+/// (neighbouring threads then touch neighbouring addresses).
 inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace>;
 
-/// Promises the compiler that iterations of the next loop do not depend on each other through memory, which it cannot see where an
-/// operation may run in place.
+/// Promises the compiler that iterations of the next loop do not depend on each other through memory, which it cannot
+/// see where an operation may run in place.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define KEELSON_INDEPENDENT_ITERATIONS
 #elif defined(__clang__)
@@ -32,7 +32,8 @@ inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostEx
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
-/// Runs body(begin, end) over blocks that cover [0, n). Labels are static strings: a temporary std::string would allocate.
+/// Runs body(begin, end) over blocks that cover [0, n). Labels are static strings: a temporary std::string would
+/// allocate.
 template <class Body>
 struct BlockFunctor {
   Body body;
@@ -85,7 +86,8 @@ struct Gapped {
   }
 };
 
-/// Element-wise work on operands that share the layout of `t`: over the flat array where it is dense (padding included).
+/// Element-wise work on operands that share the layout of `t`: over the flat array where it is dense (padding
+/// included).
 template <class Body>
 void for_each_element(const std::string& label, const Tensor& t, const Body& body) {
   if (t.layout().is_dense(t.shape()))
@@ -94,13 +96,18 @@ void for_each_element(const std::string& label, const Tensor& t, const Body& bod
     for_each_block(label, t.elements(), Gapped<Body>{body, Strided(t)});
 }
 
-/// A batch of up to three spatial dims as five dims (N, C, D, H, W): missing spatial dims have extent 1 and stand in front.
+/// A batch of up to three spatial dims as five dims (N, C, D, H, W): missing spatial dims have extent 1 and stand in
+/// front.
 struct Volume {
   Index n, c, extent[3];
   Index stride_n, stride_c, stride[3];
 
   Volume(const Shape& shape, const Layout& layout)
-      : n(shape[0]), c(shape[1]), extent{1, 1, 1}, stride_n(layout.strides()[0]), stride_c(layout.strides()[1]),
+      : n(shape[0]),
+        c(shape[1]),
+        extent{1, 1, 1},
+        stride_n(layout.strides()[0]),
+        stride_c(layout.strides()[1]),
         stride{0, 0, 0} {
     const int spatial = shape.rank() - 2;
     for (int i = 0; i < spatial; ++i) {

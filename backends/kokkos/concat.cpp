@@ -64,7 +64,8 @@ Made<Concat> make_concat(const ConcatDesc& desc) {
     return std::string(e.what());
   }
   const auto& first = d.srcs[0];
-  d.dst.layout = chosen(d.dst, first.layout.is_plain(first.shape) ? Layout::plain(d.dst.shape) : Layout::channels_last(d.dst.shape));
+  d.dst.layout = chosen(
+      d.dst, first.layout.is_plain(first.shape) ? Layout::plain(d.dst.shape) : Layout::channels_last(d.dst.shape));
   return std::unique_ptr<Concat>(std::make_unique<KokkosConcat>(d));
 }
 

@@ -23,8 +23,8 @@ ViewPlan forward_view(const ConvGeometry& g) {
   return ViewPlan(g.src, g.groups, g.ci, low, high);
 }
 
-/// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step, and the j-th
-/// reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
+/// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step,
+/// and the j-th reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
 struct Phase {
   Index extent;  ///< source coordinates with this residue
   Index taps = 0, first = 0, step = 1, begin = 0, back = 0;
@@ -66,7 +66,8 @@ ViewPlan backward_view(const ConvGeometry& g) {
 struct Slots {
   Index count, lines;
 
-  /// Slots of about 256 KiB of diff_dst, which stay in cache while the taps pass over them, but no more than `limit` bytes of sums.
+  /// Slots of about 256 KiB of diff_dst, which stay in cache while the taps pass over them, but no more than `limit`
+  /// bytes of sums.
   Slots(const ConvGeometry& g, std::size_t bytes_of_sums, std::size_t limit) {
     const Index all = g.dst.n * g.dst.extent[0] * g.dst.extent[1];
     const Index line_bytes = g.dst.extent[2] * g.dst.c * static_cast<Index>(sizeof(float));
@@ -80,8 +81,14 @@ struct Slots {
 class KokkosConv : public Conv {
  public:
   explicit KokkosConv(const ConvDesc& d)
-      : desc_(d), g_(d), src_view_(forward_view(g_)), diff_view_(backward_view(g_)), forward_panels_(g_, true),
-        backward_panels_(g_, false), lanes_(lanes_for(g_.co)), panels_(ceil_div(g_.co, lanes_)),
+      : desc_(d),
+        g_(d),
+        src_view_(forward_view(g_)),
+        diff_view_(backward_view(g_)),
+        forward_panels_(g_, true),
+        backward_panels_(g_, false),
+        lanes_(lanes_for(g_.co)),
+        panels_(ceil_div(g_.co, lanes_)),
         lanes_view_(g_.dst, g_.groups, panels_ * lanes_, {0, 0, 0},
                     {g_.dst.extent[0] - 1, g_.dst.extent[1] - 1, g_.dst.extent[2] - 1}),
         slots_(g_, sums_bytes(), std::size_t{32} << 20),
@@ -90,12 +97,16 @@ class KokkosConv : public Conv {
   Layout layout(Verb, Role r) const override {
     switch (r) {
       case Role::src:
-      case Role::diff_src: return desc_.src.layout;
+      case Role::diff_src:
+        return desc_.src.layout;
       case Role::weights:
-      case Role::diff_weights: return desc_.weights.layout;
+      case Role::diff_weights:
+        return desc_.weights.layout;
       case Role::dst:
-      case Role::diff_dst: return desc_.dst.layout;
-      default: return Layout::plain({g_.dst.c});
+      case Role::diff_dst:
+        return desc_.dst.layout;
+      default:
+        return Layout::plain({g_.dst.c});
     }
   }
 
@@ -106,8 +117,10 @@ class KokkosConv : public Conv {
 
   std::size_t scratch_bytes(Verb v) const override {
     switch (v) {
-      case Verb::forward: return src_view_.scratch_bytes() + forward_panels_.scratch_bytes();
-      case Verb::backward_data: return diff_view_.scratch_bytes() + backward_panels_.scratch_bytes();
+      case Verb::forward:
+        return src_view_.scratch_bytes() + forward_panels_.scratch_bytes();
+      case Verb::backward_data:
+        return diff_view_.scratch_bytes() + backward_panels_.scratch_bytes();
       case Verb::backward_weights:
         return src_view_.scratch_bytes() + lanes_view_.scratch_bytes() + align64(sums_bytes() * slots_.count) +
                static_cast<std::size_t>(bias_slots_.count * g_.dst.c) * sizeof(double);
@@ -115,8 +128,10 @@ class KokkosConv : public Conv {
     return 0;
   }
 
-  Cost cost(Verb) const override {
-    return {conv_flops(desc_), static_cast<double>(desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes())};
+  Cost cost(Verb v) const override {
+    const Index bias = desc_.params.bias && v != Verb::backward_data ? g_.dst.c : 0;
+    const auto bytes = desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes();
+    return {conv_flops(desc_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
   }
 
   void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
@@ -144,7 +159,8 @@ class KokkosConv : public Conv {
     launch(label, k);
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src, const Tensor& scratch) override {
+  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
+                     const Tensor& scratch) override {
     Gather k{};
     k.src = diff_view_.make(diff_dst.data<float>(), part(scratch, 0));
     k.weights = make_panels(backward_panels_, weights.data<float>(), part(scratch, diff_view_.scratch_bytes()));
@@ -183,8 +199,8 @@ class KokkosConv : public Conv {
       Kokkos::parallel_for(label, Range(0, k.slots * k.groups * k.panels * k.tap_count() * row_tiles),
                            WeightsTile<lanes.value>{k, row_tiles});
       Kokkos::parallel_for(sum_label, Range(0, g_.groups * panels_ * g_.taps * g_.ci),
-                           AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_, g_.ci,
-                                                 g_.co, g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
+                           AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_,
+                                                 g_.ci, g_.co, g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
     });
     if (desc_.params.bias) bias_gradient(diff_dst, diff_bias, reinterpret_cast<double*>(part(scratch, used)));
   }
@@ -220,7 +236,8 @@ class KokkosConv : public Conv {
     static const std::string slots_label = "keelson::conv::bias_slots", label = "keelson::conv::bias";
     Kokkos::parallel_for(slots_label, Range(0, bias_slots_.count * ceil_div(g_.dst.c, bias_lanes)),
                          BiasSlots{diff_dst.data<float>(), g_.dst, bias_slots_.lines, partial});
-    Kokkos::parallel_for(label, Range(0, g_.dst.c), AddBias{partial, bias_slots_.count, g_.dst.c, diff_bias.data<float>()});
+    Kokkos::parallel_for(label, Range(0, g_.dst.c),
+                         AddBias{partial, bias_slots_.count, g_.dst.c, diff_bias.data<float>()});
   }
 
   ConvDesc desc_;
@@ -248,7 +265,8 @@ Layout filters_last(const Shape& weights) {
 std::string mismatch(const ConvDesc& d) {
   try {
     const auto wanted = conv_dst_shape(d.src.shape, d.params, d.weights.shape[0]);
-    if (!(wanted == d.dst.shape)) return fmt::format("dst has shape {}, expected {}", to_string(d.dst.shape), to_string(wanted));
+    if (!(wanted == d.dst.shape))
+      return fmt::format("dst has shape {}, expected {}", to_string(d.dst.shape), to_string(wanted));
   } catch (const InputError& e) {
     return e.what();
   }

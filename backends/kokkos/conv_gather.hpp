@@ -4,8 +4,9 @@
 #include "backends/kokkos/eltwise_math.hpp"
 #include "backends/kokkos/tile.hpp"
 
-/// Forward and backward data: every destination position gathers kernel taps x channels from the source. Implicit GEMM: the rows of the
-/// tile are destination positions, its lanes output channels, the reduction runs over taps and input channels.
+/// Forward and backward data: every destination position gathers kernel taps x channels from the source. Implicit GEMM:
+/// the rows of the tile are destination positions, its lanes output channels, the reduction runs over taps and input
+/// channels.
 namespace keelson::kokkos {
 
 struct Gather {
@@ -59,7 +60,8 @@ struct GatherTile {
       for (Index h = 0; h < g.taps[1]; ++h)
         for (Index w = 0; w < g.taps[2]; ++w)
           multiply(acc, src + d * g.tap_src[0] + h * g.tap_src[1] + w * g.tap_src[2], src_row, 1,
-                   weights + d * g.tap_weights[0] + h * g.tap_weights[1] + w * g.tap_weights[2], g.weights.step_row, g.length);
+                   weights + d * g.tap_weights[0] + h * g.tap_weights[1] + w * g.tap_weights[2], g.weights.step_row,
+                   g.length);
 
     finish(acc, dst_row, valid, (group * g.channels + panel * lanes) * g.dst_c, channels_of(panel));
   }

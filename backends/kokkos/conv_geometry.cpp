@@ -5,9 +5,16 @@
 namespace keelson::kokkos {
 
 ConvGeometry::ConvGeometry(const ops::ConvDesc& d)
-    : src(d.src.shape, d.src.layout), dst(d.dst.shape, d.dst.layout), groups(d.params.groups), ci(src.c / groups),
-      co(dst.c / groups), kernel(three(d.params.kernel, 1)), stride(three(d.params.stride, 1)),
-      dilation(three(d.params.dilation, 1)), pad(three(d.params.pad_begin, 0)), taps(d.params.kernel.elements()) {
+    : src(d.src.shape, d.src.layout),
+      dst(d.dst.shape, d.dst.layout),
+      groups(d.params.groups),
+      ci(src.c / groups),
+      co(dst.c / groups),
+      kernel(three(d.params.kernel, 1)),
+      stride(three(d.params.stride, 1)),
+      dilation(three(d.params.dilation, 1)),
+      pad(three(d.params.pad_begin, 0)),
+      taps(d.params.kernel.elements()) {
   const auto& strides = d.weights.layout.strides();
   weights_o = strides[0];
   weights_i = strides[1];
@@ -96,7 +103,8 @@ ViewPlan::ViewPlan(const Volume& t, Index group_count, Index channels_held, cons
 
 std::size_t ViewPlan::scratch_bytes() const {
   if (!copy) return 0;
-  return align64(static_cast<std::size_t>(tensor.n * extent[0] * extent[1] * extent[2] * groups * held) * sizeof(float));
+  return align64(static_cast<std::size_t>(tensor.n * extent[0] * extent[1] * extent[2] * groups * held) *
+                 sizeof(float));
 }
 
 ChannelView ViewPlan::make(const float* data, float* scratch) const {
@@ -122,11 +130,18 @@ ChannelView ViewPlan::make(const float* data, float* scratch) const {
 }
 
 PanelPlan::PanelPlan(const ConvGeometry& g, bool forward)
-    : groups(g.groups), columns(forward ? g.co : g.ci), inner(forward ? g.ci : g.co), lanes(lanes_for(columns)),
-      panels(ceil_div(columns, lanes)), column_stride(forward ? g.weights_o : g.weights_i),
-      inner_stride(forward ? g.weights_i : g.weights_o), group_stride(g.co * g.weights_o), kernel(g.kernel),
+    : groups(g.groups),
+      columns(forward ? g.co : g.ci),
+      inner(forward ? g.ci : g.co),
+      lanes(lanes_for(columns)),
+      panels(ceil_div(columns, lanes)),
+      column_stride(forward ? g.weights_o : g.weights_i),
+      inner_stride(forward ? g.weights_i : g.weights_o),
+      group_stride(g.co * g.weights_o),
+      kernel(g.kernel),
       tap_stride(g.weights_tap) {
-  // Rows far apart would fall on few cache sets, so that wide weights are copied even where they could be used as they are.
+  // Rows far apart would fall on few cache sets, so that wide weights are copied even where they could be used as they
+  // are.
   constexpr Index near_rows = 128;
   copy = column_stride != 1 || columns % lanes != 0 || inner_stride > near_rows;
 }

@@ -27,8 +27,8 @@ struct ChannelView {
   Triple step = {0, 0, 0};
 };
 
-/// How an operand becomes a ChannelView over the box [low, high] of coordinates: directly, or as a copy in scratch with zeros around it,
-/// so that no kernel has to look at borders.
+/// How an operand becomes a ChannelView over the box [low, high] of coordinates: directly, or as a copy in scratch with
+/// zeros around it, so that no kernel has to look at borders.
 struct ViewPlan {
   Volume tensor;
   Index groups, channels, held;  ///< channels of one group, and how many the copy holds (the others zero)
@@ -43,14 +43,16 @@ struct ViewPlan {
   ChannelView make(const float* data, float* scratch) const;
 };
 
-/// The weights as panels of `lanes` columns: (group, panel, kD, kH, kW, inner, lane), or in place where they lie like that already.
+/// The weights as panels of `lanes` columns: (group, panel, kD, kH, kW, inner, lane), or in place where they lie like
+/// that already.
 struct PanelPlan {
   Index groups, columns, inner, lanes, panels;
   Index column_stride, inner_stride, group_stride;
   Triple kernel, tap_stride;
   bool copy;
 
-  /// Forward: columns are output channels and the reduction runs over input channels; backward data: the other way round.
+  /// Forward: columns are output channels and the reduction runs over input channels; backward data: the other way
+  /// round.
   PanelPlan(const ConvGeometry& g, bool forward);
 
   std::size_t scratch_bytes() const;

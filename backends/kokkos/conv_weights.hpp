@@ -3,9 +3,10 @@
 #include "backends/kokkos/conv_geometry.hpp"
 #include "backends/kokkos/tile.hpp"
 
-/// Backward weights: diff_weights[tap][i][o] = sum over positions of src[position + tap][i] * diff_dst[position][o]. The rows of the tile
-/// are input channels (and neighbouring taps), its lanes output channels. The positions are cut into slots of fixed size, each summed
-/// into its own copy of the weights, then the copies are added in order: the result does not depend on the number of threads.
+/// Backward weights: diff_weights[tap][i][o] = sum over positions of src[position + tap][i] * diff_dst[position][o].
+/// The rows of the tile are input channels (and neighbouring taps), its lanes output channels. The positions are cut
+/// into slots of fixed size, each summed into its own copy of the weights, then the copies are added in order: the
+/// result does not depend on the number of threads.
 namespace keelson::kokkos {
 
 struct WeightsGradient {
@@ -13,9 +14,9 @@ struct WeightsGradient {
   Triple src_step, tap_src, taps;
   Index rows, panels, groups;
   Index n;
-  Triple extent;                   ///< of dst
-  Index slots, lines_per_slot;     ///< a line: the positions along W
-  float* partial;                  ///< (slot, group, panel, tap, row, lane)
+  Triple extent;                ///< of dst
+  Index slots, lines_per_slot;  ///< a line: the positions along W
+  float* partial;               ///< (slot, group, panel, tap, row, lane)
 
   Index lines() const { return n * extent[0] * extent[1]; }
   Index tap_count() const { return taps[0] * taps[1] * taps[2]; }
@@ -62,7 +63,8 @@ struct WeightsTile {
                diff + n * g.diff.step_n + d * g.diff.step[0] + h * g.diff.step[1], g.diff.step[2], g.extent[2]);
     }
 
-    float* to = g.partial + ((((slot * g.groups + group) * g.panels + panel) * taps + tap) * g.rows + row_begin) * lanes;
+    float* to =
+        g.partial + ((((slot * g.groups + group) * g.panels + panel) * taps + tap) * g.rows + row_begin) * lanes;
     for (int r = 0; r < valid; ++r) acc[r].store(to + r * lanes);
   }
 };
@@ -116,7 +118,8 @@ struct BiasSlots {
     const Index end = begin + lines_per_slot < lines ? begin + lines_per_slot : lines;
     double sum[bias_lanes] = {};
     for (Index line = begin; line < end; ++line) {
-      const Index h = line % dst.extent[1], d = line / dst.extent[1] % dst.extent[0], n = line / (dst.extent[1] * dst.extent[0]);
+      const Index h = line % dst.extent[1], d = line / dst.extent[1] % dst.extent[0],
+                  n = line / (dst.extent[1] * dst.extent[0]);
       const float* x = diff + n * dst.stride_n + d * dst.stride[0] + h * dst.stride[1] + first * dst.stride_c;
       for (Index w = 0; w < dst.extent[2]; ++w, x += dst.stride[2]) {
         if (count == bias_lanes && dst.stride_c == 1)

@@ -16,7 +16,8 @@ void bias_gradient(const float* diff, MatrixStrides stride, Index rows, Index co
   Kokkos::parallel_for(
       label, Range(0, columns), KOKKOS_LAMBDA(Index column) {
         double sum = 0;
-        for (Index row = 0; row < rows; ++row) sum += static_cast<double>(diff[row * stride.row + column * stride.column]);
+        for (Index row = 0; row < rows; ++row)
+          sum += static_cast<double>(diff[row * stride.row + column * stride.column]);
         diff_bias[column] = static_cast<float>(sum);
       });
 }
@@ -24,8 +25,13 @@ void bias_gradient(const float* diff, MatrixStrides stride, Index rows, Index co
 class KokkosDense : public Dense {
  public:
   explicit KokkosDense(const DenseDesc& d)
-      : desc_(d), batch_(d.src.shape[0]), in_(d.src.shape[1]), out_(d.dst.shape[1]), src_(strides_of(d.src)),
-        weights_(strides_of(d.weights)), dst_(strides_of(d.dst)),
+      : desc_(d),
+        batch_(d.src.shape[0]),
+        in_(d.src.shape[1]),
+        out_(d.dst.shape[1]),
+        src_(strides_of(d.src)),
+        weights_(strides_of(d.weights)),
+        dst_(strides_of(d.dst)),
         forward_(batch_, out_, in_, src_, weights_.transposed(), dst_),
         backward_data_(batch_, in_, out_, dst_, weights_, src_),
         backward_weights_(out_, in_, batch_, dst_.transposed(), src_, weights_) {}
@@ -33,19 +39,25 @@ class KokkosDense : public Dense {
   Layout layout(Verb, Role r) const override {
     switch (r) {
       case Role::src:
-      case Role::diff_src: return desc_.src.layout;
+      case Role::diff_src:
+        return desc_.src.layout;
       case Role::weights:
-      case Role::diff_weights: return desc_.weights.layout;
+      case Role::diff_weights:
+        return desc_.weights.layout;
       case Role::dst:
-      case Role::diff_dst: return desc_.dst.layout;
-      default: return Layout::plain({out_});
+      case Role::diff_dst:
+        return desc_.dst.layout;
+      default:
+        return Layout::plain({out_});
     }
   }
 
   std::string name(Verb v) const override { return product(v).name(); }
   std::size_t scratch_bytes(Verb v) const override { return product(v).scratch_bytes(); }
-  Cost cost(Verb) const override {
-    return {dense_flops(desc_), static_cast<double>(desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes())};
+  Cost cost(Verb v) const override {
+    const Index bias = desc_.params.bias && v != Verb::backward_data ? out_ : 0;
+    const auto bytes = desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes();
+    return {dense_flops(desc_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
   }
 
   void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
@@ -55,7 +67,8 @@ class KokkosDense : public Dense {
                  desc_.params.activation, dst.data<float>(), static_cast<float*>(scratch.raw()));
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src, const Tensor& scratch) override {
+  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
+                     const Tensor& scratch) override {
     static const std::string label = "keelson::dense::backward_data";
     backward_data_.run(label, diff_dst.data<float>(), weights.data<float>(), nullptr, {}, diff_src.data<float>(),
                        static_cast<float*>(scratch.raw()));
@@ -90,7 +103,8 @@ Made<Dense> make_dense(const DenseDesc& desc) {
   }
   const auto &s = d.src.shape, &w = d.weights.shape;
   if (s[1] != w[1] || !(d.dst.shape == Shape{s[0], w[0]}))
-    return fmt::format("src {}, weights {} and dst {} do not fit together", to_string(s), to_string(w), to_string(d.dst.shape));
+    return fmt::format("src {}, weights {} and dst {} do not fit together", to_string(s), to_string(w),
+                       to_string(d.dst.shape));
   if (d.training && !derivative_from_dst(d.params.activation))
     return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
   d.src.layout = chosen(d.src, Layout::plain(s));

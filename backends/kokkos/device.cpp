@@ -69,14 +69,16 @@ class KokkosDevice : public Device {
     if constexpr (host_memory)
       copy_in_parallel(dst, src, bytes);
     else
-      Kokkos::deep_copy(Bytes(static_cast<char*>(dst), bytes), HostBytes(static_cast<char*>(const_cast<void*>(src)), bytes));
+      Kokkos::deep_copy(Bytes(static_cast<char*>(dst), bytes),
+                        HostBytes(static_cast<char*>(const_cast<void*>(src)), bytes));
   }
 
   void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
     if constexpr (host_memory)
       copy_in_parallel(dst, src, bytes);
     else
-      Kokkos::deep_copy(HostBytes(static_cast<char*>(dst), bytes), Bytes(static_cast<char*>(const_cast<void*>(src)), bytes));
+      Kokkos::deep_copy(HostBytes(static_cast<char*>(dst), bytes),
+                        Bytes(static_cast<char*>(const_cast<void*>(src)), bytes));
   }
 
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
@@ -91,7 +93,9 @@ class KokkosDevice : public Device {
 
 std::unique_ptr<Device> make_kokkos_device() {
   if (!Kokkos::is_initialized())
-    fail("Kokkos is not initialized; create a keelson::backends::Runtime (or call Kokkos::initialize) before the first context");
+    fail(
+        "Kokkos is not initialized; create a keelson::backends::Runtime (or call Kokkos::initialize) before the first "
+        "context");
   return std::make_unique<KokkosDevice>();
 }
 

@@ -8,8 +8,9 @@ namespace {
 
 using namespace ops;
 
-/// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample * row_elements.
-/// One Philox block serves the four global elements that share it, so that work item i takes block base / 4 + i.
+/// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
+/// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes block base
+/// / 4 + i.
 struct Mask {
   DropoutParams p;
   const StepState* state;
@@ -24,7 +25,8 @@ struct Mask {
     const Index block = base / 4 + item;
     const philox::Key key{state->seed, p.stream, state->step};
     // The 32 bits of element e are word e % 4 of its block: philox::bits(key, e).
-    const auto words = philox::block(key.seed ^ (std::uint64_t{key.stream} << 32), key.step, static_cast<std::uint64_t>(block));
+    const auto words =
+        philox::block(key.seed ^ (std::uint64_t{key.stream} << 32), key.step, static_cast<std::uint64_t>(block));
     const float scale = p.rate < 1 ? 1 / (1 - p.rate) : 0.0f;
     for (int i = 0; i < 4; ++i) {
       const Index l = block * 4 + i - base;

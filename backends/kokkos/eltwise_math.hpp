@@ -3,8 +3,8 @@
 #include "backends/kokkos/common.hpp"
 #include "engine/ops/eltwise.hpp"
 
-/// The element-wise functions, one struct per EltwiseKind: value(p, x) and derivative(p, saved), where `saved` is the result where
-/// derivative_from_dst(p), else the argument. A NaN stays a NaN.
+/// The element-wise functions, one struct per EltwiseKind: value(p, x) and derivative(p, saved), where `saved` is the
+/// result where derivative_from_dst(p), else the argument. A NaN stays a NaN.
 namespace keelson::kokkos {
 
 using ops::EltwiseKind;
@@ -62,14 +62,22 @@ struct Linear {
 template <class Use>
 void with_function(EltwiseKind kind, const Use& use) {
   switch (kind) {
-    case EltwiseKind::identity: return use(Identity{});
-    case EltwiseKind::relu: return use(Relu{});
-    case EltwiseKind::leaky_relu: return use(LeakyRelu{});
-    case EltwiseKind::tanh: return use(Tanh{});
-    case EltwiseKind::sigmoid: return use(Sigmoid{});
-    case EltwiseKind::gelu: return use(Gelu{});
-    case EltwiseKind::silu: return use(Silu{});
-    case EltwiseKind::linear: return use(Linear{});
+    case EltwiseKind::identity:
+      return use(Identity{});
+    case EltwiseKind::relu:
+      return use(Relu{});
+    case EltwiseKind::leaky_relu:
+      return use(LeakyRelu{});
+    case EltwiseKind::tanh:
+      return use(Tanh{});
+    case EltwiseKind::sigmoid:
+      return use(Sigmoid{});
+    case EltwiseKind::gelu:
+      return use(Gelu{});
+    case EltwiseKind::silu:
+      return use(Silu{});
+    case EltwiseKind::linear:
+      return use(Linear{});
   }
 }
 
@@ -82,14 +90,22 @@ KOKKOS_INLINE_FUNCTION void apply(const EltwiseParams& p, float (&x)[N]) {
 template <int N>
 KOKKOS_INLINE_FUNCTION void activate(const EltwiseParams& p, float (&x)[N]) {
   switch (p.kind) {
-    case EltwiseKind::identity: return;
-    case EltwiseKind::relu: return apply<Relu>(p, x);
-    case EltwiseKind::leaky_relu: return apply<LeakyRelu>(p, x);
-    case EltwiseKind::tanh: return apply<Tanh>(p, x);
-    case EltwiseKind::sigmoid: return apply<Sigmoid>(p, x);
-    case EltwiseKind::gelu: return apply<Gelu>(p, x);
-    case EltwiseKind::silu: return apply<Silu>(p, x);
-    case EltwiseKind::linear: return apply<Linear>(p, x);
+    case EltwiseKind::identity:
+      return;
+    case EltwiseKind::relu:
+      return apply<Relu>(p, x);
+    case EltwiseKind::leaky_relu:
+      return apply<LeakyRelu>(p, x);
+    case EltwiseKind::tanh:
+      return apply<Tanh>(p, x);
+    case EltwiseKind::sigmoid:
+      return apply<Sigmoid>(p, x);
+    case EltwiseKind::gelu:
+      return apply<Gelu>(p, x);
+    case EltwiseKind::silu:
+      return apply<Silu>(p, x);
+    case EltwiseKind::linear:
+      return apply<Linear>(p, x);
   }
 }
 

@@ -21,7 +21,9 @@ class KokkosFactory : public ops::OpFactory {
   ops::Made<ops::Concat> make(const ops::ConcatDesc& d) override { return kokkos::make_concat(d); }
   ops::Made<ops::Softmax> make(const ops::SoftmaxDesc& d) override { return kokkos::make_softmax(d); }
   ops::Made<ops::Loss> make(const ops::LossDesc& d) override { return kokkos::make_loss(d, device_); }
-  ops::Made<ops::SumSquares> make(const ops::SumSquaresDesc& d) override { return kokkos::make_sum_squares(d, device_); }
+  ops::Made<ops::SumSquares> make(const ops::SumSquaresDesc& d) override {
+    return kokkos::make_sum_squares(d, device_);
+  }
   ops::Made<ops::Update> make(const ops::UpdateDesc& d) override { return kokkos::make_update(d); }
 
  private:

@@ -6,10 +6,12 @@
 
 namespace keelson::backends {
 
-/// Memory of Kokkos' default execution space. Kokkos must be initialized (see Runtime) and outlive the device and its memory.
+/// Memory of Kokkos' default execution space. Kokkos must be initialized (see Runtime) and outlive the device and its
+/// memory.
 std::unique_ptr<Device> make_kokkos_device();
 
-/// Every op, f32, in any strided layout; flat element-wise work also on layouts of other backends. The device outlives the factory.
+/// Every op, f32, in any strided layout; flat element-wise work also on layouts of other backends. The device outlives
+/// the factory.
 std::unique_ptr<ops::OpFactory> make_kokkos_factory(Device& device);
 
 }  // namespace keelson::backends

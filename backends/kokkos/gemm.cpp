@@ -104,14 +104,20 @@ Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixSt
 
 Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c)
     : swapped_(overhead(columns, rows, depth, a.transposed(), c.transposed()) < overhead(rows, columns, depth, b, c)),
-      rows_(swapped_ ? columns : rows), columns_(swapped_ ? rows : columns), depth_(depth),
-      a_(swapped_ ? b.transposed() : a), b_(swapped_ ? a.transposed() : b), c_(swapped_ ? c.transposed() : c),
-      lanes_(lanes_for(columns_)), panels_(ceil_div(columns_, lanes_)), copy_(needs_copy(columns_, b_)) {
+      rows_(swapped_ ? columns : rows),
+      columns_(swapped_ ? rows : columns),
+      depth_(depth),
+      a_(swapped_ ? b.transposed() : a),
+      b_(swapped_ ? a.transposed() : b),
+      c_(swapped_ ? c.transposed() : c),
+      lanes_(lanes_for(columns_)),
+      panels_(ceil_div(columns_, lanes_)),
+      copy_(needs_copy(columns_, b_)) {
   // Few tiles: cut the reduction, into parts that do not depend on the number of threads.
   constexpr Index enough_items = 64, least_depth = 256;
   const Index items = ceil_div(rows_, tile_rows) * panels_;
-  const Index parts = std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1},
-                                 std::max<Index>(1, depth_ / least_depth));
+  const Index parts =
+      std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1}, std::max<Index>(1, depth_ / least_depth));
   depth_of_slot_ = std::max<Index>(1, ceil_div(depth_, parts));
   slots_ = std::max<Index>(1, ceil_div(depth_, depth_of_slot_));
 }
@@ -119,7 +125,8 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
 std::size_t Gemm::scratch_bytes() const {
   const Index panels = copy_ ? panels_ * depth_ * lanes_ : 0;
   const Index sums = slots_ > 1 ? slots_ * rows_ * panels_ * lanes_ : 0;
-  return align64(static_cast<std::size_t>(panels) * sizeof(float)) + align64(static_cast<std::size_t>(sums) * sizeof(float));
+  return align64(static_cast<std::size_t>(panels) * sizeof(float)) +
+         align64(static_cast<std::size_t>(sums) * sizeof(float));
 }
 
 std::string Gemm::name() const { return fmt::format("gemm:{}x{}", tile_rows, lanes_); }

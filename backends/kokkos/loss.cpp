@@ -52,7 +52,8 @@ struct Operands {
     const float* x = prediction + r * features;
     if (p.kind == LossKind::cross_entropy) {
       const Index c = classes[r / rows_per_sample];
-      if (c < 0 || c >= features) return Kokkos::Experimental::quiet_NaN_v<double>;  // no such class: stops training visibly
+      if (c < 0 || c >= features)
+        return Kokkos::Experimental::quiet_NaN_v<double>;  // no such class: stops training visibly
       return log_sum_exp(x) - x[c];
     }
     const float* t = target + r / rows_per_sample * features;
@@ -119,13 +120,15 @@ void backward_rows(const Operands& o, float* diff) {
 class KokkosLoss : public Loss {
  public:
   KokkosLoss(const LossDesc& d, Device& device)
-      : desc_(d), blocks_(ceil_div(d.prediction.shape[0], block_rows(d.prediction.shape[0]))),
+      : desc_(d),
+        blocks_(ceil_div(d.prediction.shape[0], block_rows(d.prediction.shape[0]))),
         sums_(device.allocate(static_cast<std::size_t>(blocks_) * sizeof(double), "loss")) {}
 
   Layout layout(Verb, Role) const override { return Layout::plain(desc_.prediction.shape); }
   std::string name(Verb) const override { return std::string(to_string(desc_.params.kind)); }
   Cost cost(Verb) const override {
-    return {4.0 * static_cast<double>(desc_.prediction.elements()), 2.0 * static_cast<double>(desc_.prediction.bytes())};
+    return {4.0 * static_cast<double>(desc_.prediction.elements()),
+            2.0 * static_cast<double>(desc_.prediction.bytes())};
   }
 
   void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
@@ -166,13 +169,15 @@ Made<Loss> make_loss(const LossDesc& d, Device& device) {
   const auto& shape = d.prediction.shape;
   const bool classes = d.params.kind == LossKind::cross_entropy;
   if (shape.rank() != 2 || shape[0] < 1 || shape[1] < 1 || d.rows_per_sample < 1 || shape[0] % d.rows_per_sample != 0)
-    return fmt::format("prediction {} is not (rows, features) with {} rows per sample", to_string(shape), d.rows_per_sample);
+    return fmt::format("prediction {} is not (rows, features) with {} rows per sample", to_string(shape),
+                       d.rows_per_sample);
   const auto samples = shape[0] / d.rows_per_sample;
   const auto wanted = classes ? Shape{samples} : Shape{samples, shape[1]};
   if (!(d.target.shape == wanted) || d.target.dtype != (classes ? DType::s32 : DType::f32))
     return fmt::format("target is {} {}, expected {} {}", to_string(d.target.shape), to_string(d.target.dtype),
                        to_string(wanted), classes ? "s32" : "f32");
-  if (!d.prediction.layout.is_any() && !d.prediction.layout.is_plain(shape)) return std::string("prediction is not plain");
+  if (!d.prediction.layout.is_any() && !d.prediction.layout.is_plain(shape))
+    return std::string("prediction is not plain");
   if (!d.target.layout.is_any() && !d.target.layout.is_plain(wanted)) return std::string("target is not plain");
   return std::unique_ptr<Loss>(std::make_unique<KokkosLoss>(d, device));
 }

@@ -10,8 +10,9 @@ using namespace ops;
 class KokkosPool : public Pool {
  public:
   explicit KokkosPool(const PoolDesc& d)
-      : desc_(d), geometry_{Volume(d.src.shape, d.src.layout),   Volume(d.dst.shape, d.dst.layout), three(d.params.kernel, 1),
-                            three(d.params.stride, 1), three(d.params.pad_begin, 0),     d.params.count_padding} {
+      : desc_(d), geometry_{Volume(d.src.shape, d.src.layout), Volume(d.dst.shape, d.dst.layout),
+                            three(d.params.kernel, 1),         three(d.params.stride, 1),
+                            three(d.params.pad_begin, 0),      d.params.count_padding} {
     const bool contiguous = geometry_.src.stride_c == 1 && geometry_.dst.stride_c == 1;
     channels_per_item_ = contiguous ? pool_lanes : 1;
   }
@@ -38,11 +39,13 @@ class KokkosPool : public Pool {
     if (desc_.params.kind == PoolKind::average)
       Kokkos::parallel_for(label, range, AverageForward{geometry_, channels_per_item_, x, y});
     else if (wide_index())
-      Kokkos::parallel_for(label, range,
-                           MaxForward<std::int32_t>{geometry_, channels_per_item_, x, y, static_cast<std::int32_t*>(chosen)});
+      Kokkos::parallel_for(
+          label, range,
+          MaxForward<std::int32_t>{geometry_, channels_per_item_, x, y, static_cast<std::int32_t*>(chosen)});
     else
-      Kokkos::parallel_for(label, range,
-                           MaxForward<std::uint8_t>{geometry_, channels_per_item_, x, y, static_cast<std::uint8_t*>(chosen)});
+      Kokkos::parallel_for(
+          label, range,
+          MaxForward<std::uint8_t>{geometry_, channels_per_item_, x, y, static_cast<std::uint8_t*>(chosen)});
   }
 
   void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) override {
@@ -64,8 +67,9 @@ class KokkosPool : public Pool {
   template <class Chosen>
   void gather(const Tensor& diff_dst, const Chosen* chosen, const Tensor& diff_src) const {
     static const std::string label = "keelson::pool::backward";
-    Kokkos::parallel_for(label, items(geometry_.src),
-                         PoolBackward<Chosen>{geometry_, channels_per_item_, diff_dst.data<float>(), chosen, diff_src.data<float>()});
+    Kokkos::parallel_for(
+        label, items(geometry_.src),
+        PoolBackward<Chosen>{geometry_, channels_per_item_, diff_dst.data<float>(), chosen, diff_src.data<float>()});
   }
 
   PoolDesc desc_;
@@ -85,7 +89,8 @@ Made<Pool> make_pool(const PoolDesc& desc) {
     return std::string(e.what());
   }
   // dst follows src; where nobody has a wish, channels last.
-  d.src.layout = chosen(d.src, d.dst.layout.is_strided() ? same_order(d.dst, d.src.shape) : Layout::channels_last(d.src.shape));
+  d.src.layout =
+      chosen(d.src, d.dst.layout.is_strided() ? same_order(d.dst, d.src.shape) : Layout::channels_last(d.src.shape));
   d.dst.layout = chosen(d.dst, same_order(d.src, d.dst.shape));
   return std::unique_ptr<Pool>(std::make_unique<KokkosPool>(d));
 }

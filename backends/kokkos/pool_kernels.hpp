@@ -2,8 +2,8 @@
 
 #include "backends/kokkos/common.hpp"
 
-/// Pooling on (N, C, D, H, W) with any strides. A work item takes one position and up to `lanes` neighbouring channels: vectors where
-/// channels are contiguous, single elements elsewhere.
+/// Pooling on (N, C, D, H, W) with any strides. A work item takes one position and up to `lanes` neighbouring channels:
+/// vectors where channels are contiguous, single elements elsewhere.
 namespace keelson::kokkos {
 
 struct PoolGeometry {
@@ -47,7 +47,8 @@ struct PoolPosition {
 
 inline constexpr int pool_lanes = runs_on_host ? 32 : 1;
 
-/// dst = largest element, chosen = its number within the window (d, h, w; w fastest). `Chosen` is u8 or s32; null where nobody asks.
+/// dst = largest element, chosen = its number within the window (d, h, w; w fastest). `Chosen` is u8 or s32; null where
+/// nobody asks.
 template <class Chosen>
 struct MaxForward {
   PoolGeometry g;
@@ -71,7 +72,8 @@ struct MaxForward {
       for (Index h = first[1]; h < last[1]; ++h)
         for (Index w = first[2]; w < last[2]; ++w) {
           const float* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
-          const auto number = static_cast<std::int32_t>(((d - begin[0]) * g.kernel[1] + h - begin[1]) * g.kernel[2] + w - begin[2]);
+          const auto number =
+              static_cast<std::int32_t>(((d - begin[0]) * g.kernel[1] + h - begin[1]) * g.kernel[2] + w - begin[2]);
           if (!started) {
             for (int l = 0; l < lanes; ++l) best[l] = x[l], index[l] = number;
             started = true;

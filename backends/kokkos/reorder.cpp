@@ -23,9 +23,12 @@ class KokkosReorder : public Reorder {
       case DType::f64:
         if (desc_.dst.dtype == DType::f32) return copy_strided(label, plan_, src.data<double>(), dst.data<float>());
         return copy_strided(label, plan_, src.data<double>(), dst.data<double>());
-      case DType::s32: return copy_strided(label, plan_, src.data<std::int32_t>(), dst.data<std::int32_t>());
-      case DType::u8: return copy_strided(label, plan_, src.data<std::uint8_t>(), dst.data<std::uint8_t>());
-      default: fail("reorder of {} was not declined", to_string(desc_.src.dtype));
+      case DType::s32:
+        return copy_strided(label, plan_, src.data<std::int32_t>(), dst.data<std::int32_t>());
+      case DType::u8:
+        return copy_strided(label, plan_, src.data<std::uint8_t>(), dst.data<std::uint8_t>());
+      default:
+        fail("reorder of {} was not declined", to_string(desc_.src.dtype));
     }
   }
 

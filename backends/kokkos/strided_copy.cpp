@@ -32,7 +32,8 @@ CopyPlan plan_copy(const Shape& shape, const Layout& src, const Layout& dst) {
   if (!dims.empty()) {
     p.row = dims.back();
     dims.pop_back();
-    const auto fastest = std::min_element(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.src < b.src; });
+    const auto fastest =
+        std::min_element(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.src < b.src; });
     if (fastest != dims.end() && fastest->src < p.row.src) {
       p.column = *fastest;
       dims.erase(fastest);

@@ -8,8 +8,8 @@
 /// dst = src for arrays of one shape with any strides: the whole of Reorder and Concat.
 namespace keelson::kokkos {
 
-/// The copy as the kernel wants it, worked out once: the two dims that are fastest in dst (`row`) and in src (`column`) are moved as
-/// square tiles through registers or L1, the others enumerate the tiles.
+/// The copy as the kernel wants it, worked out once: the two dims that are fastest in dst (`row`) and in src (`column`)
+/// are moved as square tiles through registers or L1, the others enumerate the tiles.
 struct CopyPlan {
   struct Dim {
     Index extent = 1, src = 0, dst = 0;
@@ -48,7 +48,8 @@ struct CopyTile {
       item /= p.outer[i].extent;
     }
     const Index rows = row_begin + p.row_tile < p.row.extent ? p.row_tile : p.row.extent - row_begin;
-    const Index columns = column_begin + p.column_tile < p.column.extent ? p.column_tile : p.column.extent - column_begin;
+    const Index columns =
+        column_begin + p.column_tile < p.column.extent ? p.column_tile : p.column.extent - column_begin;
     if (p.column.extent == 1)
       run(from, to, rows);
     else
@@ -64,7 +65,8 @@ struct CopyTile {
     }
   }
 
-  /// Through a buffer, so that both sides see runs: with strides that are powers of two, single elements would fall on one cache set.
+  /// Through a buffer, so that both sides see runs: with strides that are powers of two, single elements would fall on
+  /// one cache set.
   KOKKOS_FUNCTION void transpose(const From* from, To* to, Index rows, Index columns) const {
     To tile[copy_tile][copy_tile + 1];
     for (Index r = 0; r < rows; ++r)

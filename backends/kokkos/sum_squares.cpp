@@ -41,8 +41,10 @@ void total(const double* sums, Index blocks, double* result) {
 class KokkosSumSquares : public SumSquares {
  public:
   KokkosSumSquares(const SumSquaresDesc& d, Device& device)
-      : desc_(d.src), elements_(static_cast<Index>(d.src.bytes() / sizeof(float))),
-        blocks_(device.allocate(static_cast<std::size_t>(ceil_div(elements_, block)) * sizeof(double), "sum_squares")) {}
+      : desc_(d.src),
+        elements_(static_cast<Index>(d.src.bytes() / sizeof(float))),
+        blocks_(device.allocate(static_cast<std::size_t>(ceil_div(elements_, block)) * sizeof(double), "sum_squares")) {
+  }
   Layout layout(Verb, Role) const override { return desc_.layout; }
   std::string name(Verb) const override { return "blocked"; }
   Cost cost(Verb) const override {

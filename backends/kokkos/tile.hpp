@@ -2,8 +2,9 @@
 
 #include "backends/kokkos/common.hpp"
 
-/// The inner loop of convolution and dense: a tile of `rows` x `lanes` sums in registers, acc[r][l] += a[r] * b[l] for each step of the
-/// reduction (an outer product, after Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
+/// The inner loop of convolution and dense: a tile of `rows` x `lanes` sums in registers, acc[r][l] += a[r] * b[l] for
+/// each step of the reduction (an outer product, after Goto & van de Geijn, "Anatomy of high-performance matrix
+/// multiplication", 2008).
 namespace keelson::kokkos {
 
 // Width of a vector register in floats, and how many accumulators fit beside the operands.
@@ -22,7 +23,8 @@ inline constexpr int vector_width = 4, tile_rows = 6;
 /// The widest tile; narrow outputs use a narrower one (see with_lanes).
 inline constexpr int max_lanes = vector_width == 1 ? 4 : 2 * vector_width;
 
-/// `count` floats in registers. GCC and Clang are told the vectors: left to themselves they vectorise only some tile shapes.
+/// `count` floats in registers. GCC and Clang are told the vectors: left to themselves they vectorise only some tile
+/// shapes.
 template <int count>
 struct Lanes {
   static constexpr int width = count < vector_width ? count : vector_width;
@@ -51,8 +53,8 @@ struct Lanes {
 
 /// acc[r] += sum over k < count of a[row[r] + k a_step] * b[k b_step ... + lanes)
 template <int rows, int lanes>
-KOKKOS_FORCEINLINE_FUNCTION void multiply(Lanes<lanes> (&acc)[rows], const float* a, const Index (&row)[rows], Index a_step,
-                                          const float* b, Index b_step, Index count) {
+KOKKOS_FORCEINLINE_FUNCTION void multiply(Lanes<lanes> (&acc)[rows], const float* a, const Index (&row)[rows],
+                                          Index a_step, const float* b, Index b_step, Index count) {
   for (Index k = 0; k < count; ++k) {
     Lanes<lanes> bk;
     bk.load(b + k * b_step);
@@ -72,9 +74,7 @@ void with_lanes(Index columns, const Use& use) {
 }
 
 constexpr Index lanes_for(Index columns) {
-  return vector_width > 4 && columns <= 4                ? 4
-         : vector_width > 1 && columns <= vector_width ? vector_width
-                                                       : max_lanes;
+  return vector_width > 4 && columns <= 4 ? 4 : vector_width > 1 && columns <= vector_width ? vector_width : max_lanes;
 }
 
 }  // namespace keelson::kokkos

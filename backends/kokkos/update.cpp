@@ -7,14 +7,14 @@ namespace {
 
 using namespace ops;
 
-/// What one step needs, worked out anew by each block of elements: a few scalar operations beside thousands of elements, and nothing
-/// has to be read back from the device.
+/// What one step needs, worked out anew by each block of elements: a few scalar operations beside thousands of
+/// elements, and nothing has to be read back from the device.
 struct Coefficients {
-  float gradient;        ///< g is scaled by this (global clip) ...
-  float decay;           ///< ... then + decay * w ...
-  float local;           ///< ... then scaled by this (LARC)
-  float rate;            ///< learning rate of this parameter
-  float keep;            ///< w is scaled by this first (decoupled decay)
+  float gradient;            ///< g is scaled by this (global clip) ...
+  float decay;               ///< ... then + decay * w ...
+  float local;               ///< ... then scaled by this (LARC)
+  float rate;                ///< learning rate of this parameter
+  float keep;                ///< w is scaled by this first (decoupled decay)
   float correct1, correct2;  ///< Adam: 1 / (1 - beta^t)
 };
 
