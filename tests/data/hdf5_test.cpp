@@ -150,7 +150,7 @@ TEST(Hdf5, RefusesWhatItCannotOpen) {
   const auto reason = [](const std::string& path) { return message_of<InputError>([&] { File::open(path); }); };
   EXPECT_NE(reason(folder / "missing.h5").find("No such file"), std::string::npos);
   EXPECT_NE(reason(folder.path()).find("is a folder"), std::string::npos);
-  std::ofstream(folder / "empty.h5");
+  std::ofstream(folder / "empty.h5") << "";
   EXPECT_NE(reason(folder / "empty.h5").find("empty (0 bytes)"), std::string::npos);
   std::ofstream(folder / "text.h5") << "just some text, longer than a signature";
   EXPECT_NE(reason(folder / "text.h5").find("not an HDF5 file"), std::string::npos);

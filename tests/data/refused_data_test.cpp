@@ -46,7 +46,7 @@ testing::AssertionResult says(const std::string& text, std::initializer_list<std
 
 TEST(RefusedData, MissingAndEmptyFolders) {
   const TemporaryFolder folder;
-  std::ofstream(folder / "trains.txt");
+  std::ofstream(folder / "trains.txt") << "";
   EXPECT_TRUE(says(refused(folder / "train"), {"train: does not exist", "holds trains.txt"}));
   EXPECT_TRUE(says(refused(folder / "no/train/"), {"does not exist either"}));
   EXPECT_TRUE(says(refused(""), {"(empty path): does not exist"}));
