@@ -22,7 +22,7 @@ struct GenerateVerbOptions {
 /// Raised between universes when the user or the batch system wants the program to end.
 struct Interrupted {};
 
-/// One line now and then of rank 0's progress, which is that of all.
+/// A line now and then about rank 0's part.
 class Progress {
  public:
   void operator()(const universe::GenerateProgress& p) {
@@ -30,8 +30,7 @@ class Progress {
     const bool terminal = ::isatty(STDOUT_FILENO) != 0;
     if (p.done == p.total || now - last_ > (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) {
       last_ = now;
-      fmt::print("{}{}: {} of {} universes{}", terminal ? "\r" : "", universe::split_name(p.split), p.done, p.total,
-                 terminal && p.done < p.total ? "" : "\n");
+      fmt::print("{}{} of {} universes{}", terminal ? "\r" : "", p.done, p.total, terminal && p.done < p.total ? "" : "\n");
       std::fflush(stdout);
     }
     if (Interrupt::requested()) throw Interrupted();

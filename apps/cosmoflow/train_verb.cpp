@@ -44,9 +44,11 @@ std::optional<fs::path> find_resume(TrainOptions& o) {
 /// Fills what the user left out: from the checkpoint, or from the recipe but for what the user's own choices replace.
 void complete(TrainOptions& o, const std::optional<fs::path>& checkpoint) {
   if (checkpoint) {
-    auto stored = read_run_state(*checkpoint).config;
+    const auto state = read_run_state(*checkpoint);
+    auto stored = state.config;
     if (!o.data.empty() || o.table.given("train")) stored.erase("train");
     if (!o.data.empty() || o.table.given("validation")) stored.erase("validation");
+    stored["global-batch"] = std::to_string(state.global_batch);  // whatever the number of ranks now
     if (o.table.given("batch")) stored.erase("global-batch");
     if (o.table.given("schedule")) stored.erase("decay");
     o.table.fill(stored, checkpoint->string());

@@ -9,7 +9,7 @@
 namespace keelson::plot {
 namespace {
 
-constexpr int left = 58, right = 14, bottom = 44;
+constexpr int left = 64, right = 14, bottom = 44;
 
 bool has_legend(const Plot& p) {
   return std::any_of(p.series.begin(), p.series.end(), [](const auto& s) { return !s.name.empty(); });
@@ -135,7 +135,7 @@ void draw_legend(std::string& out, const Plot& p) {
       out += fmt::format("<line class='line{}' x1='{:.1f}' x2='{:.1f}' y1='36' y2='36' style='stroke:var(--s{})'/>",
                          s.dashed ? " dashed" : "", x, x + 16, s.colour);
     out += fmt::format("<text class='key' x='{:.1f}' y='40'>{}</text>", x + 21, escape(s.name));
-    x += 37 + 6.8 * static_cast<double>(s.name.size());
+    x += 37 + 7.3 * static_cast<double>(s.name.size());
   }
 }
 

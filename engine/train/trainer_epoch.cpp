@@ -86,7 +86,7 @@ void Trainer::stop_for_loss(double loss) {
   }
   fail("the loss became {} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller learning rate, a longer "
        "warm-up or --clip-norm",
-       loss, state_.step + 1, state_.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
+       std::isnan(loss) ? "NaN" : loss > 0 ? "infinite" : "minus infinite", state_.step + 1, state_.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
        last_saved_.empty() ? "No checkpoint was written." : fmt::format("The last checkpoint is {}.", last_saved_.string()));
 }
 

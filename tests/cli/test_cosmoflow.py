@@ -74,7 +74,8 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def train(self, *arguments, **options):
-        return run("train", "--data", self.data, "--out", self.out, "--dropout", 0, "--momentum", 0.9, *arguments, **options)
+        dropout = [] if "--dropout" in arguments else ["--dropout", 0]
+        return run("train", "--data", self.data, "--out", self.out, *dropout, *arguments, **options)
 
     def succeed(self, done):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -172,7 +173,7 @@ class Refusals(Case):
         self.refused("generate", says="--out")
         self.refused("evaluate", says="--checkpoint")
         self.refused("evaluate", "--checkpoint", self.folder / "nothing", says="nothing")
-        self.refused("generate", "--out", self.out, "--size", 1, says="")
+        self.refused("generate", "--out", self.out, "--size", 1, says="[Cc]ell|grid|size")
 
     def test_one_message_of_many_ranks(self):
         self.refused_train("--train", self.folder / "nothing", says="nothing", ranks=2)
@@ -183,7 +184,7 @@ class Refusals(Case):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(len(errors(done)), 1, done.stderr)
         self.assertIn("file is not a folder", errors(done)[0])
-        self.refused_train("--data", self.data, "--out", "/proc/keelson", says="/proc")
+        self.refused("train", "--data", self.data, "--out", "/proc/keelson", says="/proc")
 
     def test_checkpoints(self):
         self.succeed(self.train("--max-steps", 0))
@@ -198,7 +199,7 @@ class Refusals(Case):
         self.assertEqual({p: p.read_bytes() for p in self.out.rglob("*") if p.is_file()}, before)
         checkpoint = newest(self.out)
         damaged = bytearray(checkpoint.read_bytes())
-        damaged[len(damaged) // 2] ^= 4
+        damaged[len(damaged) // 4] ^= 4  # in the parameters, which lie before the moments
         checkpoint.write_bytes(damaged)
         self.refused("train", "--resume", self.out, says="damaged.*checksum", **options)
         self.refused("evaluate", "--checkpoint", self.out, says="damaged.*checksum", **options)
@@ -272,32 +273,32 @@ class Training(Case):
 
     @needs_h5py
     def test_sigterm_and_resume(self):
-        self.succeed(self.train("--epochs", 3, "--batch", 1, "--log-every", 1, "--augment"))
+        self.succeed(self.train("--epochs", 3, "--batch", 2, "--log-every", 1, "--augment"))
         whole = self.out
-        for ranks, wish in ((0, signal.SIGTERM), (0, signal.SIGUSR1), (2, signal.SIGTERM)):
+        # mpirun passes SIGUSR1 on, and ends the job itself on SIGTERM.
+        for ranks, wish in ((0, signal.SIGTERM), (0, signal.SIGINT), (2, signal.SIGUSR1)):
             with self.subTest(ranks=ranks, signal=wish):
                 self.out = self.folder / f"cut{ranks}-{wish}"
-                arguments = ["train", "--data", self.data, "--out", self.out, "--dropout", 0, "--momentum", 0.9, "--epochs", 300 if ranks else 3,
-                             "--batch", 1, "--log-every", 1, "--augment"]
+                arguments = ["train", "--data", self.data, "--out", self.out, "--dropout", 0, "--epochs", 3, "--global-batch", 2,
+                             "--log-every", 1, "--augment"]
                 job = subprocess.Popen(command(ranks, *arguments), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 while job.poll() is None and not ((self.out / "metrics.jsonl").exists() and records(self.out, "step")):
-                    time.sleep(0.01)
+                    time.sleep(0.005)
                 job.send_signal(wish)
                 out, err = job.communicate(timeout=60)
-                if ranks == 0:
-                    self.assertEqual(job.returncode, 75, out + err)
-                    self.assertIn("interrupted", out)
-                    self.assertIn(f"train --resume {self.out}", out)
-                if ranks:  # mpirun reports its own end; what counts is that the ranks agreed and saved
-                    self.assertTrue(list((self.out / "checkpoints").glob("step-*.h5")), out + err)
-                    continue
-                step = int(newest(self.out).stem[5:])
-                self.assertLess(step, 18)
+                self.assertEqual(job.returncode, 75, out + err)
+                self.assertIn("interrupted", out)
+                self.assertIn(f"train --resume {self.out}", out)
+                self.assertLess(int(newest(self.out).stem[5:]), 9)
                 self.succeed(run("train", "--resume", self.out))
-                self.assertEqual([r["step"] for r in records(self.out, "step")], list(range(1, 19)))
-                self.assertEqual([r["loss"] for r in records(self.out, "step")], [r["loss"] for r in records(whole, "step")])
+                self.assertEqual([r["step"] for r in records(self.out, "step")], list(range(1, 10)))
                 a, b = arrays(newest(whole)), arrays(newest(self.out))
                 self.assertEqual(a.keys(), b.keys())
+                if ranks:  # summed in another order in its first steps
+                    for name in a:
+                        numpy.testing.assert_allclose(b[name], a[name], rtol=1e-3, atol=1e-5 * abs(a[name]).max(), err_msg=name)
+                    continue
+                self.assertEqual([r["loss"] for r in records(self.out, "step")], [r["loss"] for r in records(whole, "step")])
                 for name in a:
                     self.assertTrue((a[name] == b[name]).all(), name)
 
@@ -338,7 +339,7 @@ class Training(Case):
         done = self.train("--lr", 1e20, "--epochs", 3, "--checkpoint-steps", 1)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertEqual(len(errors(done)), 1, done.stderr)
-        self.assertRegex(errors(done)[0], r"the loss became (nan|-?inf) in step \d+ .*(layer|parameter) \w+")
+        self.assertRegex(errors(done)[0], r"the loss became (NaN|infinite) in step \d+ .*(layer|parameter) \w+")
 
     def test_target_and_recipe(self):
         done = self.succeed(run("train", "--data", self.data, "--out", self.out, "--recipe", "demo", "--epochs", 50, "--target-mae", 5))
@@ -368,7 +369,7 @@ class Training(Case):
             text = self.succeed(run(verb, "--help")).stdout
             self.assertIn("--config", text)
         text = self.succeed(run("train", "--help")).stdout
-        self.assertRegex(text, r"--time-limit SECONDS \[0\]")
+        self.assertRegex(text, r"--time-limit SECONDS\S* \[0\]")
 
     def test_plan(self):
         text = self.succeed(run("plan", "--size", 32, "--steps", 2)).stdout

@@ -9,8 +9,8 @@ namespace keelson::testing {
 namespace {
 
 /// A trainer of the small network with all that it refers to.
-struct Run {
-  explicit Run(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f, const std::string& where = network_contexts().back())
+struct Training {
+  explicit Training(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f, const std::string& where = network_contexts().back())
       : graph(small_network(dropout)), parameters(graph, context(where), options.seed), training(samples), validation(7, 6, 99),
         trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}
   TrainResult go() { return trainer.run({&recorder}); }
@@ -26,7 +26,7 @@ TEST(Trainer, LearnsAndKeepsTheBest) {
   auto o = small_options();
   o.epochs = 12;
   o.checkpoints = folder / "checkpoints";
-  Run run(o, 60, 0);
+  Training run(o, 60, 0);
   const auto result = run.go();
   EXPECT_EQ(result.reason, StopReason::epochs_done);
   EXPECT_EQ(result.state.step, 12 * 15);
@@ -41,7 +41,7 @@ TEST(Trainer, LearnsAndKeepsTheBest) {
 }
 
 TEST(Trainer, KnowsTheMeanOfItsTargets) {
-  Run run(small_options());
+  Training run(small_options());
   const auto mean = run.go().state.target_mean();
   double expected[2] = {};
   for (std::int64_t i = 0; i < 18; ++i) {
@@ -57,14 +57,14 @@ TEST(Trainer, KnowsTheMeanOfItsTargets) {
 }
 
 TEST(Trainer, GivesTheSameBitsTwice) {
-  Run a(small_options()), b(small_options());
+  Training a(small_options()), b(small_options());
   a.go();
   b.go();
   EXPECT_EQ(a.recorder.losses, b.recorder.losses);
   EXPECT_EQ(everything(a.parameters), everything(b.parameters));
   auto o = small_options();
   o.seed = 12;
-  Run c(o);
+  Training c(o);
   c.go();
   EXPECT_NE(a.recorder.losses, c.recorder.losses);
 }
@@ -80,17 +80,17 @@ TEST_P(Resume, ContinuesBitForBit) {
   o.optimizer.kind = Optimizer::Kind::adam;
   o.schedule.kind = Schedule::Kind::cosine;
   o.schedule.epochs = 3;
-  Run whole(o);
+  Training whole(o);
   whole.go();
 
   auto first = o;
   first.checkpoints = folder.path();
   first.max_steps = GetParam();
-  Run a(first);
+  Training a(first);
   EXPECT_EQ(a.go().state.step, GetParam());
   auto second = o;
   second.checkpoints = folder.path();
-  Run b(second);
+  Training b(second);
   b.trainer.resume(find_checkpoint(folder.path(), false));
   const auto result = b.go();
 
@@ -109,19 +109,19 @@ INSTANTIATE_TEST_SUITE_P(At, Resume, ::testing::Values(0, 2, 5, 9), [](const aut
 
 TEST(Trainer, StopsWhenAskedAndContinues) {
   const Folder folder;
-  Run whole(small_options());
+  Training whole(small_options());
   whole.go();
   int asked = 0;
   auto o = small_options();
   o.checkpoints = folder.path();
   o.interrupted = [&] { return ++asked == 5; };  // in the last step of the epoch: the validation is still to come
-  Run a(o);
+  Training a(o);
   const auto stopped = a.go();
   EXPECT_EQ(stopped.reason, StopReason::interrupted);
   EXPECT_EQ(stopped.state.step, 5);
   EXPECT_TRUE(a.recorder.metrics.empty());
   o.interrupted = nullptr;
-  Run b(o);
+  Training b(o);
   b.trainer.resume(find_checkpoint(folder.path(), false));
   b.go();
   EXPECT_EQ(b.recorder.metrics, whole.recorder.metrics);
@@ -131,14 +131,14 @@ TEST(Trainer, StopsWhenAskedAndContinues) {
 TEST(Trainer, StopsAtItsTargetAndBeforeItsTimeLimit) {
   auto o = small_options();
   o.target = 100;
-  Run easy(o);
+  Training easy(o);
   EXPECT_EQ(easy.go().reason, StopReason::target_reached);
   EXPECT_EQ(easy.trainer.state().epoch, 1);
   const Folder folder;
   o = small_options();
   o.time_limit = 1e-3;
   o.checkpoints = folder.path();
-  Run late(o);
+  Training late(o);
   const auto result = late.go();
   EXPECT_EQ(result.reason, StopReason::time_limit);
   EXPECT_EQ(result.state.step, 1);
@@ -150,10 +150,10 @@ TEST(Trainer, WritesTheInitialCheckpoint) {
   auto o = small_options();
   o.checkpoints = folder.path();
   o.max_steps = 0;
-  Run run(o);
+  Training run(o);
   EXPECT_EQ(run.go().reason, StopReason::max_steps);
   EXPECT_EQ(folder.files(), std::vector<std::string>{"step-0000000000.h5"});
-  Run other(small_options());
+  Training other(small_options());
   load_checkpoint(folder / "step-0000000000.h5", "small", other.parameters, {"momentum"}, nullptr);
   EXPECT_EQ(everything(run.parameters), everything(other.parameters));
 }
@@ -163,7 +163,7 @@ TEST(Trainer, FollowsItsSchedule) {
   o.schedule.kind = Schedule::Kind::steps;
   o.schedule.warmup_epochs = 1;
   o.schedule.steps = parse_steps("1:0.5");
-  Run run(o);
+  Training run(o);
   run.go();
   ASSERT_EQ(run.recorder.rates.size(), 10u);
   EXPECT_EQ(run.recorder.rates[0], 0);
@@ -177,7 +177,7 @@ TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
   o.shuffle = false;
   o.checkpoints = folder.path();
   o.checkpoint_steps = 1;
-  Run data(o);
+  Training data(o);
   data.training.poisoned = 9;  // in the third batch
   auto text = message_of<Error>([&] { data.go(); });
   EXPECT_NE(text.find("in step 3 (epoch 1)"), std::string::npos) << text;
@@ -187,14 +187,14 @@ TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
 
   o = small_options();
   o.schedule.base = 1e30;
-  Run wild(o);
+  Training wild(o);
   text = message_of<Error>([&] { wild.go(); });
   EXPECT_NE(text.find("the loss became"), std::string::npos) << text;
   EXPECT_NE(text.find("conv1"), std::string::npos) << text;
 }
 
 TEST(Trainer, RefusesWhatDoesNotFit) {
-  EXPECT_NE(message_of<InputError>([] { Run(small_options(), 3); }).find("larger than the training data"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([] { Training(small_options(), 3); }).find("larger than the training data"), std::string::npos);
   EXPECT_NE(message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks are more than the 3"), std::string::npos);
   Graph other = small_network(0, 8, 8);
   Parameters parameters(other, context(network_contexts().back()), 1);
@@ -207,11 +207,11 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
   auto o = small_options();
   o.checkpoints = folder.path();
   o.max_steps = 2;
-  Run(o).go();
+  Training(o).go();
   const auto resume_with = [&](auto change) {
     auto changed = small_options();
     change(changed);
-    return message_of<InputError>([&] { Run(changed).trainer.resume(find_checkpoint(folder.path(), false)); });
+    return message_of<InputError>([&] { Training(changed).trainer.resume(find_checkpoint(folder.path(), false)); });
   };
   EXPECT_NE(resume_with([](auto& c) { c.batch = 3; }).find("resume with ranks x batch = 4"), std::string::npos);
   EXPECT_NE(resume_with([](auto& c) { c.seed = 1; }).find("seed 11, not 1"), std::string::npos);
