@@ -24,12 +24,12 @@ Lookout::Lookout(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdo
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   collectors_ = std::min(size_, 4);
-  heard_.resize(static_cast<std::size_t>(size_), 0);
+  heard_.resize(static_cast<std::size_t>(size_));
   // Early enough that all who wait are known when the first report is due.
   const double limit =
       std::min(watchdog_.seconds > 0 ? watchdog_.seconds : std::numeric_limits<double>::infinity(),
                watchdog_.abort_seconds > 0 ? watchdog_.abort_seconds : std::numeric_limits<double>::infinity());
-  announce_after_ = std::min(limit / 2, std::max(10.0, limit / 30));
+  announce_every_ = std::min(limit / 4, std::max(10.0, limit / 30));
 }
 
 Lookout::~Lookout() {
@@ -42,19 +42,19 @@ Lookout::~Lookout() {
 }
 
 void Lookout::look(Wait& wait, double seconds) {
-  if (seconds < announce_after_) return;
-  if (!wait.announced) announce(wait);
+  if (seconds < announce_every_) return;
+  if (wait.announcements == 0) listen(&wait);  // what came before: see there
+  if (seconds >= (wait.announcements + 1) * announce_every_) announce(wait);
   listen(&wait);
   if (watchdog_.seconds > 0 && seconds >= (wait.reports + 1) * watchdog_.seconds) {
     ++wait.reports;
-    if (speaks(wait)) report(wait, seconds, "");
+    if (speaks()) report(wait, seconds, "");
   }
   if (watchdog_.abort_seconds > 0 && seconds >= watchdog_.abort_seconds) {
     // The others give the one who speaks time to do so.
-    if (speaks(wait))
-      report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
-    else if (seconds < watchdog_.abort_seconds + 2)
-      return;
+    const bool speaker = speaks();
+    if (!speaker && seconds < watchdog_.abort_seconds + 2) return;
+    if (speaker) report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
     end_job(static_cast<int>(ExitCode::failure));
   }
 }
@@ -65,7 +65,7 @@ void Lookout::send(std::uint64_t number, int to, int tag) {
 }
 
 void Lookout::announce(Wait& wait) {
-  wait.announced = true;
+  ++wait.announcements;
   for (int to = 0; to < collectors_; ++to)
     if (to != rank_) send(wait.number, to, tag_waiting);
 }
@@ -84,30 +84,43 @@ void Lookout::listen(const Wait* wait) {
     std::uint64_t number = 0;
     check(MPI_Recv(&number, 1, MPI_UINT64_T, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE), "MPI_Recv",
           "watchdog");
-    auto& heard = heard_[static_cast<std::size_t>(status.MPI_SOURCE)];
-    heard = std::max(heard, number);
-    if (wait && status.MPI_TAG == tag_waiting && status.MPI_SOURCE >= collectors_)
+    // A note that lay here since before this wait may be old: if its sender still waits for that call it will repeat
+    // it.
+    if (wait == nullptr || (wait->announcements == 0 && number < wait->number)) continue;
+    heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = {number, std::chrono::steady_clock::now()};
+    if (status.MPI_TAG == tag_waiting && status.MPI_SOURCE >= collectors_)
       send(wait->number, status.MPI_SOURCE, tag_acknowledged);
   }
 }
 
-bool Lookout::speaks(const Wait& wait) const {
-  const int before = std::min(rank_, collectors_);
-  const auto waits = [&](std::uint64_t number) { return number >= wait.number; };
-  if (std::any_of(heard_.begin(), heard_.begin() + before, waits)) return false;
+bool Lookout::waits(int rank) const {
+  const Heard& heard = heard_[static_cast<std::size_t>(rank)];
+  const std::chrono::duration<double> ago = std::chrono::steady_clock::now() - heard.at;
+  return heard.number > 0 && ago.count() < 2.5 * announce_every_;
+}
+
+bool Lookout::speaks() const {
+  for (int r = 0; r < std::min(rank_, collectors_); ++r)
+    if (waits(r)) return false;
   return rank_ < collectors_ || chosen(rank_);
 }
 
 void Lookout::report(const Wait& wait, double seconds, std::string_view end) const {
   const int known = rank_ < collectors_ ? size_ : collectors_;  // others tell nothing to one who is no collector
-  std::vector<int> missing;
-  for (int r = 0; r < known; ++r)
-    if (r != rank_ && heard_[static_cast<std::size_t>(r)] < wait.number) missing.push_back(r);
-  const std::string who =
-      missing.empty() ? "all ranks wait for it, so the network is slow or stuck"
-                      : fmt::format("not waiting for it: {}{}", name_ranks(missing, hosts_),
-                                    known < size_ ? fmt::format(" (ranks above {} are not known)", known - 1) : "");
-  const std::string text = fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}; {}{}", rank_,
+  std::vector<int> missing, behind;
+  for (int r = 0; r < known; ++r) {
+    if (r == rank_) continue;
+    if (!waits(r))
+      missing.push_back(r);
+    else if (heard_[static_cast<std::size_t>(r)].number < wait.number)
+      behind.push_back(r);
+  }
+  std::string who;
+  if (!missing.empty()) who += "; not waiting for it: " + name_ranks(missing, hosts_);
+  if (!behind.empty()) who += "; waiting for an earlier call: " + name_ranks(behind, hosts_);
+  if (who.empty()) who = "; all ranks wait for it, so the network is slow or stuck";
+  if (known < size_) who += fmt::format("; ranks above {} are not known", known - 1);
+  const std::string text = fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}", rank_,
                                        hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, who, end);
   if (watchdog_.report) return watchdog_.report(text);
   std::fprintf(stderr, "%s\n", text.c_str());

@@ -18,14 +18,14 @@ struct Wait {
   std::uint64_t number = 0;  ///< of the call, counted alike on all ranks
   std::string_view label;
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
-  bool announced = false;
+  int announcements = 0;
   int reports = 0;
 };
 
 /// The watchdog of one communicator. A late rank cannot be asked, so those who wait tell each other: a rank that has
-/// waited for a while sends the number of the call to the few collectors (the lowest ranks), and a collector that waits
-/// too acknowledges it. Who has not been heard of does not wait. The lowest waiting collector speaks; where no
-/// collector waits, the ranks 4, 8, 16 ... do. Costs nothing until a wait is long.
+/// waited for a while sends the number of the call to the few collectors (the lowest ranks), now and then again, and a
+/// collector that waits too acknowledges it. Who has not been heard of lately does not wait. The lowest waiting
+/// collector speaks; where no collector waits, the ranks 4, 8, 16 ... do. Costs nothing until a wait is long.
 class Lookout {
  public:
   Lookout(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog);
@@ -45,16 +45,21 @@ class Lookout {
   void send(std::uint64_t number, int to, int tag);
   void announce(Wait& wait);
   void listen(const Wait* wait);
-  bool speaks(const Wait& wait) const;
+  bool waits(int rank) const;
+  bool speaks() const;
   void report(const Wait& wait, double seconds, std::string_view end) const;
 
   MPI_Comm comm_;
   std::vector<std::string> hosts_;  ///< by rank
   Watchdog watchdog_;
   int rank_ = 0, size_ = 1, collectors_ = 1;
-  double announce_after_ = 0;
-  std::vector<std::uint64_t> heard_;  ///< by rank: the latest call it is known to have waited for
-  std::list<Note> notes_;             ///< on their way
+  double announce_every_ = 0;  ///< seconds
+  struct Heard {
+    std::uint64_t number = 0;  ///< of the call that the rank waits for
+    std::chrono::steady_clock::time_point at{};
+  };
+  std::vector<Heard> heard_;  ///< by rank
+  std::list<Note> notes_;     ///< on their way
 };
 
 }  // namespace keelson::comm::detail

@@ -89,15 +89,21 @@ class Ends(unittest.TestCase):
 
 class Watchdog(unittest.TestCase):
     def test_names_the_late_rank_and_goes_on(self):
-        done = run(2, "late", "--rank", "1", "--seconds", "3.5", KEELSON_WATCHDOG="1.5")
+        done = run(2, "late", "--ranks", "1", "--seconds", "5", KEELSON_WATCHDOG="2")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = own_lines(done.stderr)
-        self.assertGreaterEqual(len(lines), 1, done.stderr)
+        self.assertTrue(lines, done.stderr)
         self.assertRegex(lines[0], r"^watchdog: rank 0 \(\S+\) has waited \d s for gradient bucket 7; "
                                    r"not waiting for it: rank 1 \(\S+\)$")
 
+    def test_speaks_where_all_collectors_are_late(self):
+        done = run(5, "late", "--ranks", "0", "1", "2", "3", "--seconds", "6", KEELSON_WATCHDOG="3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(own_lines(done.stderr)[0], r"^watchdog: rank 4 .*; not waiting for it: ranks 0 .* 3 \(\S+\); "
+                                                    r"ranks above 3 are not known$")
+
     def test_ends_the_job_when_told_to(self):
-        done = run(2, "late", "--rank", "0", "--seconds", "60", KEELSON_WATCHDOG="0", KEELSON_WATCHDOG_ABORT="1.5",
+        done = run(2, "late", "--ranks", "0", "--seconds", "60", KEELSON_WATCHDOG="0", KEELSON_WATCHDOG_ABORT="1.5",
                    limit=40)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(own_lines(done.stderr)[-1], r"rank 1 .* gradient bucket 7; .*rank 0.*ending the job")

@@ -1,5 +1,6 @@
 #include "tests/mpi/small_app.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -51,19 +52,19 @@ void define_fail(app::CommandLine& line) {
 
 void define_late(app::CommandLine& line) {
   struct Options {
-    int rank = 0;
+    std::vector<int> ranks{0};
     double seconds = 0;
   };
   auto o = std::make_shared<Options>();
-  CLI::App& verb = line.verb("late", "Sleeps on one rank while the others wait", [o](Session& session) {
+  CLI::App& verb = line.verb("late", "Sleeps on some ranks while the others wait", [o](Session& session) {
     std::vector<double> data(10, 1.0);
     const auto sum = session.world.make_allreduce(data.data(), data.size(), "gradient bucket 7");
-    if (session.world.rank() == o->rank) sleep(o->seconds);
+    if (std::find(o->ranks.begin(), o->ranks.end(), session.world.rank()) != o->ranks.end()) sleep(o->seconds);
     sum->start();
     sum->wait();
     return data[0] == session.world.size() ? ExitCode::done : ExitCode::failure;
   });
-  app::option(verb, "--rank", o->rank, "The late rank");
+  app::option(verb, "--ranks", o->ranks, "The late ranks");
   app::option(verb, "--seconds", o->seconds, "How late it is", "SECONDS");
 }
 
