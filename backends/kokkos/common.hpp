@@ -32,8 +32,18 @@ inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostEx
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
-/// Runs body(begin, end) over blocks that cover [0, n). Labels are static strings: a temporary std::string would
-/// allocate.
+/// The label, or nothing while no tool listens: Kokkos keeps labels in std::string, and most would allocate.
+inline std::string heard(const char* label) { return Kokkos::Tools::profileLibraryLoaded() ? label : std::string(); }
+
+/// functor(i) for 0 <= i < items.
+template <class Functor>
+void launch(const char* label, Index items, const Functor& functor) {
+  Kokkos::parallel_for(heard(label), Range(0, items), functor);
+}
+
+inline void fence(const char* label) { Space().fence(heard(label)); }
+
+/// Runs body(begin, end) over blocks that cover [0, n).
 template <class Body>
 struct BlockFunctor {
   Body body;
@@ -45,9 +55,9 @@ struct BlockFunctor {
 };
 
 template <class Body>
-void for_each_block(const std::string& label, Index n, const Body& body, Index host_block = 4096) {
+void for_each_block(const char* label, Index n, const Body& body, Index host_block = 4096) {
   const Index block = runs_on_host ? host_block : 1;
-  Kokkos::parallel_for(label, Range(0, ceil_div(n, block)), BlockFunctor<Body>{body, n, block});
+  launch(label, ceil_div(n, block), BlockFunctor<Body>{body, n, block});
 }
 
 /// Extents and element strides of a strided tensor, by value into a kernel.
@@ -89,7 +99,7 @@ struct Gapped {
 /// Element-wise work on operands that share the layout of `t`: over the flat array where it is dense (padding
 /// included).
 template <class Body>
-void for_each_element(const std::string& label, const Tensor& t, const Body& body) {
+void for_each_element(const char* label, const Tensor& t, const Body& body) {
   if (t.layout().is_dense(t.shape()))
     for_each_block(label, t.stored_elements(), body);
   else

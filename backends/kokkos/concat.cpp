@@ -26,13 +26,13 @@ class KokkosConcat : public Concat {
   Cost cost(Verb) const override { return {0, 2 * static_cast<double>(desc_.dst.bytes())}; }
 
   void forward(const Tensor* srcs, const Tensor& dst) override {
-    static const std::string label = "keelson::concat::forward";
+    constexpr const char* label = "keelson::concat::forward";
     for (std::size_t i = 0; i < slices_.size(); ++i)
       copy_strided(label, slices_[i].join, srcs[i].data<float>(), dst.data<float>() + slices_[i].offset);
   }
 
   void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
-    static const std::string label = "keelson::concat::backward";
+    constexpr const char* label = "keelson::concat::backward";
     for (std::size_t i = 0; i < slices_.size(); ++i)
       copy_strided(label, slices_[i].split, diff_dst.data<float>() + slices_[i].offset, diff_srcs[i].data<float>());
   }

@@ -136,7 +136,7 @@ class KokkosConv : public Conv {
 
   void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
                const Tensor& scratch) override {
-    static const std::string label = "keelson::conv::forward";
+    constexpr const char* label = "keelson::conv::forward";
     Gather k{};
     k.src = src_view_.make(src.data<float>(), part(scratch, 0));
     k.weights = make_panels(forward_panels_, weights.data<float>(), part(scratch, src_view_.scratch_bytes()));
@@ -156,7 +156,7 @@ class KokkosConv : public Conv {
     k.n = g_.dst.n, k.groups = g_.groups, k.channels = g_.co, k.panels = forward_panels_.panels;
     k.dst_n = g_.dst.stride_n, k.dst_c = g_.dst.stride_c;
     k.join_taps();
-    launch(label, k);
+    launch_gather(label, k);
   }
 
   void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
@@ -175,7 +175,7 @@ class KokkosConv : public Conv {
 
   void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
                         const Tensor& scratch) override {
-    static const std::string label = "keelson::conv::backward_weights", sum_label = "keelson::conv::add_slots";
+    constexpr const char *label = "keelson::conv::backward_weights", *sum_label = "keelson::conv::add_slots";
     WeightsGradient k{};
     std::size_t used = 0;
     k.src = src_view_.make(src.data<float>(), part(scratch, used));
@@ -196,11 +196,10 @@ class KokkosConv : public Conv {
     k.join_taps();
     const Index row_tiles = ceil_div(k.rows, tile_rows);
     with_lanes(g_.co, [&](auto lanes) {
-      Kokkos::parallel_for(label, Range(0, k.slots * k.groups * k.panels * k.tap_count() * row_tiles),
-                           WeightsTile<lanes.value>{k, row_tiles});
-      Kokkos::parallel_for(sum_label, Range(0, g_.groups * panels_ * g_.taps * g_.ci),
-                           AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_,
-                                                 g_.ci, g_.co, g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
+      launch(label, k.slots * k.groups * k.panels * k.tap_count() * row_tiles, WeightsTile<lanes.value>{k, row_tiles});
+      launch(sum_label, g_.groups * panels_ * g_.taps * g_.ci,
+             AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_, g_.ci, g_.co,
+                                   g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
     });
     if (desc_.params.bias) bias_gradient(diff_dst, diff_bias, reinterpret_cast<double*>(part(scratch, used)));
   }
@@ -215,7 +214,7 @@ class KokkosConv : public Conv {
   }
 
   void backward_phase(Gather k, const Triple& residue, float* diff_src) const {
-    static const std::string label = "keelson::conv::backward_data";
+    constexpr const char* label = "keelson::conv::backward_data";
     k.dst = diff_src;
     for (int d = 0; d < 3; ++d) {
       const auto p = phase_of(g_, d, residue[d]);
@@ -229,15 +228,14 @@ class KokkosConv : public Conv {
       k.dst += residue[d] * g_.src.stride[d];
       k.dst_step[d] = g_.stride[d] * g_.src.stride[d];
     }
-    launch(label, k);
+    launch_gather(label, k);
   }
 
   void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, double* partial) const {
-    static const std::string slots_label = "keelson::conv::bias_slots", label = "keelson::conv::bias";
-    Kokkos::parallel_for(slots_label, Range(0, bias_slots_.count * ceil_div(g_.dst.c, bias_lanes)),
-                         BiasSlots{diff_dst.data<float>(), g_.dst, bias_slots_.lines, partial});
-    Kokkos::parallel_for(label, Range(0, g_.dst.c),
-                         AddBias{partial, bias_slots_.count, g_.dst.c, diff_bias.data<float>()});
+    constexpr const char *slots_label = "keelson::conv::bias_slots", *label = "keelson::conv::bias";
+    launch(slots_label, bias_slots_.count * ceil_div(g_.dst.c, bias_lanes),
+           BiasSlots{diff_dst.data<float>(), g_.dst, bias_slots_.lines, partial});
+    launch(label, g_.dst.c, AddBias{partial, bias_slots_.count, g_.dst.c, diff_bias.data<float>()});
   }
 
   ConvDesc desc_;

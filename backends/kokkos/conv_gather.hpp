@@ -118,10 +118,10 @@ struct GatherTile {
   }
 };
 
-inline void launch(const std::string& label, const Gather& g) {
+inline void launch_gather(const char* label, const Gather& g) {
   const Index tiles = ceil_div(g.positions(), tile_rows);
   with_lanes(g.channels, [&](auto lanes) {
-    Kokkos::parallel_for(label, Range(0, tiles * g.panels * g.groups), GatherTile<lanes.value>{g, tiles});
+    launch(label, tiles * g.panels * g.groups, GatherTile<lanes.value>{g, tiles});
   });
 }
 

@@ -108,7 +108,7 @@ std::size_t ViewPlan::scratch_bytes() const {
 }
 
 ChannelView ViewPlan::make(const float* data, float* scratch) const {
-  static const std::string label = "keelson::conv::fill_view";
+  constexpr const char* label = "keelson::conv::fill_view";
   ChannelView v;
   if (!copy) {
     v.data = data;
@@ -125,7 +125,7 @@ ChannelView ViewPlan::make(const float* data, float* scratch) const {
   v.step_n = extent[0] * v.step[0];
   for (int i = 0; i < 3; ++i) v.base -= low[i] * v.step[i];
   const Index items = tensor.n * extent[0] * extent[1] * ceil_div(extent[2], copy_block);
-  Kokkos::parallel_for(label, Range(0, items), FillView{*this, data, scratch});
+  launch(label, items, FillView{*this, data, scratch});
   return v;
 }
 
@@ -151,14 +151,14 @@ std::size_t PanelPlan::scratch_bytes() const {
 }
 
 Panels make_panels(const PanelPlan& p, const float* weights, float* scratch) {
-  static const std::string label = "keelson::conv::fill_panels";
+  constexpr const char* label = "keelson::conv::fill_panels";
   if (!p.copy) return {weights, p.group_stride, p.lanes, p.inner_stride, p.tap_stride};
   Panels w{scratch, p.size(), p.size() / p.panels, p.lanes, {0, 0, 0}};
   w.step_tap[2] = p.inner * p.lanes;
   w.step_tap[1] = p.kernel[2] * w.step_tap[2];
   w.step_tap[0] = p.kernel[1] * w.step_tap[1];
   const Index items = p.groups * p.panels * p.kernel[0] * p.kernel[1] * p.kernel[2];
-  Kokkos::parallel_for(label, Range(0, items), FillPanels{p, weights, scratch});
+  launch(label, items, FillPanels{p, weights, scratch});
   return w;
 }
 

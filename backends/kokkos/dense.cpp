@@ -12,9 +12,9 @@ using namespace ops;
 MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
 
 void bias_gradient(const float* diff, MatrixStrides stride, Index rows, Index columns, float* diff_bias) {
-  static const std::string label = "keelson::dense::bias";
-  Kokkos::parallel_for(
-      label, Range(0, columns), KOKKOS_LAMBDA(Index column) {
+  constexpr const char* label = "keelson::dense::bias";
+  launch(
+      label, columns, KOKKOS_LAMBDA(Index column) {
         double sum = 0;
         for (Index row = 0; row < rows; ++row)
           sum += static_cast<double>(diff[row * stride.row + column * stride.column]);
@@ -62,21 +62,21 @@ class KokkosDense : public Dense {
 
   void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
                const Tensor& scratch) override {
-    static const std::string label = "keelson::dense::forward";
+    constexpr const char* label = "keelson::dense::forward";
     forward_.run(label, src.data<float>(), weights.data<float>(), desc_.params.bias ? bias.data<float>() : nullptr,
                  desc_.params.activation, dst.data<float>(), static_cast<float*>(scratch.raw()));
   }
 
   void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
                      const Tensor& scratch) override {
-    static const std::string label = "keelson::dense::backward_data";
+    constexpr const char* label = "keelson::dense::backward_data";
     backward_data_.run(label, diff_dst.data<float>(), weights.data<float>(), nullptr, {}, diff_src.data<float>(),
                        static_cast<float*>(scratch.raw()));
   }
 
   void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
                         const Tensor& scratch) override {
-    static const std::string label = "keelson::dense::backward_weights";
+    constexpr const char* label = "keelson::dense::backward_weights";
     backward_weights_.run(label, diff_dst.data<float>(), src.data<float>(), nullptr, {}, diff_weights.data<float>(),
                           static_cast<float*>(scratch.raw()));
     if (desc_.params.bias) bias_gradient(diff_dst.data<float>(), dst_, batch_, out_, diff_bias.data<float>());

@@ -14,7 +14,7 @@ constexpr bool host_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space
 
 /// In the same static partition as the element-wise kernels, so that a page lies near the thread that will use it.
 void zero_in_parallel(void* memory, std::size_t bytes) {
-  static const std::string label = "keelson::device::zero";
+  constexpr const char* label = "keelson::device::zero";
   auto* p = static_cast<char*>(memory);
   kokkos::for_each_block(
       label, static_cast<Index>(bytes),
@@ -26,7 +26,7 @@ void zero_in_parallel(void* memory, std::size_t bytes) {
 
 /// Host memory to host memory; unlike Kokkos::deep_copy this builds no label and so never allocates.
 void copy_in_parallel(void* dst, const void* src, std::size_t bytes) {
-  static const std::string label = "keelson::device::copy";
+  constexpr const char* label = "keelson::device::copy";
   auto* to = static_cast<char*>(dst);
   const auto* from = static_cast<const char*>(src);
   kokkos::for_each_block(
@@ -83,10 +83,7 @@ class KokkosDevice : public Device {
 
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
 
-  void fence() override {
-    static const std::string label = "keelson::device::fence";
-    Space().fence(label);
-  }
+  void fence() override { kokkos::fence("keelson::device::fence"); }
 };
 
 }  // namespace

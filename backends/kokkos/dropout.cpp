@@ -48,23 +48,23 @@ class KokkosDropout : public Dropout {
   }
 
   void forward(const Tensor& state, const Tensor& src, const Tensor& dst) override {
-    static const std::string label = "keelson::dropout::forward";
+    constexpr const char* label = "keelson::dropout::forward";
     run(label, state, src, dst);
   }
   void backward(const Tensor& state, const Tensor& diff_dst, const Tensor& diff_src) override {
-    static const std::string label = "keelson::dropout::backward";
+    constexpr const char* label = "keelson::dropout::backward";
     run(label, state, diff_dst, diff_src);
   }
 
  private:
-  void run(const std::string& label, const Tensor& state, const Tensor& src, const Tensor& dst) const {
+  void run(const char* label, const Tensor& state, const Tensor& src, const Tensor& dst) const {
     const auto& shape = desc_.src.shape;
     const Index elements = shape.elements();
     if (elements == 0) return;
     const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
-    Kokkos::parallel_for(label, Range(0, elements / 4 + 2),
-                         Mask{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample,
-                              Strided(src), desc_.src.layout.is_plain(shape), src.data<float>(), dst.data<float>()});
+    launch(label, elements / 4 + 2,
+           Mask{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src),
+                desc_.src.layout.is_plain(shape), src.data<float>(), dst.data<float>()});
   }
 
   DropoutDesc desc_;

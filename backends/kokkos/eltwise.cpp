@@ -42,14 +42,14 @@ class KokkosEltwise : public Eltwise {
   }
 
   void forward(const Tensor& src, const Tensor& dst) override {
-    static const std::string label = "keelson::eltwise::forward";
+    constexpr const char* label = "keelson::eltwise::forward";
     with_function(params_.kind, [&](auto f) {
       for_each_element(label, src, Forward<decltype(f)>{params_, src.data<float>(), dst.data<float>()});
     });
   }
 
   void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) override {
-    static const std::string label = "keelson::eltwise::backward";
+    constexpr const char* label = "keelson::eltwise::backward";
     with_function(params_.kind, [&](auto f) {
       for_each_element(
           label, saved,

@@ -131,9 +131,9 @@ std::size_t Gemm::scratch_bytes() const {
 
 std::string Gemm::name() const { return fmt::format("gemm:{}x{}", tile_rows, lanes_); }
 
-void Gemm::run(const std::string& label, const float* a, const float* b, const float* bias,
+void Gemm::run(const char* label, const float* a, const float* b, const float* bias,
                const ops::EltwiseParams& activation, float* c, float* scratch) const {
-  static const std::string fill_label = "keelson::gemm::fill_panels", add_label = "keelson::gemm::add_slots";
+  constexpr const char *fill_label = "keelson::gemm::fill_panels", *add_label = "keelson::gemm::add_slots";
   if (swapped_) std::swap(a, b);
   Product g{};
   g.a = a, g.a_row = a_.row, g.a_step = a_.column;
@@ -146,14 +146,14 @@ void Gemm::run(const std::string& label, const float* a, const float* b, const f
   std::size_t used = 0;
   if (copy_) {
     const Index items = panels_ * depth_;
-    Kokkos::parallel_for(fill_label, Range(0, items), FillPanels{b, b_, columns_, depth_, lanes_, scratch});
+    launch(fill_label, items, FillPanels{b, b_, columns_, depth_, lanes_, scratch});
     g.b = scratch, g.b_panel = depth_ * lanes_, g.b_step = lanes_;
     used = align64(static_cast<std::size_t>(items * lanes_) * sizeof(float)) / sizeof(float);
   }
   if (slots_ > 1) g.partial = scratch + used;
   with_lanes(columns_, [&](auto lanes) {
-    Kokkos::parallel_for(label, Range(0, slots_ * panels_ * ceil_div(rows_, tile_rows)), ProductTile<lanes.value>{g});
-    if (slots_ > 1) Kokkos::parallel_for(add_label, Range(0, rows_ * panels_), AddSlots<lanes.value>{g});
+    launch(label, slots_ * panels_ * ceil_div(rows_, tile_rows), ProductTile<lanes.value>{g});
+    if (slots_ > 1) launch(add_label, rows_ * panels_, AddSlots<lanes.value>{g});
   });
 }
 

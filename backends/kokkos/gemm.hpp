@@ -19,8 +19,8 @@ class Gemm {
 
   std::size_t scratch_bytes() const;
   /// bias: one per column of c, or null.
-  void run(const std::string& label, const float* a, const float* b, const float* bias,
-           const ops::EltwiseParams& activation, float* c, float* scratch) const;
+  void run(const char* label, const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
+           float* c, float* scratch) const;
   std::string name() const;
 
  private:

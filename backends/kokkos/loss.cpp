@@ -80,10 +80,10 @@ struct Operands {
 Index block_rows(Index rows) { return ceil_div(rows, max_blocks); }
 
 void forward_blocks(const Operands& o, double* sums) {
-  static const std::string label = "keelson::loss::forward";
+  constexpr const char* label = "keelson::loss::forward";
   const Index per_block = block_rows(o.rows);
-  Kokkos::parallel_for(
-      label, Range(0, ceil_div(o.rows, per_block)), KOKKOS_LAMBDA(Index b) {
+  launch(
+      label, ceil_div(o.rows, per_block), KOKKOS_LAMBDA(Index b) {
         const Index end = (b + 1) * per_block < o.rows ? (b + 1) * per_block : o.rows;
         double sum = 0;
         for (Index r = b * per_block; r < end; ++r) {
@@ -95,9 +95,9 @@ void forward_blocks(const Operands& o, double* sums) {
 }
 
 void add_blocks(const double* sums, Index blocks, double* loss) {
-  static const std::string label = "keelson::loss::total";
-  Kokkos::parallel_for(
-      label, Range(0, 1), KOKKOS_LAMBDA(Index) {
+  constexpr const char* label = "keelson::loss::total";
+  launch(
+      label, 1, KOKKOS_LAMBDA(Index) {
         double sum = 0;
         for (Index b = 0; b < blocks; ++b) sum += sums[b];
         *loss = sum;
@@ -105,9 +105,9 @@ void add_blocks(const double* sums, Index blocks, double* loss) {
 }
 
 void backward_rows(const Operands& o, float* diff) {
-  static const std::string label = "keelson::loss::backward";
-  Kokkos::parallel_for(
-      label, Range(0, o.rows), KOKKOS_LAMBDA(Index r) {
+  constexpr const char* label = "keelson::loss::backward";
+  launch(
+      label, o.rows, KOKKOS_LAMBDA(Index r) {
         const double share = o.share(r);
         float* row = diff + r * o.features;
         if (share != 0)

@@ -31,21 +31,19 @@ class KokkosPool : public Pool {
   }
 
   void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
-    static const std::string label = "keelson::pool::forward";
-    const auto range = items(geometry_.dst);
+    constexpr const char* label = "keelson::pool::forward";
+    const Index count = items(geometry_.dst);
     const auto* x = src.data<float>();
     auto* y = dst.data<float>();
     void* chosen = workspace_bytes() > 0 ? workspace.raw() : nullptr;
     if (desc_.params.kind == PoolKind::average)
-      Kokkos::parallel_for(label, range, AverageForward{geometry_, channels_per_item_, x, y});
+      launch(label, count, AverageForward{geometry_, channels_per_item_, x, y});
     else if (wide_index())
-      Kokkos::parallel_for(
-          label, range,
-          MaxForward<std::int32_t>{geometry_, channels_per_item_, x, y, static_cast<std::int32_t*>(chosen)});
+      launch(label, count,
+             MaxForward<std::int32_t>{geometry_, channels_per_item_, x, y, static_cast<std::int32_t*>(chosen)});
     else
-      Kokkos::parallel_for(
-          label, range,
-          MaxForward<std::uint8_t>{geometry_, channels_per_item_, x, y, static_cast<std::uint8_t*>(chosen)});
+      launch(label, count,
+             MaxForward<std::uint8_t>{geometry_, channels_per_item_, x, y, static_cast<std::uint8_t*>(chosen)});
   }
 
   void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) override {
@@ -60,16 +58,15 @@ class KokkosPool : public Pool {
  private:
   bool wide_index() const { return desc_.params.kernel.elements() > 256; }
 
-  Range items(const Volume& v) const {
-    return Range(0, v.n * v.extent[0] * v.extent[1] * v.extent[2] * ceil_div(v.c, channels_per_item_));
+  Index items(const Volume& v) const {
+    return v.n * v.extent[0] * v.extent[1] * v.extent[2] * ceil_div(v.c, channels_per_item_);
   }
 
   template <class Chosen>
   void gather(const Tensor& diff_dst, const Chosen* chosen, const Tensor& diff_src) const {
-    static const std::string label = "keelson::pool::backward";
-    Kokkos::parallel_for(
-        label, items(geometry_.src),
-        PoolBackward<Chosen>{geometry_, channels_per_item_, diff_dst.data<float>(), chosen, diff_src.data<float>()});
+    constexpr const char* label = "keelson::pool::backward";
+    launch(label, items(geometry_.src),
+           PoolBackward<Chosen>{geometry_, channels_per_item_, diff_dst.data<float>(), chosen, diff_src.data<float>()});
   }
 
   PoolDesc desc_;

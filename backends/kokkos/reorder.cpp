@@ -15,7 +15,7 @@ class KokkosReorder : public Reorder {
   Cost cost(Verb) const override { return {0, static_cast<double>(desc_.src.bytes() + desc_.dst.bytes())}; }
 
   void forward(const Tensor& src, const Tensor& dst, const Tensor&) override {
-    static const std::string label = "keelson::reorder::forward";
+    constexpr const char* label = "keelson::reorder::forward";
     switch (desc_.src.dtype) {
       case DType::f32:
         if (desc_.dst.dtype == DType::f64) return copy_strided(label, plan_, src.data<float>(), dst.data<double>());

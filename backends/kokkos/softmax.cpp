@@ -20,9 +20,9 @@ struct Lines {
 };
 
 void softmax_forward(const Lines& lines, const float* src, float* dst) {
-  static const std::string label = "keelson::softmax::forward";
-  Kokkos::parallel_for(
-      label, Range(0, lines.count), KOKKOS_LAMBDA(Index line) {
+  constexpr const char* label = "keelson::softmax::forward";
+  launch(
+      label, lines.count, KOKKOS_LAMBDA(Index line) {
         const Index at = lines.start.offset(line);
         const float* x = src + at;
         float* y = dst + at;
@@ -44,9 +44,9 @@ void softmax_forward(const Lines& lines, const float* src, float* dst) {
 
 /// diff_src = dst (diff_dst - sum(diff_dst dst))
 void softmax_backward(const Lines& lines, const float* diff_dst, const float* dst, float* diff_src) {
-  static const std::string label = "keelson::softmax::backward";
-  Kokkos::parallel_for(
-      label, Range(0, lines.count), KOKKOS_LAMBDA(Index line) {
+  constexpr const char* label = "keelson::softmax::backward";
+  launch(
+      label, lines.count, KOKKOS_LAMBDA(Index line) {
         const Index at = lines.start.offset(line);
         double dot = 0;
         for (Index i = 0; i < lines.length; ++i) {

@@ -79,8 +79,8 @@ struct CopyTile {
 }  // namespace detail
 
 template <class From, class To>
-void copy_strided(const std::string& label, const CopyPlan& plan, const From* src, To* dst) {
-  Kokkos::parallel_for(label, Range(0, plan.items()), detail::CopyTile<From, To>{plan, src, dst});
+void copy_strided(const char* label, const CopyPlan& plan, const From* src, To* dst) {
+  launch(label, plan.items(), detail::CopyTile<From, To>{plan, src, dst});
 }
 
 }  // namespace keelson::kokkos

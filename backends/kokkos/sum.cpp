@@ -44,7 +44,7 @@ class KokkosSum : public Sum {
   }
 
   void forward(const Tensor* srcs, const Tensor& dst) override {
-    static const std::string label = "keelson::sum::forward";
+    constexpr const char* label = "keelson::sum::forward";
     int done = 0;
     while (done < desc_.count) {
       Terms terms{};

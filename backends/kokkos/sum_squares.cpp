@@ -12,9 +12,9 @@ using namespace ops;
 constexpr Index block = 8192;
 
 void block_sums(const float* src, Index n, double* sums) {
-  static const std::string label = "keelson::sum_squares::blocks";
-  Kokkos::parallel_for(
-      label, Range(0, ceil_div(n, block)), KOKKOS_LAMBDA(Index b) {
+  constexpr const char* label = "keelson::sum_squares::blocks";
+  launch(
+      label, ceil_div(n, block), KOKKOS_LAMBDA(Index b) {
         constexpr int lanes = 16;
         double lane[lanes] = {};
         const Index begin = b * block, end = begin + block < n ? begin + block : n;
@@ -29,9 +29,9 @@ void block_sums(const float* src, Index n, double* sums) {
 }
 
 void total(const double* sums, Index blocks, double* result) {
-  static const std::string label = "keelson::sum_squares::total";
-  Kokkos::parallel_for(
-      label, Range(0, 1), KOKKOS_LAMBDA(Index) {
+  constexpr const char* label = "keelson::sum_squares::total";
+  launch(
+      label, 1, KOKKOS_LAMBDA(Index) {
         double sum = 0;
         for (Index b = 0; b < blocks; ++b) sum += sums[b];
         *result = sum;

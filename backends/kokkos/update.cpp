@@ -113,7 +113,7 @@ class KokkosUpdate : public Update {
 
   void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms,
                const Tensor& param, const Tensor& moment1, const Tensor& moment2) override {
-    static const std::string label = "keelson::update::forward";
+    constexpr const char* label = "keelson::update::forward";
     const auto& p = desc_.params;
     const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;
     KEELSON_EXPECT(p.clip_norm <= 0 || global_norm);
