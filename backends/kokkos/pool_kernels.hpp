@@ -65,8 +65,8 @@ struct MaxForward {
       g.clip(d, begin[d], first[d], last[d]);
     }
     const float* base = src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
-    float best[lanes];
-    std::int32_t index[lanes];
+    float best[lanes] = {};
+    std::int32_t index[lanes] = {};
     bool started = false;
     for (Index d = first[0]; d < last[0]; ++d)
       for (Index h = first[1]; h < last[1]; ++h)
