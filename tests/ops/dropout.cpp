@@ -39,7 +39,8 @@ TEST_P(DropoutTest, MatchesOracleBothWays) {
   for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last}) {
     const auto layout = layout_of(ctx(), choice, c().src);
     if (!layout) continue;
-    const auto op = make(ops::DropoutDesc{params, {c().src, DType::f32, *layout}, c().rows_per_sample});
+    const TensorDesc tensor{c().src, DType::f32, *layout};
+    const auto op = make(ops::DropoutDesc{params, tensor, c().rows_per_sample});
     if (!op) continue;
     const auto what = c().name + ", " + to_string(choice);
     const auto state = put_state(ctx(), c().state);

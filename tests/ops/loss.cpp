@@ -85,7 +85,7 @@ TEST_P(LossTest, LargePredictionsStayFinite) {
 }
 
 TEST_P(LossTest, NanPredictionGivesNanLoss) {
-  prediction[prediction.elements() - 1] = std::numeric_limits<double>::quiet_NaN();
+  prediction[c().features - 1] = std::numeric_limits<double>::quiet_NaN();
   if (const auto op = make_loss()) check_both(*op, c().name + " with a NaN");
 }
 
@@ -102,8 +102,15 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
   };
   const double before = loss_of();
   const auto row = c().rows_per_sample * c().features;
-  for (auto i = row; i < 2 * row; ++i) prediction[i] += 1;
-  EXPECT_EQ(loss_of(), before);
+  for (const double garbage : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    for (auto i = row; i < 2 * row; ++i) prediction[i] = garbage;
+    EXPECT_EQ(loss_of(), before) << garbage;
+    const auto p = put(ctx(), prediction, Layout::plain(prediction.shape));
+    const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
+    op->backward(state, p, t, w, diff);
+    const Array d = get(ctx(), diff);
+    for (auto i = row; i < 2 * row; ++i) EXPECT_EQ(d[i], 0) << garbage;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Loss, LossTest, ::testing::ValuesIn(on_every_context(loss_cases())), CaseName());

@@ -26,7 +26,8 @@ std::optional<Layout> producer_layout(Context& context, const Shape& shape) {
   d.params.stride = d.params.dilation = d.params.pad_begin = d.params.pad_end = Shape::filled(spatial, 1);
   d.params.bias = false;
   d.dst = d.weights = {shape, DType::f32, Layout::any()};
-  // One plain channel in, as from a reader: oneDNN blocks what comes out, where it would leave a wider source channels-last.
+  // One plain channel in, as from a reader: oneDNN blocks what comes out, where it would leave a wider source
+  // channels-last.
   d.src = TensorDesc::plain(shape);
   d.src.shape[1] = 1;
   d.src.layout = Layout::plain(d.src.shape);

@@ -76,7 +76,7 @@ class UpdateTest : public CaseTest<UpdateCase> {
       const ops::StepState now{.step = step, .learning_rate = 0.05f};
       const auto state = put_state(ctx(), now);
       const auto used = allocations_of([&] { op->forward(state, diff, global_norm, norms, param, moment1, moment2); });
-      EXPECT_LE(used.bytes, allowed_bytes);
+      EXPECT_LE(used.bytes, allowed_bytes());
       want = oracle::update(std::move(want), g, p, now, global);
       const auto at = fmt::format("{} ({}) after step {}", what, c().about, step);
       check(param, want.param, at);
