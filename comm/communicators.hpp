@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/base/communicator.hpp"
@@ -75,9 +73,5 @@ class MpiSession {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Throws on all ranks, naming those whose hash differs from rank 0's, if the ranks do not agree. `what` completes the
-/// sentence "the ranks have different ...", e.g. "plans". Collective.
-void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what);
 
 }  // namespace keelson::comm

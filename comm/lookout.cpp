@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "comm/detail/mpi_support.hpp"
-#include "comm/detail/names.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 
 namespace keelson::comm::detail {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "comm/detail/mpi_allreduce.hpp"
 #include "comm/detail/mpi_support.hpp"
-#include "comm/detail/names.hpp"
+#include "comm/detail/host_name.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/names.hpp"
+#include "comm/detail/host_name.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/ranks.hpp"
+
 namespace keelson {
 namespace {
 
@@ -35,12 +37,9 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c) {
 /// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.
 void compare_plans(const Plan& plan, Communicator* communicator) {
   if (ranks_of(communicator) == 1) return;
-  const auto hashes = communicator->allgather(fmt::format("{:016x} on {}", plan.hash(), communicator->host()));
-  for (std::size_t r = 1; r < hashes.size(); ++r)
-    if (hashes[r].substr(0, 16) != hashes[0].substr(0, 16))
-      fail("rank {} has made another plan than rank 0 ({}; {}): start all ranks with the same options, build and environment, on "
-           "processors of one kind, or give KEELSON_BACKEND=kokkos",
-           r, hashes[r], hashes[0]);
+  compare_hash(*communicator, plan.hash(), "plans",
+               "start all ranks with the same options, build and environment, on processors of one kind, or give "
+               "KEELSON_BACKEND=kokkos");
 }
 
 }  // namespace

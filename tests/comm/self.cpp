@@ -5,6 +5,7 @@
 
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 
 namespace keelson::comm {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 #include "tests/mpi/world.hpp"
 
 namespace keelson::testing {
@@ -154,11 +155,11 @@ TEST_F(CommunicatorTest, SumsToTheSameBits) {
 }
 
 TEST_F(CommunicatorTest, ComparesHashes) {
-  EXPECT_NO_THROW(comm::compare_hash(world(), 0xfedcba9876543210u, "plans"));
+  EXPECT_NO_THROW(compare_hash(world(), 0xfedcba9876543210u, "plans"));
   KEELSON_NEED_RANKS(2);
   const int odd = size() - 1;
   try {
-    comm::compare_hash(world(), rank() == odd ? 7u : 0xfedcba9876543210u, "plans");
+    compare_hash(world(), rank() == odd ? 7u : 0xfedcba9876543210u, "plans");
     ADD_FAILURE() << "different hashes were accepted";
   } catch (const InputError& error) {
     const std::string text = error.what();
