@@ -100,6 +100,7 @@ struct GatherTile {
     float initial[lanes] = {};
     if (g.bias)
       for (int l = 0; l < count; ++l) initial[l] = g.bias[channel + l];
+    KEELSON_UNROLL
     for (int r = 0; r < rows; ++r) acc[r].load(initial);
   }
 

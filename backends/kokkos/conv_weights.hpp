@@ -49,6 +49,7 @@ struct WeightsTile {
     for (int r = 0; r < tile_rows; ++r) row[r] = row_begin + (r < valid ? r : valid - 1);
     Lanes<lanes> acc[tile_rows];
     const float zero[lanes] = {};
+    KEELSON_UNROLL
     for (int r = 0; r < tile_rows; ++r) acc[r].load(zero);
 
     const Index at_tap = tap / (g.taps[1] * g.taps[2]) * g.tap_src[0] + tap / g.taps[2] % g.taps[1] * g.tap_src[1] +

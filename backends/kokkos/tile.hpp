@@ -20,6 +20,15 @@ inline constexpr int vector_width = 4, tile_rows = 12;
 inline constexpr int vector_width = 4, tile_rows = 6;
 #endif
 
+/// Loops over a tile must vanish, or the tile lies in memory instead of registers; -O2 does not unroll them by itself.
+#if defined(__CUDACC__) || defined(__HIPCC__) || defined(__clang__)
+#define KEELSON_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define KEELSON_UNROLL _Pragma("GCC unroll 16")
+#else
+#define KEELSON_UNROLL
+#endif
+
 /// The widest tile; narrow outputs use a narrower one (see with_lanes).
 inline constexpr int max_lanes = vector_width == 1 ? 4 : 2 * vector_width;
 
@@ -41,12 +50,15 @@ struct Lanes {
   Vector part[count / width];
 
   KOKKOS_FORCEINLINE_FUNCTION void load(const float* p) {
+    KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) part[i] = reinterpret_cast<const Vector*>(p)[i];
   }
   KOKKOS_FORCEINLINE_FUNCTION void store(float* p) const {
+    KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) reinterpret_cast<Vector*>(p)[i] = part[i];
   }
   KOKKOS_FORCEINLINE_FUNCTION void add_scaled(float s, const Lanes& v) {
+    KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) part[i] += s * v.part[i];
   }
 };
@@ -59,6 +71,7 @@ KOKKOS_FORCEINLINE_FUNCTION void multiply(Lanes<lanes> (&acc)[rows], const float
     Lanes<lanes> bk;
     bk.load(b + k * b_step);
     const float* ak = a + k * a_step;
+    KEELSON_UNROLL
     for (int r = 0; r < rows; ++r) acc[r].add_scaled(ak[row[r]], bk);
   }
 }
