@@ -31,7 +31,7 @@ def dependencies(build: pathlib.Path, root: pathlib.Path) -> dict[str, list[path
 
 def state(entry: dict, files: list[pathlib.Path], common: bytes) -> str:
     digest = hashlib.sha256(common + entry["command"].encode())
-    for file in sorted(files):
+    for file in sorted({pathlib.Path(entry["file"]), *files}):
         digest.update(str(file).encode() + file.read_bytes())
     return digest.hexdigest()
 
