@@ -30,6 +30,13 @@ inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostEx
 #define KEELSON_INDEPENDENT_ITERATIONS
 #endif
 
+/// Keeps the next loop, over a few lanes, a loop until the vectoriser sees it: GCC unrolls up to 16 iterations before.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define KEELSON_KEEP_LOOP _Pragma("GCC unroll 1")
+#else
+#define KEELSON_KEEP_LOOP
+#endif
+
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
 /// The label, or nothing while no tool listens: Kokkos keeps labels in std::string, and most would allocate.

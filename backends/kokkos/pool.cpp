@@ -13,14 +13,13 @@ class KokkosPool : public Pool {
       : desc_(d), geometry_{Volume(d.src.shape, d.src.layout), Volume(d.dst.shape, d.dst.layout),
                             three(d.params.kernel, 1),         three(d.params.stride, 1),
                             three(d.params.pad_begin, 0),      d.params.count_padding} {
-    const bool contiguous = geometry_.src.stride_c == 1 && geometry_.dst.stride_c == 1;
-    channels_per_item_ = contiguous ? pool_lanes : 1;
+    over_channels_ = geometry_.src.stride_c == 1 && geometry_.dst.stride_c == 1 && geometry_.src.c > 1;
   }
 
   Layout layout(Verb, Role r) const override {
     return r == Role::dst || r == Role::diff_dst ? desc_.dst.layout : desc_.src.layout;
   }
-  std::string name(Verb) const override { return channels_per_item_ > 1 ? "channel_vectors" : "elements"; }
+  std::string name(Verb) const override { return over_channels_ ? "channel_runs" : "row_runs"; }
   std::size_t workspace_bytes() const override {
     if (!desc_.training || desc_.params.kind != PoolKind::max) return 0;
     return desc_.dst.layout.bytes(desc_.dst.shape, wide_index() ? DType::s32 : DType::u8);
@@ -32,46 +31,53 @@ class KokkosPool : public Pool {
 
   void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
     constexpr const char* label = "keelson::pool::forward";
-    const Index count = items(geometry_.dst);
+    const PoolWindows windows{geometry_, over_channels_};
+    const Index count = PoolItems(geometry_.dst, over_channels_).count(geometry_.dst);
     const auto* x = src.data<float>();
     auto* y = dst.data<float>();
     void* chosen = workspace_bytes() > 0 ? workspace.raw() : nullptr;
     if (desc_.params.kind == PoolKind::average)
-      launch(label, count, AverageForward{geometry_, channels_per_item_, x, y});
+      launch(label, count, AverageForward(windows, x, y));
     else if (wide_index())
-      launch(label, count,
-             MaxForward<std::int32_t>{geometry_, channels_per_item_, x, y, static_cast<std::int32_t*>(chosen)});
+      launch(label, count, MaxForward<std::int32_t>(windows, x, y, static_cast<std::int32_t*>(chosen)));
     else
-      launch(label, count,
-             MaxForward<std::uint8_t>{geometry_, channels_per_item_, x, y, static_cast<std::uint8_t*>(chosen)});
+      launch(label, count, MaxForward<std::uint8_t>(windows, x, y, static_cast<std::uint8_t*>(chosen)));
   }
 
   void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) override {
     if (desc_.params.kind == PoolKind::average)
-      gather<std::uint8_t>(diff_dst, nullptr, diff_src);
+      spread<std::uint8_t>(diff_dst, nullptr, diff_src);
     else if (wide_index())
-      gather(diff_dst, static_cast<const std::int32_t*>(workspace.raw()), diff_src);
+      spread(diff_dst, static_cast<const std::int32_t*>(workspace.raw()), diff_src);
     else
-      gather(diff_dst, static_cast<const std::uint8_t*>(workspace.raw()), diff_src);
+      spread(diff_dst, static_cast<const std::uint8_t*>(workspace.raw()), diff_src);
   }
 
  private:
   bool wide_index() const { return desc_.params.kernel.elements() > 256; }
 
-  Index items(const Volume& v) const {
-    return v.n * v.extent[0] * v.extent[1] * v.extent[2] * ceil_div(v.c, channels_per_item_);
+  bool overlapping() const {
+    for (int d = 0; d < 3; ++d)
+      if (geometry_.stride[d] < geometry_.kernel[d]) return true;
+    return false;
   }
 
   template <class Chosen>
-  void gather(const Tensor& diff_dst, const Chosen* chosen, const Tensor& diff_src) const {
+  void spread(const Tensor& diff_dst, const Chosen* chosen, const Tensor& diff_src) const {
     constexpr const char* label = "keelson::pool::backward";
-    launch(label, items(geometry_.src),
-           PoolBackward<Chosen>{geometry_, channels_per_item_, diff_dst.data<float>(), chosen, diff_src.data<float>()});
+    const auto* y = diff_dst.data<float>();
+    auto* x = diff_src.data<float>();
+    if (overlapping())
+      launch(label, PoolItems(geometry_.src, over_channels_).count(geometry_.src),
+             BackwardGather<Chosen>{geometry_, over_channels_, y, chosen, x});
+    else
+      launch(label, PoolItems(geometry_.dst, over_channels_).count(geometry_.dst),
+             BackwardCells<Chosen>({geometry_, over_channels_}, y, chosen, x));
   }
 
   PoolDesc desc_;
   PoolGeometry geometry_;
-  Index channels_per_item_;
+  bool over_channels_;
 };
 
 }  // namespace
