@@ -10,22 +10,33 @@ namespace keelson::cosmoflow {
 
 std::string clock_text(double seconds) {
   const auto s = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
-  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60) : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-Console::Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch, const MetricSpec& metric)
-    : out_(out), terminal_(::isatty(fileno(out)) != 0), epochs_(epochs), max_steps_(max_steps), steps_per_epoch_(steps_per_epoch), metric_(metric) {}
+bool is_terminal(std::FILE* out) { return ::isatty(fileno(out)) != 0 && ::isatty(STDERR_FILENO) != 0; }
+
+Console::Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch,
+                 const MetricSpec& metric)
+    : out_(out),
+      terminal_(is_terminal(out)),
+      epochs_(epochs),
+      max_steps_(max_steps),
+      steps_per_epoch_(steps_per_epoch),
+      metric_(metric) {}
 
 void Console::on_start(const RunState& s, const std::filesystem::path& resumed_from) {
-  if (!resumed_from.empty()) say(fmt::format("continuing from {} (epoch {}, step {})", resumed_from.string(), s.epoch, s.step));
+  if (!resumed_from.empty())
+    say(fmt::format("continuing from {} (epoch {}, step {})", resumed_from.string(), s.epoch, s.step));
 }
 
 std::string Console::line(const RunState& s, const StepRecord& r) const {
   auto steps = (epochs_ - s.epoch) * steps_per_epoch_ - s.step_in_epoch;
   if (max_steps_ >= 0) steps = std::min(steps, max_steps_ - s.step);
-  const double eta = static_cast<double>(steps) * step_seconds_ + static_cast<double>(epochs_ - s.epoch) * validation_seconds_;
-  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {:.3g} samples/s  {} to go", s.epoch + 1, epochs_, s.step_in_epoch,
-                     steps_per_epoch_, r.loss, r.learning_rate, rate_, clock_text(eta));
+  const double eta =
+      static_cast<double>(steps) * step_seconds_ + static_cast<double>(epochs_ - s.epoch) * validation_seconds_;
+  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {:.3g} samples/s  {} to go", s.epoch + 1,
+                     epochs_, s.step_in_epoch, steps_per_epoch_, r.loss, r.learning_rate, rate_, clock_text(eta));
 }
 
 void Console::on_step(const RunState& s, const StepRecord& r) {
@@ -33,7 +44,7 @@ void Console::on_step(const RunState& s, const StepRecord& r) {
   rate_ += blend * (r.samples_per_second - rate_);
   step_seconds_ += blend * (seconds - step_seconds_);
   const auto now = Clock::now();
-  if (now - last_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(30000))) return;
+  if (now - last_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(15000))) return;
   last_ = now;
   if (terminal_)
     overwrite(line(s, r));
@@ -52,7 +63,8 @@ void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation
     text += fmt::format("  validation loss {:.4f}  {} {:.4f}", r.validation_loss, metric_.name(), r.metric);
     const auto baseline = validation->baseline(metric_, s.target_mean());
     for (std::size_t t = 0; t < baseline.size(); ++t)
-      text += fmt::format("{} {} {:.2f}", t == 0 ? "  (relative to the mean's:" : ",", metric_.targets[t].name, r.target_errors[t] / baseline[t]);
+      text += fmt::format("{} {} {:.2f}", t == 0 ? "  (relative to the mean's:" : ",", metric_.targets[t].name,
+                          r.target_errors[t] / baseline[t]);
     if (!baseline.empty()) text += ")";
   }
   say(text + fmt::format("  {:.3g} samples/s", r.samples_per_second));

@@ -8,11 +8,12 @@
 
 namespace keelson::cosmoflow {
 
-/// Tells a person how training goes: on a terminal one line that is rewritten in place, with rate and time to go; elsewhere a plain line
-/// now and then; a line per epoch on both.
+/// Tells a person how training goes: on a terminal one line that is rewritten in place, with rate and time to go;
+/// elsewhere a plain line now and then; a line per epoch on both.
 class Console final : public TrainObserver {
  public:
-  Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch, const MetricSpec& metric);
+  Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch,
+          const MetricSpec& metric);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
   void on_validation_start(const RunState& s) override;
@@ -36,6 +37,10 @@ class Console final : public TrainObserver {
   double validation_seconds_ = 0;
   std::size_t width_ = 0;  ///< of the line to overwrite
 };
+
+/// Whether a person looks at it. Open MPI's ranks write to pseudo-terminals also where mpirun writes to a file, but
+/// their stderr is a pipe: both must be terminals.
+bool is_terminal(std::FILE* out);
 
 /// "2:05", "1:02:03"
 std::string clock_text(double seconds);

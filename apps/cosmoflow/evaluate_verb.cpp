@@ -47,7 +47,8 @@ std::vector<Requirement> parse_requirements(const std::vector<std::string>& text
     const auto colon = text.find(':');
     char* end = nullptr;
     const double ratio = colon == std::string::npos ? 0 : std::strtod(text.c_str() + colon + 1, &end);
-    if (colon == std::string::npos || *end != '\0' || !(ratio > 0)) refuse("--require {}: expected TARGET:RATIO, e.g. sigma_8:0.4", text);
+    if (colon == std::string::npos || *end != '\0' || !(ratio > 0))
+      refuse("--require {}: expected TARGET:RATIO, e.g. sigma_8:0.4", text);
     const auto name = text.substr(0, colon);
     std::vector<std::string> names;
     for (const auto& t : metric.targets) names.push_back(t.name);
@@ -64,7 +65,8 @@ void check_requirements(const std::vector<Requirement>& requirements, const std:
   for (const auto& q : requirements)
     for (const auto& r : rows)
       if (r.name == q.target && !(r.error / r.baseline < q.ratio))
-        missed.push_back(fmt::format("{} is at {:.3f} of the error of always predicting the mean, must be below {}", r.name, r.error / r.baseline, q.ratio));
+        missed.push_back(fmt::format("{} is at {:.3f} of the error of always predicting the mean, must be below {}",
+                                     r.name, r.error / r.baseline, q.ratio));
   if (!missed.empty()) fail("not good enough: {}", fmt::join(missed, "; "));
 }
 
@@ -80,22 +82,26 @@ std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
   return o.data;
 }
 
-void print_table(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows, const std::string& baseline_of) {
+void print_table(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows,
+                 const std::string& baseline_of) {
   fmt::print("{} samples, loss {:.5f}, {} {:.5f}\n\n", e.samples, e.loss, metric.name(), e.metric);
-  fmt::print("{:<12} {:>18} {:>16} {:>8}{}\n", "target", metric.name(), "always the mean", "ratio", metric.relative ? "" : "     MAE, physical");
+  fmt::print("{:<12} {:>18} {:>16} {:>8}{}\n", "target", metric.name(), "always the mean", "ratio",
+             metric.relative ? "" : "     MAE, physical");
   for (const auto& r : rows)
     fmt::print("{:<12} {:>18.5f} {:>16.5f} {:>8.3f}{}\n", r.name, r.error, r.baseline, r.error / r.baseline,
                metric.relative ? "" : fmt::format(" {:>17.5g}", r.error * r.scale));
   fmt::print("\nalways the mean: {}\n", baseline_of);
 }
 
-void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows, const std::string& baseline_of,
-                const std::string& checkpoint, const UniverseDataset& data) {
-  nlohmann::ordered_json j{{"checkpoint", checkpoint}, {"data", data.describe()}, {"samples", e.samples}, {"loss", e.loss},
-                           {"metric", metric.name()}, {"value", e.metric}, {"baseline", baseline_of}};
+void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows,
+                const std::string& baseline_of, const std::string& checkpoint, const UniverseDataset& data) {
+  nlohmann::ordered_json j{{"checkpoint", checkpoint}, {"data", data.describe()}, {"samples", e.samples},
+                           {"loss", e.loss},           {"metric", metric.name()}, {"value", e.metric},
+                           {"baseline", baseline_of}};
   j["targets"] = nlohmann::ordered_json::array();
   for (const auto& r : rows) {
-    nlohmann::ordered_json t{{"name", r.name}, {"error", r.error}, {"baseline_error", r.baseline}, {"ratio", r.error / r.baseline}};
+    nlohmann::ordered_json t{
+        {"name", r.name}, {"error", r.error}, {"baseline_error", r.baseline}, {"ratio", r.error / r.baseline}};
     if (!metric.relative) t["physical_error"] = r.error * r.scale;
     j["targets"].push_back(t);
   }
@@ -107,10 +113,12 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
   const auto path = find_checkpoint(o.checkpoint, true);
   const auto stored = read_run_state(path);
-  if (!stored.network.starts_with("cosmoflow-")) refuse("{}: is of the network {}, not of CosmoFlow", path.string(), stored.network);
+  if (!stored.network.starts_with("cosmoflow-"))
+    refuse("{}: is of the network {}, not of CosmoFlow", path.string(), stored.network);
   const auto run = stored_run(stored);
   const auto data = open_data(run, data_path(o, run));
-  if (data->size() < world.size()) refuse("{} ranks are more than the {} samples: start fewer ranks", world.size(), data->size());
+  if (data->size() < world.size())
+    refuse("{} ranks are more than the {} samples: start fewer ranks", world.size(), data->size());
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
   const auto requirements = parse_requirements(o.require, metric);
@@ -119,6 +127,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   EvaluatorOptions e;
   e.batch = o.batch;
   e.threads = o.loader_threads;
+  e.cpus = session.placement.cpus;
   e.metric = metric;
   Evaluator evaluator(graph, parameters, *data, &world, e);
   const auto state = load_checkpoint(path, network_name(run), parameters, {}, &world);
@@ -126,7 +135,8 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   if (world.rank() != 0) return ExitCode::done;
 
   auto mean = state.target_mean();
-  const std::string baseline_of = mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
+  const std::string baseline_of =
+      mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
   if (mean.empty()) mean = result.truth_mean();
   const auto baseline = result.baseline(metric, mean);
   std::vector<Row> rows;
@@ -147,13 +157,21 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v = line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
-                      [o](app::Session& session) { return evaluate(*o, session); });
-  app::option_without_default(v, "--checkpoint", o->checkpoint, "A checkpoint, or a run's folder: its best, else its newest", "PATH");
-  app::option_without_default(v, "--data", o->data, "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: the run's validation data", "PATH");
+  auto& v =
+      line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
+                [o](app::Session& session) { return evaluate(*o, session); });
+  app::option_without_default(v, "--checkpoint", o->checkpoint,
+                              "A checkpoint, or a run's folder: its best, else its newest", "PATH");
+  app::option_without_default(v, "--data", o->data,
+                              "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
+                              "the run's validation data",
+                              "PATH");
   app::option(v, "--batch", o->batch, "Samples per rank at a time", "SAMPLES")->check(CLI::PositiveNumber);
   app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
-  app::option_without_default(v, "--require", o->require, "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this", "TARGET:RATIO,...")
+  app::option_without_default(
+      v, "--require", o->require,
+      "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this",
+      "TARGET:RATIO,...")
       ->delimiter(',');
   v.add_flag("--json", o->json, "Print the result as JSON");
 }

@@ -1,10 +1,10 @@
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 
 #include "apps/common/options.hpp"
+#include "apps/cosmoflow/console.hpp"
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 #include "engine/base/interrupt.hpp"
@@ -27,10 +27,11 @@ class Progress {
  public:
   void operator()(const universe::GenerateProgress& p) {
     const auto now = std::chrono::steady_clock::now();
-    const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+    const bool terminal = is_terminal(stdout);
     if (p.done == p.total || now - last_ > (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) {
       last_ = now;
-      fmt::print("{}{} of {} universes{}", terminal ? "\r" : "", p.done, p.total, terminal && p.done < p.total ? "" : "\n");
+      fmt::print("{}{} of {} universes{}", terminal ? "\r" : "", p.done, p.total,
+                 terminal && p.done < p.total ? "" : "\n");
       std::fflush(stdout);
     }
     if (Interrupt::requested()) throw Interrupted();
@@ -47,7 +48,8 @@ ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
   g.directory = o.out;
   g.prior = universe::prior_preset(o.prior);
   if (o.box > 0) g.prior.box_size = o.box;
-  g.order = o.order == 1 ? universe::LagrangianParticles::Order::kZeldovich : universe::LagrangianParticles::Order::kSecond;
+  g.order =
+      o.order == 1 ? universe::LagrangianParticles::Order::kZeldovich : universe::LagrangianParticles::Order::kSecond;
   g.layout = o.layout == "raw" ? universe::FileLayout::kRaw : universe::FileLayout::kSamples;
   g.rank = world.rank();
   g.ranks = world.size();
@@ -58,8 +60,10 @@ ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
   bool interrupted = false;
   try {
     report = universe::generate(g, [&](const universe::GenerateProgress& p) {
-      if (world.rank() == 0) progress(p);
-      else if (Interrupt::requested()) throw Interrupted();
+      if (world.rank() == 0)
+        progress(p);
+      else if (Interrupt::requested())
+        throw Interrupted();
     });
   } catch (const Interrupted&) {
     interrupted = true;  // whole files stay; the same command makes the rest
@@ -70,7 +74,8 @@ ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
     if (world.rank() == 0) fmt::print("interrupted; the same command makes the rest\n");
     return ExitCode::interrupted;
   }
-  if (world.rank() == 0) fmt::print("{}: {} universes of {}^3 cells made, {} were there\n", o.out, counts[0], g.grid, counts[1]);
+  if (world.rank() == 0)
+    fmt::print("{}: {} universes of {}^3 cells made, {} were there\n", o.out, counts[0], g.grid, counts[1]);
   return ExitCode::done;
 }
 
@@ -78,21 +83,28 @@ ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
 
 void define_generate(app::CommandLine& line) {
   auto o = std::make_shared<GenerateVerbOptions>();
-  auto& v = line.verb("generate", "Make universes by Lagrangian perturbation theory, as HDF5 like the public CosmoFlow data; parallel over ranks",
-                      [o](app::Session& session) { return generate(*o, session); });
+  auto& v = line.verb(
+      "generate",
+      "Make universes by Lagrangian perturbation theory, as HDF5 like the public CosmoFlow data; parallel over ranks",
+      [o](app::Session& session) { return generate(*o, session); });
   auto& g = o->make;
   g.train = 1000;
   g.validation = g.test = 100;
-  app::option_without_default(v, "--out", o->out, "Folder that gets train/, validation/ and test/; complete files in it are kept", "DIR");
+  app::option_without_default(v, "--out", o->out,
+                              "Folder that gets train/, validation/ and test/; complete files in it are kept", "DIR");
   app::option(v, "--train", g.train, "Training universes", "N")->check(CLI::NonNegativeNumber);
   app::option(v, "--validation", g.validation, "Validation universes", "N")->check(CLI::NonNegativeNumber);
   app::option(v, "--test", g.test, "Test universes", "N")->check(CLI::NonNegativeNumber);
-  app::option(v, "--prior", o->prior, "Ranges of the parameters: wide, or those of the public data")->check(CLI::IsMember(universe::prior_presets()));
+  app::option(v, "--prior", o->prior, "Ranges of the parameters: wide, or those of the public data")
+      ->check(CLI::IsMember(universe::prior_presets()));
   app::option(v, "--size", g.grid, "Edge of a universe", "CELLS")->check(CLI::PositiveNumber);
   app::option(v, "--box", o->box, "Edge of a universe; 0: the prior's", "MPC/H")->check(CLI::NonNegativeNumber);
-  app::option(v, "--particles", g.particles_per_cell_side, "Particles per cell and side: its cube is the mean count", "N")->check(CLI::PositiveNumber);
+  app::option(v, "--particles", g.particles_per_cell_side, "Particles per cell and side: its cube is the mean count",
+              "N")
+      ->check(CLI::PositiveNumber);
   app::option(v, "--order", o->order, "Displacement: 1 Zel'dovich, 2 second order (2LPT)")->check(CLI::Range(1, 2));
-  app::option(v, "--layout", o->layout, "samples: x and y, as the prepared public data; raw: full and unitPar")->check(CLI::IsMember({"samples", "raw"}));
+  app::option(v, "--layout", o->layout, "samples: x and y, as the prepared public data; raw: full and unitPar")
+      ->check(CLI::IsMember({"samples", "raw"}));
   app::option(v, "--samples-per-file", g.samples_per_file, "For samples", "N")->check(CLI::PositiveNumber);
   app::option(v, "--seed", g.seed, "Universe i of a split depends on seed, split and i alone", "N");
 }

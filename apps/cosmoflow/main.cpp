@@ -1,12 +1,13 @@
 #include "apps/cosmoflow/verbs.hpp"
 
 int main(int argc, char** argv) {
-  return keelson::app::run_app(argc, argv,
-                               {"keelson-cosmoflow", "Cosmological parameters from the distribution of matter, by 3-D convolutional networks."},
-                               [](keelson::app::CommandLine& line) {
-                                 keelson::cosmoflow::define_generate(line);
-                                 keelson::cosmoflow::define_train(line);
-                                 keelson::cosmoflow::define_evaluate(line);
-                                 keelson::cosmoflow::define_plan(line);
-                               });
+  return keelson::app::run_app(
+      argc, argv,
+      {"keelson-cosmoflow", "Cosmological parameters from the distribution of matter, by 3-D convolutional networks."},
+      [](keelson::app::CommandLine& line) {
+        keelson::cosmoflow::define_generate(line);
+        keelson::cosmoflow::define_train(line);
+        keelson::cosmoflow::define_evaluate(line);
+        keelson::cosmoflow::define_plan(line);
+      });
 }

@@ -13,7 +13,8 @@ namespace keelson::cosmoflow {
 
 using Config = std::map<std::string, std::string>;  ///< option name without dashes -> value as text
 
-/// Some options of a verb by name: their values as text, for checkpoints, and values from elsewhere for those that the user left out.
+/// Some options of a verb by name: their values as text, for checkpoints, and values from elsewhere for those that the
+/// user left out.
 class OptionTable {
  public:
   void add(CLI::Option* option) { entries_.push_back({option, nullptr}); }
@@ -21,7 +22,8 @@ class OptionTable {
   bool given(const std::string& name) const;
   /// Given and default values.
   Config values() const;
-  /// Sets the options that the user did not give, where `config` has them. Throws InputError, naming `source`, for values that do not fit.
+  /// Sets the options that the user did not give, where `config` has them. Throws InputError, naming `source`, for
+  /// values that do not fit.
   void fill(const Config& config, const std::string& source) const;
 
  private:

@@ -57,12 +57,16 @@ ExitCode show_plan(const PlanVerbOptions& o, app::Session& session) {
 
 void define_plan(app::CommandLine& line) {
   auto o = std::make_shared<PlanVerbOptions>();
-  auto& v = line.verb("plan", "Print a network and what a training step of it does here: backends, kernels, layouts, work, memory, time",
-                      [o](app::Session& session) { return show_plan(*o, session); });
-  app::option(v, "--net", o->net, "Network: of MLPerf HPC or of the SC18 paper")->check(CLI::IsMember({"mlperf", "paper"}));
+  auto& v = line.verb(
+      "plan",
+      "Print a network and what a training step of it does here: backends, kernels, layouts, work, memory, time",
+      [o](app::Session& session) { return show_plan(*o, session); });
+  app::option(v, "--net", o->net, "Network: of MLPerf HPC or of the SC18 paper")
+      ->check(CLI::IsMember({"mlperf", "paper"}));
   app::option(v, "--size", o->size, "Edge of the cubic samples", "CELLS")->check(CLI::PositiveNumber);
   app::option(v, "--batch", o->batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber);
-  app::option(v, "--steps", o->steps, "Run so many steps on empty samples and show the time of each call; 0: only plan", "N")
+  app::option(v, "--steps", o->steps, "Run so many steps on empty samples and show the time of each call; 0: only plan",
+              "N")
       ->check(CLI::NonNegativeNumber);
 }
 

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/train/atomic_file.hpp"
+#include "engine/base/atomic_file.hpp"
 #include "engine/train/machine.hpp"
 
 namespace keelson::cosmoflow {
@@ -37,8 +37,10 @@ void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
     if (const auto why = why_unwritable(path); !why.empty())
       problem = fmt::format("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
     else if (!resumes && !overwrite && (fs::exists(checkpoints(), e) || fs::exists(metrics(), e)))
-      problem = fmt::format("--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another folder",
-                            path.string());
+      problem = fmt::format(
+          "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
+          "folder",
+          path.string());
   }
   problem = world.allgather(problem)[0];
   if (!problem.empty()) throw InputError(problem);
@@ -55,7 +57,8 @@ void RunFolder::prepare(bool resumes) const {
   if (e) fail("cannot make the folder {}: {}", checkpoints().string(), e.message());
 }
 
-std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric, const std::vector<double>& mean) {
+std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric,
+                                                const std::vector<double>& mean) {
   const auto baseline = mean.empty() ? std::vector<double>() : e.baseline(metric, mean);
   std::vector<ReportInput::Target> targets;
   for (std::size_t t = 0; t < e.errors.size(); ++t) {
@@ -112,8 +115,9 @@ void RunRecorder::write_report() {
   input.history = read_metrics(folder_.metrics());
   input.plan = trainer_->plan().rows();
   const auto mb = [](double bytes) { return fmt::format("{:.0f} MB", bytes / 1e6); };
-  input.machine.emplace_back("Memory of rank 0", fmt::format("{} at most, {} of it activations and gradients", mb(peak_resident_bytes()),
-                                                             mb(static_cast<double>(trainer_->plan().arena_bytes()))));
+  input.machine.emplace_back("Memory of rank 0",
+                             fmt::format("{} at most, {} of it activations and gradients", mb(peak_resident_bytes()),
+                                         mb(static_cast<double>(trainer_->plan().arena_bytes()))));
   write_atomically(folder_.report(), render_report(input));
 }
 

@@ -18,8 +18,8 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path report() const { return path / "report.html"; }
 
-  /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written or holds a run that neither is resumed nor may
-  /// be overwritten. Collective.
+  /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written or holds a run that neither
+  /// is resumed nor may be overwritten. Collective.
   void check(Communicator& world, bool resumes, bool overwrite) const;
   /// Makes it, without the run that it held unless that is resumed. By one rank.
   void prepare(bool resumes) const;
@@ -48,11 +48,12 @@ class RunRecorder final : public TrainObserver {
   ReportInput report_;
   const Trainer* trainer_ = nullptr;
   std::unique_ptr<MetricsFile> file_;
-  TimeSplit seconds_;        ///< since the last record
+  TimeSplit seconds_;  ///< since the last record
   double samples_ = 0;
 };
 
 /// Predictions of an evaluation in the user's units, beside the baseline.
-std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric, const std::vector<double>& mean);
+std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric,
+                                                const std::vector<double>& mean);
 
 }  // namespace keelson::cosmoflow

@@ -51,7 +51,9 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   u.size = o.size;
   u.channels = o.channels;
   const auto normalise = o.normalise == "auto" ? (paper ? "mean" : "log1p") : o.normalise;
-  u.normalisation = normalise == "log1p" ? Normalisation::log1p : normalise == "mean" ? Normalisation::mean : Normalisation::none;
+  u.normalisation = normalise == "log1p"  ? Normalisation::log1p
+                    : normalise == "mean" ? Normalisation::mean
+                                          : Normalisation::none;
   if (!paper) return std::make_unique<UniverseDataset>(path, u);
   u.targets = {0, 1, 2};
   const UniverseDataset probe(path, u);  // tells what the files hold
@@ -69,7 +71,8 @@ void check_finite(const UniverseDataset& data, Communicator& world) {
   if (type != hdf5::Type::f16 && type != hdf5::Type::f32 && type != hdf5::Type::f64) return;
   std::vector<std::vector<float>> fields;
   std::vector<void*> dst;
-  for (const auto& f : data.fields()) dst.push_back(fields.emplace_back(static_cast<std::size_t>(f.shape.elements())).data());
+  for (const auto& f : data.fields())
+    dst.push_back(fields.emplace_back(static_cast<std::size_t>(f.shape.elements())).data());
   std::string problem;
   try {
     for (std::int64_t i = world.rank(); i < data.size(); i += world.size()) data.read(i, dst.data());
@@ -117,7 +120,9 @@ MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data) {
 
 Optimizer make_optimizer(const RunOptions& o) {
   Optimizer p;
-  p.kind = o.optimizer == "sgd" ? Optimizer::Kind::sgd : o.optimizer == "adam" ? Optimizer::Kind::adam : Optimizer::Kind::adamw;
+  p.kind = o.optimizer == "sgd"    ? Optimizer::Kind::sgd
+           : o.optimizer == "adam" ? Optimizer::Kind::adam
+                                   : Optimizer::Kind::adamw;
   p.momentum = p.kind == Optimizer::Kind::sgd ? o.momentum : 0;
   p.nesterov = o.nesterov;
   p.weight_decay = o.weight_decay;
@@ -132,7 +137,10 @@ Optimizer make_optimizer(const RunOptions& o) {
 Schedule make_schedule(const RunOptions& o) {
   using Kind = Schedule::Kind;
   Schedule s;
-  s.kind = o.schedule == "steps" ? Kind::steps : o.schedule == "linear" ? Kind::linear : o.schedule == "cosine" ? Kind::cosine : Kind::constant;
+  s.kind = o.schedule == "steps"    ? Kind::steps
+           : o.schedule == "linear" ? Kind::linear
+           : o.schedule == "cosine" ? Kind::cosine
+                                    : Kind::constant;
   s.base = o.lr;
   s.final = o.final_lr;
   s.epochs = o.schedule_epochs > 0 ? o.schedule_epochs : static_cast<double>(o.epochs);
@@ -145,8 +153,10 @@ Schedule make_schedule(const RunOptions& o) {
 std::int64_t batch_per_rank(const RunOptions& o, int ranks) {
   if (o.global_batch == 0) return o.batch;
   if (o.global_batch % ranks != 0)
-    refuse("a global batch of {} cannot be divided evenly among {} ranks: start a number of ranks that divides it, or give --batch",
-           o.global_batch, ranks);
+    refuse(
+        "a global batch of {} cannot be divided evenly among {} ranks: start a number of ranks that divides it, or "
+        "give --batch",
+        o.global_batch, ranks);
   return o.global_batch / ranks;
 }
 

@@ -61,8 +61,10 @@ void complete(TrainOptions& o, const std::optional<fs::path>& checkpoint) {
     o.table.fill(preset, "recipe " + o.run.recipe);
   }
   if (!o.data.empty() && o.run.train.empty()) o.run.train = split_path(o.data, {"train"}, "--train");
-  if (!o.data.empty() && o.run.validation.empty()) o.run.validation = split_path(o.data, {"validation", "val"}, "--validation");
-  if (o.run.train.empty()) refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
+  if (!o.data.empty() && o.run.validation.empty())
+    o.run.validation = split_path(o.data, {"validation", "val"}, "--validation");
+  if (o.run.train.empty())
+    refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
 }
 
 Config stored_config(const TrainOptions& o, std::int64_t size) {
@@ -85,8 +87,10 @@ ReportInput report_frame(const TrainOptions& o, const app::Session& session, con
   r.status = "running";
   r.metric_name = metric.name();
   r.target = o.run.target_mae;
-  r.targets_note = metric.relative ? "Validation samples in physical units; errors are relative."
-                                   : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].";
+  r.targets_note =
+      metric.relative
+          ? "Validation samples in physical units; errors are relative."
+          : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].";
   r.machine = describe_machine();
   r.machine.emplace_back("Ranks and threads", session.machine);
   r.machine.emplace_back("Devices", context.describe());
@@ -98,13 +102,14 @@ ReportInput report_frame(const TrainOptions& o, const app::Session& session, con
   return r;
 }
 
-void print_frame(const app::Session& session, const Context& context, const Graph& graph, const RunOptions& run, const UniverseDataset& data,
-                 const UniverseDataset* validation, const Trainer& trainer) {
+void print_frame(const app::Session& session, const Context& context, const Graph& graph, const RunOptions& run,
+                 const UniverseDataset& data, const UniverseDataset* validation, const Trainer& trainer) {
   fmt::print("{}: {} parameters; {}\n", trainer.state().network, graph.parameter_count(), context.describe());
   fmt::print("training data:   {}\n", data.describe());
   if (validation) fmt::print("validation data: {}\n", validation->describe());
-  fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}\n", run.epochs, trainer.steps_per_epoch(),
-             trainer.state().global_batch, session.world.size(), trainer.state().optimizer, trainer.state().schedule);
+  fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}\n", run.epochs,
+             trainer.steps_per_epoch(), trainer.state().global_batch, session.world.size(), trainer.state().optimizer,
+             trainer.state().schedule);
   std::fflush(stdout);
 }
 
@@ -145,6 +150,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   t.checkpoint_steps = o.checkpoint_steps;
   t.loader_threads = o.loader_threads;
   t.prefetch = o.prefetch;
+  t.cpus = session.placement.cpus;
   t.evaluation.metric = metric;
 
   if (o.check_data) {
@@ -184,21 +190,29 @@ void define_train(app::CommandLine& line) {
                       [o](app::Session& session) { return train(*o, session); });
   app::option_without_default(v, "--data", o->data, "Folder with train/ and validation/ in it", "DIR");
   o->out_given = app::option(v, "--out", o->out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR");
-  o->resume_given = app::option_without_default(v, "--resume", o->resume,
-                                                "Continue bit for bit from a checkpoint, or from the newest of a run; without a value: of --out. "
-                                                "Options that are not given are those of the checkpoint",
-                                                "[PATH|latest]")
-                        ->expected(0, 1);
+  o->resume_given =
+      app::option_without_default(
+          v, "--resume", o->resume,
+          "Continue bit for bit from a checkpoint, or from the newest of a run; without a value: of --out. "
+          "Options that are not given are those of the checkpoint",
+          "[PATH|latest]")
+          ->expected(0, 1);
   v.add_flag("--overwrite", o->overwrite, "Replace the run that --out holds");
-  app::option(v, "--max-steps", o->max_steps, "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
-  app::option(v, "--time-limit", o->time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")->check(CLI::NonNegativeNumber);
-  app::option(v, "--checkpoint-every", o->checkpoint_every, "Checkpoint every so many epochs; 0: only the best and the last", "EPOCHS")
+  app::option(v, "--max-steps", o->max_steps,
+              "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
+  app::option(v, "--time-limit", o->time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")
       ->check(CLI::NonNegativeNumber);
-  app::option(v, "--checkpoint-steps", o->checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")->check(CLI::NonNegativeNumber);
+  app::option(v, "--checkpoint-every", o->checkpoint_every,
+              "Checkpoint every so many epochs; 0: only the best and the last", "EPOCHS")
+      ->check(CLI::NonNegativeNumber);
+  app::option(v, "--checkpoint-steps", o->checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
+      ->check(CLI::NonNegativeNumber);
   app::option(v, "--keep", o->keep, "Checkpoints to keep besides the best", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--log-every", o->log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch", "STEPS")
+  app::option(v, "--log-every", o->log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
+              "STEPS")
       ->check(CLI::NonNegativeNumber);
-  app::flag(v, "--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity");
+  app::flag(v, "--check-data", o->check_data,
+            "Read floating-point data once before training, to refuse NaN and infinity");
   app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
   app::option(v, "--prefetch", o->prefetch, "Batches decoded ahead", "N")->check(CLI::PositiveNumber);
   declare(o->run, v, o->table);

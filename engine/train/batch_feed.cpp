@@ -29,13 +29,15 @@ BatchFeed::BatchFeed(const std::vector<Field>& fields, const Plan& plan, Context
       for (auto d : f.shape) found.push_back(d);
     }
     if (!(found == expected) || f.dtype != tensor.dtype())
-      refuse("the samples' {} is {} {}, but the network takes {} {} for a batch of {}", f.name, to_string(f.shape), to_string(f.dtype),
-             to_string(expected), to_string(tensor.dtype()), plan.batch());
+      refuse("the samples' {} is {} {}, but the network takes {} {} for a batch of {}", f.name, to_string(f.shape),
+             to_string(f.dtype), to_string(expected), to_string(tensor.dtype()), plan.batch());
     const bool channels_last = f.shape.rank() < 3 || tensor.layout().is_channels_last(expected);
     if (!channels_last && (!tensor.layout().is_plain(expected) || tensor.dtype() != DType::f32))
-      fail("input {} has the layout {}, which is neither plain nor channels-last", f.name, tensor.layout().describe(expected));
+      fail("input {} has the layout {}, which is neither plain nor channels-last", f.name,
+           tensor.layout().describe(expected));
     const bool staged = !channels_last && !context.device().host_accessible();
-    targets_.push_back({tensor, !channels_last, std::vector<float>(staged ? static_cast<std::size_t>(tensor.elements()) : 0)});
+    targets_.push_back(
+        {tensor, !channels_last, std::vector<float>(staged ? static_cast<std::size_t>(tensor.elements()) : 0)});
   }
 }
 

@@ -7,8 +7,9 @@
 
 namespace keelson {
 
-/// Hands the loader's batches to a plan's inputs: field by field of the same name, and "weight". Fields come channels-last; where the
-/// network wants plain they are turned, straight into the input where the host can write there.
+/// Hands the loader's batches to a plan's inputs: field by field of the same name, and "weight". Fields come
+/// channels-last; where the network wants plain they are turned, straight into the input where the host can write
+/// there.
 class BatchFeed {
  public:
   /// Throws InputError for a data set whose fields do not fit the plan's inputs, naming both.
@@ -18,7 +19,7 @@ class BatchFeed {
  private:
   struct Target {
     Tensor tensor;
-    bool turn;               ///< channels-last -> plain
+    bool turn;                   ///< channels-last -> plain
     std::vector<float> staging;  ///< for devices that the host cannot write to
   };
   Context& context_;

@@ -8,8 +8,8 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/base/atomic_file.hpp"
 #include "engine/data/hdf5.hpp"
-#include "engine/train/atomic_file.hpp"
 #include "engine/train/state_text.hpp"
 
 namespace keelson {
@@ -26,7 +26,9 @@ std::string now_utc() {
 }
 
 std::string parameter_path(const std::string& name) { return "/parameters/" + name; }
-std::string moment_path(const std::string& moment, const std::string& name) { return "/optimizer/" + moment + "/" + name; }
+std::string moment_path(const std::string& moment, const std::string& name) {
+  return "/optimizer/" + moment + "/" + name;
+}
 
 hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
 
@@ -57,7 +59,9 @@ void write_state(hdf5::File& file, const RunState& s) {
 }
 
 void read_field(const hdf5::File& f, const char* name, std::string& v) { v = f.text_attribute("/", name); }
-void read_field(const hdf5::File& f, const char* name, std::vector<double>& v) { v = f.numbers_attribute<double>("/", name); }
+void read_field(const hdf5::File& f, const char* name, std::vector<double>& v) {
+  v = f.numbers_attribute<double>("/", name);
+}
 template <class T>
 void read_field(const hdf5::File& f, const char* name, T& v) {
   v = f.attribute<T>("/", name);
@@ -67,16 +71,19 @@ RunState read_state(const hdf5::File& file) {
   if (!file.has_attribute("/", "format") || file.text_attribute("/", "format") != "keelson checkpoint")
     refuse("{}: is no checkpoint of Keelson (attribute 'format' of / is missing)", file.path());
   if (const auto version = file.attribute<int>("/", "format_version"); version != checkpoint_format)
-    refuse("{}: checkpoint format {}, but this program reads {}: use the version of Keelson that wrote it ({})", file.path(), version,
-           checkpoint_format, file.text_attribute("/", "keelson_version"));
+    refuse("{}: checkpoint format {}, but this program reads {}: use the version of Keelson that wrote it ({})",
+           file.path(), version, checkpoint_format, file.text_attribute("/", "keelson_version"));
   RunState s;
   visit_fields(s, [&](const char* name, auto& field) { read_field(file, name, field); });
-  for (const auto& key : file.texts_attribute("/", "config_keys")) s.config[key] = file.text_attribute("/", "config." + key);
+  for (const auto& key : file.texts_attribute("/", "config_keys"))
+    s.config[key] = file.text_attribute("/", "config." + key);
   return s;
 }
 
 [[noreturn]] void refuse_damaged(const std::string& path, const std::string& what) {
-  refuse("{}: the checkpoint is damaged ({} does not match its checksum); use an earlier checkpoint or best.h5 of the run", path, what);
+  refuse(
+      "{}: the checkpoint is damaged ({} does not match its checksum); use an earlier checkpoint or best.h5 of the run",
+      path, what);
 }
 
 /// The paths of all arrays, in the order of the checksum.
@@ -99,16 +106,20 @@ RunState read_checked_state(const hdf5::File& file) {
   return state;
 }
 
-void check_same_network(const hdf5::File& file, const RunState& state, const std::string& network, const Parameters& parameters) {
+void check_same_network(const hdf5::File& file, const RunState& state, const std::string& network,
+                        const Parameters& parameters) {
   const auto names = file.texts_attribute("/parameters", "names");
-  const auto what = fmt::format("{}: is a checkpoint of another network ({}, expected {})", file.path(), state.network, network);
+  const auto what =
+      fmt::format("{}: is a checkpoint of another network ({}, expected {})", file.path(), state.network, network);
   std::size_t i = 0;
   for (const auto& p : parameters.all()) {
     if (i >= names.size()) refuse("{}: it has no parameter {} {}", what, p.name, to_string(p.shape));
     const auto found = file.info(parameter_path(names[i])).shape;
     if (names[i] != p.name || found != dims_of(p.shape))
-      refuse("{}: its parameter {} is {} {}, where {} {} was expected. Give the options of the network that was trained, or another checkpoint",
-             what, i + 1, names[i], hdf5::to_string(found), p.name, hdf5::to_string(dims_of(p.shape)));
+      refuse(
+          "{}: its parameter {} is {} {}, where {} {} was expected. Give the options of the network that was trained, "
+          "or another checkpoint",
+          what, i + 1, names[i], hdf5::to_string(found), p.name, hdf5::to_string(dims_of(p.shape)));
     ++i;
   }
   if (i < names.size()) refuse("{}: it also has the parameter {}", what, names[i]);
@@ -117,9 +128,11 @@ void check_same_network(const hdf5::File& file, const RunState& state, const std
 void check_same_moments(const hdf5::File& file, const RunState& state, const std::vector<std::string>& moments) {
   const auto found = file.texts_attribute("/optimizer", "moments");
   if (found == moments) return;
-  const auto list = [](const std::vector<std::string>& v) { return v.empty() ? std::string("none") : fmt::format("{}", fmt::join(v, ", ")); };
-  refuse("{}: holds the optimizer state of '{}' ({}), but this run needs {}: resume with the optimizer that wrote it", file.path(),
-         state.optimizer, list(found), list(moments));
+  const auto list = [](const std::vector<std::string>& v) {
+    return v.empty() ? std::string("none") : fmt::format("{}", fmt::join(v, ", "));
+  };
+  refuse("{}: holds the optimizer state of '{}' ({}), but this run needs {}: resume with the optimizer that wrote it",
+         file.path(), state.optimizer, list(found), list(moments));
 }
 
 std::vector<float> read_array(const hdf5::File& file, const std::string& path) {
@@ -133,13 +146,17 @@ std::vector<float> read_array(const hdf5::File& file, const std::string& path) {
 
 std::vector<std::string> moment_names(const Optimizer& optimizer) {
   switch (optimizer.moments()) {
-    case 0: return {};
-    case 1: return {"momentum"};
-    default: return {"m", "v"};
+    case 0:
+      return {};
+    case 1:
+      return {"momentum"};
+    default:
+      return {"m", "v"};
   }
 }
 
-void write_checkpoint(const fs::path& path, const RunState& given, const Parameters& parameters, const std::vector<std::string>& moments) {
+void write_checkpoint(const fs::path& path, const RunState& given, const Parameters& parameters,
+                      const std::vector<std::string>& moments) {
   auto state = given;
   state.version = KEELSON_VERSION;
   state.created = now_utc();

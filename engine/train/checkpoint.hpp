@@ -13,7 +13,8 @@
 ///   /parameters/<layer>/<weights|bias>       float32, plain: convolution (O, I, D, H, W), dense (out, in)
 ///   /optimizer/<moment>/<layer>/<weights|bias>  the same shapes; moments: "momentum" (SGD) or "m", "v" (Adam, AdamW)
 ///   attributes of /                          the RunState, with "config.<key>" for each of its config
-///   attribute "checksum" of each array       64-bit FNV-1a of its bytes, and of / : of the state and all arrays' checksums
+///   attribute "checksum" of each array       64-bit FNV-1a of its bytes, and of / : of the state and all arrays'
+///   checksums
 /// Attribute "names" of /parameters lists the parameters in the network's order.
 namespace keelson {
 
@@ -22,16 +23,19 @@ inline constexpr int checkpoint_format = 1;
 /// Names of the optimizer's moments in checkpoints, in the order of Parameter::moments.
 std::vector<std::string> moment_names(const Optimizer& optimizer);
 
-/// Writes the file atomically (engine/train/atomic_file.hpp). By one rank. Throws Error; what was there before is then untouched.
+/// Writes the file atomically (engine/base/atomic_file.hpp). By one rank. Throws Error; what was there before is then
+/// untouched.
 void write_checkpoint(const std::filesystem::path& path, const RunState& state, const Parameters& parameters,
                       const std::vector<std::string>& moments);
 
-/// The run state alone, checked against its checksum. Throws InputError for a file that is no checkpoint, damaged or of a later format.
+/// The run state alone, checked against its checksum. Throws InputError for a file that is no checkpoint, damaged or of
+/// a later format.
 RunState read_run_state(const std::filesystem::path& path);
 
-/// Sets parameters and moments (which plans must have materialised) from the file. Rank 0 of `communicator` reads and broadcasts; null:
-/// alone. Throws InputError, before anything is set, for a checkpoint of another network, naming the first parameter that differs, or of
-/// an optimizer with other moments, and for damaged files. Empty `moments`: parameters only.
+/// Sets parameters and moments (which plans must have materialised) from the file. Rank 0 of `communicator` reads and
+/// broadcasts; null: alone. Throws InputError, before anything is set, for a checkpoint of another network, naming the
+/// first parameter that differs, or of an optimizer with other moments, and for damaged files. Empty `moments`:
+/// parameters only.
 RunState load_checkpoint(const std::filesystem::path& path, const std::string& network, Parameters& parameters,
                          const std::vector<std::string>& moments, Communicator* communicator);
 
@@ -41,7 +45,8 @@ class CheckpointFolder {
   CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
 
   /// Writes step-<state.step>.h5, then removes all but the last `keep`. Returns its path.
-  std::filesystem::path write(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments) const;
+  std::filesystem::path write(const RunState& state, const Parameters& parameters,
+                              const std::vector<std::string>& moments) const;
   /// Makes best.h5 another name of this checkpoint.
   void mark_best(const std::filesystem::path& checkpoint) const;
   /// Paths of step-<n>.h5, oldest first.
@@ -55,8 +60,8 @@ class CheckpointFolder {
   int keep_;
 };
 
-/// What --resume and --checkpoint may name: a checkpoint, a run's folder or its checkpoint folder; of a folder the newest, or the best
-/// where `best` is set and there is one. Throws InputError where there is none.
+/// What --resume and --checkpoint may name: a checkpoint, a run's folder or its checkpoint folder; of a folder the
+/// newest, or the best where `best` is set and there is one. Throws InputError where there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& given, bool best);
 
 }  // namespace keelson

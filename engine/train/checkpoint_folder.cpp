@@ -1,12 +1,13 @@
 #include <algorithm>
 
-#include "engine/train/atomic_file.hpp"
+#include "engine/base/atomic_file.hpp"
 #include "engine/train/checkpoint.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;
 
-fs::path CheckpointFolder::write(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments) const {
+fs::path CheckpointFolder::write(const RunState& state, const Parameters& parameters,
+                                 const std::vector<std::string>& moments) const {
   std::error_code e;
   fs::create_directories(folder_, e);
   if (e) fail("cannot make the folder {}: {}", folder_.string(), e.message());

@@ -22,6 +22,7 @@ LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c
   l.shuffle = false;
   l.threads = o.threads;
   l.prefetch = o.prefetch;
+  l.cpus = o.cpus;
   return l;
 }
 
@@ -39,7 +40,8 @@ double MetricSpec::error(std::size_t target, double predicted, double truth) con
 
 std::vector<double> Evaluation::baseline(const MetricSpec& spec, const std::vector<double>& mean) const {
   std::vector<double> sums(mean.size());
-  for (std::size_t i = 0; i < truth.size(); ++i) sums[i % mean.size()] += spec.error(i % mean.size(), mean[i % mean.size()], truth[i]);
+  for (std::size_t i = 0; i < truth.size(); ++i)
+    sums[i % mean.size()] += spec.error(i % mean.size(), mean[i % mean.size()], truth[i]);
   for (auto& s : sums) s /= static_cast<double>(samples);
   return sums;
 }
@@ -67,7 +69,8 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
   const auto& shape = prediction_.shape();
   rows_per_sample_ = shape[0] / options.batch;
   if (shape.elements() != options.batch * rows_per_sample_ * targets_)
-    refuse("the network's {} is {}, but a sample of {} has {} targets", options.prediction, to_string(shape), dataset.describe(), targets_);
+    refuse("the network's {} is {}, but a sample of {} has {} targets", options.prediction, to_string(shape),
+           dataset.describe(), targets_);
   if (options.metric.relative && static_cast<std::int64_t>(options.metric.targets.size()) != targets_)
     refuse("{} targets are named, but the samples have {}", options.metric.targets.size(), targets_);
   host_.resize(static_cast<std::size_t>(shape.elements()));
@@ -81,7 +84,8 @@ void Evaluator::collect(const Batch& batch, std::vector<float>& rows) {
     rows.push_back(static_cast<float>(batch.indices[n] % half));
     for (std::int64_t f = 0; f < targets_; ++f) {
       double sum = 0;
-      for (std::int64_t r = 0; r < rows_per_sample_; ++r) sum += host_[static_cast<std::size_t>((n * rows_per_sample_ + r) * targets_ + f)];
+      for (std::int64_t r = 0; r < rows_per_sample_; ++r)
+        sum += host_[static_cast<std::size_t>((n * rows_per_sample_ + r) * targets_ + f)];
       rows.push_back(static_cast<float>(sum / static_cast<double>(rows_per_sample_)));
     }
     for (std::int64_t f = 0; f < targets_; ++f) rows.push_back(truth[n * targets_ + f]);
@@ -121,7 +125,8 @@ Evaluation Evaluator::run() {
       std::copy_n(&rows[i + 2 + targets], targets, &e.truth[n * targets]);
     }
     for (std::size_t i = 0; i < e.truth.size(); ++i)
-      e.errors[i % targets] += options_.metric.error(i % targets, e.predicted[i], e.truth[i]) / static_cast<double>(e.samples);
+      e.errors[i % targets] +=
+          options_.metric.error(i % targets, e.predicted[i], e.truth[i]) / static_cast<double>(e.samples);
   }
   if (communicator_) communicator_->broadcast(e.errors.data(), e.errors.size() * sizeof(double), 0);
   for (double v : e.errors) e.metric += v / static_cast<double>(targets);

@@ -17,7 +17,8 @@ struct MetricSpec {
     double scale = 1, offset = 0;
   };
   std::vector<Target> targets;
-  /// false: mean |p - t| as the network sees them. true: mean |P - T| / |T| in the units of the user (CosmoFlow's paper).
+  /// false: mean |p - t| as the network sees them. true: mean |P - T| / |T| in the units of the user (CosmoFlow's
+  /// paper).
   bool relative = false;
 
   std::string name() const { return relative ? "mean relative error" : "MAE"; }
@@ -27,6 +28,7 @@ struct MetricSpec {
 struct EvaluatorOptions {
   std::int64_t batch = 1;  ///< per rank
   int threads = 1, prefetch = 2;
+  std::vector<int> cpus;                  ///< of the decoding threads, as in LoaderOptions
   std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, F); the rows of a sample are averaged
   std::string target = "y";               ///< data field (F)
   MetricSpec metric;
@@ -35,10 +37,11 @@ struct EvaluatorOptions {
 /// Errors of the predictions of a data set, the same on all ranks.
 struct Evaluation {
   std::int64_t samples = 0;
-  double loss = 0;                     ///< mean over samples
-  double metric = 0;                   ///< mean over targets of `errors`
-  std::vector<double> errors;          ///< the metric per target
-  std::vector<float> predicted, truth;  ///< (samples, F), in the data set's order, as the network sees them; on rank 0 only
+  double loss = 0;             ///< mean over samples
+  double metric = 0;           ///< mean over targets of `errors`
+  std::vector<double> errors;  ///< the metric per target
+  std::vector<float> predicted,
+      truth;  ///< (samples, F), in the data set's order, as the network sees them; on rank 0 only
   double seconds = 0;
 
   /// The metric per target of always predicting `mean` (as the network sees it) for these samples; on rank 0 only.

@@ -49,8 +49,9 @@ std::vector<std::pair<std::string, std::string>> describe_machine() {
   for (std::size_t i = 0; i < std::min(sockets.size(), cores.size()); ++i) distinct.insert({sockets[i], cores[i]});
   const auto online = sysconf(_SC_NPROCESSORS_ONLN);
   if (!distinct.empty())
-    out.emplace_back("Cores of the node", fmt::format("{} cores, {} hardware threads, {} sockets", distinct.size(), online,
-                                                      std::set<std::string>(sockets.begin(), sockets.end()).size()));
+    out.emplace_back("Cores of the node",
+                     fmt::format("{} cores, {} hardware threads, {} sockets", distinct.size(), online,
+                                 std::set<std::string>(sockets.begin(), sockets.end()).size()));
   else
     out.emplace_back("Cores of the node", fmt::format("{} hardware threads", online));
   if (const int n = usable_cpus()) out.emplace_back("This rank may use", fmt::format("{} hardware threads", n));

@@ -5,8 +5,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
-#include "engine/train/atomic_file.hpp"
 
 namespace keelson {
 namespace {
@@ -22,7 +22,9 @@ std::string time_now() {
   return text;
 }
 
-Json to_json(const TimeSplit& s) { return {{"compute", s.compute}, {"exchange", s.exchange}, {"data", s.data}, {"copy", s.copy}}; }
+Json to_json(const TimeSplit& s) {
+  return {{"compute", s.compute}, {"exchange", s.exchange}, {"data", s.data}, {"copy", s.copy}};
+}
 
 double number(const Json& j, const char* key) {
   const auto it = j.find(key);
@@ -35,12 +37,22 @@ TimeSplit split_of(const Json& j) {
 }
 
 StepRecord step_of(const Json& j) {
-  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), number(j, "samples_per_second"), split_of(j)};
+  return {
+      j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), number(j, "samples_per_second"),
+      split_of(j)};
 }
 
 EpochRecord epoch_of(const Json& j) {
-  EpochRecord r{j.at("epoch"), j.at("step"), number(j, "train_loss"), number(j, "validation_loss"), number(j, "metric"), {},
-                number(j, "learning_rate"), number(j, "samples_per_second"), split_of(j), number(j, "validation_seconds")};
+  EpochRecord r{j.at("epoch"),
+                j.at("step"),
+                number(j, "train_loss"),
+                number(j, "validation_loss"),
+                number(j, "metric"),
+                {},
+                number(j, "learning_rate"),
+                number(j, "samples_per_second"),
+                split_of(j),
+                number(j, "validation_seconds")};
   for (const auto& e : j.value("target_errors", Json::array()))
     r.target_errors.push_back(e.is_number() ? e.get<double>() : std::numeric_limits<double>::quiet_NaN());
   return r;
@@ -75,16 +87,29 @@ void MetricsFile::line(const std::string& text) {
 }
 
 void MetricsFile::write(const StepRecord& r) {
-  line(Json{{"type", "step"}, {"step", r.step}, {"epoch", r.epoch}, {"loss", r.loss}, {"learning_rate", r.learning_rate},
-            {"samples_per_second", r.samples_per_second}, {"seconds", to_json(r.seconds)}}
+  line(Json{{"type", "step"},
+            {"step", r.step},
+            {"epoch", r.epoch},
+            {"loss", r.loss},
+            {"learning_rate", r.learning_rate},
+            {"samples_per_second", r.samples_per_second},
+            {"seconds", to_json(r.seconds)}}
            .dump());
 }
 
 void MetricsFile::write(const EpochRecord& r) {
-  line(Json{{"type", "epoch"}, {"epoch", r.epoch}, {"step", r.step}, {"train_loss", r.train_loss},
-            {"validation_loss", r.validation_loss}, {"metric", r.metric}, {"target_errors", r.target_errors},
-            {"learning_rate", r.learning_rate}, {"samples_per_second", r.samples_per_second}, {"seconds", to_json(r.seconds)},
-            {"validation_seconds", r.validation_seconds}, {"time", time_now()}}
+  line(Json{{"type", "epoch"},
+            {"epoch", r.epoch},
+            {"step", r.step},
+            {"train_loss", r.train_loss},
+            {"validation_loss", r.validation_loss},
+            {"metric", r.metric},
+            {"target_errors", r.target_errors},
+            {"learning_rate", r.learning_rate},
+            {"samples_per_second", r.samples_per_second},
+            {"seconds", to_json(r.seconds)},
+            {"validation_seconds", r.validation_seconds},
+            {"time", time_now()}}
            .dump());
 }
 

@@ -27,9 +27,9 @@ struct TimeSplit {
 
 /// One optimizer step.
 struct StepRecord {
-  std::int64_t step = 0;   ///< steps done, this one included
-  double epoch = 0;        ///< position in training: epochs done, with their fraction
-  double loss = 0;         ///< mean over the global batch
+  std::int64_t step = 0;  ///< steps done, this one included
+  double epoch = 0;       ///< position in training: epochs done, with their fraction
+  double loss = 0;        ///< mean over the global batch
   double learning_rate = 0;
   double samples_per_second = 0;  ///< all ranks together, since the record before
   TimeSplit seconds;              ///< since the record before
@@ -63,12 +63,12 @@ struct History {
   std::vector<EventRecord> events;
 };
 
-/// The metrics of a run as JSON lines: one object per record, with "type": "step", "epoch" or "event"; numbers that are not finite are
-/// null. Each record is handed to the system when written. Throws Error where that fails.
+/// The metrics of a run as JSON lines: one object per record, with "type": "step", "epoch" or "event"; numbers that are
+/// not finite are null. Each record is handed to the system when written. Throws Error where that fails.
 class MetricsFile {
  public:
-  /// Starts the file anew, or, with resume_step >= 0, keeps what it holds up to that step (a run that was killed may have gone further
-  /// than its last checkpoint) and appends.
+  /// Starts the file anew, or, with resume_step >= 0, keeps what it holds up to that step (a run that was killed may
+  /// have gone further than its last checkpoint) and appends.
   explicit MetricsFile(std::filesystem::path path, std::int64_t resume_step = -1);
   void write(const StepRecord& r);
   void write(const EpochRecord& r);

@@ -13,8 +13,8 @@ namespace keelson {
 enum class StopReason { epochs_done, max_steps, target_reached, time_limit, interrupted };
 std::string to_string(StopReason reason);
 
-/// Is told what happens in training; the trainer itself prints nothing and writes only checkpoints. Calls come from the thread that
-/// trains, on every rank that has an observer (usually rank 0 alone).
+/// Is told what happens in training; the trainer itself prints nothing and writes only checkpoints. Calls come from the
+/// thread that trains, on every rank that has an observer (usually rank 0 alone).
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;

@@ -44,7 +44,8 @@ std::string tiles(const ReportInput& in) {
     }
     tile(fmt::format("{}", epochs.back().epoch), "epochs");
     if (std::isfinite(best)) tile(fmt::format("{:.4f}", best), "best validation " + in.metric_name);
-    if (std::isfinite(epochs.back().validation_loss)) tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation loss");
+    if (std::isfinite(epochs.back().validation_loss))
+      tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation loss");
     tile(fmt::format("{:.4g}", epochs.back().samples_per_second), "samples per second");
     tile(duration(seconds), "training and validation");
   } else if (!in.history.steps.empty()) {
@@ -60,7 +61,9 @@ std::string curves(const ReportInput& in) {
   const auto at = column(steps, [](auto& r) { return r.epoch; });
   const auto ends = column(epochs, [](auto& r) { return r.epoch; });
 
-  const plot::Axis epoch{"epoch", false, 0.0, at.empty() ? std::nullopt : std::optional(std::max(at.back(), ends.empty() ? 0 : ends.back()))};
+  const plot::Axis epoch{
+      "epoch", false, 0.0,
+      at.empty() ? std::nullopt : std::optional(std::max(at.back(), ends.empty() ? 0 : ends.back()))};
   plot::Plot loss{"Loss", epoch, {"loss", true}, {}};
   const plot::Series each{"", at, column(steps, [](auto& r) { return r.loss; }), Mark::line, 0, true};
   loss.series.push_back(plot::thinned(each, 400));
@@ -69,41 +72,49 @@ std::string curves(const ReportInput& in) {
 
   plot::Plot metric{"Validation " + in.metric_name, epoch, {in.metric_name}, {}};
   for (std::size_t t = 0; t < in.targets.size(); ++t)
-    metric.series.push_back({in.targets[t].name, ends,
-                             column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }), Mark::both,
-                             static_cast<int>(t + 1) % 6});
+    metric.series.push_back(
+        {in.targets[t].name, ends,
+         column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }), Mark::both,
+         static_cast<int>(t + 1) % 6});
   metric.series.push_back({"mean", ends, column(epochs, [](auto& r) { return r.metric; }), Mark::both, 0});
   if (in.target > 0 && !ends.empty())
     metric.series.push_back({"goal", {0, ends.back()}, {in.target, in.target}, Mark::line, 5, false, true});
 
   plot::Plot rate{"Learning rate", epoch, {"learning rate"}, {}};
-  rate.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.learning_rate; }), Mark::line, 2}, 400));
+  rate.series.push_back(
+      plot::thinned({"", at, column(steps, [](auto& r) { return r.learning_rate; }), Mark::line, 2}, 400));
   rate.y.min = 0;
 
   plot::Plot speed{"Throughput, all ranks", epoch, {"samples per second"}, {}};
-  speed.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.samples_per_second; }), Mark::line, 3}, 200));
+  speed.series.push_back(
+      plot::thinned({"", at, column(steps, [](auto& r) { return r.samples_per_second; }), Mark::line, 3}, 200));
   speed.y.min = 0;
   return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + "</div>";
 }
 
 std::string error_table(const ReportInput& in) {
   std::string out = fmt::format(
-      "<table class='narrow'><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th class='n'>ratio</th>"
+      "<table class='narrow'><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th "
+      "class='n'>ratio</th>"
       "<th class='n'>MAE, physical units</th></tr>",
       escape(in.metric_name));
   for (const auto& t : in.targets) {
     double physical = 0;
-    for (std::size_t i = 0; i < t.truth.size(); ++i) physical += std::abs(t.predicted[i] - t.truth[i]) / static_cast<double>(t.truth.size());
-    out += fmt::format("<tr><td>{}</td><td class='n'>{:.4f}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{:.4g}</td></tr>",
-                       escape(t.name), t.error, t.baseline > 0 ? fmt::format("{:.4f}", t.baseline) : "",
-                       t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "", physical);
+    for (std::size_t i = 0; i < t.truth.size(); ++i)
+      physical += std::abs(t.predicted[i] - t.truth[i]) / static_cast<double>(t.truth.size());
+    out += fmt::format(
+        "<tr><td>{}</td><td class='n'>{:.4f}</td><td class='n'>{}</td><td class='n'>{}</td><td "
+        "class='n'>{:.4g}</td></tr>",
+        escape(t.name), t.error, t.baseline > 0 ? fmt::format("{:.4f}", t.baseline) : "",
+        t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "", physical);
   }
   return out + "</table>";
 }
 
 std::string predictions(const ReportInput& in) {
   if (in.targets.empty()) return "";
-  std::string out = "<h2>Predicted against true</h2>" + card(error_table(in)) + "<div class='grid4' style='margin-top:14px'>";
+  std::string out =
+      "<h2>Predicted against true</h2>" + card(error_table(in)) + "<div class='grid4' style='margin-top:14px'>";
   int colour = 1;
   for (const auto& t : in.targets) {
     plot::Plot p{t.name, {"true"}, {"predicted"}, {}};
@@ -135,13 +146,15 @@ std::string time_split(const ReportInput& in) {
                                  {"copying samples", sum.copy},
                                  {"validation", validation}},
                                 "s") +
-              "<p class='note'>Wall time of rank 0. Exchange that goes on behind the backward pass costs no time of its own and is not "
+              "<p class='note'>Wall time of rank 0. Exchange that goes on behind the backward pass costs no time of "
+              "its own and is not "
               "counted; time lost to slower ranks counts as waiting for gradients.</p>");
 }
 
 std::string facts(const std::string& title, const ReportInput::Facts& rows) {
   std::string out = "<div><h2>" + title + "</h2><div class='card'><table>";
-  for (const auto& [key, value] : rows) out += fmt::format("<tr><td class='k'>{}</td><td class='v'>{}</td></tr>", escape(key), escape(value));
+  for (const auto& [key, value] : rows)
+    out += fmt::format("<tr><td class='k'>{}</td><td class='v'>{}</td></tr>", escape(key), escape(value));
   return out + "</table></div></div>";
 }
 
@@ -149,20 +162,27 @@ std::string plan_table(const ReportInput& in) {
   if (in.plan.empty()) return "";
   double gflop = 0, ms = 0;
   std::string rows;
-  const auto cell = [](double v) { return v <= 0 ? std::string() : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v); };
+  const auto cell = [](double v) {
+    return v <= 0 ? std::string() : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v);
+  };
   for (const auto& r : in.plan) {
     gflop += r.gflop;
     ms += r.milliseconds;
     rows += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{}</td>"
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='n'>{}</td><td "
+        "class='n'>{}</td><td class='n'>{}</td>"
         "<td class='n'>{}</td></tr>",
-        escape(r.phase), escape(r.node), escape(r.op), escape(r.backend), escape(r.kernel), escape(r.layout), cell(r.gflop),
-        cell(r.megabytes), cell(r.milliseconds), r.milliseconds > 0 ? cell(r.gflop / r.milliseconds * 1000) : "");
+        escape(r.phase), escape(r.node), escape(r.op), escape(r.backend), escape(r.kernel), escape(r.layout),
+        cell(r.gflop), cell(r.megabytes), cell(r.milliseconds),
+        r.milliseconds > 0 ? cell(r.gflop / r.milliseconds * 1000) : "");
   }
   return fmt::format(
-      "<h2>The plan of a step</h2><div class='card plan'><table><tr><th>phase</th><th>node</th><th>op</th><th>backend</th><th>kernel</th>"
-      "<th>layout</th><th class='n'>GFLOP</th><th class='n'>MB</th><th class='n'>ms</th><th class='n'>GFLOP/s</th></tr>{}"
-      "<tr><td><b>sum</b></td><td colspan='5'></td><td class='n'><b>{}</b></td><td></td><td class='n'><b>{}</b></td><td class='n'><b>{}</b></td>"
+      "<h2>The plan of a step</h2><div class='card "
+      "plan'><table><tr><th>phase</th><th>node</th><th>op</th><th>backend</th><th>kernel</th>"
+      "<th>layout</th><th class='n'>GFLOP</th><th class='n'>MB</th><th class='n'>ms</th><th "
+      "class='n'>GFLOP/s</th></tr>{}"
+      "<tr><td><b>sum</b></td><td colspan='5'></td><td class='n'><b>{}</b></td><td></td><td "
+      "class='n'><b>{}</b></td><td class='n'><b>{}</b></td>"
       "</tr></table></div><p class='note'>{}</p>",
       rows, cell(gflop), cell(ms), ms > 0 ? cell(gflop / ms * 1000) : "", escape(in.plan_note));
 }

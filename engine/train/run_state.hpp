@@ -8,11 +8,12 @@
 
 namespace keelson {
 
-/// Where a training run stands: with the parameters and the optimizer's moments this is all that its future depends on, the same on
-/// every rank. Stored as attributes of a checkpoint.
+/// Where a training run stands: with the parameters and the optimizer's moments this is all that its future depends on,
+/// the same on every rank. Stored as attributes of a checkpoint.
 struct RunState {
-  std::string network;                        ///< "cosmoflow-mlperf"
-  std::map<std::string, std::string> config;  ///< what the program needs to make network and data again: "net.size" -> "128"
+  std::string network;  ///< "cosmoflow-mlperf"
+  std::map<std::string, std::string>
+      config;  ///< what the program needs to make network and data again: "net.size" -> "128"
   std::uint64_t seed = 0;
 
   std::int64_t epoch = 0;          ///< finished epochs
@@ -24,13 +25,14 @@ struct RunState {
   std::int64_t world_size = 1;     ///< ranks that wrote it; another number may continue
   double seconds = 0;              ///< spent training so far, all runs together
 
-  double loss_sum = 0;                                              ///< of the epoch under way: sum over samples
-  std::int64_t loss_samples = 0;                                    ///< and how many they were
-  double best_metric = std::numeric_limits<double>::infinity();     ///< lowest validation metric
-  std::int64_t best_epoch = -1;                                     ///< finished epochs when it was reached
-  double metric = std::numeric_limits<double>::quiet_NaN();         ///< last validation
+  double loss_sum = 0;                                           ///< of the epoch under way: sum over samples
+  std::int64_t loss_samples = 0;                                 ///< and how many they were
+  double best_metric = std::numeric_limits<double>::infinity();  ///< lowest validation metric
+  std::int64_t best_epoch = -1;                                  ///< finished epochs when it was reached
+  double metric = std::numeric_limits<double>::quiet_NaN();      ///< last validation
   double validation_loss = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> target_sum;  ///< per target over the training samples of the first epoch: gives the predict-the-mean baseline
+  std::vector<double>
+      target_sum;  ///< per target over the training samples of the first epoch: gives the predict-the-mean baseline
   std::int64_t target_samples = 0;
 
   std::string optimizer, schedule;  ///< for people

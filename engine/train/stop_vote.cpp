@@ -5,7 +5,8 @@ namespace keelson {
 StopVote::StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit,
                    std::function<bool()> interrupted)
     : start_(start), limit_(limit), interrupted_(std::move(interrupted)) {
-  if (communicator && communicator->size() > 1) sum_ = communicator->make_allreduce(votes_, 2, "vote on ending the run");
+  if (communicator && communicator->size() > 1)
+    sum_ = communicator->make_allreduce(votes_, 2, "vote on ending the run");
 }
 
 void StopVote::begin(double extra) {

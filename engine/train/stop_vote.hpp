@@ -10,14 +10,16 @@
 
 namespace keelson {
 
-/// Ends training on all ranks after the same step when any of them wishes so: after a signal, or when the time left is what a step and a
-/// checkpoint need. The ranks vote behind the step's own work, so that asking costs no waiting.
+/// Ends training on all ranks after the same step when any of them wishes so: after a signal, or when the time left is
+/// what a step and a checkpoint need. The ranks vote behind the step's own work, so that asking costs no waiting.
 class StopVote {
  public:
   enum class Reason : int { none = 0, time_limit = 1, interrupted = 2 };
 
-  /// `limit` seconds from `start` on; 0: none. `interrupted` is asked once per step; may be empty. `communicator` null: alone.
-  StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit, std::function<bool()> interrupted);
+  /// `limit` seconds from `start` on; 0: none. `interrupted` is asked once per step; may be empty. `communicator` null:
+  /// alone.
+  StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit,
+           std::function<bool()> interrupted);
 
   /// Before the step: casts this rank's vote. `extra`: seconds of what follows the step.
   void begin(double extra = 0);

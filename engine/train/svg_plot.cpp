@@ -33,7 +33,8 @@ struct Scale {
   double low, high, from, to;
   bool log;
   double operator()(double v) const {
-    const auto t = log ? (std::log10(v) - std::log10(low)) / (std::log10(high) - std::log10(low)) : (v - low) / (high - low);
+    const auto t =
+        log ? (std::log10(v) - std::log10(low)) / (std::log10(high) - std::log10(low)) : (v - low) / (high - low);
     return from + t * (to - from);
   }
 };
@@ -87,15 +88,19 @@ std::string number(double v) {
 void draw_axes(std::string& out, const Plot& p, const Scale& sx, const Scale& sy) {
   const int top = top_of(p);
   for (double t : sx.log ? log_ticks(sx.low, sx.high) : ticks(sx.low, sx.high, p.width / 80)) {
-    out += fmt::format("<line class='grid' x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}'/>", sx(t), top, p.height - bottom);
-    out += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{}</text>", sx(t), p.height - bottom + 16, number(t));
+    out +=
+        fmt::format("<line class='grid' x1='{0:.1f}' x2='{0:.1f}' y1='{1}' y2='{2}'/>", sx(t), top, p.height - bottom);
+    out += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{}</text>", sx(t),
+                       p.height - bottom + 16, number(t));
   }
   for (double t : sy.log ? log_ticks(sy.low, sy.high) : ticks(sy.low, sy.high, 5)) {
-    out += fmt::format("<line class='grid' x1='{1}' x2='{2}' y1='{0:.1f}' y2='{0:.1f}'/>", sy(t), left, p.width - right);
-    out += fmt::format("<text class='tick' x='{}' y='{:.1f}' text-anchor='end'>{}</text>", left - 7, sy(t) + 4, number(t));
+    out +=
+        fmt::format("<line class='grid' x1='{1}' x2='{2}' y1='{0:.1f}' y2='{0:.1f}'/>", sy(t), left, p.width - right);
+    out +=
+        fmt::format("<text class='tick' x='{}' y='{:.1f}' text-anchor='end'>{}</text>", left - 7, sy(t) + 4, number(t));
   }
-  out += fmt::format("<text class='axis' x='{}' y='{}' text-anchor='middle'>{}</text>", (left + p.width - right) / 2, p.height - 8,
-                     escape(p.x.label));
+  out += fmt::format("<text class='axis' x='{}' y='{}' text-anchor='middle'>{}</text>", (left + p.width - right) / 2,
+                     p.height - 8, escape(p.x.label));
   out += fmt::format("<text class='axis' transform='translate(13 {}) rotate(-90)' text-anchor='middle'>{}</text>",
                      (top + p.height - bottom) / 2, escape(p.y.label));
 }
@@ -111,8 +116,8 @@ void draw_line(std::string& out, const Series& s, const Scale& sx, const Scale& 
     path += fmt::format("{}{:.1f} {:.1f}", pen ? "L" : "M", sx(s.x[i]), sy(s.y[i]));
     pen = true;
   }
-  out += fmt::format("<path class='line{}{}' style='stroke:var(--s{})' d='{}'/>", s.faint ? " faint" : "", s.dashed ? " dashed" : "",
-                     s.colour, path);
+  out += fmt::format("<path class='line{}{}' style='stroke:var(--s{})' d='{}'/>", s.faint ? " faint" : "",
+                     s.dashed ? " dashed" : "", s.colour, path);
 }
 
 void draw_points(std::string& out, const Series& s, const Scale& sx, const Scale& sy, double radius, bool titles) {
@@ -120,7 +125,8 @@ void draw_points(std::string& out, const Series& s, const Scale& sx, const Scale
   for (std::size_t i = 0; i < std::min(s.x.size(), s.y.size()); ++i) {
     if (!drawable(s.x[i], s.y[i])) continue;
     const auto circle = fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='{}'", sx(s.x[i]), sy(s.y[i]), radius);
-    out += titles ? fmt::format("{}><title>{}, {}</title></circle>", circle, number(s.x[i]), number(s.y[i])) : circle + "/>";
+    out += titles ? fmt::format("{}><title>{}, {}</title></circle>", circle, number(s.x[i]), number(s.y[i]))
+                  : circle + "/>";
   }
   out += "</g>";
 }
@@ -144,12 +150,23 @@ void draw_legend(std::string& out, const Plot& p) {
 std::string escape(const std::string& text) {
   std::string out;
   for (char c : text) switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   return out;
 }
@@ -185,12 +202,13 @@ Series thinned(const Series& s, std::size_t most) {
 }
 
 std::string svg(const Plot& p) {
-  std::string out = fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>", p.width, p.height, escape(p.title));
+  std::string out =
+      fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>", p.width, p.height, escape(p.title));
   out += fmt::format("<text class='title' x='{}' y='20'>{}</text>", left, escape(p.title));
   auto rx = range_of(p, true), ry = range_of(p, false);
   if (rx.empty()) {
-    return out + fmt::format("<text class='axis' x='{}' y='{}' text-anchor='middle'>nothing measured yet</text></svg>", p.width / 2,
-                             p.height / 2);
+    return out + fmt::format("<text class='axis' x='{}' y='{}' text-anchor='middle'>nothing measured yet</text></svg>",
+                             p.width / 2, p.height / 2);
   }
   if (p.diagonal) {
     rx.add(ry.low);
@@ -201,8 +219,8 @@ std::string svg(const Plot& p) {
   const auto sy = make_scale(p.y, ry, p.height - bottom, top_of(p), 0.06);
   draw_axes(out, p, sx, sy);
   if (p.diagonal)
-    out += fmt::format("<line class='diagonal' x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}'/>", sx(sx.low), sy(std::max(sy.low, sx.low)),
-                       sx(sx.high), sy(std::min(sy.high, sx.high)));
+    out += fmt::format("<line class='diagonal' x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}'/>", sx(sx.low),
+                       sy(std::max(sy.low, sx.low)), sx(sx.high), sy(std::min(sy.high, sx.high)));
   for (const auto& s : p.series) {
     const bool many = s.x.size() > 200;
     if (s.mark != Series::Mark::points) draw_line(out, s, sx, sy);
@@ -221,9 +239,10 @@ std::string stacked_bar(const std::vector<std::pair<std::string, double>>& parts
   double x = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const double w = 1000 * parts[i].second / total;
-    bar += fmt::format("<rect x='{:.2f}' y='0' width='{:.2f}' height='26' style='fill:var(--s{})'/>", x, std::max(0.0, w - 2), i % 6);
-    keys += fmt::format("<span><i style='background:var(--s{})'></i>{} <b>{:.1f} %</b> <em>{:.3g} {}</em></span>", i % 6,
-                        escape(parts[i].first), 100 * parts[i].second / total, parts[i].second, escape(unit));
+    bar += fmt::format("<rect x='{:.2f}' y='0' width='{:.2f}' height='26' style='fill:var(--s{})'/>", x,
+                       std::max(0.0, w - 2), i % 6);
+    keys += fmt::format("<span><i style='background:var(--s{})'></i>{} <b>{:.1f} %</b> <em>{:.3g} {}</em></span>",
+                        i % 6, escape(parts[i].first), 100 * parts[i].second / total, parts[i].second, escape(unit));
     x += w;
   }
   return bar + "</svg>" + keys + "</div>";

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-/// Small plots as SVG text for HTML pages. Colours come from the page's CSS variables --s0 ... --s5, --ink, --muted, --grid, so that one
-/// plot suits light and dark pages.
+/// Small plots as SVG text for HTML pages. Colours come from the page's CSS variables --s0 ... --s5, --ink, --muted,
+/// --grid, so that one plot suits light and dark pages.
 namespace keelson::plot {
 
 struct Series {

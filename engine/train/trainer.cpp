@@ -31,6 +31,7 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c) {
   l.augment = o.augment;
   l.threads = o.loader_threads;
   l.prefetch = o.prefetch;
+  l.cpus = o.cpus;
   return l;
 }
 
@@ -46,21 +47,30 @@ void compare_plans(const Plan& plan, Communicator* communicator) {
 
 std::string to_string(StopReason reason) {
   switch (reason) {
-    case StopReason::epochs_done: return "all epochs done";
-    case StopReason::max_steps: return "step limit reached";
-    case StopReason::target_reached: return "target reached";
-    case StopReason::time_limit: return "time limit";
-    case StopReason::interrupted: return "interrupted";
+    case StopReason::epochs_done:
+      return "all epochs done";
+    case StopReason::max_steps:
+      return "step limit reached";
+    case StopReason::target_reached:
+      return "target reached";
+    case StopReason::time_limit:
+      return "time limit";
+    case StopReason::interrupted:
+      return "interrupted";
   }
   return "";
 }
 
 void Trainer::check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
   if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per rank", batch);
-  if (samples < ranks) refuse("{} ranks are more than the {} training samples ({}): start fewer ranks or give more data", ranks, samples, data);
+  if (samples < ranks)
+    refuse("{} ranks are more than the {} training samples ({}): start fewer ranks or give more data", ranks, samples,
+           data);
   if (samples < batch * ranks)
-    refuse("a batch of {} ({} per rank on {} ranks) is larger than the training data ({}): give a smaller batch or more data",
-           batch * ranks, batch, ranks, data);
+    refuse(
+        "a batch of {} ({} per rank on {} ranks) is larger than the training data ({}): give a smaller batch or more "
+        "data",
+        batch * ranks, batch, ranks, data);
 }
 
 Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
@@ -81,6 +91,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
     e.batch = options_.batch;
     e.threads = options_.loader_threads;
     e.prefetch = options_.prefetch;
+    e.cpus = options_.cpus;
     evaluator_ = std::make_unique<Evaluator>(graph, parameters, *validation, communicator, e);
   }
   state_.network = options_.network;
@@ -99,13 +110,17 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
 void Trainer::resume(const std::filesystem::path& checkpoint) {
   auto loaded = load_checkpoint(checkpoint, options_.network, parameters_, moments_, communicator_);
   const auto& now = state_;
-  if (loaded.seed != now.seed) refuse("{}: was trained with seed {}, not {}: resume with that seed", checkpoint.string(), loaded.seed, now.seed);
+  if (loaded.seed != now.seed)
+    refuse("{}: was trained with seed {}, not {}: resume with that seed", checkpoint.string(), loaded.seed, now.seed);
   if (loaded.step_in_epoch > 0 && loaded.global_batch != now.global_batch)
-    refuse("{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = {}",
-           checkpoint.string(), loaded.global_batch, now.world_size, options_.batch, now.global_batch, loaded.global_batch);
+    refuse(
+        "{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = "
+        "{}",
+        checkpoint.string(), loaded.global_batch, now.world_size, options_.batch, now.global_batch,
+        loaded.global_batch);
   if (loaded.step_in_epoch > 0 && loaded.train_samples != now.train_samples)
-    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", checkpoint.string(),
-           loaded.train_samples, now.train_samples);
+    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data",
+           checkpoint.string(), loaded.train_samples, now.train_samples);
   loaded.config = now.config;
   loaded.global_batch = now.global_batch;
   loaded.train_samples = now.train_samples;
@@ -118,7 +133,8 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
 }
 
 double Trainer::position() const {
-  return static_cast<double>(state_.epoch) + static_cast<double>(state_.step_in_epoch) / static_cast<double>(steps_per_epoch());
+  return static_cast<double>(state_.epoch) +
+         static_cast<double>(state_.step_in_epoch) / static_cast<double>(steps_per_epoch());
 }
 
 TrainResult Trainer::run(const std::vector<TrainObserver*>& observers) {
@@ -148,7 +164,8 @@ std::optional<StopReason> Trainer::train_epoch() {
   epoch_seconds_ = {};
   epoch_wall_ = 0;
   epoch_samples_ = 0;
-  if (state_.step_in_epoch >= steps_per_epoch()) return std::nullopt;  // stopped between the last step and the validation
+  if (state_.step_in_epoch >= steps_per_epoch())
+    return std::nullopt;  // stopped between the last step and the validation
   loader_.start_epoch(state_.epoch, state_.step_in_epoch);
   for (;;) {
     const auto begin = Clock::now();
@@ -165,13 +182,15 @@ std::optional<StopReason> Trainer::train_epoch() {
     epoch_wall_ += wall;
     epoch_samples_ += batch->global_count;
     state_.seconds = seconds_before_ + since(run_start_);
-    const StepRecord record{state_.step, position(), last_loss_, last_rate_, static_cast<double>(batch->global_count) / wall, seconds};
+    const StepRecord record{
+        state_.step, position(), last_loss_, last_rate_, static_cast<double>(batch->global_count) / wall, seconds};
     tell([&](auto& o) { o.on_step(state_, record); });
     if (decision != StopVote::Reason::none)
       return decision == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
     if (options_.max_steps >= 0 && state_.step >= options_.max_steps && state_.step_in_epoch < steps_per_epoch())
       return StopReason::max_steps;
-    if (options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0 && state_.step_in_epoch < steps_per_epoch())
+    if (options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0 &&
+        state_.step_in_epoch < steps_per_epoch())
       save(false);
   }
 }

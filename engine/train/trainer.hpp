@@ -24,8 +24,9 @@ struct TrainerOptions {
   std::map<std::string, std::string> config;  ///< stored in checkpoints
   std::int64_t batch = 1;                     ///< per rank
   std::int64_t epochs = 1;
-  std::int64_t max_steps = -1;  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
-  std::uint64_t seed = 0;       ///< of sample order, augmentation and dropout
+  std::int64_t max_steps =
+      -1;                  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
+  std::uint64_t seed = 0;  ///< of sample order, augmentation and dropout
   bool shuffle = true, augment = false;
   Optimizer optimizer;
   Schedule schedule;
@@ -34,12 +35,13 @@ struct TrainerOptions {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::function<bool()> interrupted;  ///< asked once per step: true ends the run with a checkpoint
 
-  std::filesystem::path checkpoints;  ///< folder; empty: none are written
-  int keep = 2;                       ///< so many of the latest, besides best.h5
+  std::filesystem::path checkpoints;                         ///< folder; empty: none are written
+  int keep = 2;                                              ///< so many of the latest, besides best.h5
   std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;  ///< every so many; 0: not for this; the last state always
 
   int loader_threads = 1, prefetch = 2;
-  EvaluatorOptions evaluation;  ///< its batch, threads and prefetch are those above
+  std::vector<int> cpus;        ///< of the decoding threads, as in LoaderOptions
+  EvaluatorOptions evaluation;  ///< its batch, threads, prefetch and cpus are those above
   int profiled_steps = 4;       ///< for the milliseconds of Plan::rows()
 };
 
@@ -48,21 +50,22 @@ struct TrainResult {
   RunState state;
 };
 
-/// Synchronous data-parallel training of a graph: input fields by name from a data set, its loss minimised, its prediction judged.
-/// All ranks make the same calls. With the same seed and global batch, losses and parameters do not depend on the number of ranks but
-/// for fp32 summation order; a resumed run continues bit for bit.
+/// Synchronous data-parallel training of a graph: input fields by name from a data set, its loss minimised, its
+/// prediction judged. All ranks make the same calls. With the same seed and global batch, losses and parameters do not
+/// depend on the number of ranks but for fp32 summation order; a resumed run continues bit for bit.
 class Trainer {
  public:
-  /// Throws InputError for data too small for the batch or for the ranks. `validation` may be null; `communicator` null: alone. All
-  /// references must outlive the trainer. Throws Error where ranks have made different plans.
-  Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation, Communicator* communicator,
-          TrainerOptions options);
+  /// Throws InputError for data too small for the batch or for the ranks. `validation` may be null; `communicator`
+  /// null: alone. All references must outlive the trainer. Throws Error where ranks have made different plans.
+  Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
+          Communicator* communicator, TrainerOptions options);
 
-  /// Continues from this checkpoint. Throws InputError for one of another network, optimizer, seed or, within an epoch, of another
-  /// global batch or other data.
+  /// Continues from this checkpoint. Throws InputError for one of another network, optimizer, seed or, within an epoch,
+  /// of another global batch or other data.
   void resume(const std::filesystem::path& checkpoint);
 
-  /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it; the last checkpoint stays.
+  /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it; the last
+  /// checkpoint stays.
   TrainResult run(const std::vector<TrainObserver*>& observers = {});
 
   const RunState& state() const { return state_; }
@@ -107,7 +110,7 @@ class Trainer {
   TimeSplit epoch_seconds_;
   double epoch_wall_ = 0, validation_seconds_ = 0;
   std::vector<double> seen_targets_;  ///< of this rank, not yet in state_: sums per target, then how many
-  std::int64_t epoch_samples_ = 0;  ///< of this run
+  std::int64_t epoch_samples_ = 0;    ///< of this run
 };
 
 }  // namespace keelson

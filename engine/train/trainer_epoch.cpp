@@ -12,7 +12,8 @@ void Trainer::count_targets(const Batch& batch) {
   for (std::size_t f = 0; f < fields.size(); ++f) {
     if (fields[f].name != options_.evaluation.target || fields[f].dtype != DType::f32) continue;
     const auto* y = static_cast<const float*>(batch.fields[f]);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count) * targets; ++i) seen_targets_[i % targets] += y[i];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count) * targets; ++i)
+      seen_targets_[i % targets] += y[i];
     seen_targets_[targets] += static_cast<double>(batch.count);
   }
 }
@@ -49,7 +50,8 @@ void Trainer::finish_epoch() {
   state_.step_in_epoch = 0;
   state_.loss_sum = 0;
   state_.loss_samples = 0;
-  state_.seconds = seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - run_start_).count();
+  state_.seconds =
+      seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - run_start_).count();
   record.epoch = state_.epoch;
   record.step = state_.step;
   const bool best = validation && state_.metric < state_.best_metric;
@@ -84,10 +86,16 @@ void Trainer::stop_for_loss(double loss) {
     for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
       if (!all[r].empty()) culprit = fmt::format("{} on rank {}", all[r], r);
   }
-  fail("the loss became {} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller learning rate, a longer "
-       "warm-up or --clip-norm",
-       std::isnan(loss) ? "NaN" : loss > 0 ? "infinite" : "minus infinite", state_.step + 1, state_.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
-       last_saved_.empty() ? "No checkpoint was written." : fmt::format("The last checkpoint is {}.", last_saved_.string()));
+  fail(
+      "the loss became {} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller "
+      "learning rate, a longer "
+      "warm-up or --clip-norm",
+      std::isnan(loss) ? "NaN"
+      : loss > 0       ? "infinite"
+                       : "minus infinite",
+      state_.step + 1, state_.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
+      last_saved_.empty() ? "No checkpoint was written."
+                          : fmt::format("The last checkpoint is {}.", last_saved_.string()));
 }
 
 }  // namespace keelson

@@ -17,7 +17,8 @@ struct Trained {
 
 constexpr std::int64_t global_batch = 4;
 
-/// 18 samples: the last step of an epoch has two, so at four ranks two of them have none. Dropout and augmentation are on.
+/// 18 samples: the last step of an epoch has two, so at four ranks two of them have none. Dropout and augmentation are
+/// on.
 Trained train(Communicator* c, TrainerOptions o, const std::filesystem::path& resume = {}) {
   const auto graph = small_network(0.25f);
   Parameters parameters(graph, context(network_contexts().back()), o.seed);
@@ -34,7 +35,8 @@ Trained train(Communicator* c, TrainerOptions o, const std::filesystem::path& re
 
 void expect_close(const Trained& got, const Trained& want) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
-  for (std::size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << "step " << i + 1;
+  for (std::size_t i = 0; i < want.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << "step " << i + 1;
   ASSERT_EQ(got.metrics.size(), want.metrics.size());
   for (std::size_t i = 0; i < want.metrics.size(); ++i) EXPECT_NEAR(got.metrics[i], want.metrics[i], 1e-5);
   double difference = 0, norm = 0;

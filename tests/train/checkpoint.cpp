@@ -58,7 +58,8 @@ TEST(Checkpoint, ComesBackBitForBit) {
   write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
   EXPECT_EQ(folder.files(), std::vector<std::string>{"c.h5"});
   Trained b(small_network(0));
-  for (auto& p : b.parameters.all()) b.parameters.set(p, std::vector<float>(static_cast<std::size_t>(p.shape.elements())));
+  for (auto& p : b.parameters.all())
+    b.parameters.set(p, std::vector<float>(static_cast<std::size_t>(p.shape.elements())));
   const auto s = load_checkpoint(folder / "c.h5", "small", b.parameters, momentum, nullptr);
   EXPECT_EQ(everything(a.parameters), everything(b.parameters));
   auto expected = some_state();
@@ -94,7 +95,8 @@ TEST(Checkpoint, ReadsWithoutMoments) {
   evaluation.training = false;
   const Plan plan(a.graph, b, evaluation);
   load_checkpoint(folder / "c.h5", "small", b, {}, nullptr);
-  for (std::size_t i = 0; i < b.all().size(); ++i) EXPECT_EQ(b.get(b.all()[i]), a.parameters.get(a.parameters.all()[i]));
+  for (std::size_t i = 0; i < b.all().size(); ++i)
+    EXPECT_EQ(b.get(b.all()[i]), a.parameters.get(a.parameters.all()[i]));
 }
 
 TEST(Checkpoint, RefusesOtherNetworks) {
@@ -103,9 +105,11 @@ TEST(Checkpoint, RefusesOtherNetworks) {
   write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
   Trained wider(small_network(0, 9));
   const auto before = everything(wider.parameters);
-  const auto text = message_of<InputError>([&] { load_checkpoint(folder / "c.h5", "wide", wider.parameters, momentum, nullptr); });
+  const auto text =
+      message_of<InputError>([&] { load_checkpoint(folder / "c.h5", "wide", wider.parameters, momentum, nullptr); });
   EXPECT_NE(text.find("another network (small, expected wide)"), std::string::npos) << text;
-  EXPECT_NE(text.find("dense1/weights (8, 162), where dense1/weights (9, 162) was expected"), std::string::npos) << text;
+  EXPECT_NE(text.find("dense1/weights (8, 162), where dense1/weights (9, 162) was expected"), std::string::npos)
+      << text;
   EXPECT_EQ(everything(wider.parameters), before);
 }
 
@@ -113,7 +117,8 @@ TEST(Checkpoint, RefusesOtherOptimizers) {
   const Folder folder;
   Trained a;
   write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
-  const auto text = message_of<InputError>([&] { load_checkpoint(folder / "c.h5", "small", a.parameters, {"m", "v"}, nullptr); });
+  const auto text =
+      message_of<InputError>([&] { load_checkpoint(folder / "c.h5", "small", a.parameters, {"m", "v"}, nullptr); });
   EXPECT_NE(text.find("(momentum), but this run needs m, v"), std::string::npos) << text;
 }
 
@@ -130,7 +135,8 @@ TEST(Checkpoint, RefusesDamage) {
   };
   auto flipped = whole;
   flipped[static_cast<std::size_t>(offset) + 10] ^= 1;
-  EXPECT_NE(load(flipped).find("/parameters/dense1/weights does not match its checksum"), std::string::npos) << load(flipped);
+  EXPECT_NE(load(flipped).find("/parameters/dense1/weights does not match its checksum"), std::string::npos)
+      << load(flipped);
   EXPECT_NE(load(whole.substr(0, whole.size() / 2)).find("d.h5"), std::string::npos);
   EXPECT_NE(load("no HDF5 at all").find("d.h5"), std::string::npos);
   auto other_state = whole;
@@ -151,7 +157,8 @@ TEST(Checkpoint, ANumberThatIsNotFiniteIsNotWritten) {
   auto& p = a.parameters.at("dense2/bias");
   a.parameters.set(p, {1.0f, NAN});
   const auto text = message_of<Error>([&] { write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum); });
-  EXPECT_NE(text.find("/parameters/dense2/bias holds a value that is not finite after step 77"), std::string::npos) << text;
+  EXPECT_NE(text.find("/parameters/dense2/bias holds a value that is not finite after step 77"), std::string::npos)
+      << text;
   EXPECT_TRUE(folder.files().empty());
 }
 

@@ -52,9 +52,11 @@ TEST(Report, IsOneFileThatShowsEverything) {
   in.configuration = {{"lr", "0.01"}};
   in.plan = {{"forward", "conv1", "conv", "kokkos", "direct", "plain", 2, 1, 4}};
   const auto html = render_report(in);
-  for (const char* part : {"A &lt;run&gt;", "Omega_m", "abacus", "conv1", "0.50</td>", "prefers-color-scheme", "</html>"})
+  for (const char* part :
+       {"A &lt;run&gt;", "Omega_m", "abacus", "conv1", "0.50</td>", "prefers-color-scheme", "</html>"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
-  for (const char* part : {"<script", "http:", "https:", "src=", "url("}) EXPECT_EQ(html.find(part), std::string::npos) << part;
+  for (const char* part : {"<script", "http:", "https:", "src=", "url("})
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
 }
 
 }  // namespace

@@ -10,8 +10,12 @@ namespace {
 
 /// A trainer of the small network with all that it refers to.
 struct Training {
-  explicit Training(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f, const std::string& where = network_contexts().back())
-      : graph(small_network(dropout)), parameters(graph, context(where), options.seed), training(samples), validation(7, 6, 99),
+  explicit Training(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f,
+                    const std::string& where = network_contexts().back())
+      : graph(small_network(dropout)),
+        parameters(graph, context(where), options.seed),
+        training(samples),
+        validation(7, 6, 99),
         trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}
   TrainResult go() { return trainer.run({&recorder}); }
   Graph graph;
@@ -105,7 +109,8 @@ TEST_P(Resume, ContinuesBitForBit) {
   EXPECT_EQ(result.state.target_mean(), whole.trainer.state().target_mean());
 }
 
-INSTANTIATE_TEST_SUITE_P(At, Resume, ::testing::Values(0, 2, 5, 9), [](const auto& i) { return "step" + std::to_string(i.param); });
+INSTANTIATE_TEST_SUITE_P(At, Resume, ::testing::Values(0, 2, 5, 9),
+                         [](const auto& i) { return "step" + std::to_string(i.param); });
 
 TEST(Trainer, StopsWhenAskedAndContinues) {
   const Folder folder;
@@ -194,12 +199,16 @@ TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
 }
 
 TEST(Trainer, RefusesWhatDoesNotFit) {
-  EXPECT_NE(message_of<InputError>([] { Training(small_options(), 3); }).find("larger than the training data"), std::string::npos);
-  EXPECT_NE(message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks are more than the 3"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([] { Training(small_options(), 3); }).find("larger than the training data"),
+            std::string::npos);
+  EXPECT_NE(
+      message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks are more than the 3"),
+      std::string::npos);
   Graph other = small_network(0, 8, 8);
   Parameters parameters(other, context(network_contexts().back()), 1);
   const CubeDataset data(8, 6);
-  const auto text = message_of<InputError>([&] { Trainer(other, parameters, data, nullptr, nullptr, small_options()); });
+  const auto text =
+      message_of<InputError>([&] { Trainer(other, parameters, data, nullptr, nullptr, small_options()); });
   EXPECT_NE(text.find("2x6x6x6"), std::string::npos) << text;
   EXPECT_NE(text.find("4x2x8x8x8"), std::string::npos) << text;
 
@@ -215,7 +224,8 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
   };
   EXPECT_NE(resume_with([](auto& c) { c.batch = 3; }).find("resume with ranks x batch = 4"), std::string::npos);
   EXPECT_NE(resume_with([](auto& c) { c.seed = 1; }).find("seed 11, not 1"), std::string::npos);
-  EXPECT_NE(resume_with([](auto& c) { c.optimizer.kind = Optimizer::Kind::adam; }).find("needs m, v"), std::string::npos);
+  EXPECT_NE(resume_with([](auto& c) { c.optimizer.kind = Optimizer::Kind::adam; }).find("needs m, v"),
+            std::string::npos);
 }
 
 }  // namespace

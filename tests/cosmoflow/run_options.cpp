@@ -1,0 +1,89 @@
+#include "apps/cosmoflow/run_options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "apps/cosmoflow/task.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::cosmoflow {
+namespace {
+
+/// The options of a verb, with these arguments and then this recipe.
+struct Parsed {
+  explicit Parsed(std::vector<std::string> arguments, const std::string& recipe_name = "") {
+    declare(options, verb, table);
+    std::reverse(arguments.begin(), arguments.end());
+    verb.parse(arguments);
+    if (!recipe_name.empty()) table.fill(recipe(recipe_name), "recipe");
+  }
+  RunOptions options;
+  CLI::App verb;
+  OptionTable table;
+};
+
+TEST(RunOptions, EveryRecipeIsAccepted) {
+  ASSERT_EQ(recipes().size(), 3u);
+  for (const auto& name : recipes()) {
+    Parsed p({}, name);
+    EXPECT_NO_THROW(check(p.options)) << name;
+    const auto values = p.table.values();
+    for (const auto& [key, value] : recipe(name)) EXPECT_EQ(values.at(key), value) << name << " " << key;
+  }
+  EXPECT_THROW(recipe("none"), InputError);
+}
+
+TEST(RunOptions, TheUsersChoiceWins) {
+  Parsed p({"--lr", "0.5", "--no-augment"}, "demo");
+  EXPECT_EQ(p.options.lr, 0.5);
+  EXPECT_EQ(p.options.epochs, 6);
+  EXPECT_FALSE(p.options.augment);
+}
+
+TEST(RunOptions, ComeBackFromTheirText) {
+  Parsed a({"--channels", "2,0", "--no-shuffle", "--dropout", "0.25", "--schedule", "steps", "--decay", "3:0.5,9:0.1"},
+           "mlperf-64");
+  Parsed b({});
+  b.table.fill(a.table.values(), "checkpoint");
+  EXPECT_EQ(b.table.values(), a.table.values());
+  EXPECT_EQ(b.options.channels, (std::vector<int>{2, 0}));
+  EXPECT_FALSE(b.options.shuffle);
+  EXPECT_EQ(b.options.dropout, 0.25f);
+  EXPECT_EQ(b.options.l2, 0.01f);
+  EXPECT_THROW(b.table.fill({{"epochs", "many"}}, "checkpoint"), InputError);
+}
+
+TEST(Task, PublishedRecipeOfMlperf) {
+  const Parsed p({}, "mlperf-64");
+  const auto schedule = make_schedule(p.options);
+  EXPECT_DOUBLE_EQ(schedule.at(2), 0.001);
+  EXPECT_DOUBLE_EQ(schedule.at(20), 0.00025);
+  EXPECT_DOUBLE_EQ(schedule.at(40), 0.000125);
+  const auto optimizer = make_optimizer(p.options);
+  EXPECT_EQ(optimizer.momentum, 0.9f);
+  // TensorFlow's l2(x) adds x w^2 to the loss, 2 x w to the gradient; only the first two dense layers have it.
+  EXPECT_FLOAT_EQ(optimizer.update_for("dense1/weights").weight_decay, 0.02f);
+  EXPECT_FLOAT_EQ(optimizer.update_for("dense2/weights").weight_decay, 0.02f);
+  for (const char* other : {"dense1/bias", "dense3/weights", "conv1/weights"})
+    EXPECT_EQ(optimizer.update_for(other).weight_decay, 0) << other;
+  EXPECT_EQ(batch_per_rank(p.options, 16), 4);
+  EXPECT_THROW(batch_per_rank(p.options, 5), InputError);
+}
+
+TEST(Task, PublishedRecipeOfThePaper) {
+  const Parsed p({}, "paper");
+  const auto schedule = make_schedule(p.options);
+  EXPECT_DOUBLE_EQ(schedule.at(0), 1e-3);
+  EXPECT_DOUBLE_EQ(schedule.at(50), 5.5e-4);
+  EXPECT_DOUBLE_EQ(schedule.at(100), 1e-4);
+  const auto u = make_optimizer(p.options).update_for("conv1/weights");
+  EXPECT_EQ(u.kind, ops::UpdateKind::adam);
+  EXPECT_EQ(u.larc, ops::LarcMode::clip);
+  EXPECT_FLOAT_EQ(u.larc_eta, 0.002f);
+  EXPECT_FLOAT_EQ(u.larc_floor, 1.0f / 16000);
+  EXPECT_FALSE(u.larc_relative);
+}
+
+}  // namespace
+}  // namespace keelson::cosmoflow
