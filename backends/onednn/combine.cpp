@@ -13,7 +13,8 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
     const auto src = to_desc(d.src, groups), dst = to_desc(d.dst, groups);
     const auto& engine = session->engine;
     const dnnl::reorder::primitive_desc pd(engine, src, engine, dst, attributes());
-    // Any implementation will do: most layouts here are only known to oneDNN, and a context of oneDNN alone must move data too.
+    // Any implementation will do: most layouts here are only known to oneDNN, and a context of oneDNN alone must move
+    // data too.
     forward_call() = Call::make<dnnl::reorder>(session, pd, 0);
     forward_call().bind(Role::src, DNNL_ARG_FROM, src, d.src).bind(Role::dst, DNNL_ARG_TO, dst, d.dst);
   }
@@ -97,8 +98,8 @@ class Softmax final : public CallPrimitive<ops::Softmax> {
     const auto algorithm = dnnl::algorithm::softmax_accurate;
     const bool opaque = d.src.layout.is_opaque();
     const double flops = 5.0 * static_cast<double>(d.src.elements());  // maximum, difference, exp, sum, quotient
-    const dnnl::softmax_forward::primitive_desc forward(session->engine, dnnl::prop_kind::forward_training, algorithm, md,
-                                                        md, d.axis, attributes());
+    const dnnl::softmax_forward::primitive_desc forward(session->engine, dnnl::prop_kind::forward_training, algorithm,
+                                                        md, md, d.axis, attributes());
     require_fast(forward, Verb::forward, opaque);
     forward_call() = Call::make<dnnl::softmax_forward>(session, forward, flops);
     forward_call().bind(Role::src, DNNL_ARG_SRC, md, d.src).bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();

@@ -11,8 +11,7 @@ struct Kinds {
 
 class Conv final : public Weighted<ops::ConvDesc, Kinds> {
  public:
-  Conv(const SessionPtr& session, const ops::ConvDesc& d)
-      : Weighted(session, d, ops::conv_flops(d), d.params.groups) {
+  Conv(const SessionPtr& session, const ops::ConvDesc& d) : Weighted(session, d, ops::conv_flops(d), d.params.groups) {
     const auto stride = to_dims(d.params.stride);
     const auto begin = to_dims(d.params.pad_begin), end = to_dims(d.params.pad_end);
     auto gaps = to_dims(d.params.dilation);  // oneDNN counts the gaps between taps

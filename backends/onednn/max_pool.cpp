@@ -10,7 +10,8 @@ using ops::Verb;
 
 constexpr int lanes = 16;  ///< channels handled together: one AVX-512 register, or what narrower machines make of it
 
-/// A tensor of (N, C, D, H, W), missing spatial dims being 1, as blocks of `width` contiguous channels. Strides in elements.
+/// A tensor of (N, C, D, H, W), missing spatial dims being 1, as blocks of `width` contiguous channels. Strides in
+/// elements.
 struct Blocks {
   std::int64_t batch = 0, blocks = 0, width = 0;
   std::int64_t batch_stride = 0, block_stride = 0;
@@ -51,8 +52,8 @@ struct Axis {
   std::int64_t kernel = 1, stride = 1, pad = 0;
   std::vector<Range> taps;     ///< of each window: those that lie inside the input
   std::vector<Range> windows;  ///< of each element: those that contain it
-  /// Windows that stand side by side share the input out among them: each has the elements of its own cell, the last one those of the
-  /// remainder as well, which belongs to no window.
+  /// Windows that stand side by side share the input out among them: each has the elements of its own cell, the last
+  /// one those of the remainder as well, which belongs to no window.
   bool side_by_side = false;
   std::vector<Range> cells;
 
@@ -107,16 +108,19 @@ class MaxPool final : public ops::Pool {
   }
 
   void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override;
-  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor& scratch) override;
+  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,
+                const Tensor& scratch) override;
 
  private:
   template <int Count>
-  void pool(const float* src, float* dst, std::uint8_t* winner, Range z, Range y, Range x, int count) const;
+  void pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* winner, Range z, Range y, Range x,
+            int count) const;
   template <int Count>
   void gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src, const std::array<std::int64_t, 3>& at,
               Range z, Range y, Range x, int count) const;
   template <int Count>
-  void spread(const float* diff_dst, const std::uint8_t* winner, float* diff_src, Range z, Range y, Range x, int count) const;
+  void spread(const float* diff_dst, const std::uint8_t* winner, float* diff_src, Range z, Range y, Range x,
+              int count) const;
   void backward_by_window(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const;
   void backward_by_element(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const;
   std::int32_t tap(std::int64_t z, std::int64_t y, std::int64_t x) const {
@@ -129,9 +133,11 @@ class MaxPool final : public ops::Pool {
   std::array<Axis, 3> axes_;
 };
 
-/// One window of `count` channels (Count where that is known): `src` points at the window's first element, inside the input or not.
+/// One window of `count` channels (Count where that is known). `origin` is the offset of its first element, which may
+/// lie in padding.
 template <int Count>
-void MaxPool::pool(const float* src, float* dst, std::uint8_t* winner, Range z, Range y, Range x, int count) const {
+void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* winner, Range z, Range y, Range x,
+                   int count) const {
   if constexpr (Count > 0) count = Count;
   float best[lanes];
   std::int32_t which[lanes];
@@ -139,7 +145,7 @@ void MaxPool::pool(const float* src, float* dst, std::uint8_t* winner, Range z, 
   for (auto kz = z.begin; kz < z.end; ++kz)
     for (auto ky = y.begin; ky < y.end; ++ky)
       for (auto kx = x.begin; kx < x.end; ++kx) {
-        const float* s = src + kz * in_.stride[0] + ky * in_.stride[1] + kx * in_.stride[2];
+        const float* s = src + (origin + kz * in_.stride[0] + ky * in_.stride[1] + kx * in_.stride[2]);
         const auto t = tap(kz, ky, kx);
         if (first) {
           for (int c = 0; c < count; ++c) best[c] = s[c], which[c] = t;
@@ -171,7 +177,8 @@ void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& worksp
       for (std::int64_t oz = 0; oz < out_.extent[0]; ++oz)
         for (std::int64_t oy = 0; oy < out_.extent[1]; ++oy) {
           const auto z = axes_[0].taps[oz], y = axes_[1].taps[oy];
-          const auto row = in_.offset(n, b, oz * axes_[0].stride - axes_[0].pad, oy * axes_[1].stride - axes_[1].pad, 0);
+          const auto row =
+              in_.offset(n, b, oz * axes_[0].stride - axes_[0].pad, oy * axes_[1].stride - axes_[1].pad, 0);
           for (std::int64_t ox = 0; ox < out_.extent[2]; ++ox) {
             const auto x = axes_[2].taps[ox];
             const auto in = row + (ox * axes_[2].stride - axes_[2].pad) * in_.stride[2];
@@ -179,16 +186,16 @@ void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& worksp
             auto* const chosen = winner ? winner + out : nullptr;
             std::int64_t c = 0;
             for (; c + lanes <= out_.width; c += lanes)
-              pool<lanes>(from + (in + c), to + out + c, chosen ? chosen + c : nullptr, z, y, x, lanes);
+              pool<lanes>(from, in + c, to + out + c, chosen ? chosen + c : nullptr, z, y, x, lanes);
             if (c < out_.width)
-              pool<0>(from + (in + c), to + out + c, chosen ? chosen + c : nullptr, z, y, x,
+              pool<0>(from, in + c, to + out + c, chosen ? chosen + c : nullptr, z, y, x,
                       static_cast<int>(out_.width - c));
           }
         }
 }
 
-/// diff_src of `count` channels at one input element: the sum over the windows that chose it, in their order. diff_dst and winner
-/// point at the channels of dst's first element.
+/// diff_src of `count` channels at one input element: the sum over the windows that chose it, in their order. diff_dst
+/// and winner point at the channels of dst's first element.
 template <int Count>
 void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src,
                      const std::array<std::int64_t, 3>& at, Range z, Range y, Range x, int count) const {
@@ -267,8 +274,8 @@ void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* win
         }
 }
 
-// Each thread writes its own part of diff_src whole, so nothing is zeroed first and no sum depends on the number of threads.
-// Traffic: diff_dst and the winners read once, diff_src written once.
+// Each thread writes its own part of diff_src whole, so nothing is zeroed first and no sum depends on the number of
+// threads. Traffic: diff_dst and the winners read once, diff_src written once.
 void MaxPool::backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) {
   KEELSON_EXPECT(training_ && diff_src.desc() == src_ && diff_dst.desc() == dst_);
   KEELSON_EXPECT(workspace && workspace.bytes() >= workspace_bytes());

@@ -16,8 +16,8 @@ const BlockedLayout* blocked(const Layout& l) {
   return l.is_opaque() ? dynamic_cast<const BlockedLayout*>(&l.opaque()) : nullptr;
 }
 
-/// Strides of extents 1 carry no information in a Layout, but oneDNN compares them with those of its format tags: give each the value
-/// that it has in the row-major or channels-last order that the other strides follow.
+/// Strides of extents 1 carry no information in a Layout, but oneDNN compares them with those of its format tags: give
+/// each the value that it has in the row-major or channels-last order that the other strides follow.
 memory::dims sane_strides(const Shape& shape, const Shape& strides) {
   auto s = to_dims(strides);
   const bool channels_last = shape.rank() > 2 && shape[1] > 1 && strides[1] == 1;
@@ -57,18 +57,25 @@ memory::dims to_dims(const Shape& s) { return {s.begin(), s.end()}; }
 
 memory::data_type to_data_type(DType t) {
   switch (t) {
-    case DType::f32: return memory::data_type::f32;
-    case DType::bf16: return memory::data_type::bf16;
-    case DType::f16: return memory::data_type::f16;
-    case DType::s32: return memory::data_type::s32;
-    case DType::u8: return memory::data_type::u8;
-    case DType::f64: break;
+    case DType::f32:
+      return memory::data_type::f32;
+    case DType::bf16:
+      return memory::data_type::bf16;
+    case DType::f16:
+      return memory::data_type::f16;
+    case DType::s32:
+      return memory::data_type::s32;
+    case DType::u8:
+      return memory::data_type::u8;
+    case DType::f64:
+      break;
   }
   decline("oneDNN has no {} on CPUs", to_string(t));
 }
 
 memory::desc to_desc(const TensorDesc& d, std::int64_t groups) {
-  if (d.shape.empty() || d.shape.elements() == 0) decline("a tensor of shape {} has nothing to compute", to_string(d.shape));
+  if (d.shape.empty() || d.shape.elements() == 0)
+    decline("a tensor of shape {} has nothing to compute", to_string(d.shape));
   auto dims = to_dims(d.shape);
   const auto type = to_data_type(d.dtype);
   if (d.layout.is_opaque()) {
@@ -105,7 +112,8 @@ Layout to_layout(const memory::desc& md, const Shape& shape) {
     auto strides = md.get_strides();
     const auto dims = md.get_dims();
     const bool grouped = md.get_ndims() == shape.rank() + 1;
-    // Filters count on through the groups unless there is one filter per group, where the group's stride is the filter's.
+    // Filters count on through the groups unless there is one filter per group, where the group's stride is the
+    // filter's.
     if (grouped && dims[1] == 1) strides[1] = strides[0];
     if (!grouped || strides[0] == strides[1] * dims[1]) {
       if (grouped) strides.erase(strides.begin());

@@ -9,7 +9,8 @@ namespace keelson::backends::onednn {
 
 inline constexpr std::string_view backend_name = "onednn";
 
-/// A blocked or padded arrangement, known by its descriptor. Descriptors of grouped weights have rank + 1 dims: (G, O/G, I/G, k...).
+/// A blocked or padded arrangement, known by its descriptor. Descriptors of grouped weights have rank + 1 dims: (G,
+/// O/G, I/G, k...).
 class BlockedLayout final : public OpaqueLayout {
  public:
   explicit BlockedLayout(dnnl::memory::desc desc) : desc_(std::move(desc)) {}
@@ -26,8 +27,9 @@ class BlockedLayout final : public OpaqueLayout {
 dnnl::memory::dims to_dims(const Shape& s);
 dnnl::memory::data_type to_data_type(DType t);
 
-/// Descriptor of a tensor; `any` stays any. With groups > 1 the tensor is convolution weights, whose filters are split into groups.
-/// Throws Declined (support.hpp) for layouts of other backends, empty tensors and dtypes that oneDNN lacks.
+/// Descriptor of a tensor; `any` stays any. With groups > 1 the tensor is convolution weights, whose filters are split
+/// into groups. Throws Declined (support.hpp) for layouts of other backends, empty tensors and dtypes that oneDNN
+/// lacks.
 dnnl::memory::desc to_desc(const TensorDesc& d, std::int64_t groups = 1);
 
 /// Groups of the weights that `layout` describes: 1 unless it is opaque with a descriptor of rank + 1 dims.

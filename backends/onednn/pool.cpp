@@ -28,8 +28,8 @@ struct Windows {
 
 pooling_forward::primitive_desc describe(const SessionPtr& session, const ops::PoolDesc& d, const Windows& w) {
   const auto kind = d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-  return {session->engine, kind, w.algorithm, to_desc(d.src), to_desc(d.dst), w.stride, w.kernel, w.gaps, w.begin, w.end,
-          attributes()};
+  return {session->engine, kind,   w.algorithm, to_desc(d.src), to_desc(d.dst), w.stride,
+          w.kernel,        w.gaps, w.begin,     w.end,          attributes()};
 }
 
 class Pool final : public CallPrimitive<ops::Pool> {
@@ -42,13 +42,15 @@ class Pool final : public CallPrimitive<ops::Pool> {
     const auto dst = d.dst.with(to_layout(forward.dst_desc(), d.dst.shape));
     workspace_bytes_ = d.training ? forward.workspace_desc().get_size() : 0;
     auto& call = forward_call() = Call::make<pooling_forward>(session, forward, flops);
-    call.bind(Role::src, DNNL_ARG_SRC, forward.src_desc(), d.src).bind(Role::dst, DNNL_ARG_DST, forward.dst_desc(), dst);
+    call.bind(Role::src, DNNL_ARG_SRC, forward.src_desc(), d.src)
+        .bind(Role::dst, DNNL_ARG_DST, forward.dst_desc(), dst);
     if (workspace_bytes_) call.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
     call.own_scratch();
     if (!d.training) return;
 
-    const pooling_backward::primitive_desc backward(session->engine, w.algorithm, forward.src_desc(), forward.dst_desc(),
-                                                    w.stride, w.kernel, w.gaps, w.begin, w.end, forward, attributes());
+    const pooling_backward::primitive_desc backward(session->engine, w.algorithm, forward.src_desc(),
+                                                    forward.dst_desc(), w.stride, w.kernel, w.gaps, w.begin, w.end,
+                                                    forward, attributes());
     require_fast(backward, Verb::backward_data, opaque);
     auto& back = data_call() = Call::make<pooling_backward>(session, backward, flops);
     back.bind(Role::diff_dst, DNNL_ARG_DIFF_DST, backward.diff_dst_desc(), dst)

@@ -13,30 +13,41 @@ using ops::Role;
 
 EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
   switch (p.kind) {
-    case EltwiseKind::identity: return {algorithm::eltwise_linear, 1, 0};
-    // oneDNN's ReLU is a maximum that turns NaN into 0. x min(max(alpha x, 0), 1), with alpha so large that every normal x > 0 reaches
-    // 1, is x or 0 as well and keeps NaN (-infinity becomes NaN).
-    case EltwiseKind::relu: return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0};
+    case EltwiseKind::identity:
+      return {algorithm::eltwise_linear, 1, 0};
+    // oneDNN's ReLU is a maximum that turns NaN into 0. x min(max(alpha x, 0), 1), with alpha so large that every
+    // normal x > 0 reaches 1, is x or 0 as well and keeps NaN (-infinity becomes NaN).
+    case EltwiseKind::relu:
+      return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0};
     case EltwiseKind::leaky_relu:
       if (p.alpha == 0) return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0};
       return {algorithm::eltwise_relu, p.alpha, 0};
-    case EltwiseKind::tanh: return {algorithm::eltwise_tanh, 0, 0};
-    case EltwiseKind::sigmoid: return {algorithm::eltwise_logistic, 0, 0};
-    case EltwiseKind::gelu: return {algorithm::eltwise_gelu_erf, 0, 0};
-    case EltwiseKind::silu: return {algorithm::eltwise_swish, 1, 0};
-    case EltwiseKind::linear: return {algorithm::eltwise_linear, p.alpha, p.beta};
+    case EltwiseKind::tanh:
+      return {algorithm::eltwise_tanh, 0, 0};
+    case EltwiseKind::sigmoid:
+      return {algorithm::eltwise_logistic, 0, 0};
+    case EltwiseKind::gelu:
+      return {algorithm::eltwise_gelu_erf, 0, 0};
+    case EltwiseKind::silu:
+      return {algorithm::eltwise_swish, 1, 0};
+    case EltwiseKind::linear:
+      return {algorithm::eltwise_linear, p.alpha, p.beta};
   }
   decline("oneDNN has no eltwise algorithm for {}", to_string(p));
 }
 
 EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p) {
   switch (p.kind) {
-    case EltwiseKind::relu: return {algorithm::eltwise_relu_use_dst_for_bwd, 0, 0};
+    case EltwiseKind::relu:
+      return {algorithm::eltwise_relu_use_dst_for_bwd, 0, 0};
     case EltwiseKind::leaky_relu:
       return {p.alpha >= 0 ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu, p.alpha, 0};
-    case EltwiseKind::tanh: return {algorithm::eltwise_tanh_use_dst_for_bwd, 0, 0};
-    case EltwiseKind::sigmoid: return {algorithm::eltwise_logistic_use_dst_for_bwd, 0, 0};
-    default: return forward_algorithm(p);
+    case EltwiseKind::tanh:
+      return {algorithm::eltwise_tanh_use_dst_for_bwd, 0, 0};
+    case EltwiseKind::sigmoid:
+      return {algorithm::eltwise_logistic_use_dst_for_bwd, 0, 0};
+    default:
+      return forward_algorithm(p);
   }
 }
 
@@ -67,7 +78,8 @@ int grade(std::string_view implementation) {
 void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaque) {
   if (!pd) decline("oneDNN has no {} for these shapes, layouts and dtypes", to_string(verb));
   const std::string_view name = pd.impl_info_str();
-  if (!opaque && grade(name) == 0) decline("oneDNN has only its reference {} ({}) for these layouts", to_string(verb), name);
+  if (!opaque && grade(name) == 0)
+    decline("oneDNN has only its reference {} ({}) for these layouts", to_string(verb), name);
 }
 
 Call::Call(const SessionPtr& session, dnnl::primitive primitive, const dnnl::primitive_desc_base& pd, double flops)
@@ -118,11 +130,13 @@ void Call::run(const Tensor* const* operands, std::size_t count, const Tensor* s
   }
   if (scratch_bytes_ && !own_scratch_) {
     if (!scratch || !*scratch || scratch->bytes() < scratch_bytes_)
-      fail("oneDNN {}: needs {} bytes of scratch, got {}", name_, scratch_bytes_, scratch && *scratch ? scratch->bytes() : 0);
+      fail("oneDNN {}: needs {} bytes of scratch, got {}", name_, scratch_bytes_,
+           scratch && *scratch ? scratch->bytes() : 0);
     point(scratch_, scratch->raw());
   }
   const auto stream = session_->stream.get();
-  auto status = dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(arguments_.size()), arguments_.data());
+  auto status =
+      dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(arguments_.size()), arguments_.data());
   if (status == dnnl_success) status = dnnl_stream_wait(stream);
   if (status != dnnl_success) fail("oneDNN {} failed: {}", name_, dnnl_status2str(status));
 }
@@ -130,11 +144,16 @@ void Call::run(const Tensor* const* operands, std::size_t count, const Tensor* s
 const TensorDesc* Call::find(Role role) const {
   const auto primal = [](Role r) {
     switch (r) {
-      case Role::diff_src: return Role::src;
-      case Role::diff_weights: return Role::weights;
-      case Role::diff_bias: return Role::bias;
-      case Role::diff_dst: return Role::dst;
-      default: return r;
+      case Role::diff_src:
+        return Role::src;
+      case Role::diff_weights:
+        return Role::weights;
+      case Role::diff_bias:
+        return Role::bias;
+      case Role::diff_dst:
+        return Role::dst;
+      default:
+        return r;
     }
   };
   const Operand* found = nullptr;

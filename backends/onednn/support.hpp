@@ -7,7 +7,8 @@
 #include "backends/onednn/memory.hpp"
 #include "engine/ops/context.hpp"
 
-/// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are chosen.
+/// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are
+/// chosen.
 namespace keelson::backends::onednn {
 
 /// Thrown while a primitive is being made; the factory turns it into the reason why the op is declined.
@@ -45,8 +46,8 @@ EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p);
 /// 0 for a reference implementation, higher for faster kinds: gemm-based, JIT, JIT for AVX-512.
 int grade(std::string_view implementation);
 
-/// Makes a primitive descriptor from each candidate, in order of preference (fewest reorders first), and takes the first of the highest
-/// grade. Empty where oneDNN makes none.
+/// Makes a primitive descriptor from each candidate, in order of preference (fewest reorders first), and takes the
+/// first of the highest grade. Empty where oneDNN makes none.
 template <class PrimitiveDesc, class Candidate, class Make>
 PrimitiveDesc choose(const std::vector<Candidate>& candidates, const Make& make) {
   std::vector<PrimitiveDesc> made;
@@ -60,11 +61,12 @@ PrimitiveDesc choose(const std::vector<Candidate>& candidates, const Make& make)
   return {};
 }
 
-/// Declines where oneDNN offers nothing (an empty descriptor) or only its reference implementation. The latter is welcome where a tensor
-/// is `opaque`, which no other backend can read.
+/// Declines where oneDNN offers nothing (an empty descriptor) or only its reference implementation. The latter is
+/// welcome where a tensor is `opaque`, which no other backend can read.
 void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaque = false);
 
-/// One verb of a primitive: oneDNN's primitive, memory objects and argument list, prepared so that execution only sets pointers.
+/// One verb of a primitive: oneDNN's primitive, memory objects and argument list, prepared so that execution only sets
+/// pointers.
 class Call {
  public:
   Call() = default;

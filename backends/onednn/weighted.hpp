@@ -11,8 +11,8 @@ struct Operands {
   dnnl::memory::desc src, weights, dst;
 };
 
-/// What convolution and dense have in common: src, weights and bias to dst, and the three verbs. `Kinds` names oneDNN's primitives:
-/// Forward, BackwardData, BackwardWeights.
+/// What convolution and dense have in common: src, weights and bias to dst, and the three verbs. `Kinds` names oneDNN's
+/// primitives: Forward, BackwardData, BackwardWeights.
 template <class Desc, class Kinds>
 class Weighted : public CallPrimitive<typename Desc::Op> {
  public:
@@ -39,14 +39,15 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     if (d.params.bias) bias_ = to_desc(bias_tensor_);
   }
 
-  /// The makers get Operands (and forward's descriptor as a hint) and return oneDNN's primitive descriptor; backward's is empty where there
-  /// is none, forward's maker throws dnnl::error.
+  /// The makers get Operands (and forward's descriptor as a hint) and return oneDNN's primitive descriptor; backward's
+  /// is empty where there is none, forward's maker throws dnnl::error.
   template <class MakeForward, class MakeData, class MakeWeights>
   void build(const MakeForward& make_forward, const MakeData& make_data, const MakeWeights& make_weights) {
     const auto make_all = [&](const Operands& wanted) {
       Verbs v{make_forward(wanted), {}, {}};
       if (!d_.training) return v;
-      // Gradients in forward's layouts need no reorders, but blocked weights often suit one direction only; last, all that was `any`.
+      // Gradients in forward's layouts need no reorders, but blocked weights often suit one direction only; last, all
+      // that was `any`.
       const std::vector<Operands> candidates = {{v.forward.src_desc(), v.forward.weights_desc(), v.forward.dst_desc()},
                                                 {v.forward.src_desc(), wanted.weights, v.forward.dst_desc()},
                                                 wanted};
@@ -56,10 +57,12 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
       return v;
     };
     auto verbs = make_all(given_);
-    if (auto other = channels_last(); other) try {
+    if (const auto other = channels_last(verbs.forward)) {
+      try {
         if (auto v = make_all(*other); prefer_channels_last(v, verbs)) verbs = std::move(v);
       } catch (const dnnl::error&) {  // oneDNN cannot: its own choice stands
       }
+    }
     bind_forward(verbs.forward);
     if (!d_.training) return;
     if (d_.diff_src) bind_data(verbs.data);
@@ -87,17 +90,21 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     BackwardWeights weights;
   };
 
-  /// The description with channels-last where it says `any` for src and dst; nothing where that changes nothing.
-  std::optional<Operands> channels_last() const {
-    if (d_.src.shape.rank() < 3 || !(d_.src.layout.is_any() || d_.dst.layout.is_any())) return {};
-    const auto fixed = [](const TensorDesc& d, const dnnl::memory::desc& md) {
-      return d.layout.is_any() ? to_desc(d.with(Layout::channels_last(d.shape))) : md;
+  /// The description with channels-last where it says `any` for src and dst; nothing where oneDNN's own choice is that
+  /// already.
+  std::optional<Operands> channels_last(const Forward& own) const {
+    if (d_.src.shape.rank() < 3) return {};
+    const auto wanted = [](const TensorDesc& d) {
+      return d.layout.is_any() ? Layout::channels_last(d.shape) : d.layout;
     };
-    return Operands{fixed(d_.src, given_.src), given_.weights, fixed(d_.dst, given_.dst)};
+    const auto src = wanted(d_.src), dst = wanted(d_.dst);
+    if (src == to_layout(own.src_desc(), d_.src.shape) && dst == to_layout(own.dst_desc(), d_.dst.shape)) return {};
+    return Operands{to_desc(d_.src.with(src)), given_.weights, to_desc(d_.dst.with(dst))};
   }
 
-  /// Left to itself oneDNN takes blocked tensors for f32. Its batch-reduce GEMM kernels on channels-last ones are no slower (2 to 10 % per
-  /// CosmoFlow convolution faster on a Zen 5), and every neighbour reads that layout without a reorder.
+  /// Left to itself oneDNN takes blocked tensors for f32. Its batch-reduce GEMM kernels on channels-last ones are no
+  /// slower (2 to 10 % per CosmoFlow convolution faster on a Zen 5), and every neighbour reads that layout without a
+  /// reorder.
   bool prefer_channels_last(const Verbs& a, const Verbs& own) const {
     const auto as_good = [](const auto& x, const auto& y) {
       return x && (!y || grade(x.impl_info_str()) >= grade(y.impl_info_str()));
