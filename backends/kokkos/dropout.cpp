@@ -40,7 +40,7 @@ struct Mask {
 
 class KokkosDropout : public Dropout {
  public:
-  explicit KokkosDropout(const DropoutDesc& d) : desc_(d) {}
+  explicit KokkosDropout(const DropoutDesc& d) : desc_(d), plain_(d.src.layout.is_plain(d.src.shape)) {}
   Layout layout(Verb, Role) const override { return desc_.src.layout; }
   std::string name(Verb) const override { return "philox"; }
   Cost cost(Verb) const override {
@@ -63,11 +63,12 @@ class KokkosDropout : public Dropout {
     if (elements == 0) return;
     const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
     launch(label, elements / 4 + 2,
-           Mask{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src),
-                desc_.src.layout.is_plain(shape), src.data<float>(), dst.data<float>()});
+           Mask{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src), plain_,
+                src.data<float>(), dst.data<float>()});
   }
 
   DropoutDesc desc_;
+  bool plain_;  ///< known once: comparing layouts allocates
 };
 
 }  // namespace
