@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/kokkos/eltwise_math.hpp"
+#include "backends/kokkos/gemm_library.hpp"
 #include "backends/kokkos/tile.hpp"
 
 namespace keelson::kokkos {
@@ -93,6 +94,22 @@ struct FillPanels {
   }
 };
 
+/// c = activation(c + bias), after a product by the library.
+struct Epilogue {
+  const float* bias;
+  EltwiseParams activation;
+  Index columns;
+  MatrixStrides stride;
+  float* c;
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    const Index column = i % columns;
+    float* at = c + i / columns * stride.row + column * stride.column;
+    float x[1] = {*at + (bias ? bias[column] : 0.0f)};
+    activate(activation, x);
+    *at = x[0];
+  }
+};
+
 bool needs_copy(Index columns, MatrixStrides b) { return b.column != 1 || columns % lanes_for(columns) != 0; }
 
 /// Elements moved besides the product itself: panels of b read and written, columns of c written one by one.
@@ -113,6 +130,9 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
       lanes_(lanes_for(columns_)),
       panels_(ceil_div(columns_, lanes_)),
       copy_(needs_copy(columns_, b_)) {
+  LibraryMatrix ma, mb, mc;
+  library_ = depth > 0 && library_matrix(rows, columns, c, mc) && library_matrix(rows, depth, a, ma) &&
+             library_matrix(depth, columns, b, mb);
   // Few tiles: cut the reduction, into parts that do not depend on the number of threads.
   constexpr Index enough_items = 64, least_depth = 256;
   const Index items = ceil_div(rows_, tile_rows) * panels_;
@@ -123,17 +143,21 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
 }
 
 std::size_t Gemm::scratch_bytes() const {
+  if (library_) return 0;
   const Index panels = copy_ ? panels_ * depth_ * lanes_ : 0;
   const Index sums = slots_ > 1 ? slots_ * rows_ * panels_ * lanes_ : 0;
   return align64(static_cast<std::size_t>(panels) * sizeof(float)) +
          align64(static_cast<std::size_t>(sums) * sizeof(float));
 }
 
-std::string Gemm::name() const { return fmt::format("gemm:{}x{}", tile_rows, lanes_); }
+std::string Gemm::name() const {
+  return library_ ? "kokkos_kernels:gemm" : fmt::format("gemm:{}x{}", tile_rows, lanes_);
+}
 
 void Gemm::run(const char* label, const float* a, const float* b, const float* bias,
                const ops::EltwiseParams& activation, float* c, float* scratch) const {
   constexpr const char *fill_label = "keelson::gemm::fill_panels", *add_label = "keelson::gemm::add_slots";
+  if (library_) return run_library(a, b, bias, activation, c);
   if (swapped_) std::swap(a, b);
   Product g{};
   g.a = a, g.a_row = a_.row, g.a_step = a_.column;
@@ -155,6 +179,21 @@ void Gemm::run(const char* label, const float* a, const float* b, const float* b
     launch(label, slots_ * panels_ * ceil_div(rows_, tile_rows), ProductTile<lanes.value>{g});
     if (slots_ > 1) launch(add_label, rows_ * panels_, AddSlots<lanes.value>{g});
   });
+}
+
+void Gemm::run_library(const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
+                       float* c) const {
+  // The members describe the transpose where that suited the own kernel better.
+  const Index rows = swapped_ ? columns_ : rows_, columns = swapped_ ? rows_ : columns_;
+  const auto sa = swapped_ ? b_.transposed() : a_, sb = swapped_ ? a_.transposed() : b_;
+  const auto sc = swapped_ ? c_.transposed() : c_;
+  LibraryMatrix ma, mb, mc;
+  library_matrix(rows, depth_, sa, ma);
+  library_matrix(depth_, columns, sb, mb);
+  library_matrix(rows, columns, sc, mc);
+  library_product(ma, a, mb, b, mc, c);
+  if (bias || activation.kind != ops::EltwiseKind::identity)
+    launch("keelson::gemm::epilogue", rows * columns, Epilogue{bias, activation, columns, sc, c});
 }
 
 }  // namespace keelson::kokkos

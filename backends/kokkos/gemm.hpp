@@ -24,6 +24,10 @@ class Gemm {
   std::string name() const;
 
  private:
+  void run_library(const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
+                   float* c) const;
+
+  bool library_ = false;  ///< Kokkos Kernels takes it
   bool swapped_;  ///< computes the transpose: b^T a^T, where that needs less copying
   Index rows_, columns_, depth_;
   MatrixStrides a_, b_, c_;
