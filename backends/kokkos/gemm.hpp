@@ -28,7 +28,7 @@ class Gemm {
                    float* c) const;
 
   bool library_ = false;  ///< Kokkos Kernels takes it
-  bool swapped_;  ///< computes the transpose: b^T a^T, where that needs less copying
+  bool swapped_;          ///< computes the transpose: b^T a^T, where that needs less copying
   Index rows_, columns_, depth_;
   MatrixStrides a_, b_, c_;
   Index lanes_, panels_;
