@@ -11,7 +11,7 @@ foreach(main IN LISTS mains)
   cmake_path(GET main PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
   keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/${name}/main\\.cpp$"
-    PUBLIC keelson_app FFTW3::double FFTW3::float HDF5::HDF5)
+    PUBLIC keelson_app FFTW3::double FFTW3::float)
   add_executable(keelson-${name} ${main})
   target_link_libraries(keelson-${name} PRIVATE keelson_app_${name})
   keelson_compile_options(keelson-${name})

@@ -78,6 +78,21 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
   return dataset;
 }
 
+Handle create_dataset(hid_t file, const std::string& path, const std::string& name, hid_t type, const Dims& shape) {
+  const std::vector<hsize_t> dims(shape.begin(), shape.end());
+  const Handle space(
+      dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
+      H5Sclose);
+  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(creation, false);
+  Handle dataset(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose);
+  if (!dataset.ok()) {
+    fail("{} of shape {} cannot be made ({}). Is the name taken, or the disk full?", place(path, name),
+         to_string(shape), innermost_reason());
+  }
+  return dataset;
+}
+
 std::int64_t raw_offset(hid_t dataset, hid_t type, Type element) {
   if (element == Type::other || element == Type::f16 || H5Tequal(type, detail::native(element)) <= 0) return -1;
   const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
@@ -246,22 +261,26 @@ void File::make_group(const std::string& group) {
   }
 }
 
-void File::make_dataset(const std::string& name, Type type, const Dims& shape) {
+void File::make_parent(const std::string& name) {
   const auto slash = name.rfind('/');
   if (slash != std::string::npos && slash > 0) make_group(name.substr(0, slash));
+}
+
+void File::make_dataset(const std::string& name, Type type, const Dims& shape) {
+  make_parent(name);
   const Lock lock;
-  const std::vector<hsize_t> dims(shape.begin(), shape.end());
-  const Handle space(
-      dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
-      H5Sclose);
-  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_obj_track_times(creation, false);
-  const Handle dataset(H5Dcreate2(id_, name.c_str(), detail::native(type), space, H5P_DEFAULT, creation, H5P_DEFAULT),
-                       H5Dclose);
-  if (!dataset.ok()) {
-    fail("{} of shape {} cannot be made ({}). Is the name taken, or the disk full?", place(path_, name),
-         to_string(shape), innermost_reason());
-  }
+  create_dataset(id_, path_, name, detail::native(type), shape);
+}
+
+void File::write(const std::string& name, const std::vector<std::string>& texts) {
+  make_parent(name);
+  std::vector<const char*> pointers;
+  for (const auto& t : texts) pointers.push_back(t.c_str());
+  const Lock lock;
+  const Handle type = detail::utf8_type();
+  const Handle dataset = create_dataset(id_, path_, name, type, {static_cast<std::int64_t>(texts.size())});
+  if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()) < 0)
+    fail("{} cannot be written ({}). Is the disk full?", place(path_, name), innermost_reason());
 }
 
 void File::write_as(const std::string& name, Type type, const void* src, const Dims* offset, const Dims* count) {

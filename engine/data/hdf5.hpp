@@ -88,6 +88,8 @@ class File {
     make_dataset(dataset, type_of<T>(), shape);
     write_as(dataset, type_of<T>(), src, nullptr, nullptr);
   }
+  /// The same for a list of texts (UTF-8, of any length; h5py reads bytes, or str with .asstr()).
+  void write(const std::string& dataset, const std::vector<std::string>& texts);
   /// Makes a dataset to be written in boxes; what is never written reads as zero.
   template <class T>
   void make_dataset(const std::string& dataset, const Dims& shape) {
@@ -141,6 +143,7 @@ class File {
  private:
   File(std::string path, std::int64_t id, bool writing) : path_(std::move(path)), id_(id), writing_(writing) {}
   void discard() noexcept;
+  void make_parent(const std::string& dataset);
   void make_dataset(const std::string& dataset, Type type, const Dims& shape);
   void read_as(const std::string& dataset, Type type, void* dst, const Dims* offset, const Dims* count,
                std::int64_t elements) const;

@@ -26,13 +26,6 @@ Handle open_attribute(hid_t object, const std::string& where, const std::string&
   return a;
 }
 
-Handle utf8_type() {
-  Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  H5Tset_size(type, H5T_VARIABLE);
-  H5Tset_cset(type, H5T_CSET_UTF8);
-  return type;
-}
-
 Handle space_of(std::int64_t n, bool scalar) {
   const auto extent = static_cast<hsize_t>(n);
   return Handle(scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, nullptr), H5Sclose);
@@ -66,7 +59,7 @@ void File::set_texts(const std::string& object, const std::string& name, std::sp
   std::vector<const char*> pointers;
   for (const auto& c : copies) pointers.push_back(c.c_str());
   const Lock lock;
-  replace_attribute(open_object(id_, path_, object), place(path_, object), name, utf8_type(),
+  replace_attribute(open_object(id_, path_, object), place(path_, object), name, detail::utf8_type(),
                     space_of(static_cast<std::int64_t>(texts.size()), scalar), pointers.data());
 }
 

@@ -49,6 +49,13 @@ hid_t native(Type type) {
   fail("internal error: HDF5 element type {} has no counterpart in memory", to_string(type));
 }
 
+Handle utf8_type() {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  H5Tset_size(type, H5T_VARIABLE);
+  H5Tset_cset(type, H5T_CSET_UTF8);
+  return type;
+}
+
 Type classify(hid_t type) {
   const std::size_t size = H5Tget_size(type);
   switch (H5Tget_class(type)) {

@@ -117,6 +117,34 @@ TEST(Hdf5, Attributes) {
   EXPECT_THROW(in.text_attribute("run/state", "rate"), InputError);
 }
 
+TEST(Hdf5, WritesListsOfTexts) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  const std::vector<std::string> names{"Omega_m", "", "σ_8"};
+  auto out = File::create(path);
+  out.write("group/names", names);
+  out.write("none", std::vector<std::string>{});
+  EXPECT_THROW(out.write("none", names), Error);
+  out.close();
+  {
+    const auto in = File::open(path);
+    EXPECT_EQ(in.info("group/names").shape, Dims{3});
+    EXPECT_EQ(in.info("group/names").type_name, "string");
+    EXPECT_EQ(in.info("none").shape, Dims{0});
+  }  // HDF5 does not open a file twice with different settings of locking
+
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, "group/names", H5P_DEFAULT), type = H5Dget_type(dataset);
+  EXPECT_EQ(H5Tget_cset(type), H5T_CSET_UTF8);
+  char* texts[3] = {};
+  ASSERT_GE(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts), 0);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(texts[i], names[i]);
+    H5free_memory(texts[i]);
+  }
+  H5Tclose(type), H5Dclose(dataset), H5Fclose(file);
+}
+
 TEST(Hdf5, ReadsFixedLengthTextOfOtherPrograms) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";

@@ -9,13 +9,14 @@
 #include <string>
 
 #include "apps/cosmoflow/universe/generate.hpp"
-#include "apps/cosmoflow/universe/hdf5_file.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/hdf5.hpp"
 
 namespace keelson::universe {
 namespace {
 
 namespace fs = std::filesystem;
+using hdf5::Dims;
 
 class Generate : public testing::Test {
  protected:
@@ -35,18 +36,16 @@ class Generate : public testing::Test {
     return o;
   }
 
+  static hdf5::File open(const fs::path& path) { return hdf5::File::open(path.string()); }
+
   /// Every file below `folder` with its counts and labels.
   std::map<std::string, std::pair<std::vector<std::int16_t>, std::vector<float>>> contents(
       const std::string& folder) const {
     std::map<std::string, std::pair<std::vector<std::int16_t>, std::vector<float>>> all;
     for (const auto& entry : fs::recursive_directory_iterator(root_ / folder)) {
       if (!entry.is_regular_file()) continue;
-      const auto file = Hdf5File::open(entry.path());
-      if (!file) {
-        ADD_FAILURE() << entry.path() << " is not HDF5";
-        continue;
-      }
-      all[fs::relative(entry.path(), root_ / folder)] = {file->read_int16("x"), file->read_float("y")};
+      const auto file = open(entry.path());
+      all[fs::relative(entry.path(), root_ / folder)] = {file.read<std::int16_t>("x"), file.read<float>("y")};
     }
     return all;
   }
@@ -72,33 +71,32 @@ TEST_F(Generate, WritesThePublicLayoutWithItsAttributes) {
   EXPECT_TRUE(fs::exists(o.directory / "validation/univ_000000.h5"));
   EXPECT_TRUE(fs::exists(o.directory / "test/univ_000000.h5"));
 
-  const auto file = Hdf5File::open(o.directory / "train/univ_000001.h5");
-  ASSERT_TRUE(file);
-  EXPECT_EQ(file->extents("x"), (Hdf5File::Extents{8, 8, 8, 4}));
-  EXPECT_EQ(file->extents("y"), Hdf5File::Extents{4});
-  EXPECT_EQ(file->texts_attribute("parameter_names"),
+  const auto file = open(o.directory / "train/univ_000001.h5");
+  EXPECT_EQ(file.info("x").shape, (Dims{8, 8, 8, 4}));
+  EXPECT_EQ(file.info("y").shape, Dims{4});
+  EXPECT_EQ(file.texts_attribute("/", "parameter_names"),
             (std::vector<std::string>{"Omega_m", "sigma_8", "N_spec", "H_0"}));
-  EXPECT_EQ(file->double_attribute("parameter_minimum"), (std::vector<double>{0.1, 0.6, 0.8, 50}));
-  EXPECT_EQ(file->double_attribute("parameter_maximum"), (std::vector<double>{0.5, 1.0, 1.2, 90}));
-  EXPECT_EQ(file->double_attribute("redshifts"), (std::vector<double>{3, 1.5, 0.5, 0}));
-  EXPECT_EQ(file->text_attribute("seed"), "42");
-  EXPECT_EQ(file->text_attribute("split"), "train");
-  EXPECT_EQ(file->double_attribute("first_universe"), std::vector<double>{1});
-  EXPECT_EQ(file->double_attribute("box_size"), std::vector<double>{256});
-  EXPECT_EQ(file->double_attribute("particles_per_side"), std::vector<double>{16});
-  EXPECT_EQ(file->double_attribute("lpt_order"), std::vector<double>{2});
-  EXPECT_EQ(file->double_attribute("omega_b"), std::vector<double>{0.049});
+  EXPECT_EQ(file.numbers_attribute<double>("/", "parameter_minimum"), (std::vector<double>{0.1, 0.6, 0.8, 50}));
+  EXPECT_EQ(file.numbers_attribute<double>("/", "parameter_maximum"), (std::vector<double>{0.5, 1.0, 1.2, 90}));
+  EXPECT_EQ(file.numbers_attribute<double>("/", "redshifts"), (std::vector<double>{3, 1.5, 0.5, 0}));
+  EXPECT_EQ(file.text_attribute("/", "seed"), "42");
+  EXPECT_EQ(file.text_attribute("/", "split"), "train");
+  EXPECT_EQ(file.numbers_attribute<double>("/", "first_universe"), std::vector<double>{1});
+  EXPECT_EQ(file.numbers_attribute<double>("/", "box_size"), std::vector<double>{256});
+  EXPECT_EQ(file.numbers_attribute<double>("/", "particles_per_side"), std::vector<double>{16});
+  EXPECT_EQ(file.numbers_attribute<double>("/", "lpt_order"), std::vector<double>{2});
+  EXPECT_EQ(file.numbers_attribute<double>("/", "omega_b"), std::vector<double>{0.049});
 
   // Labels are the physical parameters in unit coordinates.
-  const auto y = file->read_float("y");
-  const auto physical = file->double_attribute("physical_parameters");
+  const auto y = file.read<float>("y");
+  const auto physical = file.numbers_attribute<double>("/", "physical_parameters");
   for (int i = 0; i < kParameters; ++i) {
     EXPECT_GT(physical[i], o.prior.minimum[i]);
     EXPECT_LT(physical[i], o.prior.maximum[i]);
     EXPECT_NEAR(y[i], 2 * (physical[i] - o.prior.minimum[i]) / (o.prior.maximum[i] - o.prior.minimum[i]) - 1, 1e-6);
   }
   // Every channel holds every particle, and structure grows from channel to channel.
-  const auto x = file->read_int16("x");
+  const auto x = file.read<std::int16_t>("x");
   double before = 0;
   for (std::size_t c = 0; c < 4; ++c) {
     double sum = 0, squares = 0;
@@ -144,7 +142,7 @@ TEST_F(Generate, ResumesWithoutRemakingAndNeverMixesConfigurations) {
   const auto first = contents("data");
   const auto time = fs::last_write_time(o.directory / "train/univ_000000.h5");
   fs::remove(o.directory / "train/univ_000001.h5");
-  std::ofstream(o.directory / "train/univ_000001.h5.part") << "left by an interrupted run";
+  std::ofstream(o.directory / "train/.univ_000001.h5.partial-77") << "left by a killed run";
   o.train = 3;
   const GenerateReport report = generate(o);
   EXPECT_EQ(report.skipped, 1);
@@ -180,10 +178,9 @@ TEST_F(Generate, WritesManySamplesPerFile) {
   const auto singles = contents("single");
   const auto files = contents("many");
   ASSERT_EQ(files.size(), 2u);
-  EXPECT_EQ(Hdf5File::open(many.directory / "train/univ_000003.h5")->extents("x"), (Hdf5File::Extents{2, 8, 8, 8, 4}));
-  EXPECT_EQ(Hdf5File::open(many.directory / "train/univ_000003.h5")->extents("y"), (Hdf5File::Extents{2, 4}));
-  EXPECT_EQ(Hdf5File::open(many.directory / "train/univ_000003.h5")->extents("physical_parameters"),
-            (Hdf5File::Extents{2, 4}));
+  EXPECT_EQ(open(many.directory / "train/univ_000003.h5").info("x").shape, (Dims{2, 8, 8, 8, 4}));
+  EXPECT_EQ(open(many.directory / "train/univ_000003.h5").info("y").shape, (Dims{2, 4}));
+  EXPECT_EQ(open(many.directory / "train/univ_000003.h5").info("physical_parameters").shape, (Dims{2, 4}));
   std::vector<std::int16_t> x, x_many;
   std::vector<float> y, y_many;
   for (const auto& [name, data] : singles) {
@@ -209,17 +206,16 @@ TEST_F(Generate, WritesTheRawLayoutOfThePublicPrior) {
   o.layout = FileLayout::kRaw;
   o.prior = prior_preset("public");
   generate(o);
-  const auto file = Hdf5File::open(o.directory / "train/univ_000000.h5");
-  ASSERT_TRUE(file);
-  EXPECT_EQ(file->extents("full"), (Hdf5File::Extents{8, 8, 8, 4}));
-  EXPECT_EQ(file->extents("unitPar"), Hdf5File::Extents{4});
-  EXPECT_EQ(file->extents("namePar"), Hdf5File::Extents{4});
-  EXPECT_EQ(file->read_double("redshifts"), (std::vector<double>{0, 0.5, 1.5, 3}));
-  const auto physical = file->read_double("physPar");
-  const auto unit = file->read_float("unitPar");
+  const auto file = open(o.directory / "train/univ_000000.h5");
+  EXPECT_EQ(file.info("full").shape, (Dims{8, 8, 8, 4}));
+  EXPECT_EQ(file.info("unitPar").shape, Dims{4});
+  EXPECT_EQ(file.info("namePar").shape, Dims{4});
+  EXPECT_EQ(file.read<double>("redshifts"), (std::vector<double>{0, 0.5, 1.5, 3}));
+  const auto physical = file.read<double>("physPar");
+  const auto unit = file.read<float>("unitPar");
   const double middle[] = {0.3, 0.8, 0.96, 70};
   for (int i = 0; i < kParameters; ++i) EXPECT_NEAR(physical[i], middle[i] * (1 + 0.1 * unit[i]), 1e-6 * middle[i]);
-  EXPECT_NEAR(file->double_attribute("box_size")[0], 512 * physical[3] / 70,
+  EXPECT_NEAR(file.numbers_attribute<double>("/", "box_size")[0], 512 * physical[3] / 70,
               1e-9);  // 512 Mpc/h at h = 0.7, one size in Mpc
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <optional>
 #include <system_error>
 
-#include "apps/cosmoflow/universe/hdf5_file.hpp"
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/hdf5.hpp"
 
 namespace keelson::universe {
 namespace {
@@ -39,78 +41,93 @@ fs::path file_of(const GenerateOptions& o, Split split, std::int64_t first) {
   return o.directory / split_name(split) / fmt::format("univ_{:06d}.h5", first);
 }
 
-Hdf5File::Extents extents_of(const GenerateOptions& o, std::int64_t samples) {
-  const auto n = static_cast<std::uint64_t>(o.grid);
-  Hdf5File::Extents e{n, n, n, o.prior.redshifts.size()};
-  if (o.samples_per_file > 1) e.insert(e.begin(), static_cast<std::uint64_t>(samples));
-  return e;
+hdf5::Dims shape_of(const GenerateOptions& o, std::int64_t samples) {
+  const std::int64_t n = o.grid;
+  hdf5::Dims shape{n, n, n, static_cast<std::int64_t>(o.prior.redshifts.size())};
+  if (o.samples_per_file > 1) shape.insert(shape.begin(), samples);
+  return shape;
 }
 
 const char* counts_name(const GenerateOptions& o) { return o.layout == FileLayout::kRaw ? "full" : "x"; }
+
+[[noreturn]] void refuse_contents(const fs::path& path, const std::string& found, const std::string& expected) {
+  refuse(
+      "{} exists with other contents\n  found:    {}\n  expected: {}\nuse another directory, or remove the old files",
+      path.string(), found, expected);
+}
 
 /// True if the file is there, whole and of this configuration; false if it has to be made.
 bool is_complete(const fs::path& path, const GenerateOptions& o, Split split, std::int64_t first,
                  std::int64_t samples) {
   if (!fs::exists(path)) return false;
-  const auto file = Hdf5File::open(path);
-  const auto found = file ? file->text_attribute("configuration") : std::nullopt;
   const std::string expected = configuration(o, split, first);
-  if (found != expected) {
-    refuse(
-        "{} exists with other contents\n  found:    {}\n  expected: {}\nuse another directory, or remove the old files",
-        path.string(), found.value_or("no universe of this program"), expected);
+  std::string found;
+  hdf5::Dims shape;
+  try {
+    const auto file = hdf5::File::open(path.string());
+    found = file.text_attribute("/", "configuration");
+    if (found == expected) shape = file.info(counts_name(o)).shape;
+  } catch (const InputError& e) {
+    refuse_contents(path, e.what(), expected);
   }
-  return file->extents(counts_name(o)) == extents_of(o, samples);
+  if (found != expected) refuse_contents(path, found, expected);
+  return shape == shape_of(o, samples);
 }
 
-void write_attributes(Hdf5File& file, const GenerateOptions& o, Split split, std::int64_t first) {
-  const std::vector<std::string> names(kParameterNames.begin(), kParameterNames.end());
-  file.attribute("parameter_names", names);
-  file.attribute("parameter_minimum", o.prior.minimum);
-  file.attribute("parameter_maximum", o.prior.maximum);
-  file.attribute("redshifts", o.prior.redshifts);
-  file.attribute("seed", fmt::to_string(o.seed));  // text: HDF5 readers differ on unsigned 64-bit numbers
-  file.attribute("split", split_name(split));
-  file.attribute("first_universe", first);
-  file.attribute("omega_b", o.prior.omega_b);
-  file.attribute("particles_per_side", std::int64_t{o.grid} * o.particles_per_cell_side);
-  file.attribute("lpt_order", static_cast<std::int64_t>(o.order));
-  file.attribute("configuration", configuration(o, split, first));
+template <class Range>
+std::vector<typename Range::value_type> list(const Range& values) {
+  return {values.begin(), values.end()};
+}
+
+std::vector<std::string> parameter_names() { return {kParameterNames.begin(), kParameterNames.end()}; }
+
+void write_attributes(hdf5::File& file, const GenerateOptions& o, Split split, std::int64_t first) {
+  file.set_attribute("/", "parameter_names", parameter_names());
+  file.set_attribute("/", "parameter_minimum", list(o.prior.minimum));
+  file.set_attribute("/", "parameter_maximum", list(o.prior.maximum));
+  file.set_attribute("/", "redshifts", o.prior.redshifts);
+  file.set_attribute("/", "seed", fmt::to_string(o.seed));  // text: HDF5 readers differ on unsigned 64-bit numbers
+  file.set_attribute("/", "split", split_name(split));
+  file.set_attribute("/", "first_universe", first);
+  file.set_attribute("/", "omega_b", o.prior.omega_b);
+  file.set_attribute("/", "particles_per_side", std::int64_t{o.grid} * o.particles_per_cell_side);
+  file.set_attribute("/", "lpt_order", static_cast<std::int64_t>(o.order));
+  file.set_attribute("/", "configuration", configuration(o, split, first));
 }
 
 void write_file(const fs::path& path, const GenerateOptions& o, Split split, std::int64_t first, std::int64_t samples,
                 UniverseMaker& maker, Universe& universe) {
-  Hdf5File file = Hdf5File::create(path);
+  auto file = hdf5::File::create(path.string());
   write_attributes(file, o, split, first);
-  file.create_int16(counts_name(o), extents_of(o, samples));
+  file.make_dataset<std::int16_t>(counts_name(o), shape_of(o, samples));
 
   const bool many = o.samples_per_file > 1;
   std::vector<float> unit;
   std::vector<double> physical, boxes;
+  hdf5::Dims offset(many ? 5 : 4, 0);
   for (std::int64_t i = 0; i < samples; ++i) {
     maker.make(split, first + i, universe);
-    file.write_int16(counts_name(o), many ? i : -1, universe.counts);
+    offset[0] = i;
+    file.write_box(counts_name(o), offset, shape_of(o, 1), universe.counts.data());
     unit.insert(unit.end(), universe.unit.begin(), universe.unit.end());
     physical.insert(physical.end(), universe.physical.begin(), universe.physical.end());
     boxes.push_back(universe.box_size);
   }
-  const auto count = static_cast<std::uint64_t>(samples);
-  const Hdf5File::Extents vectors = many ? Hdf5File::Extents{count, kParameters} : Hdf5File::Extents{kParameters};
+  const hdf5::Dims vectors = many ? hdf5::Dims{samples, kParameters} : hdf5::Dims{kParameters};
   if (o.layout == FileLayout::kRaw) {
-    const std::vector<std::string> names(kParameterNames.begin(), kParameterNames.end());
-    file.write("unitPar", vectors, unit);
-    file.write("physPar", vectors, physical);
-    file.write("redshifts", {o.prior.redshifts.size()}, o.prior.redshifts);
-    file.write("namePar", names);
+    file.write("unitPar", unit.data(), vectors);
+    file.write("physPar", physical.data(), vectors);
+    file.write("redshifts", o.prior.redshifts.data(), {static_cast<std::int64_t>(o.prior.redshifts.size())});
+    file.write("namePar", parameter_names());
   } else {
-    file.write("y", vectors, unit);
+    file.write("y", unit.data(), vectors);
   }
   if (many) {
-    file.write("physical_parameters", vectors, physical);
-    file.write("box_size", {count}, boxes);
+    file.write("physical_parameters", physical.data(), vectors);
+    file.write("box_size", boxes.data(), {samples});
   } else {
-    file.attribute("physical_parameters", physical);
-    file.attribute("box_size", boxes.front());
+    file.set_attribute("/", "physical_parameters", physical);
+    file.set_attribute("/", "box_size", boxes.front());
   }
   file.close();
 }
@@ -124,17 +141,12 @@ void make_directory(const fs::path& path) {
   }
 }
 
-/// Files are written as path.part: readers look for .h5, and a rerun overwrites what an interrupted one left.
-void write_atomically(const fs::path& path, const std::function<void(const fs::path&)>& write) {
-  const fs::path temporary = path.string() + ".part";
-  try {
-    write(temporary);
-    fs::rename(temporary, path);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+/// Removes what a killed process left of files that this rank makes; other ranks may be writing theirs.
+void remove_own_temporaries(const GenerateOptions& o, Split split) {
+  remove_temporaries(o.directory / split_name(split), [&](const std::string& name) {
+    long long first = -1;
+    return std::sscanf(name.c_str(), "univ_%lld.h5", &first) == 1 && first / o.samples_per_file % o.ranks == o.rank;
+  });
 }
 
 std::int64_t universes_of_rank(const GenerateOptions& o, std::int64_t first, std::int64_t last) {
@@ -147,7 +159,10 @@ std::int64_t universes_of_rank(const GenerateOptions& o, std::int64_t first, std
 
 GenerateReport run(const GenerateOptions& o, Split split, std::int64_t first, std::int64_t last, std::int64_t total,
                    GenerateReport report, std::optional<UniverseMaker>& maker, const ProgressFunction& progress) {
-  if (first < last) make_directory(o.directory / split_name(split));
+  if (first < last) {
+    make_directory(o.directory / split_name(split));
+    remove_own_temporaries(o, split);
+  }
   Universe universe;
   for (std::int64_t begin = first; begin < last; begin += o.samples_per_file) {
     if (begin / o.samples_per_file % o.ranks != o.rank) continue;
@@ -156,7 +171,9 @@ GenerateReport run(const GenerateOptions& o, Split split, std::int64_t first, st
     const bool complete = is_complete(path, o, split, begin, samples);
     if (!complete) {
       if (!maker) maker.emplace(o);  // its grids may be large: not where all is done already
-      write_atomically(path, [&](const fs::path& p) { write_file(p, o, split, begin, samples, *maker, universe); });
+      AtomicFile file(path);
+      write_file(file.temporary(), o, split, begin, samples, *maker, universe);
+      file.commit();
     }
     (complete ? report.skipped : report.written) += samples;
     if (progress) progress({split, report.written + report.skipped, total, path, complete});

@@ -46,9 +46,9 @@ struct GenerateReport {
 /// Throws InputError for options that cannot work, before anything is written.
 void check(const GenerateOptions& options);
 
-/// Makes all splits: directory/<split>/univ_<first universe>.h5. Each file is written under a temporary name and
-/// renamed when whole. Complete files of the same configuration are kept; one that holds fewer or more samples than now
-/// asked for is made anew; a file of another configuration is refused (InputError), never overwritten.
+/// Makes all splits: directory/<split>/univ_<first universe>.h5. Each file is written atomically
+/// (engine/base/atomic_file.hpp). Complete files of the same configuration are kept; one that holds fewer or more
+/// samples than now asked for is made anew; a file of another configuration is refused (InputError), never overwritten.
 ///
 /// `x` is int16 (D,H,W,C): particles per cell, one channel per redshift in the prior's order. `y` is float32 (4): the
 /// parameters in unit coordinates, [-1, 1] over the prior. Attributes of the file: parameter_names, parameter_minimum,

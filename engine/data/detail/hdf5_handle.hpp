@@ -45,6 +45,7 @@ class Handle {
 };
 
 hid_t native(Type type);           ///< in memory; an immutable identifier, not to be closed
+Handle utf8_type();                ///< text of any length
 Type classify(hid_t type);         ///< of a file's type
 std::string describe(hid_t type);  ///< "big-endian int16"
 std::string innermost_reason();    ///< why the last call failed, in HDF5's words
