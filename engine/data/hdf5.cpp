@@ -45,6 +45,26 @@ void check_looks_like_hdf5(const std::string& path) {
     refuse("{}: cannot be read: {}. Check its permissions", path, std::strerror(errno));
 }
 
+struct FileDescriptor {
+  FileDescriptor(const std::string& path, int flags) : fd(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  int fd;
+};
+
+bool write_all(int fd, const char* data, std::size_t bytes) {
+  while (bytes > 0) {
+    const auto n = ::write(fd, data, bytes);
+    if (n < 0 && errno != EINTR) return false;
+    if (n < 0) continue;
+    data += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
 /// Locks on read-only data only make trouble: many parallel file systems have none.
 void forget_locking([[maybe_unused]] hid_t access_list) {
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
@@ -147,9 +167,13 @@ File File::create(const std::string& path) {
 #if H5_VERSION_GE(1, 10, 2)
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);  // checksummed metadata, readable by 1.8 and newer
 #endif
+  // In memory until close(): a library built with assertions ends the process when it cannot write (a full disk).
+  H5Pset_fapl_core(access, std::size_t{1} << 20, false);
+  if (const FileDescriptor empty(path, O_WRONLY | O_CREAT | O_TRUNC); empty.fd < 0)
+    fail("{}: cannot be created ({}). Check the folder, its permissions and the free space", path,
+         std::strerror(errno));
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
-  if (id < 0)
-    fail("{}: cannot be created ({}). Check the folder, its permissions and the free space", path, innermost_reason());
+  if (id < 0) fail("{}: cannot be created ({})", path, innermost_reason());
   return File(path, id, true);
 }
 
@@ -176,20 +200,18 @@ void File::discard() noexcept {
 
 void File::close(bool sync) {
   if (id_ < 0) return;
-  {
-    const Lock lock;
-    const bool flushed = !writing_ || H5Fflush(id_, H5F_SCOPE_LOCAL) >= 0;
-    const std::string reason = flushed ? "" : innermost_reason();
-    const bool closed = H5Fclose(std::exchange(id_, -1)) >= 0;
-    if (!flushed || !closed)
-      fail("{}: cannot be written to its end ({}). Is the disk full?", path_, flushed ? innermost_reason() : reason);
-  }
-  if (!sync) return;
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = fd >= 0 && fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (!synced) fail("{}: was written but cannot be brought to disk: {}", path_, std::strerror(error));
+  const Lock lock;
+  const Handle file(std::exchange(id_, -1), H5Fclose);
+  if (!writing_) return;
+  void* memory = nullptr;
+  if (H5Fflush(file, H5F_SCOPE_LOCAL) < 0 || H5Fget_vfd_handle(file, H5P_DEFAULT, &memory) < 0)
+    fail("{}: cannot be written to its end ({})", path_, innermost_reason());
+  const auto size = H5Fget_file_image(file, nullptr, 0);
+  const FileDescriptor out(path_, O_WRONLY | O_TRUNC);
+  if (out.fd < 0 || !write_all(out.fd, *static_cast<char**>(memory), static_cast<std::size_t>(size)))
+    fail("{}: cannot be written to its end ({}). Is the disk full?", path_, std::strerror(errno));
+  if (sync && fsync(out.fd) != 0)
+    fail("{}: was written but cannot be brought to disk: {}", path_, std::strerror(errno));
 }
 
 bool File::has(const std::string& object) const {

@@ -52,8 +52,10 @@ struct DatasetInfo {
 /// An open file. Closes when destroyed; a writer calls close() first, which reports what the destructor cannot.
 class File {
  public:
-  static File open(const std::string& path);    ///< for reading
-  static File create(const std::string& path);  ///< for writing; replaces what is there
+  static File open(const std::string& path);  ///< for reading
+  /// For writing; replaces what is there. All of it is held in memory until close() writes the file in one go, so that
+  /// failing to write (a full disk) is an Error and nothing worse.
+  static File create(const std::string& path);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();

@@ -46,21 +46,37 @@ class StateChecksum {
   std::uint64_t hash_ = fnv1a(nullptr, 0);
 };
 
+/// An empty list has no attribute.
+template <class T>
+void set_list(hdf5::File& file, const std::string& object, const std::string& name, const std::vector<T>& list) {
+  if (!list.empty()) file.set_attribute(object, name, list);
+}
+
+std::vector<std::string> texts(const hdf5::File& file, const std::string& object, const std::string& name) {
+  return file.has_attribute(object, name) ? file.texts_attribute(object, name) : std::vector<std::string>();
+}
+
+template <class T>
+void write_field(hdf5::File& f, const char* name, const T& v) {
+  f.set_attribute("/", name, v);
+}
+void write_field(hdf5::File& f, const char* name, const std::vector<double>& v) { set_list(f, "/", name, v); }
+
 void write_state(hdf5::File& file, const RunState& s) {
   file.set_attribute("/", "format", std::string("keelson checkpoint"));
   file.set_attribute("/", "format_version", checkpoint_format);
-  visit_fields(s, [&](const char* name, const auto& field) { file.set_attribute("/", name, field); });
+  visit_fields(s, [&](const char* name, const auto& field) { write_field(file, name, field); });
   std::vector<std::string> keys;
   for (const auto& [key, value] : s.config) {
     file.set_attribute("/", "config." + key, value);
     keys.push_back(key);
   }
-  file.set_attribute("/", "config_keys", keys);
+  set_list(file, "/", "config_keys", keys);
 }
 
 void read_field(const hdf5::File& f, const char* name, std::string& v) { v = f.text_attribute("/", name); }
 void read_field(const hdf5::File& f, const char* name, std::vector<double>& v) {
-  v = f.numbers_attribute<double>("/", name);
+  v = f.has_attribute("/", name) ? f.numbers_attribute<double>("/", name) : std::vector<double>();
 }
 template <class T>
 void read_field(const hdf5::File& f, const char* name, T& v) {
@@ -75,7 +91,7 @@ RunState read_state(const hdf5::File& file) {
            file.path(), version, checkpoint_format, file.text_attribute("/", "keelson_version"));
   RunState s;
   visit_fields(s, [&](const char* name, auto& field) { read_field(file, name, field); });
-  for (const auto& key : file.texts_attribute("/", "config_keys"))
+  for (const auto& key : texts(file, "/", "config_keys"))
     s.config[key] = file.text_attribute("/", "config." + key);
   return s;
 }
@@ -100,7 +116,7 @@ RunState read_checked_state(const hdf5::File& file) {
   auto state = read_state(file);
   StateChecksum sum(state);
   for (const auto& path :
-       array_paths(file.texts_attribute("/parameters", "names"), file.texts_attribute("/optimizer", "moments")))
+       array_paths(texts(file, "/parameters", "names"), texts(file, "/optimizer", "moments")))
     sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
   return state;
@@ -108,7 +124,7 @@ RunState read_checked_state(const hdf5::File& file) {
 
 void check_same_network(const hdf5::File& file, const RunState& state, const std::string& network,
                         const Parameters& parameters) {
-  const auto names = file.texts_attribute("/parameters", "names");
+  const auto names = texts(file, "/parameters", "names");
   const auto what =
       fmt::format("{}: is a checkpoint of another network ({}, expected {})", file.path(), state.network, network);
   std::size_t i = 0;
@@ -126,7 +142,7 @@ void check_same_network(const hdf5::File& file, const RunState& state, const std
 }
 
 void check_same_moments(const hdf5::File& file, const RunState& state, const std::vector<std::string>& moments) {
-  const auto found = file.texts_attribute("/optimizer", "moments");
+  const auto found = texts(file, "/optimizer", "moments");
   if (found == moments) return;
   const auto list = [](const std::vector<std::string>& v) {
     return v.empty() ? std::string("none") : fmt::format("{}", fmt::join(v, ", "));
@@ -179,8 +195,8 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
     for (std::size_t m = 0; m < moments.size(); ++m)
       for (const auto& p : parameters.all()) write(moment_path(moments[m], p.name), p, static_cast<int>(m));
     file.make_group("/optimizer");
-    file.set_attribute("/parameters", "names", names);
-    file.set_attribute("/optimizer", "moments", moments);
+    set_list(file, "/parameters", "names", names);
+    set_list(file, "/optimizer", "moments", moments);
     write_state(file, state);
     file.set_attribute("/", "checksum", sum.value());
     file.close();
