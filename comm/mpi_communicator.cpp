@@ -11,9 +11,9 @@
 #include <numeric>
 #include <thread>
 
+#include "comm/detail/host_name.hpp"
 #include "comm/detail/mpi_allreduce.hpp"
 #include "comm/detail/mpi_support.hpp"
-#include "comm/detail/host_name.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {

@@ -121,9 +121,8 @@ struct GatherTile {
 
 inline void launch_gather(const char* label, const Gather& g) {
   const Index tiles = ceil_div(g.positions(), tile_rows);
-  with_lanes(g.channels, [&](auto lanes) {
-    launch(label, tiles * g.panels * g.groups, GatherTile<lanes.value>{g, tiles});
-  });
+  with_lanes(g.channels,
+             [&](auto lanes) { launch(label, tiles * g.panels * g.groups, GatherTile<lanes.value>{g, tiles}); });
 }
 
 }  // namespace keelson::kokkos

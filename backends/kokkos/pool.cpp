@@ -10,9 +10,9 @@ using namespace ops;
 class KokkosPool : public Pool {
  public:
   explicit KokkosPool(const PoolDesc& d)
-      : desc_(d), geometry_{Volume(d.src.shape, d.src.layout), Volume(d.dst.shape, d.dst.layout),
-                            three(d.params.kernel, 1),         three(d.params.stride, 1),
-                            three(d.params.pad_begin, 0),      d.params.count_padding} {
+      : desc_(d),
+        geometry_{Volume(d.src.shape, d.src.layout), Volume(d.dst.shape, d.dst.layout), three(d.params.kernel, 1),
+                  three(d.params.stride, 1),         three(d.params.pad_begin, 0),      d.params.count_padding} {
     over_channels_ = geometry_.src.stride_c == 1 && geometry_.dst.stride_c == 1 && geometry_.src.c > 1;
   }
 

@@ -91,8 +91,7 @@ RunState read_state(const hdf5::File& file) {
            file.path(), version, checkpoint_format, file.text_attribute("/", "keelson_version"));
   RunState s;
   visit_fields(s, [&](const char* name, auto& field) { read_field(file, name, field); });
-  for (const auto& key : texts(file, "/", "config_keys"))
-    s.config[key] = file.text_attribute("/", "config." + key);
+  for (const auto& key : texts(file, "/", "config_keys")) s.config[key] = file.text_attribute("/", "config." + key);
   return s;
 }
 
@@ -115,8 +114,7 @@ std::vector<std::string> array_paths(const std::vector<std::string>& names, cons
 RunState read_checked_state(const hdf5::File& file) {
   auto state = read_state(file);
   StateChecksum sum(state);
-  for (const auto& path :
-       array_paths(texts(file, "/parameters", "names"), texts(file, "/optimizer", "moments")))
+  for (const auto& path : array_paths(texts(file, "/parameters", "names"), texts(file, "/optimizer", "moments")))
     sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
   return state;

@@ -83,7 +83,9 @@ std::vector<ConvCase> conv_cases() {
           .groups(5)
           .stride({1, 2, 1})
           .same(),
-      Conv("large_3d", "operands larger than what a library may allocate for a call", {1, 16, 11, 12, 13}, 16, {3, 3, 3}).same(),
+      Conv("large_3d", "operands larger than what a library may allocate for a call", {1, 16, 11, 12, 13}, 16,
+           {3, 3, 3})
+          .same(),
       Conv("stride_1d", "one spatial dim", {2, 3, 11}, 4, {5}).stride({2}).pad({2}, {1}),
   };
 }

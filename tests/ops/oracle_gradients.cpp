@@ -155,19 +155,9 @@ TEST(OracleGradient, Concat) {
   const Array a = random_uniform(shapes[0], "a"), b = random_uniform(shapes[1], "b"),
               r = random_uniform({2, 5, 3}, "r");
   const auto diffs = oracle::concat_backward(r, shapes, 1);
-  EXPECT_TRUE(close(diffs[0],
-                    differences(
-                        [&](auto& v) {
-                          return oracle::dot(oracle::concat({v, b}, 1), r);
-                        },
-                        a),
+  EXPECT_TRUE(close(diffs[0], differences([&](auto& v) { return oracle::dot(oracle::concat({v, b}, 1), r); }, a),
                     "first", by_differences));
-  EXPECT_TRUE(close(diffs[1],
-                    differences(
-                        [&](auto& v) {
-                          return oracle::dot(oracle::concat({a, v}, 1), r);
-                        },
-                        b),
+  EXPECT_TRUE(close(diffs[1], differences([&](auto& v) { return oracle::dot(oracle::concat({a, v}, 1), r); }, b),
                     "second", by_differences));
 }
 

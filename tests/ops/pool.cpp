@@ -39,7 +39,13 @@ std::vector<PoolCase> pool_cases() {
       {"halves_3d", "CosmoFlow's 2/2, blocks", {1, 32, 6, 4, 8}, {2, 2, 2}, {2, 2, 2}, {}, {}},
       {"odd_3d", "2/2 on odd extents", {2, 3, 5, 7, 3}, {2, 2, 2}, {2, 2, 2}, {}, {}},
       {"padded_3d", "3/2 with padding at one side", {1, 4, 5, 6, 7}, {3, 3, 3}, {2, 2, 2}, {1, 0, 1}, {0, 1, 1}},
-      {"large_3d", "operands larger than what a library may allocate for a call", {1, 16, 11, 12, 13}, {2, 2, 2}, {2, 2, 2}, {}, {}},
+      {"large_3d",
+       "operands larger than what a library may allocate for a call",
+       {1, 16, 11, 12, 13},
+       {2, 2, 2},
+       {2, 2, 2},
+       {},
+       {}},
       {"one_dim", "1-D", {2, 3, 11}, {3}, {2}, {1}, {0}},
   };
   std::vector<PoolCase> cases;

@@ -29,8 +29,7 @@ std::size_t cell_index(int n, int x, int y, int z) {
 ModeGrid modes_of(const Fft3d& fft, double side, std::uint64_t seed, std::uint64_t universe) {
   const Cosmology c({});
   ModeGrid modes(fft.modes());
-  draw_modes(
-      fft, side, [&](double k) { return c.linear_power(k); }, seed, universe, modes);
+  draw_modes(fft, side, [&](double k) { return c.linear_power(k); }, seed, universe, modes);
   return modes;
 }
 
@@ -92,8 +91,7 @@ TEST(GaussianField, NormalisedModesHaveGaussianMoments) {
   ModeGrid modes(fft.modes());
   double count = 0, second = 0, fourth = 0, re = 0, im = 0, pseudo = 0;
   for (std::uint64_t u = 0; u < 8; ++u) {
-    draw_modes(
-        fft, 10, [](double) { return 1000.0; }, 1, u, modes);  // P = side^3: unit variance
+    draw_modes(fft, 10, [](double) { return 1000.0; }, 1, u, modes);  // P = side^3: unit variance
     for (int fx = -15; fx <= 15; ++fx) {
       for (int fy = -15; fy <= 15; ++fy) {
         for (int fz = 1; fz <= 15; ++fz) {

@@ -111,8 +111,7 @@ TEST(Power, OfGaussianFieldsIsTheInputSpectrumWithinCosmicVariance) {
     const auto expected = expected_shells(c, n, side);
     std::vector<double> measured(expected.size());
     for (int i = 0; i < fields; ++i) {
-      draw_modes(
-          fft, side, [&](double k) { return c.linear_power(k); }, 11, static_cast<std::uint64_t>(i), modes);
+      draw_modes(fft, side, [&](double k) { return c.linear_power(k); }, 11, static_cast<std::uint64_t>(i), modes);
       fft.inverse(modes, delta);
       const auto bins = measure_power(fft, delta, side);
       ASSERT_EQ(bins.size(), expected.size());
@@ -149,8 +148,7 @@ TEST(Power, OfCountsGrowsLikeTheGrowthFactorSquared) {
     LagrangianParticles particles(n * per_cell, order);
     double linear[2] = {}, measured[4][2] = {};
     for (std::uint64_t u = 0; u < universes; ++u) {
-      draw_modes(
-          fft, side, [&](double k) { return c.linear_power(k); }, 3, u, modes);
+      draw_modes(fft, side, [&](double k) { return c.linear_power(k); }, 3, u, modes);
       fft.inverse(modes, delta);
       const auto linear_bins = measure_power(fft, delta, side);
       for (std::size_t b = 0; b < 2; ++b) linear[b] += linear_bins[b].power;

@@ -137,8 +137,7 @@ LagrangianParticles::LagrangianParticles(int n, Order order)
 }
 
 void LagrangianParticles::realise(const Cosmology& cosmology, double side, std::uint64_t seed, std::uint64_t universe) {
-  draw_modes(
-      fft_, side, [&](double k) { return cosmology.linear_power(k); }, seed, universe, delta_);
+  draw_modes(fft_, side, [&](double k) { return cosmology.linear_power(k); }, seed, universe, delta_);
   realise(delta_, side);
 }
 
