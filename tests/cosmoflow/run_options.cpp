@@ -51,7 +51,8 @@ TEST(RunOptions, ComeBackFromTheirText) {
   EXPECT_FALSE(b.options.shuffle);
   EXPECT_EQ(b.options.dropout, 0.25f);
   EXPECT_EQ(b.options.l2, 0.01f);
-  EXPECT_THROW(b.table.fill({{"epochs", "many"}}, "checkpoint"), InputError);
+  Parsed c({});
+  EXPECT_THROW(c.table.fill({{"epochs", "many"}}, "checkpoint"), InputError);
 }
 
 TEST(Task, PublishedRecipeOfMlperf) {
