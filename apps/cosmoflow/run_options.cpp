@@ -44,10 +44,11 @@ const std::map<std::string, Config>& known_recipes() {
                                                   {{"net", "mlperf"},
                                                    {"size", "32"},
                                                    {"batch", "2"},
-                                                   {"epochs", "6"},
+                                                   {"epochs", "20"},
                                                    {"optimizer", "sgd"},
                                                    {"momentum", "0.9"},
-                                                   {"lr", "0.002"},
+                                                   {"lr", "0.006"},
+                                                   {"schedule", "cosine"},
                                                    {"dropout", "0"},
                                                    {"augment", "true"},
                                                    {"normalise", "log1p"}}}};

@@ -37,7 +37,7 @@ TEST(RunOptions, EveryRecipeIsAccepted) {
 TEST(RunOptions, TheUsersChoiceWins) {
   Parsed p({"--lr", "0.5", "--no-augment"}, "demo");
   EXPECT_EQ(p.options.lr, 0.5);
-  EXPECT_EQ(p.options.epochs, 6);
+  EXPECT_EQ(p.options.epochs, 20);
   EXPECT_FALSE(p.options.augment);
 }
 
