@@ -344,7 +344,7 @@ class Training(Case):
     def test_target_and_recipe(self):
         done = self.succeed(run("train", "--data", self.data, "--out", self.out, "--recipe", "demo", "--epochs", 50, "--target-mae", 5))
         self.assertIn("target reached after epoch 1, step 3", done.stdout)
-        self.assertIn("batch 2 (1 ranks); sgd momentum 0.9; learning rate 0.002", done.stdout)
+        self.assertIn("batch 2 (1 ranks); sgd momentum 0.9; learning rate 0.006 -> 0 cosine", done.stdout)
 
     def test_config_file(self):
         config = self.folder / "run.toml"
