@@ -1,29 +1,19 @@
 #include "engine/train/checkpoint.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <ctime>
 #include <optional>
 
 #include <fmt/ranges.h>
 
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/utc_time.hpp"
 #include "engine/data/hdf5.hpp"
 #include "engine/train/state_text.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;
 namespace {
-
-std::string now_utc() {
-  const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm tm{};
-  gmtime_r(&t, &tm);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-  return text;
-}
 
 std::string parameter_path(const std::string& name) { return "/parameters/" + name; }
 std::string moment_path(const std::string& moment, const std::string& name) {
@@ -149,11 +139,10 @@ void check_same_moments(const hdf5::File& file, const RunState& state, const std
          file.path(), state.optimizer, list(found), list(moments));
 }
 
-std::vector<float> read_array(const hdf5::File& file, const std::string& path) {
-  auto values = file.read<float>(path);
+void check_array(const hdf5::File& file, const std::string& path) {
+  const auto values = file.read<float>(path);
   if (fnv1a(values.data(), values.size() * sizeof(float)) != file.attribute<std::uint64_t>(path, "checksum"))
     refuse_damaged(file.path(), path);
-  return values;
 }
 
 }  // namespace
@@ -173,7 +162,7 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
                       const std::vector<std::string>& moments) {
   auto state = given;
   state.version = KEELSON_VERSION;
-  state.created = now_utc();
+  state.created = utc_now();
   StateChecksum sum(state);
   std::vector<std::string> names;
   for (const auto& p : parameters.all()) names.push_back(p.name);
@@ -221,6 +210,8 @@ RunState load_checkpoint(const fs::path& path, const std::string& network, Param
     const auto state = read_checked_state(*file);
     check_same_network(*file, state, network, parameters);
     if (!moments.empty()) check_same_moments(*file, state, moments);
+    // Read twice rather than kept: the arrays together may be as large as the memory that is left.
+    for (const auto& array : array_paths(texts(*file, "/parameters", "names"), moments)) check_array(*file, array);
     text = to_text(state);
   }
   auto length = static_cast<std::int64_t>(text.size());
@@ -229,7 +220,7 @@ RunState load_checkpoint(const fs::path& path, const std::string& network, Param
   share(text.data(), text.size());
 
   const auto load = [&](const std::string& where, Parameter& p, int which) {
-    auto values = reads ? read_array(*file, where) : std::vector<float>(static_cast<std::size_t>(p.shape.elements()));
+    auto values = reads ? file->read<float>(where) : std::vector<float>(static_cast<std::size_t>(p.shape.elements()));
     share(values.data(), values.size() * sizeof(float));
     parameters.set(p, values, which);
   };

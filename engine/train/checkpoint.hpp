@@ -34,9 +34,8 @@ RunState read_run_state(const std::filesystem::path& path);
 
 /// Sets parameters and moments (which plans must have materialised) from the file. Rank 0 of `communicator` reads and
 /// broadcasts; null: alone. Throws InputError, before anything is set, for a checkpoint of another network, naming the
-/// first parameter that differs, or of an optimizer with other moments. Throws InputError for damaged data too, but
-/// then arrays read before the damaged one are set already: do not go on with these parameters. Empty `moments`:
-/// parameters only.
+/// first parameter that differs, of an optimizer with other moments, or with damaged data. Empty `moments`: parameters
+/// only.
 RunState load_checkpoint(const std::filesystem::path& path, const std::string& network, Parameters& parameters,
                          const std::vector<std::string>& moments, Communicator* communicator);
 

@@ -1,26 +1,16 @@
 #include "engine/train/metrics.hpp"
 
-#include <chrono>
 #include <cmath>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/utc_time.hpp"
 
 namespace keelson {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string time_now() {
-  const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm tm{};
-  gmtime_r(&t, &tm);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-  return text;
-}
 
 Json to_json(const TimeSplit& s) {
   return {{"compute", s.compute}, {"exchange", s.exchange}, {"data", s.data}, {"copy", s.copy}};
@@ -109,12 +99,12 @@ void MetricsFile::write(const EpochRecord& r) {
             {"samples_per_second", r.samples_per_second},
             {"seconds", to_json(r.seconds)},
             {"validation_seconds", r.validation_seconds},
-            {"time", time_now()}}
+            {"time", utc_now()}}
            .dump());
 }
 
 void MetricsFile::write(const EventRecord& r) {
-  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", time_now()}}.dump());
+  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", utc_now()}}.dump());
 }
 
 History read_metrics(const std::filesystem::path& path) {

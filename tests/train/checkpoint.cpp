@@ -133,10 +133,14 @@ TEST(Checkpoint, RefusesDamage) {
     std::ofstream(folder / "d.h5", std::ios::binary) << bytes;
     return message_of<InputError>([&] { load_checkpoint(folder / "d.h5", "small", a.parameters, momentum, nullptr); });
   };
+  for (auto& p : a.parameters.all())
+    a.parameters.set(p, std::vector<float>(static_cast<std::size_t>(p.shape.elements())));
+  const auto before = everything(a.parameters);
   auto flipped = whole;
   flipped[static_cast<std::size_t>(offset) + 10] ^= 1;
   EXPECT_NE(load(flipped).find("/parameters/dense1/weights does not match its checksum"), std::string::npos)
       << load(flipped);
+  EXPECT_EQ(everything(a.parameters), before) << "arrays before the damaged one were set";
   EXPECT_NE(load(whole.substr(0, whole.size() / 2)).find("d.h5"), std::string::npos);
   EXPECT_NE(load("no HDF5 at all").find("d.h5"), std::string::npos);
   auto other_state = whole;
