@@ -13,10 +13,6 @@
 namespace keelson::cosmoflow {
 namespace {
 
-// NERSC/CosmoFlow hyper_parameters_Cosmo.py: Omega_M, sigma_8, n_s.
-constexpr float published_mean[] = {0.3f, 0.8628f, 0.95f};
-constexpr float published_std[] = {0.02853f, 0.04887f, 0.028f};
-
 /// The channel of redshift 0, where the file says which redshifts it has; else the first.
 int channel_today(const std::string& file) {
   const auto f = hdf5::File::open(file);
@@ -25,20 +21,16 @@ int channel_today(const std::string& file) {
   return static_cast<int>(std::min_element(z.begin(), z.end()) - z.begin());
 }
 
-bool all_have_range(const std::vector<UniverseParameter>& parameters) {
-  return std::all_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.has_range; });
-}
-
 struct ZScore {
   std::vector<float> mean, std;
 };
 
+/// Mean and standard deviation of a uniform distribution over each parameter's range, as the paper's code has them.
 ZScore paper_scaling(const std::vector<UniverseParameter>& parameters) {
   ZScore z;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& p = parameters[i];
-    z.mean.push_back(p.has_range ? static_cast<float>((p.minimum + p.maximum) / 2) : published_mean[i]);
-    z.std.push_back(p.has_range ? static_cast<float>((p.maximum - p.minimum) / std::sqrt(12.0)) : published_std[i]);
+  for (const auto& p : parameters) {
+    z.mean.push_back(static_cast<float>((p.minimum + p.maximum) / 2));
+    z.std.push_back(static_cast<float>((p.maximum - p.minimum) / std::sqrt(12.0)));
   }
   return z;
 }
@@ -56,10 +48,10 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
                                           : Normalisation::none;
   if (!paper) return std::make_unique<UniverseDataset>(path, u);
   u.targets = {0, 1, 2};
+  u.physical_targets = true;             // its loss and metric are relative to them; refused where the range is unknown
   const UniverseDataset probe(path, u);  // tells what the files hold
   if (u.channels.empty()) u.channels = {channel_today(probe.file_of(0))};
   const auto z = paper_scaling(probe.parameters());
-  u.physical_targets = all_have_range(probe.parameters());
   u.target_mean = z.mean;
   u.target_std = z.std;
   return std::make_unique<UniverseDataset>(path, u);

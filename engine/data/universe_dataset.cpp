@@ -123,8 +123,8 @@ void UniverseDataset::Impl::prepare_targets() {
     if (options.physical_targets && !parameters.back().has_range) {
       refuse(
           "{}: lacks the attributes parameter_minimum and parameter_maximum. Expected them, to bring the targets back "
-          "to physical "
-          "units; add them, or train on the targets as stored",
+          "to physical units: add them (docs/file-formats.md shows how), or train a network that takes the targets as "
+          "stored",
           found.files[0].path);
     }
   }

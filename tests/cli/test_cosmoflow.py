@@ -140,6 +140,11 @@ class Refusals(Case):
                 shutil.rmtree(folder)
 
     @needs_h5py
+    def test_paper_without_ranges(self):
+        folder = self.write("b.h5", x=numpy.ones((32, 32, 32, 4), "int16"), y=numpy.zeros(4, "float32"))
+        self.refused_train("--train", folder, "--recipe", "paper", "--size", 32, says="a0.h5: lacks the attributes parameter_minimum")
+
+    @needs_h5py
     def test_not_finite_samples_of_many_ranks(self):
         folder = self.folder / "float"
         folder.mkdir()
@@ -365,15 +370,11 @@ class Training(Case):
         self.assertEqual(sorted(losses["--shuffle"][:6]), sorted(losses["--no-shuffle"][:6]))
 
     def test_help(self):
-        for verb in ("generate", "train", "evaluate", "plan"):
+        for verb in ("generate", "train", "evaluate"):
             text = self.succeed(run(verb, "--help")).stdout
             self.assertIn("--config", text)
         text = self.succeed(run("train", "--help")).stdout
         self.assertRegex(text, r"--time-limit SECONDS\S* \[0\]")
-
-    def test_plan(self):
-        text = self.succeed(run("plan", "--size", 32, "--steps", 2)).stdout
-        self.assertIn("conv5", text)
 
 
 if __name__ == "__main__":
