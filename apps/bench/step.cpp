@@ -105,6 +105,7 @@ ExitCode run_step(const StepOptions& o, app::Session& session) {
   Plan plan(graph, parameters, {.batch = o.batch, .optimizer = &optimizer, .communicator = &session.world});
   fill_inputs(*context, graph, plan);
   const Timing timing = measure(o, plan, session.world, context->device());
+  if (session.world.rank() == 0 && o.plan && !o.json) fmt::print("{}\n", graph.summary());
   if (session.world.rank() == 0) print_result(o, plan, timing, session, context->describe());
   return ExitCode::done;
 }

@@ -8,6 +8,5 @@ namespace keelson::cosmoflow {
 void define_generate(app::CommandLine& line);
 void define_train(app::CommandLine& line);
 void define_evaluate(app::CommandLine& line);
-void define_plan(app::CommandLine& line);
 
 }  // namespace keelson::cosmoflow
