@@ -229,5 +229,21 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
             std::string::npos);
 }
 
+/// Losses of this configuration as first computed; another backend, compiler or processor changes them by rounding
+/// only.
+TEST(Trainer, ReproducesStoredLosses) {
+  const std::vector<double> stored{0.3909798, 0.5206013, 0.3627066, 0.3036933, 0.4264901,
+                                   0.3509682, 0.1322756, 0.4961895, 0.2014468, 0.2571877};
+  for (const auto& where : network_contexts()) {
+    auto o = small_options();
+    o.schedule.base = 0.01;
+    Training run(o, 18, 0.25f, where);
+    run.go();
+    ASSERT_EQ(run.recorder.losses.size(), stored.size()) << where;
+    for (std::size_t i = 0; i < stored.size(); ++i)
+      EXPECT_NEAR(run.recorder.losses[i], stored[i], 2e-5 * stored[i]) << where << " step " << i + 1;
+  }
+}
+
 }  // namespace
 }  // namespace keelson::testing
