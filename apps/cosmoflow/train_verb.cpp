@@ -33,7 +33,7 @@ struct TrainOptions {
 std::optional<fs::path> find_resume(TrainOptions& o) {
   if (o.resume_given->count() == 0) return std::nullopt;
   if (o.resume.empty() || o.resume == "latest") return find_checkpoint(o.out, false);
-  const auto checkpoint = find_checkpoint(o.resume, false);
+  auto checkpoint = find_checkpoint(o.resume, false);
   if (o.out_given->count() == 0) {
     const auto folder = fs::absolute(checkpoint).parent_path();
     o.out = (folder.filename() == "checkpoints" ? folder.parent_path() : folder).string();

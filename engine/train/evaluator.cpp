@@ -80,8 +80,9 @@ void Evaluator::collect(const Batch& batch, std::vector<float>& rows) {
   context_.device().copy_to_host(host_.data(), prediction_.raw(), host_.size() * sizeof(float));
   const auto* truth = static_cast<const float*>(batch.fields[target_field_]);
   for (std::int64_t n = 0; n < batch.count; ++n) {
-    rows.push_back(static_cast<float>(batch.indices[n] / half));
-    rows.push_back(static_cast<float>(batch.indices[n] % half));
+    const auto high = batch.indices[n] / half, low = batch.indices[n] % half;
+    rows.push_back(static_cast<float>(high));
+    rows.push_back(static_cast<float>(low));
     for (std::int64_t f = 0; f < targets_; ++f) {
       double sum = 0;
       for (std::int64_t r = 0; r < rows_per_sample_; ++r)

@@ -37,7 +37,7 @@ std::optional<Layout> producer_layout(Context& context, const Shape& shape) {
   for (int i = 0; i < spatial; ++i) d.weights.shape[i + 2] = 3;
   const auto conv = context.try_make(d);
   if (!conv) return {};
-  const Layout chosen = conv->layout(ops::Verb::forward, ops::Role::dst);
+  Layout chosen = conv->layout(ops::Verb::forward, ops::Role::dst);
   if (!chosen.is_opaque()) return {};
   return chosen;
 }

@@ -11,7 +11,7 @@ using Three = std::array<std::int64_t, 3>;
 /// The spatial entries of `s` as (D, H, W), filled up in front.
 Three three(const Shape& s, int first, std::int64_t fill) {
   Three t{fill, fill, fill};
-  for (int i = first; i < s.rank(); ++i) t[static_cast<std::size_t>(3 - s.rank() + i)] = s[i];
+  for (int i = first; i < s.rank(); ++i) t[3 - static_cast<std::size_t>(s.rank()) + static_cast<std::size_t>(i)] = s[i];
   return t;
 }
 
