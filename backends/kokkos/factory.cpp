@@ -14,6 +14,7 @@ class KokkosFactory : public ops::OpFactory {
   ops::Made<ops::Conv> make(const ops::ConvDesc& d) override { return kokkos::make_conv(d); }
   ops::Made<ops::Dense> make(const ops::DenseDesc& d) override { return kokkos::make_dense(d); }
   ops::Made<ops::Pool> make(const ops::PoolDesc& d) override { return kokkos::make_pool(d); }
+  ops::Made<ops::PooledConvBackward> make(const ops::PooledConvDesc& d) override { return kokkos::make_pooled_conv(d); }
   ops::Made<ops::Eltwise> make(const ops::EltwiseDesc& d) override { return kokkos::make_eltwise(d); }
   ops::Made<ops::Dropout> make(const ops::DropoutDesc& d) override { return kokkos::make_dropout(d); }
   ops::Made<ops::Reorder> make(const ops::ReorderDesc& d) override { return kokkos::make_reorder(d); }

@@ -12,6 +12,7 @@ namespace keelson::kokkos {
 ops::Made<ops::Conv> make_conv(const ops::ConvDesc& d);
 ops::Made<ops::Dense> make_dense(const ops::DenseDesc& d);
 ops::Made<ops::Pool> make_pool(const ops::PoolDesc& d);
+ops::Made<ops::PooledConvBackward> make_pooled_conv(const ops::PooledConvDesc& d);
 ops::Made<ops::Eltwise> make_eltwise(const ops::EltwiseDesc& d);
 ops::Made<ops::Dropout> make_dropout(const ops::DropoutDesc& d);
 ops::Made<ops::Reorder> make_reorder(const ops::ReorderDesc& d);

@@ -11,11 +11,12 @@ FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
 
   FusedNodes fused;
   for (const Graph::Node& n : old) {
-    const ops::EltwiseParams* activation = n.layer->as_eltwise();
-    if (enabled && activation && readers[n.srcs[0]] == 1 && (!training || ops::derivative_from_dst(*activation))) {
+    if (enabled && n.srcs.size() == 1 && readers[n.srcs[0]] == 1) {
       Graph::Node& producer = fused.nodes[fused.index[n.srcs[0]]];
-      if (auto layer = producer.layer->fused_with(*activation)) {
+      auto layer = producer.layer ? producer.layer->fused_with(*n.layer, training) : nullptr;
+      if (layer) {
         producer.layer = std::move(layer);
+        producer.shape = n.shape;
         fused.index.push_back(fused.index[n.srcs[0]]);
         continue;
       }

@@ -12,8 +12,9 @@ struct FusedNodes {
   std::vector<int> index;
 };
 
-/// Moves element-wise nodes into the producer of their only argument, where that producer can apply them itself, nobody
-/// else reads the value in between, and (in training) the derivative can be had from the result.
+/// Moves a node into the producer of its only argument, where nobody else reads the value in between and the producer
+/// knows how (Layer::fused_with): activations into convolutions and dense layers, if (in training) the derivative can
+/// be had from the result, and max pooling into convolutions.
 FusedNodes fuse(const Graph& graph, bool training, bool enabled);
 
 }  // namespace keelson

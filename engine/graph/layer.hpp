@@ -14,6 +14,7 @@ namespace keelson {
 
 class NodePlan;
 class BackwardPlan;
+struct PoolOptions;
 
 /// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with
 /// an extent above 1 where one sample makes several rows (CosmoFlow's paper network: 64). -1: the value does not grow
@@ -53,8 +54,13 @@ class Layer {
 
   /// For the fusion pass: the element-wise function that this node is, if it is just that.
   virtual const ops::EltwiseParams* as_eltwise() const { return nullptr; }
-  /// This layer with `activation` applied to its result in the same primitive; null if it cannot.
-  virtual std::shared_ptr<const Layer> fused_with(const ops::EltwiseParams&) const { return nullptr; }
+  /// For the fusion pass: the max pooling that this node is, if it is one.
+  virtual const PoolOptions* as_max_pool() const { return nullptr; }
+  /// This layer with `reader`, the only one that reads its result, in it; null if it cannot.
+  virtual std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const {
+    (void)reader, (void)training;
+    return nullptr;
+  }
 };
 
 }  // namespace keelson

@@ -15,7 +15,7 @@ namespace keelson {
 struct PlanOptions {
   std::int64_t batch = 1;
   bool training = true;                  ///< with backward pass, dropout and updates
-  bool fuse = true;                      ///< activations into the convolutions and dense layers that feed them
+  bool fuse = true;                      ///< activations and max pooling into the layers that feed them
   std::size_t bucket_bytes = 8u << 20;   ///< a gradient bucket is sent when it holds this much
   const Optimizer* optimizer = nullptr;  ///< null: gradients only
   Communicator* communicator = nullptr;  ///< null or one rank: no exchange

@@ -1,5 +1,4 @@
-#include "engine/layers/layers.hpp"
-#include "engine/layers/weighted.hpp"
+#include "engine/layers/pooled_conv.hpp"
 
 namespace keelson {
 
@@ -7,8 +6,7 @@ namespace {
 
 class ConvLayer : public Layer {
  public:
-  ConvLayer(ConvOptions options, ops::EltwiseParams activation = {})
-      : options_(std::move(options)), activation_(activation) {}
+  explicit ConvLayer(ConvOptions options) : options_(std::move(options)) {}
 
   std::string kind() const override { return "conv"; }
 
@@ -20,7 +18,9 @@ class ConvLayer : public Layer {
         x.shape[1] % options_.groups != 0)
       refuse("a convolution of {} channels to {} filters in {} groups: groups must divide both", x.shape[1],
              options_.filters, options_.groups);
-    return {ops::conv_dst_shape(x.shape, params(x.shape), options_.filters), x.dtype, x.batch_axis};
+    ValueShape y{ops::conv_dst_shape(x.shape, params(x.shape), options_.filters), x.dtype, x.batch_axis};
+    if (pool_) y.shape = ops::pool_dst_shape(y.shape, pool_params(ops::PoolKind::max, *pool_, y.shape));
+    return y;
   }
 
   std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
@@ -32,15 +32,25 @@ class ConvLayer : public Layer {
     return specs;
   }
 
-  std::shared_ptr<const Layer> fused_with(const ops::EltwiseParams& activation) const override {
-    if (activation_.kind != ops::EltwiseKind::identity) return nullptr;
-    return std::make_shared<ConvLayer>(options_, activation);
+  std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const override {
+    if (pool_) return nullptr;
+    auto fused = std::make_shared<ConvLayer>(*this);
+    if (can_apply(reader.as_eltwise(), activation_, training))
+      fused->activation_ = *reader.as_eltwise();
+    else if (reader.as_max_pool())
+      fused->pool_ = *reader.as_max_pool();
+    else
+      return nullptr;
+    return fused;
   }
 
   BackwardFn plan(NodePlan& p) const override {
-    return plan_weighted(p, options_.bias, activation_, [&](const TensorDesc& src, const TensorDesc& weights) {
-      return ops::ConvDesc{params(src.shape), src, weights, p.dst_request(), p.training(), p.wants_diff_src(0)};
-    });
+    const auto describe = [&](const TensorDesc& src, const TensorDesc& weights) {
+      const auto conv = params(src.shape);
+      const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), src.dtype, Layout::any()};
+      return ops::ConvDesc{conv, src, weights, dst, p.training(), p.wants_diff_src(0)};
+    };
+    return pool_ ? plan_pooled_conv(p, *pool_, describe) : plan_weighted(p, options_.bias, activation_, describe);
   }
 
  private:
@@ -68,6 +78,7 @@ class ConvLayer : public Layer {
 
   ConvOptions options_;
   ops::EltwiseParams activation_;
+  std::optional<PoolOptions> pool_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 class DenseLayer : public Layer {
  public:
-  DenseLayer(DenseOptions options, ops::EltwiseParams activation = {})
+  explicit DenseLayer(DenseOptions options, ops::EltwiseParams activation = {})
       : options_(std::move(options)), activation_(activation) {}
 
   std::string kind() const override { return "dense"; }
@@ -26,9 +26,9 @@ class DenseLayer : public Layer {
     return specs;
   }
 
-  std::shared_ptr<const Layer> fused_with(const ops::EltwiseParams& activation) const override {
-    if (activation_.kind != ops::EltwiseKind::identity) return nullptr;
-    return std::make_shared<DenseLayer>(options_, activation);
+  std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const override {
+    if (!can_apply(reader.as_eltwise(), activation_, training)) return nullptr;
+    return std::make_shared<DenseLayer>(options_, *reader.as_eltwise());
   }
 
   BackwardFn plan(NodePlan& p) const override {

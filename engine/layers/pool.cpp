@@ -1,12 +1,55 @@
-#include "engine/graph/node_plan.hpp"
-#include "engine/layers/layers.hpp"
+#include "engine/layers/pool.hpp"
 
 namespace keelson {
+
+ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src) {
+  const int spatial = src.rank() - 2;
+  ops::PoolParams p;
+  p.kind = kind;
+  p.kernel = Shape::filled(spatial, options.size);
+  p.stride = Shape::filled(spatial, options.stride > 0 ? options.stride : options.size);
+  p.pad_begin = p.pad_end = Shape::filled(spatial, options.padding);
+  p.count_padding = options.count_padding;
+  return p;
+}
 
 namespace {
 
 using ops::Role;
 using ops::Verb;
+
+const char* op_name(const ops::PoolParams& p) { return p.kind == ops::PoolKind::max ? "max_pool" : "average_pool"; }
+
+}  // namespace
+
+PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src) {
+  const auto describe = [&](const TensorDesc& x) { return ops::PoolDesc{params, x, p.dst_request(), p.training()}; };
+  const TensorDesc x = p.desc(src);
+  std::shared_ptr<ops::Pool> pool = p.try_make(describe(x));
+  if (!pool) pool = p.make(describe(x.with(x.layout.is_strided() ? x.layout : Layout::channels_last(x.shape))));
+  src = p.in_layout(src, pool->layout(Verb::forward, Role::src));
+  const BufferId workspace = p.workspace(*pool);
+  const BufferId dst = p.new_dst(pool->layout(Verb::forward, Role::dst));
+  p.call(
+      pool, Verb::forward, {in(src), out(dst), out(workspace)},
+      [](ops::Pool& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); }, op_name(params));
+  return {pool, workspace, dst};
+}
+
+BufferId pool_backward(BackwardPlan& b, const PlannedPool& forward, BufferId diff_dst,
+                       const std::function<BufferId(const Layout&)>& new_diff_src) {
+  const auto& pool = forward.pool;
+  diff_dst = b.in_layout(diff_dst, pool->layout(Verb::backward_data, Role::diff_dst));
+  const BufferId diff_src = new_diff_src(pool->layout(Verb::backward_data, Role::diff_src));
+  b.call(
+      pool, Verb::backward_data,
+      {in(diff_dst), in(forward.workspace), out(diff_src), out(b.scratch(*pool, Verb::backward_data))},
+      [](ops::Pool& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3]); },
+      forward.workspace == no_buffer ? "average_pool" : "max_pool");
+  return diff_src;
+}
+
+namespace {
 
 class PoolLayer : public Layer {
  public:
@@ -20,37 +63,17 @@ class PoolLayer : public Layer {
     return {ops::pool_dst_shape(x.shape, params(x.shape)), x.dtype, x.batch_axis};
   }
 
+  const PoolOptions* as_max_pool() const override { return kind_ == ops::PoolKind::max ? &options_ : nullptr; }
+
   BackwardFn plan(NodePlan& p) const override {
-    const auto describe = [&](const TensorDesc& src) {
-      return ops::PoolDesc{params(src.shape), src, p.dst_request(), p.training()};
-    };
-    std::shared_ptr<ops::Pool> pool = p.try_make(describe(p.src(0)));
-    if (!pool) pool = p.make(describe(p.src(0).with(p.strided_src(0))));
-    const BufferId src = p.src_in(0, pool->layout(Verb::forward, Role::src));
-    const BufferId workspace = p.workspace(*pool);
-    const BufferId dst = p.new_dst(pool->layout(Verb::forward, Role::dst));
-    p.call(pool, Verb::forward, {in(src), out(dst), out(workspace)},
-           [](ops::Pool& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-    return [pool, workspace](BackwardPlan& b) {
-      const BufferId diff_dst = b.diff_dst_in(pool->layout(Verb::backward_data, Role::diff_dst));
-      const BufferId diff_src = b.new_diff_src(0, pool->layout(Verb::backward_data, Role::diff_src));
-      b.call(pool, Verb::backward_data,
-             {in(diff_dst), in(workspace), out(diff_src), out(b.scratch(*pool, Verb::backward_data))},
-             [](ops::Pool& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3]); });
+    const PlannedPool planned = plan_pool(p, params(p.src(0).shape), p.src_buffer(0));
+    return [planned](BackwardPlan& b) {
+      pool_backward(b, planned, b.diff_dst(), [&](const Layout& layout) { return b.new_diff_src(0, layout); });
     };
   }
 
  private:
-  ops::PoolParams params(const Shape& src) const {
-    const int spatial = src.rank() - 2;
-    ops::PoolParams p;
-    p.kind = kind_;
-    p.kernel = Shape::filled(spatial, options_.size);
-    p.stride = Shape::filled(spatial, options_.stride > 0 ? options_.stride : options_.size);
-    p.pad_begin = p.pad_end = Shape::filled(spatial, options_.padding);
-    p.count_padding = options_.count_padding;
-    return p;
-  }
+  ops::PoolParams params(const Shape& src) const { return pool_params(kind_, options_, src); }
 
   ops::PoolKind kind_;
   PoolOptions options_;

@@ -5,6 +5,11 @@
 /// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
 namespace keelson {
 
+/// Whether a layer with the activation `own` can apply this one (null: none) too.
+inline bool can_apply(const ops::EltwiseParams* activation, const ops::EltwiseParams& own, bool training) {
+  return activation && own.kind == ops::EltwiseKind::identity && (!training || ops::derivative_from_dst(*activation));
+}
+
 /// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for
 /// identity.
 BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
@@ -28,9 +33,17 @@ void backward_weighted(BackwardPlan& b, const std::shared_ptr<Op>& op, BufferId 
          [](Op& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
 }
 
-/// `describe(src, weights)` gives the op's description for these operands.
+/// A forward call: its primitive, source and result.
+template <class Op>
+struct WeightedForward {
+  std::shared_ptr<Op> op;
+  BufferId x, y;
+};
+
+/// Emits the forward call. `describe(src, weights)` gives the op's description for these operands, whose result is a
+/// new buffer like `result`.
 template <class F>
-BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
+auto forward_weighted(NodePlan& p, bool has_bias, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
   auto made =
@@ -40,11 +53,18 @@ BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& a
   const BufferId x = p.src_in(0, op->layout(forward, src));
   const BufferId w = p.parameter_in("weights", op->layout(forward, weights));
   const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
-  const BufferId y = p.new_dst(op->layout(forward, dst));
+  const BufferId y = p.new_buffer("dst", result.with(op->layout(forward, dst)));
   p.call(op, forward, {in(x), in(w), in(b), out(y), out(p.scratch(*op, forward))},
          [](Op& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4]); });
+  return WeightedForward<Op>{op, x, y};
+}
+
+template <class F>
+BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
+  const auto f = forward_weighted(p, has_bias, p.dst_request(), describe);
+  p.set_dst(f.y);
   return [=](BackwardPlan& back) {
-    backward_weighted(back, op, x, activation_backward(back, activation, y, back.diff_dst()), has_bias);
+    backward_weighted(back, f.op, f.x, activation_backward(back, activation, f.y, back.diff_dst()), has_bias);
   };
 }
 

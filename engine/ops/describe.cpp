@@ -30,6 +30,13 @@ std::string describe(const PoolDesc& d) {
                      to_string(p.pad_begin), to_string(p.pad_end), to_string(d.src), to_string(d.dst));
 }
 
+std::string describe(const PooledConvDesc& d) {
+  return fmt::format(
+      "backward of conv kernel {} padding {}:{} groups {} before max pool {} stride {}, src {}, weights {}, dst {}",
+      to_string(d.conv.kernel), to_string(d.conv.pad_begin), to_string(d.conv.pad_end), d.conv.groups,
+      to_string(d.pool.kernel), to_string(d.pool.stride), to_string(d.src), to_string(d.weights), to_string(d.dst));
+}
+
 std::string describe(const EltwiseDesc& d) { return fmt::format("{}, src {}", to_string(d.params), to_string(d.src)); }
 
 std::string describe(const DropoutDesc& d) {

@@ -11,6 +11,7 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pool.hpp"
+#include "engine/ops/pooled_conv.hpp"
 #include "engine/ops/update.hpp"
 
 namespace keelson::ops {
@@ -34,6 +35,7 @@ class OpFactory {
   virtual Made<Conv> make(const ConvDesc&) { return unsupported(); }
   virtual Made<Dense> make(const DenseDesc&) { return unsupported(); }
   virtual Made<Pool> make(const PoolDesc&) { return unsupported(); }
+  virtual Made<PooledConvBackward> make(const PooledConvDesc&) { return unsupported(); }
   virtual Made<Eltwise> make(const EltwiseDesc&) { return unsupported(); }
   virtual Made<Dropout> make(const DropoutDesc&) { return unsupported(); }
   virtual Made<Reorder> make(const ReorderDesc&) { return unsupported(); }

@@ -24,7 +24,7 @@ constexpr bool sanitized = false;
 /// layouts meets the (D, H, W, C) order of dense1; the others turn a convolution's weights from the layout of one verb
 /// into that of another.
 const std::set<std::string> allowed_reorders = {
-    "max_pool5/dst",      "dense1/diff_src0",   "conv1/diff_weights", "conv2/diff_weights",
+    "conv5/dst",          "dense1/diff_src0",   "conv1/diff_weights", "conv2/diff_weights",
     "conv3/diff_weights", "conv4/diff_weights", "conv5/diff_weights", "conv2/weights",
     "conv3/weights",      "conv4/weights",      "conv5/weights",
 };

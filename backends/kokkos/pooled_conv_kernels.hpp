@@ -1,0 +1,259 @@
+#pragma once
+
+#include "backends/kokkos/conv_geometry.hpp"
+#include "backends/kokkos/tile.hpp"
+
+/// Gradients of a convolution behind max pooling, from the pooled gradient and the windows' winners. Stride and
+/// dilation 1, one group, windows side by side; the pooled tensors have channels last. A position below is one of the
+/// convolution's result: window * extent of a window + place of the winner.
+namespace keelson::kokkos {
+
+using Winner = std::uint8_t;  ///< place in the window, row by row, as max pooling leaves it in its workspace
+
+struct PooledGeometry {
+  Volume src;
+  Index filters, n;
+  Triple kernel, pad, window, windows;  ///< windows: extents of the pooled tensor
+
+  Index window_count() const { return n * windows[0] * windows[1] * windows[2]; }
+  KOKKOS_FUNCTION Index places() const { return window[0] * window[1] * window[2]; }
+  KOKKOS_FUNCTION Triple place(Index p) const {
+    return {p / (window[1] * window[2]), p / window[2] % window[1], p % window[2]};
+  }
+};
+
+inline constexpr int windows_at_once = 16;  ///< whose part of src stays in the first cache level
+inline constexpr int filters_at_once = 8;
+
+/// diff_weights[o][tap][c] = sum over windows of diff[window][o] * src[position of the winner + tap][c]. The taps along
+/// W and the channels are one run of src; runs are cut into segments of `vectors` vectors. A work item holds `segments`
+/// of them in registers, for some filters and a slot of the windows.
+struct PooledWeights {
+  PooledGeometry g;
+  ChannelView src;  ///< with zeros around it, and readable for a vector past each run
+  const float* diff;
+  const Winner* winner;
+  Index run, segments_per_run;  ///< floats
+  Index slots, windows_per_slot;
+  float* dst;  ///< (slot, filter, tap, channel)
+
+  KOKKOS_FUNCTION Index segment_count() const { return g.kernel[0] * g.kernel[1] * segments_per_run; }
+  KOKKOS_FUNCTION Index filter_groups() const { return ceil_div(g.filters, Index{filters_at_once}); }
+};
+
+template <int segments, int vectors>
+struct PooledWeightsTile {
+  static constexpr int width = vectors * vector_width;
+  PooledWeights k;
+  Index first_segment, tiles;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index segment = first_segment + item % tiles * segments;
+    item /= tiles;
+    const Index filter = item % k.filter_groups() * filters_at_once, slot = item / k.filter_groups();
+    const int filters = static_cast<int>(k.g.filters - filter < filters_at_once ? k.g.filters - filter : filters_at_once);
+
+    Index at[segments], at_place[256];
+    for (int s = 0; s < segments; ++s) at[s] = source_of(segment + s);
+    for (Index p = 0; p < k.g.places(); ++p) {
+      const Triple d = k.g.place(p);
+      at_place[p] = d[0] * k.src.step[0] + d[1] * k.src.step[1] + d[2] * k.src.step[2];
+    }
+    float sums[filters_at_once][segments][width] = {};
+    const Index begin = slot * k.windows_per_slot, all = k.g.n * k.g.windows[0] * k.g.windows[1] * k.g.windows[2];
+    const Index end = begin + k.windows_per_slot < all ? begin + k.windows_per_slot : all;
+    for (Index first = begin; first < end; first += windows_at_once) {
+      const int count = static_cast<int>(end - first < windows_at_once ? end - first : windows_at_once);
+      Index corner[windows_at_once];
+      for (int i = 0; i < count; ++i) corner[i] = corner_of(first + i);
+      const float* diff = k.diff + first * k.g.filters + filter;
+      const Winner* winner = k.winner + first * k.g.filters + filter;
+      for (int f = 0; f < filters; ++f) {
+        const float* x[windows_at_once];
+        for (int i = 0; i < count; ++i) x[i] = k.src.data + corner[i] + at_place[winner[i * k.g.filters + f]];
+        add(sums[f], x, at, diff + f, count);
+      }
+    }
+    for (int f = 0; f < filters; ++f)
+      for (int s = 0; s < segments; ++s) store(sums[f][s], slot, filter + f, segment + s);
+  }
+
+ private:
+  KOKKOS_FUNCTION Index source_of(Index segment) const {
+    const Index row = segment / k.segments_per_run;
+    return row / k.g.kernel[1] * k.src.step[0] + row % k.g.kernel[1] * k.src.step[1] +
+           segment % k.segments_per_run * width;
+  }
+  /// Source of the first tap at the window's first position.
+  KOKKOS_FUNCTION Index corner_of(Index window) const {
+    const auto& e = k.g.windows;
+    const Index w = window % e[2], h = window / e[2] % e[1], d = window / (e[2] * e[1]) % e[0];
+    return k.src.base + window / (e[2] * e[1] * e[0]) * k.src.step_n +
+           (d * k.g.window[0] - k.g.pad[0]) * k.src.step[0] + (h * k.g.window[1] - k.g.pad[1]) * k.src.step[1] +
+           (w * k.g.window[2] - k.g.pad[2]) * k.src.step[2];
+  }
+  KOKKOS_FUNCTION void add(float (&sums)[segments][width], const float* const* x, const Index* at, const float* diff,
+                           int count) const {
+    Lanes<width> acc[segments];
+    KEELSON_UNROLL
+    for (int s = 0; s < segments; ++s) acc[s].load(sums[s]);
+    for (int i = 0; i < count; ++i) {
+      const float g = diff[i * k.g.filters];
+      KEELSON_UNROLL
+      for (int s = 0; s < segments; ++s) {
+        Lanes<width> v;
+        v.load(x[i] + at[s]);
+        acc[s].add_scaled(g, v);
+      }
+    }
+    KEELSON_UNROLL
+    for (int s = 0; s < segments; ++s) acc[s].store(sums[s]);
+  }
+  KOKKOS_FUNCTION void store(const float* sums, Index slot, Index filter, Index segment) const {
+    const Index row = segment / k.segments_per_run, begin = segment % k.segments_per_run * width;
+    const Index count = k.run - begin < width ? k.run - begin : width;
+    const Index rows = k.g.kernel[0] * k.g.kernel[1];
+    float* to = k.dst + ((slot * k.g.filters + filter) * rows + row) * k.run + begin;
+    for (Index i = 0; i < count; ++i) to[i] = sums[i];
+  }
+};
+
+/// The filters of each window sorted by the place of their winner: `begins` (window, place + 1), then `filter` and
+/// `value` (window, filter).
+struct SortedWinners {
+  std::uint16_t *begins, *filter;
+  float* value;
+};
+
+struct SortWinners {
+  PooledGeometry g;
+  const float* diff;
+  const Winner* winner;
+  SortedWinners to;
+
+  KOKKOS_FUNCTION void operator()(Index window) const {
+    const Index places = g.places(), first = window * g.filters;
+    std::uint16_t next[256] = {};
+    for (Index f = 0; f < g.filters; ++f) ++next[winner[first + f]];
+    std::uint16_t* begins = to.begins + window * (places + 1);
+    std::uint16_t sum = 0;
+    for (Index p = 0; p < places; ++p) {
+      const std::uint16_t count = next[p];
+      begins[p] = next[p] = sum;
+      sum = static_cast<std::uint16_t>(sum + count);
+    }
+    begins[places] = sum;
+    for (Index f = 0; f < g.filters; ++f) {
+      const Index at = first + next[winner[first + f]]++;
+      to.filter[at] = static_cast<std::uint16_t>(f);
+      to.value[at] = diff[first + f];
+    }
+  }
+};
+
+/// The weights as (panel of `lanes` input channels, kD, filter, kH x kW, lane): what one pass over a list of filters
+/// reads in order. One work item per (panel, kD, filter). Weights come with channels last.
+struct PackWeights {
+  PooledGeometry g;
+  Index lanes;
+  const float* weights;
+  float* dst;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index taps = g.kernel[1] * g.kernel[2], c = g.src.c;
+    float* to = dst + item * taps * lanes;
+    const Index f = item % g.filters, kd = item / g.filters % g.kernel[0], panel = item / (g.filters * g.kernel[0]);
+    const Index valid = c - panel * lanes < lanes ? c - panel * lanes : lanes;
+    const float* from = weights + (f * g.kernel[0] + kd) * taps * c + panel * lanes;
+    for (Index t = 0; t < taps; ++t, to += lanes, from += c) {
+      for (Index l = 0; l < valid; ++l) to[l] = from[l];
+      for (Index l = valid; l < lanes; ++l) to[l] = 0;
+    }
+  }
+};
+
+/// diff_src of `lanes` channels in one plane (n, d): for each place in each window that reaches it, the sum over the
+/// filters that chose the place, for all taps of the plane; then added where the taps lie.
+template <int lanes>
+struct PooledData {
+  PooledGeometry g;
+  SortedWinners sorted;
+  const float* weights;  ///< as PackWeights leaves them
+  float* diff_src;
+  Index panels;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index panel = item % panels, d = item / panels % g.src.extent[0], n = item / (panels * g.src.extent[0]);
+    const Index c = panel * lanes;
+    float* plane = diff_src + n * g.src.stride_n + d * g.src.stride[0] + c;
+    const int channels = static_cast<int>(g.src.c - c < lanes ? g.src.c - c : lanes);
+    for (Index h = 0; h < g.src.extent[1]; ++h)
+      for (Index w = 0; w < g.src.extent[2]; ++w)
+        for (int l = 0; l < channels; ++l) plane[h * g.src.stride[1] + w * g.src.stride[2] + l] = 0;
+    for (Index kd = 0; kd < g.kernel[0]; ++kd) {
+      const Index at = d + g.pad[0] - kd;
+      if (at < 0 || at >= g.windows[0] * g.window[0]) continue;
+      const float* w = weights + (panel * g.kernel[0] + kd) * g.filters * g.kernel[1] * g.kernel[2] * lanes;
+      const Index first = (n * g.windows[0] + at / g.window[0]) * g.windows[1] * g.windows[2];
+      for (Index i = 0; i < g.windows[1] * g.windows[2]; ++i)
+        add_window(first + i, at % g.window[0], i / g.windows[2], i % g.windows[2], w, plane, channels);
+    }
+  }
+
+ private:
+  KOKKOS_FUNCTION void add_window(Index window, Index in_d, Index oh, Index ow, const float* w, float* plane,
+                                  int channels) const {
+    const Index row = g.window[1] * g.window[2], taps = g.kernel[1] * g.kernel[2];
+    const std::uint16_t* begins = sorted.begins + window * (g.places() + 1) + in_d * row;
+    for (Index p = 0; p < row; ++p) {
+      const Index count = begins[p + 1] - begins[p];
+      if (count == 0) continue;
+      const Index from = window * g.filters + begins[p];
+      const Index h = oh * g.window[1] + p / g.window[2] - g.pad[1], x = ow * g.window[2] + p % g.window[2] - g.pad[2];
+      Index tap = 0;
+      constexpr int most = vector_width == 16 ? 9 : 4;
+      for (; tap + most <= taps; tap += most) add_taps<most>(tap, from, count, w, plane, h, x, channels);
+      if constexpr (most > 4)
+        for (; tap + 4 <= taps; tap += 4) add_taps<4>(tap, from, count, w, plane, h, x, channels);
+      for (; tap < taps; ++tap) add_taps<1>(tap, from, count, w, plane, h, x, channels);
+    }
+  }
+
+  template <int taps>
+  KOKKOS_FORCEINLINE_FUNCTION void add_taps(Index first, Index from, Index count, const float* w, float* plane, Index h,
+                                            Index x, int channels) const {
+    Lanes<lanes> acc[taps];
+    const float zero[lanes] = {};
+    KEELSON_UNROLL
+    for (int t = 0; t < taps; ++t) acc[t].load(zero);
+    const Index step = g.kernel[1] * g.kernel[2] * lanes;
+    for (Index i = 0; i < count; ++i) {
+      const float* wf = w + sorted.filter[from + i] * step + first * lanes;
+      const float v = sorted.value[from + i];
+      KEELSON_UNROLL
+      for (int t = 0; t < taps; ++t) {
+        Lanes<lanes> wt;
+        wt.load(wf + t * lanes);
+        acc[t].add_scaled(v, wt);
+      }
+    }
+    KEELSON_UNROLL
+    for (int t = 0; t < taps; ++t) {
+      const Index th = h + (first + t) / g.kernel[2], tx = x + (first + t) % g.kernel[2];
+      if (th < 0 || th >= g.src.extent[1] || tx < 0 || tx >= g.src.extent[2]) continue;
+      float* to = plane + th * g.src.stride[1] + tx * g.src.stride[2];
+      if (channels == lanes) {
+        Lanes<lanes> old;
+        old.load(to);
+        acc[t].add_scaled(1.0f, old);
+        acc[t].store(to);
+      } else {
+        float part[lanes];
+        acc[t].store(part);
+        for (int l = 0; l < channels; ++l) to[l] += part[l];
+      }
+    }
+  }
+};
+
+}  // namespace keelson::kokkos

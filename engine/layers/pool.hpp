@@ -1,0 +1,23 @@
+#pragma once
+
+#include "engine/graph/node_plan.hpp"
+#include "engine/layers/layers.hpp"
+
+/// What a pooling layer and a convolution with pooling in it share.
+namespace keelson {
+
+ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src);
+
+struct PlannedPool {
+  std::shared_ptr<ops::Pool> pool;
+  BufferId workspace, dst;
+};
+
+/// Emits the pooling of `src`; its result is the node's.
+PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src);
+
+/// Emits the gradient of the source, into `diff_src(layout)`.
+BufferId pool_backward(BackwardPlan& b, const PlannedPool& forward, BufferId diff_dst,
+                       const std::function<BufferId(const Layout&)>& new_diff_src);
+
+}  // namespace keelson
