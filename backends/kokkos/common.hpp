@@ -4,7 +4,7 @@
 #include <string>
 #include <type_traits>
 
-#include "engine/tensor/tensor.hpp"
+#include "engine/ops/primitive.hpp"
 
 /// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the
 /// memory space of Kokkos' default execution space; nothing in them is specific to it.
@@ -155,6 +155,16 @@ inline Layout same_order(const TensorDesc& like, const Shape& shape) {
   const bool plain = like.layout.is_plain(like.shape) && !like.layout.is_channels_last(like.shape);
   const bool channels_first = plain || (like.shape[1] > 1 && like.layout.strides()[1] != 1);
   return channels_first ? Layout::plain(shape) : Layout::channels_last(shape);
+}
+
+/// The layout of an operand of an op with weights; gradients lie as their values do.
+template <class Desc>
+Layout weighted_layout(const Desc& d, ops::Role r) {
+  using enum ops::Role;
+  if (r == src || r == diff_src) return d.src.layout;
+  if (r == weights || r == diff_weights) return d.weights.layout;
+  if (r == dst || r == diff_dst) return d.dst.layout;
+  return Layout::plain({d.dst.shape[1]});  // bias
 }
 
 constexpr std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -94,21 +94,7 @@ class KokkosConv : public Conv {
         slots_(g_, sums_bytes(), std::size_t{32} << 20),
         bias_slots_(g_, static_cast<std::size_t>(g_.dst.c) * sizeof(double), std::size_t{1} << 20) {}
 
-  Layout layout(Verb, Role r) const override {
-    switch (r) {
-      case Role::src:
-      case Role::diff_src:
-        return desc_.src.layout;
-      case Role::weights:
-      case Role::diff_weights:
-        return desc_.weights.layout;
-      case Role::dst:
-      case Role::diff_dst:
-        return desc_.dst.layout;
-      default:
-        return Layout::plain({g_.dst.c});
-    }
-  }
+  Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
   std::string name(Verb v) const override {
     const auto columns = v == Verb::backward_data ? backward_panels_.lanes : lanes_;

@@ -45,6 +45,7 @@ struct FillView {
     const Index sd = d + p.low[0], sh = h + p.low[1];
     const bool inside = sd >= 0 && sd < p.tensor.extent[0] && sh >= 0 && sh < p.tensor.extent[1];
     const float* from = src + n * p.tensor.stride_n + sd * p.tensor.stride[0] + sh * p.tensor.stride[1];
+    if (inside && contiguous()) return copy_run(from, to, w_begin + p.low[2], w_end + p.low[2]);
     for (Index w = w_begin; w < w_end; ++w, to += total) {
       const Index sw = w + p.low[2];
       if (!inside || sw < 0 || sw >= p.tensor.extent[2])
@@ -54,6 +55,19 @@ struct FillView {
     }
   }
 
+  KOKKOS_FUNCTION bool contiguous() const {
+    return p.tensor.stride_c == 1 && p.held == p.channels && p.tensor.stride[2] == p.groups * p.held;
+  }
+  /// Positions [begin, end) along W of a row whose positions lie side by side, in src as in dst.
+  KOKKOS_FUNCTION void copy_run(const float* row, float* to, Index begin, Index end) const {
+    const Index step = p.tensor.stride[2], last = end < p.tensor.extent[2] ? end : p.tensor.extent[2];
+    for (; begin < end && begin < 0; ++begin)
+      for (Index c = 0; c < step; ++c) *to++ = 0;
+    const float* from = row + begin * step;
+    for (Index i = 0; i < (last - begin) * step; ++i) to[i] = from[i];
+    if (last > begin) to += (last - begin) * step, begin = last;
+    for (Index i = 0; i < (end - begin) * step; ++i) to[i] = 0;
+  }
   KOKKOS_FUNCTION void copy_channels(const float* from, float* to) const {
     for (Index g = 0; g < p.groups; ++g, to += p.held) {
       const float* x = from + g * p.channels * p.tensor.stride_c;

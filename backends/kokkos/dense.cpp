@@ -36,21 +36,7 @@ class KokkosDense : public Dense {
         backward_data_(batch_, in_, out_, dst_, weights_, src_),
         backward_weights_(out_, in_, batch_, dst_.transposed(), src_, weights_) {}
 
-  Layout layout(Verb, Role r) const override {
-    switch (r) {
-      case Role::src:
-      case Role::diff_src:
-        return desc_.src.layout;
-      case Role::weights:
-      case Role::diff_weights:
-        return desc_.weights.layout;
-      case Role::dst:
-      case Role::diff_dst:
-        return desc_.dst.layout;
-      default:
-        return Layout::plain({out_});
-    }
-  }
+  Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
   std::string name(Verb v) const override { return product(v).name(); }
   std::size_t scratch_bytes(Verb v) const override { return product(v).scratch_bytes(); }

@@ -40,8 +40,7 @@ struct Cut {
     segments = std::min<Index>(vectors == 1 ? 9 : vectors <= 6 ? 3 : 2, budget / vectors);
     per_run = all / vectors;
   }
-  /// Floats of the last vector that lie behind the run.
-  Index excess() const { return ceil_div(run, vector_width) * vector_width - run; }
+  Index padded() const { return ceil_div(run, vector_width) * vector_width; }  ///< the run, to whole vectors
 
   static constexpr Index budget = vector_width == 16 ? 24 : 12;
 };
@@ -53,7 +52,7 @@ ViewPlan source_view(const PooledGeometry& g, const Cut& cut) {
     low[d] = -g.pad[d];
     high[d] = g.windows[d] * g.window[d] - 1 + g.kernel[d] - 1 - g.pad[d];
   }
-  high[2] += ceil_div(cut.excess(), g.src.c);
+  high[2] += ceil_div(cut.padded() - cut.run, g.src.c);
   return ViewPlan(g.src, 1, g.src.c, low, high);
 }
 
@@ -85,27 +84,15 @@ class KokkosPooledConv : public PooledConvBackward {
         panels_(ceil_div(g_.src.c, lanes_)),
         dst_(d.dst.shape, d.dst.layout),
         bias_lines_(ceil_div(g_.n * g_.windows[0] * g_.windows[1], bias_slots)) {
-    const Index items = ceil_div(g_.filters, Index{filters_at_once}) * g_.kernel[0] * g_.kernel[1] * cut_.per_run;
-    const Index wanted = ceil_div(4 * Index{Space().concurrency()} * cut_.segments, items);
-    const Index room = std::max<Index>(1, (Index{32} << 20) / (weights_count() * float_bytes));
-    slots_ = std::clamp<Index>(wanted, 1, std::min(room, ceil_div(g_.window_count(), Index{4 * windows_at_once})));
+    // A part's sums stay in the second cache level; every thread has as much to do.
+    constexpr Index near_bytes = Index{256} << 10, fewest_filters = 8;
+    const Index threads = Space().concurrency(), most_parts = ceil_div(g_.filters, fewest_filters);
+    parts_ = std::min(most_parts, ceil_div(ceil_div(sums_count() * float_bytes, near_bytes), threads) * threads);
+    const Index room = std::max<Index>(1, (Index{32} << 20) / (sums_count() * float_bytes));
+    slots_ = std::min({room, ceil_div(threads, parts_), ceil_div(g_.window_count(), Index{windows_of_block})});
   }
 
-  Layout layout(Verb, Role r) const override {
-    switch (r) {
-      case Role::src:
-      case Role::diff_src:
-        return desc_.src.layout;
-      case Role::weights:
-      case Role::diff_weights:
-        return desc_.weights.layout;
-      case Role::dst:
-      case Role::diff_dst:
-        return desc_.dst.layout;
-      default:
-        return Layout::plain({g_.filters});
-    }
-  }
+  Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
   std::string name(Verb v) const override {
     return v == Verb::backward_data ? fmt::format("winners:{}x{}", g_.kernel[1] * g_.kernel[2], lanes_)
                                     : fmt::format("winners:{}x{}", cut_.segments, cut_.vectors * vector_width);
@@ -125,16 +112,20 @@ class KokkosPooledConv : public PooledConvBackward {
 
   void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_weights,
                         const Tensor& diff_bias, const Tensor& scratch) override {
+    constexpr const char* add_label = "keelson::pooled_conv::add_slots";
     Parts parts(static_cast<std::byte*>(scratch.raw()));
     const ForWeights s = take_for_weights(parts);
     PooledWeights k{g_, src_view_.make(src.data<float>(), s.src), diff_dst.data<float>(), workspace.data<Winner>()};
-    k.run = cut_.run;
     k.segments_per_run = cut_.per_run;
+    k.parts = parts_;
+    k.filters_per_part = ceil_div(g_.filters, parts_);
     k.slots = slots_;
     k.windows_per_slot = ceil_div(g_.window_count(), slots_);
-    k.dst = slots_ > 1 ? s.sums : diff_weights.data<float>();
+    k.sums = in_place() ? diff_weights.data<float>() : s.sums;
     launch_weights(k);
-    if (slots_ > 1) add_slots(s.sums, diff_weights.data<float>());
+    if (!in_place())
+      launch(add_label, runs(),
+             AddPooledSlots{s.sums, diff_weights.data<float>(), slots_, sums_count(), cut_.run, cut_.padded()});
     if (desc_.conv.bias) bias_gradient(diff_dst, diff_bias, s.bias);
   }
 
@@ -144,10 +135,8 @@ class KokkosPooledConv : public PooledConvBackward {
                          *label = "keelson::pooled_conv::backward_data";
     Parts parts(static_cast<std::byte*>(scratch.raw()));
     const ForData s = take_for_data(parts);
-    launch(sort_label, g_.window_count(),
-           SortWinners{g_, diff_dst.data<float>(), workspace.data<Winner>(), s.sorted});
-    launch(pack_label, panels_ * g_.kernel[0] * g_.filters,
-           PackWeights{g_, lanes_, weights.data<float>(), s.weights});
+    launch(sort_label, g_.window_count(), SortWinners{g_, diff_dst.data<float>(), workspace.data<Winner>(), s.sorted});
+    launch(pack_label, panels_ * g_.kernel[0] * g_.filters, PackWeights{g_, lanes_, weights.data<float>(), s.weights});
     with_lanes(g_.src.c, [&](auto lanes) {
       launch(label, g_.n * g_.src.extent[0] * panels_,
              PooledData<lanes.value>{g_, s.sorted, s.weights, diff_src.data<float>(), panels_});
@@ -165,11 +154,13 @@ class KokkosPooledConv : public PooledConvBackward {
   };
   static constexpr Index bias_slots = 64;
 
-  Index weights_count() const { return g_.filters * g_.kernel[0] * g_.kernel[1] * cut_.run; }
+  Index runs() const { return g_.filters * g_.kernel[0] * g_.kernel[1]; }
+  Index sums_count() const { return runs() * cut_.padded(); }
+  bool in_place() const { return slots_ == 1 && cut_.padded() == cut_.run; }
 
   ForWeights take_for_weights(Parts& parts) const {
     return {parts.take<float>(static_cast<Index>(src_view_.scratch_bytes()) / float_bytes + vector_width),
-            parts.take<float>(slots_ > 1 ? slots_ * weights_count() : 0), parts.take<double>(bias_slots * g_.filters)};
+            parts.take<float>(in_place() ? 0 : slots_ * sums_count()), parts.take<double>(bias_slots * g_.filters)};
   }
   ForData take_for_data(Parts& parts) const {
     const Index entries = g_.window_count() * g_.filters;
@@ -181,41 +172,23 @@ class KokkosPooledConv : public PooledConvBackward {
   void launch_weights(const PooledWeights& k) const {
     switch (cut_.vectors) {
       case 12:
-        return launch_tiles<std::min<Index>(2, Cut::budget / 12), 12>(k);
+        return launch_items<std::min<Index>(2, Cut::budget / 12), 12>(k);
       case 6:
-        return launch_tiles<std::min<Index>(3, Cut::budget / 6), 6>(k);
+        return launch_items<std::min<Index>(3, Cut::budget / 6), 6>(k);
       case 4:
-        return launch_tiles<3, 4>(k);
+        return launch_items<3, 4>(k);
       case 3:
-        return launch_tiles<3, 3>(k);
+        return launch_items<3, 3>(k);
       case 2:
-        return launch_tiles<3, 2>(k);
+        return launch_items<3, 2>(k);
       default:
-        return launch_tiles<9, 1>(k);
+        return launch_items<9, 1>(k);
     }
   }
-  /// Full tiles, then the segments that are left, one by one.
   template <Index segments, int vectors>
-  void launch_tiles(const PooledWeights& k) const {
+  void launch_items(const PooledWeights& k) const {
     constexpr const char* label = "keelson::pooled_conv::backward_weights";
-    const Index full = k.segment_count() / segments, rest = k.segment_count() - full * segments;
-    if (full > 0)
-      launch(label, k.slots * k.filter_groups() * full,
-             PooledWeightsTile<static_cast<int>(segments), vectors>{k, 0, full});
-    if (rest > 0)
-      launch(label, k.slots * k.filter_groups() * rest, PooledWeightsTile<1, vectors>{k, full * segments, rest});
-  }
-
-  void add_slots(const float* sums, float* to) const {
-    constexpr const char* label = "keelson::pooled_conv::add_slots";
-    const Index slots = slots_, count = weights_count();
-    for_each_block(label, count, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        float sum = sums[i];
-        for (Index s = 1; s < slots; ++s) sum += sums[s * count + i];
-        to[i] = sum;
-      }
-    }, 256);
+    launch(label, k.slots * k.parts, PooledWeightsItem<static_cast<int>(segments), vectors>{k});
   }
 
   void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, double* partial) const {
@@ -232,7 +205,7 @@ class KokkosPooledConv : public PooledConvBackward {
   ViewPlan src_view_;
   Index lanes_, panels_;  ///< of backward data: input channels of a panel
   Volume dst_;
-  Index bias_lines_, slots_ = 1;
+  Index bias_lines_, parts_ = 1, slots_ = 1;  ///< of backward weights
 };
 
 std::string unsuitable(const PooledConvDesc& d) {

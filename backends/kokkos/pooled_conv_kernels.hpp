@@ -22,99 +22,119 @@ struct PooledGeometry {
   }
 };
 
-inline constexpr int windows_at_once = 16;  ///< whose part of src stays in the first cache level
-inline constexpr int filters_at_once = 8;
+inline constexpr int windows_at_once = 16;    ///< whose part of src stays in the first cache level
+inline constexpr int windows_of_block = 128;  ///< and in the second
 
 /// diff_weights[o][tap][c] = sum over windows of diff[window][o] * src[position of the winner + tap][c]. The taps along
-/// W and the channels are one run of src; runs are cut into segments of `vectors` vectors. A work item holds `segments`
-/// of them in registers, for some filters and a slot of the windows.
+/// W and the channels are one run of src; runs are cut into segments of `vectors` vectors, of which `segments` fit the
+/// registers. A work item has a part of the filters and a slot of the windows.
 struct PooledWeights {
   PooledGeometry g;
   ChannelView src;  ///< with zeros around it, and readable for a vector past each run
   const float* diff;
   const Winner* winner;
-  Index run, segments_per_run;  ///< floats
-  Index slots, windows_per_slot;
-  float* dst;  ///< (slot, filter, tap, channel)
-
-  KOKKOS_FUNCTION Index segment_count() const { return g.kernel[0] * g.kernel[1] * segments_per_run; }
-  KOKKOS_FUNCTION Index filter_groups() const { return ceil_div(g.filters, Index{filters_at_once}); }
+  Index segments_per_run;
+  Index parts, filters_per_part, slots, windows_per_slot;
+  float* sums;  ///< (slot, filter, kD x kH, segment, lane)
 };
 
 template <int segments, int vectors>
-struct PooledWeightsTile {
+struct PooledWeightsItem {
   static constexpr int width = vectors * vector_width;
   PooledWeights k;
-  Index first_segment, tiles;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index segment = first_segment + item % tiles * segments;
-    item /= tiles;
-    const Index filter = item % k.filter_groups() * filters_at_once, slot = item / k.filter_groups();
-    const int filters = static_cast<int>(k.g.filters - filter < filters_at_once ? k.g.filters - filter : filters_at_once);
+    const Index slot = item / k.parts, first_filter = item % k.parts * k.filters_per_part;
+    const Index end_filter = smaller(first_filter + k.filters_per_part, k.g.filters);
+    const Index all = k.g.kernel[0] * k.g.kernel[1] * k.segments_per_run;
+    float* const sums = k.sums + slot * k.g.filters * all * width;
+    for (Index i = first_filter * all * width; i < end_filter * all * width; ++i) sums[i] = 0;
 
-    Index at[segments], at_place[256];
-    for (int s = 0; s < segments; ++s) at[s] = source_of(segment + s);
+    Index at_place[256];
     for (Index p = 0; p < k.g.places(); ++p) {
       const Triple d = k.g.place(p);
       at_place[p] = d[0] * k.src.step[0] + d[1] * k.src.step[1] + d[2] * k.src.step[2];
     }
-    float sums[filters_at_once][segments][width] = {};
-    const Index begin = slot * k.windows_per_slot, all = k.g.n * k.g.windows[0] * k.g.windows[1] * k.g.windows[2];
-    const Index end = begin + k.windows_per_slot < all ? begin + k.windows_per_slot : all;
-    for (Index first = begin; first < end; first += windows_at_once) {
-      const int count = static_cast<int>(end - first < windows_at_once ? end - first : windows_at_once);
-      Index corner[windows_at_once];
-      for (int i = 0; i < count; ++i) corner[i] = corner_of(first + i);
-      const float* diff = k.diff + first * k.g.filters + filter;
-      const Winner* winner = k.winner + first * k.g.filters + filter;
-      for (int f = 0; f < filters; ++f) {
-        const float* x[windows_at_once];
-        for (int i = 0; i < count; ++i) x[i] = k.src.data + corner[i] + at_place[winner[i * k.g.filters + f]];
-        add(sums[f], x, at, diff + f, count);
-      }
+    const Index begin = slot * k.windows_per_slot, end = smaller(begin + k.windows_per_slot, windows());
+    for (Index block = begin; block < end; block += windows_of_block) {
+      const Index block_end = smaller(block + windows_of_block, end);
+      Index segment = 0;
+      for (; segment + segments <= all; segment += segments)
+        add_block<segments>(block, block_end, segment, first_filter, end_filter, at_place, sums);
+      for (; segment < all; ++segment)
+        add_block<1>(block, block_end, segment, first_filter, end_filter, at_place, sums);
     }
-    for (int f = 0; f < filters; ++f)
-      for (int s = 0; s < segments; ++s) store(sums[f][s], slot, filter + f, segment + s);
   }
 
  private:
+  KOKKOS_FUNCTION static Index smaller(Index a, Index b) { return a < b ? a : b; }
+  KOKKOS_FUNCTION Index windows() const { return k.g.n * k.g.windows[0] * k.g.windows[1] * k.g.windows[2]; }
   KOKKOS_FUNCTION Index source_of(Index segment) const {
     const Index row = segment / k.segments_per_run;
     return row / k.g.kernel[1] * k.src.step[0] + row % k.g.kernel[1] * k.src.step[1] +
            segment % k.segments_per_run * width;
   }
   /// Source of the first tap at the window's first position.
-  KOKKOS_FUNCTION Index corner_of(Index window) const {
+  KOKKOS_FUNCTION const float* corner_of(Index window) const {
     const auto& e = k.g.windows;
     const Index w = window % e[2], h = window / e[2] % e[1], d = window / (e[2] * e[1]) % e[0];
-    return k.src.base + window / (e[2] * e[1] * e[0]) * k.src.step_n +
+    return k.src.data + k.src.base + window / (e[2] * e[1] * e[0]) * k.src.step_n +
            (d * k.g.window[0] - k.g.pad[0]) * k.src.step[0] + (h * k.g.window[1] - k.g.pad[1]) * k.src.step[1] +
            (w * k.g.window[2] - k.g.pad[2]) * k.src.step[2];
   }
-  KOKKOS_FUNCTION void add(float (&sums)[segments][width], const float* const* x, const Index* at, const float* diff,
-                           int count) const {
-    Lanes<width> acc[segments];
+
+  /// Adds the windows of a block to `count` segments of some filters' sums.
+  template <int count>
+  KOKKOS_FUNCTION void add_block(Index block, Index block_end, Index segment, Index filter, Index end_filter,
+                                 const Index* at_place, float* sums) const {
+    const Index all = k.g.kernel[0] * k.g.kernel[1] * k.segments_per_run;
+    Index at[count];
+    for (int s = 0; s < count; ++s) at[s] = source_of(segment + s);
+    for (Index first = block; first < block_end; first += windows_at_once) {
+      const int some = static_cast<int>(smaller(block_end - first, windows_at_once));
+      const float* corner[windows_at_once];
+      for (int i = 0; i < some; ++i) corner[i] = corner_of(first + i);
+      const float* diff = k.diff + first * k.g.filters;
+      const Winner* winner = k.winner + first * k.g.filters;
+      for (Index f = filter; f < end_filter; ++f) {
+        const float* x[windows_at_once];
+        for (int i = 0; i < some; ++i) x[i] = corner[i] + at_place[winner[i * k.g.filters + f]];
+        add_windows<count>(sums + (f * all + segment) * width, x, at, diff + f, some);
+      }
+    }
+  }
+  template <int count>
+  KOKKOS_FUNCTION void add_windows(float* sums, const float* const* x, const Index* at, const float* diff,
+                                   int some) const {
+    Lanes<width> acc[count];
     KEELSON_UNROLL
-    for (int s = 0; s < segments; ++s) acc[s].load(sums[s]);
-    for (int i = 0; i < count; ++i) {
+    for (int s = 0; s < count; ++s) acc[s].load(sums + s * width);
+    for (int i = 0; i < some; ++i) {
       const float g = diff[i * k.g.filters];
       KEELSON_UNROLL
-      for (int s = 0; s < segments; ++s) {
+      for (int s = 0; s < count; ++s) {
         Lanes<width> v;
         v.load(x[i] + at[s]);
         acc[s].add_scaled(g, v);
       }
     }
     KEELSON_UNROLL
-    for (int s = 0; s < segments; ++s) acc[s].store(sums[s]);
+    for (int s = 0; s < count; ++s) acc[s].store(sums + s * width);
   }
-  KOKKOS_FUNCTION void store(const float* sums, Index slot, Index filter, Index segment) const {
-    const Index row = segment / k.segments_per_run, begin = segment % k.segments_per_run * width;
-    const Index count = k.run - begin < width ? k.run - begin : width;
-    const Index rows = k.g.kernel[0] * k.g.kernel[1];
-    float* to = k.dst + ((slot * k.g.filters + filter) * rows + row) * k.run + begin;
-    for (Index i = 0; i < count; ++i) to[i] = sums[i];
+};
+
+/// Adds the slots, without what lies behind the runs; one work item per run.
+struct AddPooledSlots {
+  const float* sums;
+  float* weights;
+  Index slots, slot_size, run, padded;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const float* from = sums + item * padded;
+    float* to = weights + item * run;
+    for (Index i = 0; i < run; ++i) to[i] = from[i];
+    for (Index s = 1; s < slots; ++s)
+      for (Index i = 0; i < run; ++i) to[i] += from[s * slot_size + i];
   }
 };
 

@@ -38,9 +38,8 @@ BackwardFn plan_pooled_conv(NodePlan& p, const PoolOptions& pooling, F describe)
   return [=](BackwardPlan& b) {
     BufferId diff = activation_backward(b, conv.params.activation, planned.dst, b.diff_dst());
     const TensorDesc any_weights{b.parameter_shape("weights"), DType::f32, Layout::any()};
-    const std::shared_ptr<ops::PooledConvBackward> direct =
-        b.try_make(ops::PooledConvDesc{conv.params, pool, b.desc(f.x).with(Layout::any()), any_weights,
-                                       b.desc(planned.dst), b.wants_diff_src(0)});
+    const std::shared_ptr<ops::PooledConvBackward> direct = b.try_make(ops::PooledConvDesc{
+        conv.params, pool, b.desc(f.x).with(Layout::any()), any_weights, b.desc(planned.dst), b.wants_diff_src(0)});
     if (direct) {
       diff = b.in_layout(diff, b.desc(planned.dst).layout);
       backward_by_winners(b, direct, f.x, diff, planned.workspace, has_bias);

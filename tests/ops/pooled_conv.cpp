@@ -44,13 +44,33 @@ std::vector<PooledConvCase> pooled_conv_cases() {
       {"odd_extents", "what the windows drop", {2, 3, 5, 7, 9}, 7, k3, same, same, w2},
       {"valid", "without padding, so src is read in place", {1, 16, 6, 6, 7}, 8, k3, none, none, w2},
       {"valid_with_rest", "a last vector that reaches behind src", {1, 5, 4, 4, 6}, 8, k3, none, none, w2},
-      {"asymmetric", "unequal kernel, padding and window", {1, 6, 7, 8, 9}, 4, {2, 3, 4}, {1, 0, 2}, {0, 2, 1}, {3, 2, 1}},
+      {"asymmetric",
+       "unequal kernel, padding and window",
+       {1, 6, 7, 8, 9},
+       4,
+       {2, 3, 4},
+       {1, 0, 2},
+       {0, 2, 1},
+       {3, 2, 1}},
       {"pointwise", "a kernel of 1", {2, 8, 4, 4, 4}, 12, same, none, none, w2, false},
       {"two_dims", "2-D", {3, 12, 10, 12}, 20, {3, 3}, {1, 1}, {1, 1}, {2, 2}},
       {"five_taps", "2-D, 25 taps", {1, 7, 9, 8}, 6, {5, 5}, {2, 2}, {2, 2}, {3, 3}},
-      {"many_windows", "more windows than are handled at once, a gradient summed in parts", {1, 4, 20, 18, 22}, 3, k3, same,
-       same, w2},
-      {"large", "operands larger than what a library may allocate for a call", {1, 16, 12, 12, 12}, 32, k3, same, same, w2},
+      {"many_windows",
+       "more windows than are handled at once, a gradient summed in parts",
+       {1, 4, 20, 18, 22},
+       3,
+       k3,
+       same,
+       same,
+       w2},
+      {"large",
+       "operands larger than what a library may allocate for a call",
+       {1, 16, 12, 12, 12},
+       32,
+       k3,
+       same,
+       same,
+       w2},
   };
 }
 
@@ -100,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(PooledConv, PooledConvTest, ::testing::ValuesIn(on_ever
 TEST(PooledConv, DeclinesWhatItCannotDo) {
   const PooledConvCase plain{"", "", {1, 4, 8, 8, 8}, 8, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {2, 2, 2}};
   const auto accepted = [&](auto change) {
-    ops::PooledConvDesc d{plain.conv(), plain.pool(), TensorDesc::plain(plain.src), TensorDesc::plain(plain.weights()), {}};
+    ops::PooledConvDesc d{
+        plain.conv(), plain.pool(), TensorDesc::plain(plain.src), TensorDesc::plain(plain.weights()), {}};
     d.src.layout = d.weights.layout = Layout::any();
     change(d);
     const Shape unpooled = ops::conv_dst_shape(d.src.shape, d.conv, plain.filters);
