@@ -22,6 +22,7 @@ struct Plan::Impl {
   void finish();
   void bind();
 
+  void read_input_from(const std::string& name, void* data);
   void run(std::size_t first, std::size_t last);
   bool exchanging() const { return loss_reduce != nullptr; }
   void finish_exchange();
@@ -141,6 +142,19 @@ void Plan::Impl::bind() {
   bound_generation = arena.generation();
 }
 
+void Plan::Impl::read_input_from(const std::string& name, void* data) {
+  const BufferId input = build.inputs.at(name);
+  Buffer& buffer = build.program.buffer(input);
+  if (buffer.external.raw() == data) return;
+  buffer.external = Tensor(buffer.desc, data);
+  for (Call& c : build.program.calls())
+    for (std::size_t o = 0; o < c.operands.size(); ++o) {
+      const BufferId id = c.operands[o].id;
+      if (id != no_buffer && build.program.root(id) == input)
+        c.tensors[o] = Tensor(build.program.buffer(id).desc, data);
+    }
+}
+
 void Plan::Impl::run(std::size_t first, std::size_t last) {
   using clock = std::chrono::steady_clock;
   auto& calls = build.program.calls();
@@ -193,6 +207,12 @@ Tensor Plan::input(const std::string& name) const {
   const auto found = impl_->build.inputs.find(name);
   if (found == impl_->build.inputs.end()) fail("the network has no input '{}'", name);
   return impl_->build.program.buffer(found->second).external;
+}
+
+void Plan::read_input_from(const std::string& name, void* data) {
+  KEELSON_EXPECT(impl_->context().device().host_accessible() && impl_->build.inputs.contains(name));
+  impl_->bind();
+  impl_->read_input_from(name, data);
 }
 
 Tensor Plan::output(const std::string& name) const {

@@ -50,6 +50,9 @@ class Plan {
   /// whichever the network wants. Also "weight" (N) f32: 1 for samples that count, 0 for the padding of a short batch;
   /// all 1 after construction.
   Tensor input(const std::string& name) const;
+  /// For devices whose memory the host reads and writes: the steps to come read this input from `data` (as input()
+  /// describes it; 64-byte aligned) instead of from a copy in input(). It must stay as it is until backward has ended.
+  void read_input_from(const std::string& name, void* data);
   /// Valid after forward until the next forward; plain layout.
   Tensor output(const std::string& name) const;
   std::int64_t batch() const;

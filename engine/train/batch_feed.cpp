@@ -18,8 +18,8 @@ void turn_to_plain(const float* src, float* dst, std::int64_t samples, std::int6
 
 }  // namespace
 
-BatchFeed::BatchFeed(const std::vector<Field>& fields, const Plan& plan, Context& context)
-    : context_(context), weight_(plan.input("weight")) {
+BatchFeed::BatchFeed(const std::vector<Field>& fields, Plan& plan, Context& context)
+    : plan_(plan), context_(context), weight_(plan.input("weight")) {
   for (const auto& f : fields) {
     const auto tensor = plan.input(f.name);
     Shape expected = tensor.shape();
@@ -37,22 +37,24 @@ BatchFeed::BatchFeed(const std::vector<Field>& fields, const Plan& plan, Context
            tensor.layout().describe(expected));
     const bool staged = !channels_last && !context.device().host_accessible();
     targets_.push_back(
-        {tensor, !channels_last, std::vector<float>(staged ? static_cast<std::size_t>(tensor.elements()) : 0)});
+        {f.name, tensor, !channels_last, std::vector<float>(staged ? static_cast<std::size_t>(tensor.elements()) : 0)});
   }
 }
 
-void BatchFeed::copy(const Batch& batch) {
+void BatchFeed::feed(const Batch& batch) {
   auto& device = context_.device();
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     auto& t = targets_[i];
-    const void* src = batch.fields[i];
     if (t.turn) {
       const auto& s = t.tensor.shape();
       auto* turned = t.staging.empty() ? t.tensor.data<float>() : t.staging.data();
-      turn_to_plain(static_cast<const float*>(src), turned, s[0], s[1], s.elements() / (s[0] * s[1]));
-      src = t.staging.empty() ? nullptr : t.staging.data();
+      turn_to_plain(static_cast<const float*>(batch.fields[i]), turned, s[0], s[1], s.elements() / (s[0] * s[1]));
+      if (!t.staging.empty()) device.copy_from_host(t.tensor.raw(), t.staging.data(), t.tensor.bytes());
+    } else if (device.host_accessible()) {
+      plan_.read_input_from(t.name, batch.fields[i]);
+    } else {
+      device.copy_from_host(t.tensor.raw(), batch.fields[i], t.tensor.bytes());
     }
-    if (src) device.copy_from_host(t.tensor.raw(), src, t.tensor.bytes());
   }
   device.copy_from_host(weight_.raw(), batch.weight, weight_.bytes());
 }

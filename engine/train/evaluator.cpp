@@ -101,7 +101,7 @@ Evaluation Evaluator::run() {
   ops::StepState state;
   while (const Batch* batch = loader_.next()) {
     if (batch->count == 0) continue;
-    feed_.copy(*batch);
+    feed_.feed(*batch);
     state.sample_offset = batch->sample_offset;
     state.loss_scale = 1;  // sums over samples
     plan_.forward(state);

@@ -205,7 +205,7 @@ void Trainer::step(const Batch& batch, TimeSplit& seconds) {
   ++run_steps_;  // the first two warm up caches and threads
   if (options_.profiled_steps > 0 && run_steps_ == 3) plan_.set_profiling(true);
   if (run_steps_ == 3 + options_.profiled_steps) plan_.set_profiling(false);
-  feed_.copy(batch);
+  feed_.feed(batch);
   lap(seconds.copy);
   ops::StepState s;
   s.seed = options_.seed;
