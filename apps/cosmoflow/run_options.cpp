@@ -4,6 +4,7 @@
 
 #include "apps/common/options.hpp"
 #include "engine/base/error.hpp"
+#include "engine/graph/precision.hpp"
 #include "engine/optim/schedule.hpp"
 
 namespace keelson::cosmoflow {
@@ -119,6 +120,9 @@ void declare(RunOptions& o, CLI::App& v, OptionTable& t) {
             ->check(CLI::IsMember({"mlperf", "paper"})));
   t.add(app::option(v, "--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
             ->check(CLI::Range(0.0, 0.99)));
+  t.add(app::option(v, "--precision", o.precision,
+                    "Of convolutions' and dense layers' operands; auto: what is faster here, measured at the start")
+            ->check(CLI::IsMember(precisions())));
   declare_data(o, v, t);
   t.add(app::option(v, "--batch", o.batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber));
   t.add(app::option(v, "--global-batch", o.global_batch,

@@ -11,6 +11,7 @@
 #include "apps/cosmoflow/verbs.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/interrupt.hpp"
+#include "engine/graph/precision.hpp"
 #include "engine/train/machine.hpp"
 
 namespace keelson::cosmoflow {
@@ -107,9 +108,9 @@ void print_frame(const app::Session& session, const Context& context, const Grap
   fmt::print("{}: {} parameters; {}\n", trainer.state().network, graph.parameter_count(), context.describe());
   fmt::print("training data:   {}\n", data.describe());
   if (validation) fmt::print("validation data: {}\n", validation->describe());
-  fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}\n", run.epochs,
+  fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}; {}\n", run.epochs,
              trainer.steps_per_epoch(), trainer.state().global_batch, session.world.size(), trainer.state().optimizer,
-             trainer.state().schedule);
+             trainer.state().schedule, trainer.state().config.at("precision"));
   std::fflush(stdout);
 }
 
@@ -158,6 +159,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
     if (validation) check_finite(*validation, world);
   }
   const auto context = backends::make_context();
+  t.compute = choose_precision(o.run.precision, graph, *context, {.batch = t.batch, .communicator = &world});
+  t.config["precision"] = precision_name(t.compute);
   Parameters parameters(graph, *context, o.run.seed);
   Trainer trainer(graph, parameters, *data, validation.get(), &world, t);
   if (checkpoint) trainer.resume(*checkpoint);

@@ -73,6 +73,19 @@ memory::data_type to_data_type(DType t) {
   decline("oneDNN has no {} on CPUs", to_string(t));
 }
 
+DType to_dtype(memory::data_type t) {
+  for (const DType own : {DType::f32, DType::bf16, DType::f16, DType::s32, DType::u8})
+    if (to_data_type(own) == t) return own;
+  decline("a oneDNN data type that Keelson has not");
+}
+
+memory::desc of_type(const memory::desc& md, memory::data_type type) {
+  if (md.get_data_type() == type) return md;
+  if (md.get_format_kind() != memory::format_kind::blocked || md.get_inner_nblks() > 0)
+    return {md.get_dims(), type, memory::format_tag::any};
+  return {md.get_dims(), type, md.get_strides()};
+}
+
 memory::desc to_desc(const TensorDesc& d, std::int64_t groups) {
   if (d.shape.empty() || d.shape.elements() == 0)
     decline("a tensor of shape {} has nothing to compute", to_string(d.shape));

@@ -26,6 +26,9 @@ class BlockedLayout final : public OpaqueLayout {
 
 dnnl::memory::dims to_dims(const Shape& s);
 dnnl::memory::data_type to_data_type(DType t);
+DType to_dtype(dnnl::memory::data_type t);
+/// The descriptor with another data type: in the same layout where that is strided, else in any.
+dnnl::memory::desc of_type(const dnnl::memory::desc& md, dnnl::memory::data_type type);
 
 /// Descriptor of a tensor; `any` stays any. With groups > 1 the tensor is convolution weights, whose filters are split
 /// into groups. Throws Declined (support.hpp) for layouts of other backends, empty tensors and dtypes that oneDNN

@@ -35,14 +35,20 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
 
   Weighted(const SessionPtr& session, const Desc& d, double flops, std::int64_t groups)
       : session_(session), d_(d), flops_(flops), bias_tensor_(TensorDesc::plain({d.dst.shape[1]})) {
+    if (d.weights.dtype != d.src.dtype || d.dst.dtype != DType::f32)
+      decline("src and weights are {} and {}, dst is {}; expected two alike and f32", to_string(d.src.dtype),
+              to_string(d.weights.dtype), to_string(d.dst.dtype));
     given_ = {to_desc(d.src), to_desc(d.weights, groups), to_desc(d.dst)};
     if (d.params.bias) bias_ = to_desc(bias_tensor_);
   }
 
-  /// The makers get Operands (and forward's descriptor as a hint) and return oneDNN's primitive descriptor; backward's
-  /// is empty where there is none, forward's maker throws dnnl::error.
+  /// Where src, weights and diff_dst are of low precision, results stay f32. The makers get Operands (and forward's
+  /// descriptor as a hint) and return oneDNN's primitive descriptor; backward's is empty where there is none, forward's
+  /// maker throws dnnl::error.
   template <class MakeForward, class MakeData, class MakeWeights>
   void build(const MakeForward& make_forward, const MakeData& make_data, const MakeWeights& make_weights) {
+    constexpr auto f32 = dnnl::memory::data_type::f32;
+    const auto low = to_data_type(d_.src.dtype);
     const auto make_all = [&](const Operands& wanted) {
       Verbs v{make_forward(wanted), {}, {}};
       if (!d_.training) return v;
@@ -52,8 +58,12 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
                                                 {v.forward.src_desc(), wanted.weights, v.forward.dst_desc()},
                                                 wanted};
       if (d_.diff_src)
-        v.data = choose<BackwardData>(candidates, [&](const Operands& o) { return make_data(o, v.forward); });
-      v.weights = choose<BackwardWeights>(candidates, [&](const Operands& o) { return make_weights(o, v.forward); });
+        v.data = choose<BackwardData>(candidates, [&](const Operands& o) {
+          return make_data({of_type(o.src, f32), o.weights, of_type(o.dst, low)}, v.forward);
+        });
+      v.weights = choose<BackwardWeights>(candidates, [&](const Operands& o) {
+        return make_weights({o.src, of_type(o.weights, f32), of_type(o.dst, low)}, v.forward);
+      });
       return v;
     };
     auto verbs = make_all(given_);
@@ -122,7 +132,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   }
 
   void bind(Call& call, Role role, int argument, const dnnl::memory::desc& md, const TensorDesc& d) {
-    call.bind(role, argument, md, d.with(to_layout(md, d.shape)));
+    call.bind(role, argument, md, {d.shape, to_dtype(md.get_data_type()), to_layout(md, d.shape)});
   }
 
   void bind_forward(const Forward& pd) {

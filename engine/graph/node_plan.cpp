@@ -20,14 +20,14 @@ BufferId Emitter::new_bytes(const std::string& name, std::size_t bytes) {
   return new_buffer(name, TensorDesc::plain({static_cast<std::int64_t>(bytes)}, DType::u8));
 }
 
-BufferId Emitter::in_layout(BufferId b, const Layout& layout) {
+BufferId Emitter::converted(BufferId b, const Layout& layout, DType type) {
   const TensorDesc src = desc(b);
-  if (layout.is_any() || src.layout == layout) return b;
+  if (src.dtype == type && (layout.is_any() || src.layout == layout)) return b;
   // A parameter changes after every step and a gradient is made once: only forward values are worth remembering.
   for (BufferId known : build_.reordered[b])
-    if (desc(known).layout == layout) return known;
+    if (desc(known).layout == layout && desc(known).dtype == type) return known;
   const std::string name = build_.program.buffer(b).name;
-  const TensorDesc dst = src.with(layout);
+  const TensorDesc dst{src.shape, type, layout};
   Buffer made;
   made.name = name;
   made.desc = dst;
@@ -67,10 +67,11 @@ BufferId parameter_buffer(PlanBuild& build, const Parameter& p) {
 
 }  // namespace
 
-BufferId NodePlan::parameter_in(const std::string& name, const Layout& layout) {
+BufferId NodePlan::parameter_in(const std::string& name, const Layout& layout, DType type) {
   Parameter& p = parameter(name);
-  if (!p.value) build_.parameters.materialise(p, layout.is_any() ? Layout::plain(p.shape) : layout);
-  return in_layout(parameter_buffer(build_, p), layout);
+  const bool own = !layout.is_any() && type == DType::f32;
+  if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.shape));
+  return converted(parameter_buffer(build_, p), layout, type);
 }
 
 BufferId NodePlan::new_dst(const Layout& layout) {
@@ -104,8 +105,8 @@ BufferId BackwardPlan::new_diff_src(int i, const Layout& layout) {
   return b;
 }
 
-BufferId BackwardPlan::parameter_in(const std::string& name, const Layout& layout) {
-  return in_layout(build_.parameter_buffers.at(node().name + "/" + name), layout);
+BufferId BackwardPlan::parameter_in(const std::string& name, const Layout& layout, DType type) {
+  return converted(build_.parameter_buffers.at(node().name + "/" + name), layout, type);
 }
 
 BufferId BackwardPlan::new_gradient(const std::string& parameter, const Layout& layout) {

@@ -18,6 +18,7 @@ struct PlanBuild {
   Program program;
   bool training = true;
   std::int64_t batch = 1;
+  DType compute = DType::f32;
 
   std::vector<Graph::Node> nodes;            ///< after fusion
   std::vector<BufferId> values;              ///< per node; no_buffer until planned
@@ -42,6 +43,7 @@ class Emitter {
 
   bool training() const { return build_.training; }
   std::int64_t batch() const { return build_.batch; }
+  DType compute() const { return build_.compute; }
   const Graph::Node& node() const { return build_.nodes[node_]; }
   const ValueShape& src_value(int i) const { return build_.nodes[node().srcs[i]].shape; }
   bool wants_diff_src(int i) const { return training() && build_.wants_gradient[node().srcs[i]]; }
@@ -57,7 +59,9 @@ class Emitter {
 
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
   /// `b` in this layout: itself, or the result of a Reorder node that is inserted here (once per buffer and layout).
-  BufferId in_layout(BufferId b, const Layout& layout);
+  BufferId in_layout(BufferId b, const Layout& layout) { return converted(b, layout, desc(b).dtype); }
+  /// The same with another dtype, too.
+  BufferId converted(BufferId b, const Layout& layout, DType type);
   BufferId new_buffer(const std::string& name, const TensorDesc& desc);
   BufferId new_bytes(const std::string& name, std::size_t bytes);  ///< no_buffer for 0
   BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
@@ -116,8 +120,8 @@ class NodePlan : public Emitter {
     return fixed && fixed->backend() == free->backend() ? fixed : free;
   }
   Parameter& parameter(const std::string& name) const { return build_.parameters.at(node().name + "/" + name); }
-  /// The parameter's buffer in this layout; gives it memory if it has none.
-  BufferId parameter_in(const std::string& name, const Layout& layout);
+  /// The parameter's buffer in this layout and dtype; gives it memory if it has none.
+  BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 
   /// The result: a new buffer, or (set_dst) one that exists, e.g. a view of src.
   BufferId new_dst(const Layout& layout);
@@ -143,7 +147,7 @@ class BackwardPlan : public Emitter {
   /// Where to write a parameter's gradient, in `layout`; call finish_gradients() after the call that writes it.
   BufferId new_gradient(const std::string& parameter, const Layout& layout);
   void finish_gradients();
-  BufferId parameter_in(const std::string& name, const Layout& layout);
+  BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
   const Shape& parameter_shape(const std::string& name) const {
     return build_.parameters.at(node().name + "/" + name).shape;
   }

@@ -46,6 +46,7 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
     refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
   build.training = options.training;
   build.batch = options.batch;
+  build.compute = options.compute;
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];

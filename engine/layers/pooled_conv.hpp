@@ -39,15 +39,15 @@ BackwardFn plan_pooled_conv(NodePlan& p, const PoolOptions& pooling, F describe)
     BufferId diff = activation_backward(b, conv.params.activation, planned.dst, b.diff_dst());
     const TensorDesc any_weights{b.parameter_shape("weights"), DType::f32, Layout::any()};
     const std::shared_ptr<ops::PooledConvBackward> direct = b.try_make(ops::PooledConvDesc{
-        conv.params, pool, b.desc(f.x).with(Layout::any()), any_weights, b.desc(planned.dst), b.wants_diff_src(0)});
+        conv.params, pool, b.desc(f.src).with(Layout::any()), any_weights, b.desc(planned.dst), b.wants_diff_src(0)});
     if (direct) {
       diff = b.in_layout(diff, b.desc(planned.dst).layout);
-      backward_by_winners(b, direct, f.x, diff, planned.workspace, has_bias);
+      backward_by_winners(b, direct, f.src, diff, planned.workspace, has_bias);
       return;
     }
     const BufferId unpooled = pool_backward(
         b, planned, diff, [&](const Layout& layout) { return b.new_buffer("diff_dst", conv.dst.with(layout)); });
-    backward_weighted(b, f.op, f.x, unpooled, has_bias);
+    backward_weighted(b, f, unpooled, has_bias);
   };
 }
 

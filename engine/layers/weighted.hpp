@@ -14,30 +14,12 @@ inline bool can_apply(const ops::EltwiseParams* activation, const ops::EltwisePa
 /// identity.
 BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
 
-template <class Op>
-void backward_weighted(BackwardPlan& b, const std::shared_ptr<Op>& op, BufferId x, BufferId diff, bool has_bias) {
-  using enum ops::Role;
-  using enum ops::Verb;
-  const BufferId diff_w = b.in_layout(diff, op->layout(backward_weights, diff_dst));
-  const BufferId x_w = b.in_layout(x, op->layout(backward_weights, src));
-  const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
-  const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
-  b.call(op, backward_weights, {in(x_w), in(diff_w), out(dw), out(db), out(b.scratch(*op, backward_weights))},
-         [](Op& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4]); });
-  b.finish_gradients();
-  if (!b.wants_diff_src(0)) return;
-  const BufferId diff_d = b.in_layout(diff, op->layout(backward_data, diff_dst));
-  const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights));
-  const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src));
-  b.call(op, backward_data, {in(diff_d), in(w), out(dx), out(b.scratch(*op, backward_data))},
-         [](Op& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
-}
-
-/// A forward call: its primitive, source and result.
+/// A forward call: its primitive, the source as it was and as the primitive reads it, and the result.
 template <class Op>
 struct WeightedForward {
   std::shared_ptr<Op> op;
-  BufferId x, y;
+  DType type;  ///< of src, weights and diff_dst; all else is f32
+  BufferId src, x, y;
 };
 
 /// Emits the forward call. `describe(src, weights)` gives the op's description for these operands, whose result is a
@@ -46,17 +28,44 @@ template <class F>
 auto forward_weighted(NodePlan& p, bool has_bias, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
-  auto made =
-      p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(p.src_request(0), weights); });
+  const TensorDesc x_request = p.src_request(0);
+  DType type = p.compute();
+  auto made = type == DType::f32 ? nullptr
+                                 : p.try_make(describe({x_request.shape, type, x_request.layout},
+                                                       {p.parameter("weights").shape, type, Layout::any()}));
+  if (!made) {
+    type = DType::f32;
+    made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(x_request, weights); });
+  }
   using Op = typename decltype(made)::element_type;
   const std::shared_ptr<Op> op = std::move(made);
-  const BufferId x = p.src_in(0, op->layout(forward, src));
-  const BufferId w = p.parameter_in("weights", op->layout(forward, weights));
+  const BufferId x = p.converted(p.src_buffer(0), op->layout(forward, src), type);
+  const BufferId w = p.parameter_in("weights", op->layout(forward, weights), type);
   const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
   const BufferId y = p.new_buffer("dst", result.with(op->layout(forward, dst)));
   p.call(op, forward, {in(x), in(w), in(b), out(y), out(p.scratch(*op, forward))},
          [](Op& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4]); });
-  return WeightedForward<Op>{op, x, y};
+  return WeightedForward<Op>{op, type, p.src_buffer(0), x, y};
+}
+
+template <class Op>
+void backward_weighted(BackwardPlan& b, const WeightedForward<Op>& f, BufferId diff, bool has_bias) {
+  using enum ops::Role;
+  using enum ops::Verb;
+  const auto& op = f.op;
+  const BufferId diff_w = b.converted(diff, op->layout(backward_weights, diff_dst), f.type);
+  const BufferId x_w = b.in_layout(f.x, op->layout(backward_weights, src));
+  const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
+  const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
+  b.call(op, backward_weights, {in(x_w), in(diff_w), out(dw), out(db), out(b.scratch(*op, backward_weights))},
+         [](Op& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4]); });
+  b.finish_gradients();
+  if (!b.wants_diff_src(0)) return;
+  const BufferId diff_d = b.converted(diff, op->layout(backward_data, diff_dst), f.type);
+  const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights), f.type);
+  const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src));
+  b.call(op, backward_data, {in(diff_d), in(w), out(dx), out(b.scratch(*op, backward_data))},
+         [](Op& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
 }
 
 template <class F>
@@ -64,7 +73,7 @@ BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& a
   const auto f = forward_weighted(p, has_bias, p.dst_request(), describe);
   p.set_dst(f.y);
   return [=](BackwardPlan& back) {
-    backward_weighted(back, f.op, f.x, activation_backward(back, activation, f.y, back.diff_dst()), has_bias);
+    backward_weighted(back, f, activation_backward(back, activation, f.y, back.diff_dst()), has_bias);
   };
 }
 

@@ -7,11 +7,12 @@
 namespace keelson {
 namespace {
 
-PlanOptions evaluation_plan(std::int64_t batch) {
-  PlanOptions o;
-  o.batch = batch;
-  o.training = false;
-  return o;
+PlanOptions evaluation_plan(const EvaluatorOptions& o) {
+  PlanOptions p;
+  p.batch = o.batch;
+  p.training = false;
+  p.compute = o.compute;
+  return p;
 }
 
 LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c) {
@@ -58,7 +59,7 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       communicator_(communicator),
       options_(options),
       context_(parameters.context()),
-      plan_(graph, parameters, evaluation_plan(options.batch)),
+      plan_(graph, parameters, evaluation_plan(options)),
       feed_(dataset.fields(), plan_, context_),
       loader_(dataset, evaluation_loader(options, communicator)),
       prediction_(plan_.output(options.prediction)) {

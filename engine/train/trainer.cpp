@@ -16,6 +16,7 @@ int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
 PlanOptions training_plan(const TrainerOptions& o, Communicator* c) {
   PlanOptions p;
   p.batch = o.batch;
+  p.compute = o.compute;
   p.optimizer = &o.optimizer;
   p.communicator = c;
   return p;
@@ -89,6 +90,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   if (validation) {
     auto e = options_.evaluation;
     e.batch = options_.batch;
+    e.compute = options_.compute;
     e.threads = options_.loader_threads;
     e.prefetch = options_.prefetch;
     e.cpus = options_.cpus;

@@ -28,6 +28,7 @@ struct TrainerOptions {
       -1;                  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
   std::uint64_t seed = 0;  ///< of sample order, augmentation and dropout
   bool shuffle = true, augment = false;
+  DType compute = DType::f32;  ///< as in PlanOptions, for training and validation
   Optimizer optimizer;
   Schedule schedule;
   double target = 0;      ///< > 0: ends when the validation metric is at most this

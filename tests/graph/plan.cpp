@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "engine/graph/precision.hpp"
 #include "engine/layers/layers.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/compare.hpp"
@@ -99,6 +100,38 @@ TEST_P(PlanTest, FusionChangesNothingButTheNumberOfCalls) {
                              Array({static_cast<std::int64_t>(a.size())}, std::vector<double>(a.begin(), a.end()))),
               1e-5);
   }
+}
+
+Array flat(const std::vector<float>& v) {
+  return Array({static_cast<std::int64_t>(v.size())}, std::vector<double>(v.begin(), v.end()));
+}
+
+TEST_P(PlanTest, Bf16IsNearF32AndFallsBackToIt) {
+  const Graph g = branched();
+  std::vector<std::vector<float>> gradients[2];
+  std::uint64_t hash[2];
+  for (const bool low : {false, true}) {
+    Parameters parameters(g, ctx(), 1);
+    Plan plan(g, parameters, {.batch = 2, .compute = low ? DType::bf16 : DType::f32});
+    set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
+    set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
+    plan.forward({});
+    plan.backward();
+    for (const auto& p : parameters.all()) gradients[low].push_back(plan.gradient(p.name));
+    hash[low] = plan.hash();
+  }
+  const bool has_bf16 = hash[0] != hash[1];
+  for (std::size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_LE(relative_error(flat(gradients[1][i]), flat(gradients[0][i])), has_bf16 ? 0.05 : 0.0);
+}
+
+TEST_P(PlanTest, ChoosesAPrecision) {
+  const Graph g = branched();
+  EXPECT_EQ(choose_precision("fp32", g, ctx(), {}), DType::f32);
+  EXPECT_EQ(choose_precision("bf16", g, ctx(), {}), DType::bf16);
+  const auto chosen = choose_precision("auto", g, ctx(), {.batch = 2});
+  EXPECT_TRUE(chosen == DType::f32 || chosen == DType::bf16);
+  EXPECT_THROW(choose_precision("fp8", g, ctx(), {}), InputError);
 }
 
 TEST_P(PlanTest, PlansOfOtherBatchesAndModesShareParametersAndArena) {
