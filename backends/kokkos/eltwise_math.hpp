@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/vector_math.hpp"
 #include "engine/ops/eltwise.hpp"
 
 /// The element-wise functions, one struct per EltwiseKind: value(p, x) and derivative(p, saved), where `saved` is the
@@ -26,22 +26,22 @@ struct LeakyRelu {
 };
 
 struct Tanh {
-  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return Kokkos::tanh(x); }
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return fast_tanh(x); }
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float y) { return (1 - y) * (1 + y); }
 };
 
 struct Sigmoid {
-  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return 1 / (1 + Kokkos::exp(-x)); }
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return 1 / (1 + fast_exp(-x)); }
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float y) { return y * (1 - y); }
 };
 
 struct Gelu {
   static constexpr float sqrt_half = 0.70710678118654752f, inv_sqrt_two_pi = 0.39894228040143268f;
   KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) {
-    return 0.5f * x * Kokkos::erfc(-x * sqrt_half);  // erfc(-z) = 1 + erf(z) without its cancellation for z << 0
+    return 0.5f * x * fast_erfc(-x * sqrt_half);  // erfc(-z) = 1 + erf(z) without its cancellation for z << 0
   }
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float x) {
-    return 0.5f * Kokkos::erfc(-x * sqrt_half) + x * inv_sqrt_two_pi * Kokkos::exp(-0.5f * x * x);
+    return 0.5f * fast_erfc(-x * sqrt_half) + x * inv_sqrt_two_pi * fast_exp(-0.5f * x * x);
   }
 };
 

@@ -1,5 +1,6 @@
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/vector_math.hpp"
 
 namespace keelson::kokkos {
 
@@ -33,7 +34,7 @@ void softmax_forward(const Lines& lines, const float* src, float* dst) {
         }
         double sum = 0;
         for (Index i = 0; i < lines.length; ++i) {
-          const float e = Kokkos::exp(x[i * lines.step] - largest);
+          const float e = fast_exp(x[i * lines.step] - largest);
           y[i * lines.step] = e;
           sum += static_cast<double>(e);
         }
