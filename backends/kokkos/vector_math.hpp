@@ -4,15 +4,16 @@
 
 #include "backends/kokkos/common.hpp"
 
-/// exp, tanh and erfc of float without branches and calls, so that the compiler vectorises loops over them; on GPUs, the
-/// device's own functions. Errors are relative; a NaN stays a NaN.
+/// exp, tanh and erfc of float without branches and calls, so that the compiler vectorises loops over them; on GPUs,
+/// the device's own functions. Errors are relative; a NaN stays a NaN.
 namespace keelson::kokkos {
 
 /// Within 2e-7; 0 to rounding below -87.3, infinity above 88.8. The exponent is split off by adding 1.5 * 2^23, whose
 /// last bits then hold it; what remains, at most ln(2) / 2, goes into the Taylor series.
 KOKKOS_FORCEINLINE_FUNCTION float fast_exp(float x) {
   if constexpr (!runs_on_host) return Kokkos::exp(x);
-  constexpr float magic = 12582912.0f, log2_e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  constexpr float magic = 12582912.0f, log2_e = 1.44269504088896341f, ln2_high = 0.693359375f,
+                  ln2_low = -2.12194440e-4f;
   x = x > 89.0f ? 89.0f : x;
   x = x < -87.3f ? -87.3f : x;
   const float shifted = x * log2_e + magic, n = shifted - magic;
@@ -43,8 +44,8 @@ KOKKOS_FORCEINLINE_FUNCTION float fast_tanh(float x) {
   return x < 0 ? -y : y;
 }
 
-/// Within 1e-6 for x < 4, 5e-6 for x < 9 (that of exp(-x^2)): t P(t) exp(-x^2) with t = 1 / (1 + x / 2) for x >= 0. P is
-/// a Chebyshev fit, good to 2e-7, to erfc(x) exp(x^2) / t over 0 < t <= 1.
+/// Within 1e-6 for x < 4, 5e-6 for x < 9 (that of exp(-x^2)): t P(t) exp(-x^2) with t = 1 / (1 + x / 2) for x >= 0. P
+/// is a Chebyshev fit, good to 2e-7, to erfc(x) exp(x^2) / t over 0 < t <= 1.
 KOKKOS_FORCEINLINE_FUNCTION float fast_erfc(float x) {
   if constexpr (!runs_on_host) return Kokkos::erfc(x);
   const float a = x < 0 ? -x : x, t = 1 / (1 + 0.5f * a);

@@ -148,9 +148,6 @@ class BackwardPlan : public Emitter {
   BufferId new_gradient(const std::string& parameter, const Layout& layout);
   void finish_gradients();
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
-  const Shape& parameter_shape(const std::string& name) const {
-    return build_.parameters.at(node().name + "/" + name).shape;
-  }
 
  private:
   BufferId diff_dst_ = no_buffer;

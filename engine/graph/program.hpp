@@ -62,7 +62,7 @@ class Program {
   BufferId root(BufferId id) const;
 
   /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its
-  /// life. Call once.
+  /// life; then in other orders, if that needs more than lower_bound(). Call once.
   void place();
   /// Points every call's tensors into `arena` and the external tensors.
   void bind(std::byte* arena);
@@ -76,6 +76,8 @@ class Program {
     int first = -1, last = -1;
   };
   std::vector<Life> lives() const;
+  /// Gives each buffer, in this order, the lowest offset that is free during its life; returns the end of the last.
+  std::size_t place_in(const std::vector<BufferId>& order, const std::vector<Life>& life);
   void merge_in_place();
 
   std::vector<Buffer> buffers_;

@@ -50,7 +50,8 @@ class ConvLayer : public Layer {
       const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), src.dtype, Layout::any()};
       return ops::ConvDesc{conv, src, weights, dst, p.training(), p.wants_diff_src(0)};
     };
-    return pool_ ? plan_pooled_conv(p, *pool_, describe) : plan_weighted(p, options_.bias, activation_, describe);
+    if (pool_) return plan_pooled_conv(p, *pool_, describe(p.src(0), {}));
+    return plan_weighted(p, options_.bias, activation_, describe);
   }
 
  private:

@@ -125,6 +125,38 @@ TEST_P(PlanTest, Bf16IsNearF32AndFallsBackToIt) {
     EXPECT_LE(relative_error(flat(gradients[1][i]), flat(gradients[0][i])), has_bf16 ? 0.05 : 0.0);
 }
 
+/// A convolution whose result is too large for the caches, with planes that the pooling drops.
+TEST_P(PlanTest, SlabsChangeNothingButTheMemory) {
+  Graph g;
+  const Var x = g.input("x", {2, 67, 64, 64}), y = g.input("y", {3});
+  const Var a = max_pool(leaky_relu(conv(x, {.filters = 16}, "a"), 0.3f), 2);
+  const Var b = max_pool(relu(conv(a, {.filters = 4, .padding = Padding::valid}, "b")), 2);
+  g.set_output("prediction", dense(flatten(average_pool(b, 5)), 3, "out"));
+  mse(Var{&g, g.outputs()[0].second}, y);
+  std::vector<std::vector<float>> gradients[2];
+  std::vector<Array> outputs;
+  std::size_t arena[2];
+  for (const bool fuse : {false, true})
+    for (const bool training : {true, false}) {
+      Parameters parameters(g, ctx(), 1);
+      Plan plan(g, parameters, {.batch = 2, .training = training, .fuse = fuse});
+      set_input(ctx(), plan, "x", oracle::random_uniform({2, 2, 67, 64, 64}, "x"));
+      set_input(ctx(), plan, "y", oracle::random_uniform({2, 3}, "y", 0, 1));
+      plan.forward({});
+      outputs.push_back(get_output(ctx(), plan, "prediction"));
+      if (!training) continue;
+      arena[fuse] = plan.arena_bytes();
+      plan.backward();
+      for (const auto& p : parameters.all()) gradients[fuse].push_back(plan.gradient(p.name));
+    }
+  for (const auto& o : outputs) EXPECT_LT(relative_error(o, outputs[0]), 1e-5);
+  for (std::size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_LT(relative_error(flat(gradients[1][i]), flat(gradients[0][i])), 1e-4);
+  if (ctx().device().host_accessible()) {
+    EXPECT_LT(arena[1], arena[0] / 2);
+  }
+}
+
 TEST_P(PlanTest, ChoosesAPrecision) {
   const Graph g = branched();
   EXPECT_EQ(choose_precision("fp32", g, ctx(), {}), DType::f32);

@@ -57,8 +57,8 @@ TEST(MlperfAtFullSize, ArenaIsAsSmallAsItCanBe) {
   }
 }
 
-/// Operands read and written once by every call: 1536 MB with oneDNN on AVX-512 (3265 MB when the gradient of each
-/// convolution's result was made). One more pass over conv1's result would be 268 MB.
+/// Operands read and written once by every call: 855 MB with oneDNN on AVX-512 (3265 MB when each convolution's
+/// result and its gradient were). One pass over conv1's result would be 268 MB.
 TEST(MlperfAtFullSize, MovesNoMoreMemoryThanPinned) {
   for (const std::string& name : network_contexts()) {
     if (!context(name).device().host_accessible()) continue;
@@ -70,7 +70,7 @@ TEST(MlperfAtFullSize, MovesNoMoreMemoryThanPinned) {
     double megabytes = 0;
     for (const PlanRow& r : plan.rows()) megabytes += r.megabytes;
     std::printf("%s: %.0f MB\n", name.c_str(), megabytes);
-    EXPECT_LT(megabytes, 1700) << name;
+    EXPECT_LT(megabytes, 1000) << name;
   }
 }
 
@@ -91,7 +91,7 @@ TEST(MlperfAtFullSize, AStepStaysUnder1300MegabytesAndAllocatesNothing) {
   };
   step();
   const Allocations used = allocations_of(step);
-  EXPECT_LE(used.bytes, 2048 * static_cast<std::int64_t>(plan.rows().size()));
+  EXPECT_LE(used.bytes, 4096 * static_cast<std::int64_t>(plan.rows().size()));  // by slabs, a call is many executions
   EXPECT_LT(peak_resident_gb(), 1.3);
 }
 
