@@ -14,8 +14,9 @@ struct Forward {
   const float* src;
   float* dst;
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+    const EltwiseParams params = p;  // through `this`, a write to dst might change it, for all the compiler knows
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) dst[i] = F::value(p, src[i]);
+    for (Index i = begin; i < end; ++i) dst[i] = F::value(params, src[i]);
   }
 };
 
@@ -25,8 +26,9 @@ struct Backward {
   const float *diff_dst, *saved;
   float* diff_src;
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+    const EltwiseParams params = p;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) diff_src[i] = diff_dst[i] * F::derivative(p, saved[i]);
+    for (Index i = begin; i < end; ++i) diff_src[i] = diff_dst[i] * F::derivative(params, saved[i]);
   }
 };
 
