@@ -31,20 +31,20 @@ const std::vector<Backend>& backends() {
   return all;
 }
 
-/// The names in KEELSON_BACKEND, or all.
-std::vector<std::string> requested() {
+/// The names in `wish`, else in KEELSON_BACKEND, else all.
+std::vector<std::string> requested(const std::string& wish) {
   const char* variable = std::getenv("KEELSON_BACKEND");
-  if (!variable || !*variable) return available();
+  const std::string list = !wish.empty() ? wish : variable ? variable : "";
+  if (list.empty()) return available();
   std::vector<std::string> names;
-  std::string_view rest = variable;
+  std::string_view rest = list;
   while (true) {
     const auto comma = rest.find(',');
     const std::string name(rest.substr(0, comma));
     const auto known = available();
     if (std::find(known.begin(), known.end(), name) == known.end())
-      refuse(
-          "KEELSON_BACKEND={}: this build has no backend '{}'; it has {} (a comma-separated list of these is expected)",
-          variable, name, fmt::join(known, ", "));
+      refuse("{}={}: this build has no backend '{}'; it has {} (a comma-separated list of these is expected)",
+             wish.empty() ? "KEELSON_BACKEND" : "backends", list, name, fmt::join(known, ", "));
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     if (comma == std::string_view::npos) return names;
     rest.remove_prefix(comma + 1);
@@ -59,11 +59,11 @@ std::vector<std::string> available() {
   return names;
 }
 
-std::unique_ptr<Context> make_context(const std::string& device) {
+std::unique_ptr<Context> make_context(const std::string& device, const std::string& backends_wanted) {
   if (device != "cpu") refuse("device '{}': this build knows only 'cpu'", device);
   auto memory = make_kokkos_device();
   std::vector<std::unique_ptr<ops::OpFactory>> factories;
-  for (const auto& name : requested())
+  for (const auto& name : requested(backends_wanted))
     for (const auto& b : backends())
       if (b.name == name) factories.push_back(b.make(*memory));
   return std::make_unique<Context>(std::move(memory), std::move(factories));

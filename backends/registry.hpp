@@ -11,10 +11,10 @@ namespace keelson::backends {
 /// Names of the backends in this build, in the order in which a CPU context asks them, e.g. {"onednn", "kokkos"}.
 std::vector<std::string> available();
 
-/// A context for `device` ("cpu"; "cuda" where built). KEELSON_BACKEND=kokkos (or any comma-separated list of
-/// available()) restricts and orders the backends. Throws InputError for names that this build does not know, listing
-/// those it does.
-std::unique_ptr<Context> make_context(const std::string& device = "cpu");
+/// A context for `device` ("cpu"; "cuda" where built). `backends_wanted`, else the variable KEELSON_BACKEND, restricts
+/// and orders the backends: a comma-separated list of available(), e.g. "kokkos"; empty or unset: all. Throws
+/// InputError for names that this build does not know, listing those it does.
+std::unique_ptr<Context> make_context(const std::string& device = "cpu", const std::string& backends_wanted = "");
 
 /// Starts Kokkos with `threads` threads unless the host program has done so, and ends it if it was started here. 0: all
 /// that this process may use. Call after binding the process to its cores, before the first context.

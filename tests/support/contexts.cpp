@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <map>
-#include <optional>
 
 #include "backends/registry.hpp"
 
@@ -11,21 +10,6 @@ namespace keelson::testing {
 namespace {
 
 constexpr auto variable = "KEELSON_BACKEND";
-
-/// Sets the variable that make_context() reads, and puts it back.
-class Selection {
- public:
-  explicit Selection(const std::string& backend) {
-    if (const char* old = std::getenv(variable)) old_ = old;
-    setenv(variable, backend.c_str(), 1);
-  }
-  ~Selection() { old_ ? setenv(variable, old_->c_str(), 1) : unsetenv(variable); }
-  Selection(const Selection&) = delete;
-  Selection& operator=(const Selection&) = delete;
-
- private:
-  std::optional<std::string> old_;
-};
 
 std::map<std::string, std::unique_ptr<Context>>& made() {
   static std::map<std::string, std::unique_ptr<Context>> contexts;
@@ -67,14 +51,7 @@ std::vector<std::string> network_contexts() {
 
 Context& context(const std::string& name) {
   auto& c = made()[name];
-  if (!c) {
-    if (name == "mix") {
-      c = backends::make_context();
-    } else {
-      const Selection only(name);
-      c = backends::make_context();
-    }
-  }
+  if (!c) c = backends::make_context("cpu", name == "mix" ? "" : name);
   return *c;
 }
 
