@@ -1,5 +1,6 @@
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/factory.hpp"
+#include "backends/kokkos/peaks.hpp"
 
 namespace keelson::backends {
 
@@ -84,6 +85,15 @@ class KokkosDevice : public Device {
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
+
+  DevicePeaks measure_peaks() override {
+    const auto fma = kokkos::measure_fma_rate();
+    constexpr std::size_t mebi = 1 << 20;
+    const auto bytes = std::max<std::size_t>(256, 16 * static_cast<std::size_t>(Space().concurrency())) * mebi;
+    const auto src = allocate(bytes, "peaks: source of the copy"), dst = allocate(bytes, "peaks: copy");
+    return {fma, kokkos::measure_copy_rate(static_cast<float*>(dst.get()), static_cast<const float*>(src.get()),
+                                           static_cast<Index>(bytes / sizeof(float)))};
+  }
 };
 
 }  // namespace

@@ -61,6 +61,15 @@ struct Lanes {
     KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) part[i] += s * v.part[i];
   }
+  /// this = s this + v: each result waits for the one before.
+  KOKKOS_FORCEINLINE_FUNCTION void scale_and_add(float s, const Lanes& v) {
+    KEELSON_UNROLL
+    for (int i = 0; i < count / width; ++i) {
+      Vector scaled = s * part[i];
+      scaled += v.part[i];
+      part[i] = scaled;
+    }
+  }
 };
 
 /// acc[r] += sum over k < count of a[row[r] + k a_step] * b[k b_step ... + lanes)

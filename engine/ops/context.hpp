@@ -6,6 +6,7 @@
 
 #include "engine/ops/describe.hpp"
 #include "engine/ops/factory.hpp"
+#include "engine/ops/peaks.hpp"
 
 namespace keelson {
 
@@ -22,6 +23,9 @@ class Device {
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void zero(void* dst, std::size_t bytes) = 0;
   virtual void fence() = 0;  ///< returns when all work queued so far is done
+  /// Measures the device with all its threads, in about a second and with half a GiB of memory or more. Another
+  /// process at work on the same device lowers both values.
+  virtual DevicePeaks measure_peaks() = 0;
 };
 
 /// One device of this process and the backends that make primitives for it, in the order in which they are asked.
