@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/networks.hpp"
+#include "apps/bench/peaks.hpp"
+#include "apps/bench/roofline.hpp"
+#include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
 #include "apps/common/options.hpp"
 #include "backends/registry.hpp"
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/graph/plan.hpp"
 
@@ -16,14 +19,11 @@ namespace keelson::bench {
 namespace {
 
 struct StepOptions {
-  std::string net = "mlperf";
+  std::string net = "mlperf", backend, roofline;
   std::int64_t size = 128, batch = 1;
   int steps = 10, warmup = 2;
-  bool plan = false, json = false;
-};
-
-struct Timing {
-  double median = 0, fastest = 0, slowest = 0;  ///< seconds a step, of the slowest rank in each step
+  bool plan = false, json = false, remeasure = false;
+  bool profile() const { return plan || !roofline.empty(); }
 };
 
 /// Numbers like the logarithms of counts: zeros alone would spare the caches.
@@ -57,56 +57,109 @@ Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& de
   state.sample_offset = world.rank() * o.batch;
   state.loss_scale = 1.0f / static_cast<float>(o.batch * world.size());
   for (int i = 0; i < o.warmup; ++i) one_step(plan, world, device, state);
-  plan.set_profiling(o.plan);
+  plan.set_profiling(o.profile());
   std::vector<double> seconds;
   for (int i = 0; i < o.steps; ++i) seconds.push_back(one_step(plan, world, device, state));
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back()};
+  return summarize(std::move(seconds));
 }
 
-void print_result(const StepOptions& o, const Plan& plan, const Timing& t, const app::Session& session,
-                  const std::string& device) {
-  const auto rows = plan.rows();
-  double gflop = 0;
-  for (const auto& r : rows) gflop += r.gflop;
-  const double samples = static_cast<double>(o.batch * session.world.size());
-  if (o.json) {
-    const nlohmann::json j{{"net", o.net},
-                           {"size", o.size},
-                           {"batch", o.batch},
-                           {"ranks", session.world.size()},
-                           {"machine", session.machine},
-                           {"device", device},
-                           {"seconds_per_step", t.median},
-                           {"seconds_fastest", t.fastest},
-                           {"seconds_slowest", t.slowest},
-                           {"samples_per_second", samples / t.median},
-                           {"gflop_per_second", gflop * session.world.size() / t.median},
-                           {"arena_bytes", plan.arena_bytes()},
-                           {"arena_lower_bound", plan.arena_lower_bound()}};
-    fmt::print("{}\n", j.dump());
-  } else {
-    if (o.plan) plan.print(std::cout);
-    std::cout.flush();
-    fmt::print("{} {}^3, batch {} a rank, {}; {}\n", o.net, o.size, o.batch, session.machine, device);
-    fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.3f} samples/s, {:.1f} GFLOP/s\n",
-               t.median * 1e3, t.fastest * 1e3, t.slowest * 1e3, o.steps, samples / t.median,
-               gflop * session.world.size() / t.median);
+/// What one run of the verb found out, on rank 0.
+struct StepResult {
+  const StepOptions& options;
+  const app::Session& session;
+  const Graph& graph;
+  const Plan& plan;
+  std::string device;
+  Timing seconds;  ///< a step, of the slowest rank in each step
+  DevicePeaks peaks;
+
+  double samples_per_second() const {
+    return static_cast<double>(options.batch * session.world.size()) / seconds.median;
   }
+  double gflop_per_second() const {
+    double gflop = 0;
+    for (const auto& r : plan.rows()) gflop += r.gflop;
+    return gflop * session.world.size() / seconds.median;
+  }
+  std::string title() const {
+    return fmt::format("{} {}^3, batch {} a rank", options.net, options.size, options.batch);
+  }
+};
+
+nlohmann::json to_json(const StepResult& r) {
+  const auto& o = r.options;
+  nlohmann::json j{{"net", o.net},
+                   {"size", o.size},
+                   {"batch", o.batch},
+                   {"ranks", r.session.world.size()},
+                   {"machine", r.session.machine},
+                   {"device", r.device},
+                   {"seconds_per_step", r.seconds.median},
+                   {"seconds_fastest", r.seconds.fastest},
+                   {"seconds_slowest", r.seconds.slowest},
+                   {"samples_per_second", r.samples_per_second()},
+                   {"gflop_per_second", r.gflop_per_second()},
+                   {"arena_bytes", r.plan.arena_bytes()},
+                   {"arena_lower_bound", r.plan.arena_lower_bound()}};
+  if (!o.profile()) return j;
+  j["peaks"] = bench::to_json(r.peaks);
+  j["rows"] = nlohmann::json::array();
+  for (const auto& row : r.plan.rows())
+    j["rows"].push_back({{"phase", row.phase},
+                         {"node", row.node},
+                         {"op", row.op},
+                         {"backend", row.backend},
+                         {"kernel", row.kernel},
+                         {"layout", row.layout},
+                         {"gflop", row.gflop},
+                         {"megabytes", row.megabytes},
+                         {"milliseconds", row.milliseconds},
+                         {"gflop_per_second", row.gflop_per_second()},
+                         {"gigabytes_per_second", row.gigabytes_per_second()},
+                         {"share_of_peak", row.share(r.peaks)}});
+  return j;
+}
+
+void print_text(const StepResult& r) {
+  const auto& o = r.options;
+  if (o.plan) {
+    fmt::print("{}\nmachine's peaks: {}\n", r.graph.summary(), describe(r.peaks));
+    fmt::print("of peak: the larger of GFLOP/s and GB/s (= MB/ms) over these; above 100 % where caches fed a call\n\n");
+    std::fflush(stdout);
+    r.plan.print(std::cout, &r.peaks);
+    std::cout.flush();
+  }
+  fmt::print("{}, {}; {}\n", r.title(), r.session.machine, r.device);
+  fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.3f} samples/s, {:.1f} GFLOP/s\n",
+             r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.samples_per_second(),
+             r.gflop_per_second());
+}
+
+void report(const StepResult& r) {
+  const auto& o = r.options;
+  if (!o.roofline.empty())
+    write_atomically(o.roofline, render_roofline({r.title(), fmt::format("{}; {}", r.session.machine, r.device),
+                                                  r.peaks, r.plan.rows(), r.seconds.median, r.samples_per_second()}));
+  if (o.json)
+    fmt::print("{}\n", to_json(r).dump());
+  else
+    print_text(r);
+  if (!o.roofline.empty() && !o.json) fmt::print("roofline: {}\n", o.roofline);
   std::fflush(stdout);
 }
 
 ExitCode run_step(const StepOptions& o, app::Session& session) {
   const Graph graph = make_network(o.net, o.size);
-  const auto context = backends::make_context();
+  const auto context = backends::make_context("cpu", o.backend);
+  DevicePeaks peaks;
+  if (o.profile()) peaks = machine_peaks(*context, session, o.remeasure);
   Parameters parameters(graph, *context, 1);
   Optimizer optimizer;
   optimizer.momentum = 0.9f;
   Plan plan(graph, parameters, {.batch = o.batch, .optimizer = &optimizer, .communicator = &session.world});
   fill_inputs(*context, graph, plan);
   const Timing timing = measure(o, plan, session.world, context->device());
-  if (session.world.rank() == 0 && o.plan && !o.json) fmt::print("{}\n", graph.summary());
-  if (session.world.rank() == 0) print_result(o, plan, timing, session, context->describe());
+  if (session.world.rank() == 0) report({o, session, graph, plan, context->describe(), timing, peaks});
   return ExitCode::done;
 }
 
@@ -121,8 +174,14 @@ void define_step(app::CommandLine& line) {
   app::option(v, "--batch", o->batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber);
   app::option(v, "--steps", o->steps, "Timed steps, of which the median counts", "N")->check(CLI::PositiveNumber);
   app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
-  app::flag(v, "--plan", o->plan, "Print every call of the step with its backend, kernel, layout, work and time");
-  app::flag(v, "--json", o->json, "Print one JSON object");
+  option_backend(v, o->backend);
+  app::flag(v, "--plan", o->plan,
+            "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "
+            "peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth of a copy");
+  app::option_without_default(v, "--roofline", o->roofline,
+                              "Draw the calls on the machine's measured roofline: one HTML page", "FILE");
+  option_remeasure(v, o->remeasure);
+  app::flag(v, "--json", o->json, "Print one JSON object; with the calls if --plan or --roofline is given");
 }
 
 }  // namespace keelson::bench

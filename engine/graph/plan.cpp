@@ -285,8 +285,8 @@ std::size_t Plan::arena_bytes() const { return impl_->build.program.arena_bytes(
 std::size_t Plan::arena_lower_bound() const { return impl_->build.program.lower_bound(); }
 std::uint64_t Plan::hash() const { return plan_hash(impl_->build.program); }
 
-void Plan::print(std::ostream& out) const {
-  print_plan(out, *this, impl_->build.parameters, impl_->gradients ? impl_->gradients->buckets().size() : 0);
+void Plan::print(std::ostream& out, const DevicePeaks* peaks) const {
+  print_plan(out, *this, impl_->build.parameters, impl_->gradients ? impl_->gradients->buckets().size() : 0, peaks);
 }
 
 }  // namespace keelson

@@ -7,6 +7,7 @@
 
 #include "engine/base/communicator.hpp"
 #include "engine/graph/parameters.hpp"
+#include "engine/ops/peaks.hpp"
 #include "engine/ops/step_state.hpp"
 #include "engine/optim/optimizer.hpp"
 
@@ -34,6 +35,12 @@ struct PlanRow {
   std::string layout;   ///< of what it writes
   double gflop = 0, megabytes = 0;
   double milliseconds = 0;  ///< median over profiled steps; 0 if not profiled
+
+  double gflop_per_second() const { return milliseconds > 0 ? gflop / milliseconds * 1e3 : 0; }
+  double gigabytes_per_second() const { return milliseconds > 0 ? megabytes / milliseconds : 0; }
+  double share(const DevicePeaks& peaks) const {
+    return peaks.share({gflop * 1e9, megabytes * 1e6}, milliseconds * 1e-3);
+  }
 };
 
 /// A graph compiled for a context, a batch size and a mode: a flat list of calls over one arena. Made in well under a
@@ -80,7 +87,8 @@ class Plan {
 
   void set_profiling(bool on);
   std::vector<PlanRow> rows() const;
-  void print(std::ostream& out) const;
+  /// A table of rows() and its sums. With `peaks` also each row's share of them.
+  void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;
   /// Reorders in one step, as "conv1/dst: plain -> channels-last" lines: what a test pins.
   std::vector<std::string> reorders() const;
   std::size_t arena_bytes() const;

@@ -1,6 +1,7 @@
 #include "engine/graph/plan_report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <ostream>
 
 namespace keelson {
@@ -74,30 +75,46 @@ std::uint64_t plan_hash(const Program& program) {
   return h;
 }
 
-void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameters, std::size_t buckets) {
+void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameters, std::size_t buckets,
+                const DevicePeaks* peaks) {
   const auto rows = plan.rows();
   std::size_t widths[5] = {5, 4, 2, 7, 6};
   for (const PlanRow& r : rows) {
     const std::string* cells[5] = {&r.phase, &r.node, &r.op, &r.backend, &r.kernel};
     for (int i = 0; i < 5; ++i) widths[i] = std::max(widths[i], cells[i]->size());
   }
-  const auto line = [&](const PlanRow& r, const std::string& gflop, const std::string& mb, const std::string& ms) {
-    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}} {:>9} {:>9} {:>9}  {}\n", r.phase, widths[0], r.node,
-                       widths[1], r.op, widths[2], r.backend, widths[3], r.kernel, widths[4], gflop, mb, ms, r.layout);
+  const auto line = [&](const PlanRow& r, const std::array<std::string, 5>& numbers) {
+    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op, widths[2],
+                       r.backend, widths[3], r.kernel, widths[4]);
+    for (std::size_t i = 0; i < (peaks ? 5 : 4); ++i) out << fmt::format(" {:>9}", numbers[i]);
+    out << "  " << r.layout << "\n";
   };
-  line({"phase", "node", "op", "backend", "kernel", "layout", 0, 0, 0}, "GFLOP", "MB", "ms");
+  const auto decimals = [](double value, int count, bool known = true) {
+    return known ? fmt::format("{:.{}f}", value, count) : std::string("-");
+  };
+  line({"phase", "node", "op", "backend", "kernel", "layout"}, {"GFLOP", "MB", "ms", "GFLOP/s", "of peak"});
   PlanRow total;
+  double at_peak = 0;  // milliseconds that the machine's limits explain; what caches spared cannot make up for others
   for (const PlanRow& r : rows) {
-    line(r, fmt::format("{:.3f}", r.gflop), fmt::format("{:.2f}", r.megabytes),
-         r.milliseconds > 0 ? fmt::format("{:.3f}", r.milliseconds) : "-");
+    const bool timed = r.milliseconds > 0;
+    const double share = peaks ? r.share(*peaks) : 0;
+    line(r,
+         {decimals(r.gflop, 3), decimals(r.megabytes, 2), decimals(r.milliseconds, 3, timed),
+          decimals(r.gflop_per_second(), 1, timed && r.gflop > 0), share > 0 ? decimals(100 * share, 1) + " %" : "-"});
     total.gflop += r.gflop;
     total.megabytes += r.megabytes;
     total.milliseconds += r.milliseconds;
+    at_peak += std::min(share, 1.0) * r.milliseconds;
   }
   out << fmt::format("batch {}: {:.2f} GFLOP, {:.0f} MB{} a step, {} reorders, {} gradient buckets\n", plan.batch(),
                      total.gflop, total.megabytes,
-                     total.milliseconds > 0 ? fmt::format(", {:.2f} ms", total.milliseconds) : "",
+                     total.milliseconds > 0
+                         ? fmt::format(", {:.2f} ms ({:.1f} GFLOP/s)", total.milliseconds, total.gflop_per_second())
+                         : "",
                      plan.reorders().size(), buckets);
+  if (at_peak > 0)
+    out << fmt::format("at the machine's peaks these calls would take {:.2f} ms: {:.1f} % of the time spent in them\n",
+                       at_peak, 100 * at_peak / total.milliseconds);
   out << fmt::format("arena {:.1f} MiB (lower bound {:.1f}), parameters {:.1f} MiB\n", plan.arena_bytes() / mebi,
                      plan.arena_lower_bound() / mebi, parameters.count() * sizeof(float) / mebi);
 }

@@ -120,16 +120,50 @@ void draw_line(std::string& out, const Series& s, const Scale& sx, const Scale& 
                      s.dashed ? " dashed" : "", s.colour, path);
 }
 
+/// What is known about point number i besides its place.
+template <class T>
+T one_of(const std::vector<T>& all, std::size_t i, const T& otherwise) {
+  return i < all.size() ? all[i] : otherwise;
+}
+
 void draw_points(std::string& out, const Series& s, const Scale& sx, const Scale& sy, double radius, bool titles) {
   out += fmt::format("<g class='points{}' style='fill:var(--s{})'>", s.faint ? " faint" : "", s.colour);
   for (std::size_t i = 0; i < std::min(s.x.size(), s.y.size()); ++i) {
     if (!drawable(s.x[i], s.y[i])) continue;
-    const auto circle = fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='{}'", sx(s.x[i]), sy(s.y[i]), radius);
-    out += titles ? fmt::format("{}><title>{}, {}</title></circle>", circle, number(s.x[i]), number(s.y[i]))
-                  : circle + "/>";
+    const double r = one_of(s.radii, i, radius);
+    const auto circle = fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='{:.3g}'", sx(s.x[i]), sy(s.y[i]), r);
+    const auto title = one_of(s.titles, i, fmt::format("{}, {}", number(s.x[i]), number(s.y[i])));
+    out += titles ? fmt::format("{}><title>{}</title></circle>", circle, escape(title)) : circle + "/>";
   }
   out += "</g>";
 }
+
+/// Writes labels of points where no earlier label is: above its point, else below it, else not at all.
+class LabelWriter {
+ public:
+  void write(std::string& out, const Series& s, const Scale& sx, const Scale& sy) {
+    for (std::size_t i = 0; i < std::min(s.labels.size(), std::min(s.x.size(), s.y.size())); ++i) {
+      if (s.labels[i].empty() || !drawable(s.x[i], s.y[i])) continue;
+      const double r = one_of(s.radii, i, 3.0), x = sx(s.x[i]), half = 3.1 * static_cast<double>(s.labels[i].size());
+      for (const double y : {sy(s.y[i]) - r - 4, sy(s.y[i]) + r + 12}) {
+        const bool taken = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+          return std::abs(p.y - y) < 13 && std::abs(p.x - x) < p.half + half;
+        });
+        if (taken) continue;
+        places_.push_back({x, y, half});
+        out += fmt::format("<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>", x, y,
+                           escape(s.labels[i]));
+        break;
+      }
+    }
+  }
+
+ private:
+  struct Place {
+    double x, y, half;
+  };
+  std::vector<Place> places_;
+};
 
 void draw_legend(std::string& out, const Plot& p) {
   double x = left;
@@ -227,6 +261,8 @@ std::string svg(const Plot& p) {
     if (s.mark == Series::Mark::points) draw_points(out, s, sx, sy, many ? 2 : 3, !many);
     if (s.mark == Series::Mark::both && s.x.size() <= 60) draw_points(out, s, sx, sy, 3, true);
   }
+  LabelWriter labels;
+  for (const auto& s : p.series) labels.write(out, s, sx, sy);
   draw_legend(out, p);
   return out + "</svg>";
 }

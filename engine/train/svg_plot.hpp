@@ -17,6 +17,10 @@ struct Series {
   int colour = 0;      ///< --s0 ... --s5
   bool faint = false;  ///< noise behind a mean
   bool dashed = false;
+  // Of single points; each empty, or as long as x.
+  std::vector<std::string> titles = {};  ///< shown while the pointer rests on a point; empty: its coordinates
+  std::vector<std::string> labels = {};  ///< written beside a point where there is room; "" for most
+  std::vector<double> radii = {};        ///< pixels
 };
 
 struct Axis {

@@ -4,19 +4,30 @@ import json
 import os
 import shlex
 import subprocess
+import tempfile
 import unittest
 
 PROGRAM = os.path.join(os.environ["KEELSON_BIN"], "keelson-bench")
 MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
 
 
-def run(*arguments, ranks=0):
+def run(*arguments, ranks=0, cache=None):
     launcher = MPIEXEC + ["-n", str(ranks)] if ranks else []
+    environment = {**os.environ, "XDG_CACHE_HOME": cache or Bench.folder}
     return subprocess.run(launcher + [PROGRAM] + [str(a) for a in arguments], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=120)
+                          stderr=subprocess.PIPE, timeout=120, env=environment)
 
 
 class Bench(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
     def succeed(self, *arguments, **options):
         done = run(*arguments, **options)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -25,6 +36,9 @@ class Bench(unittest.TestCase):
     def test_step_plan(self):
         text = self.succeed("step", "--size", 32, "--steps", 2, "--plan")
         self.assertRegex(text, r"conv5\s.*\d+\.\d{3}")
+        self.assertRegex(text, r"machine's peaks: \S+ GFLOP/s .*, \S+ GB/s")
+        self.assertRegex(text, r"GFLOP/s +of peak")
+        self.assertRegex(text, r"conv5 +conv .* \d+\.\d %")
         self.assertRegex(text, r"arena \S+ MiB \(lower bound")
         self.assertRegex(text, r"median \S+ ms a step")
 
@@ -35,8 +49,57 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(result["seconds_fastest"], result["seconds_per_step"])
             self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) / result["seconds_per_step"], 3)
 
+    def test_step_json_has_the_calls_of_a_plan(self):
+        result = json.loads(self.succeed("step", "--size", 32, "--steps", 2, "--plan", "--json"))
+        peaks = result["peaks"]
+        conv = next(r for r in result["rows"] if r["node"] == "conv2" and r["op"] == "conv")
+        seconds = conv["milliseconds"] * 1e-3
+        self.assertAlmostEqual(conv["gflop_per_second"] * seconds, conv["gflop"], 5)
+        share = max(conv["gflop_per_second"] * 1e9 / peaks["flops_per_second"],
+                    conv["gigabytes_per_second"] * 1e9 / peaks["copy_bytes_per_second"])
+        self.assertAlmostEqual(conv["share_of_peak"], share, 5)
+
+    def test_peaks_are_kept(self):
+        cache = self.path("another")
+        step = ("step", "--size", 32, "--steps", 1, "--warmup", 0, "--plan", "--json")
+        first = json.loads(self.succeed(*step, cache=cache))["peaks"]
+        file = os.path.join(cache, "keelson", "peaks.json")
+        with open(file) as f:
+            kept = json.load(f)
+        self.assertEqual(list(kept.values()), [first])
+        key = next(iter(kept))
+        known = {"flops_per_second": 1e9, "copy_bytes_per_second": 2e9}
+        with open(file, "w") as f:
+            json.dump({key: known}, f)
+        self.assertEqual(json.loads(self.succeed(*step, cache=cache))["peaks"], known)
+        self.assertNotEqual(json.loads(self.succeed(*step, "--remeasure", cache=cache))["peaks"], known)
+        with open(file, "w") as f:
+            f.write('{"%s": {"flops_per_second": "many"' % key)
+        self.assertNotEqual(json.loads(self.succeed(*step, cache=cache))["peaks"], known)
+
+    def test_cache_that_cannot_be_written_is_no_error(self):
+        with open(self.path("file"), "w"):
+            pass
+        self.succeed("step", "--size", 32, "--steps", 1, "--plan", cache=self.path("file"))
+
+    def test_roofline(self):
+        page = self.path("roofline.html")
+        self.assertIn(page, self.succeed("step", "--size", 32, "--steps", 2, "--roofline", page))
+        with open(page) as f:
+            html = f.read()
+        self.assertIn("</html>", html)
+        self.assertRegex(html, r"<circle [^>]*><title>[^<]*GFLOP/s[^<]*% of peak</title>")
+        self.assertRegex(html, r"<td>conv1</td><td>conv</td>")
+        self.assertNotRegex(html, r"<script|src=|href=|nan|inf\b")
+
+    def test_step_backend(self):
+        result = json.loads(self.succeed("step", "--size", 32, "--steps", 1, "--backend", "kokkos", "--plan", "--json"))
+        self.assertEqual({r["backend"] for r in result["rows"] if r["kernel"]}, {"kokkos"})
+        self.assertRegex(result["device"], "backends kokkos$")
+
     def test_refusals(self):
-        for arguments in (("step", "--net", "none"), ("step", "--size", 20), ("step", "--steps", 0), ("jump",)):
+        for arguments in (("step", "--net", "none"), ("step", "--size", 20), ("step", "--steps", 0), ("jump",),
+                          ("step", "--size", 32, "--backend", "none")):
             with self.subTest(arguments):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)

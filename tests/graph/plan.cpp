@@ -259,6 +259,12 @@ TEST_P(PlanTest, PrintsEveryCallWithItsBackend) {
     EXPECT_FALSE(r.backend.empty()) << r.node << " " << r.op;
     EXPECT_GT(r.milliseconds, 0) << r.node << " " << r.op;
   }
+  EXPECT_EQ(text.str().find("of peak"), std::string::npos);
+  const DevicePeaks peaks{1e9, 1e9};
+  std::ostringstream with_peaks;
+  plan.print(with_peaks, &peaks);
+  EXPECT_NE(with_peaks.str().find("of peak"), std::string::npos);
+  EXPECT_NE(with_peaks.str().find(fmt::format("{:.1f} %", 100 * rows[0].share(peaks))), std::string::npos);
   EXPECT_EQ(plan.hash(), Plan(g, parameters, {.batch = 2, .optimizer = &optimizer}).hash());
   EXPECT_NE(plan.hash(), Plan(g, parameters, {.batch = 4, .optimizer = &optimizer}).hash());
 }

@@ -1,0 +1,102 @@
+#include "apps/bench/peaks.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/common/options.hpp"
+#include "engine/base/atomic_file.hpp"
+#include "engine/train/machine.hpp"
+
+namespace keelson::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// Everything that the values depend on, readable in the file. The version is there because another one may measure otherwise.
+std::string key_of(Context& context, const app::Session& session) {
+  std::string key;
+  for (const auto& [name, value] : describe_machine())
+    if (name == "Host" || name == "Processor") key += value + "; ";
+  return fmt::format("{}{}; {} ranks on the node; keelson {}", key, context.device().describe(),
+                     session.world.local_size(), KEELSON_VERSION);
+}
+
+/// An object: key -> values. Empty where the file is missing or holds something else.
+json stored(const fs::path& file) {
+  std::ifstream in(file);
+  const json all = json::parse(in, nullptr, false);
+  return all.is_object() ? all : json::object();
+}
+
+bool find(const fs::path& file, const std::string& key, DevicePeaks& peaks) {
+  const json all = stored(file);
+  const auto entry = all.find(key);
+  if (entry == all.end() || !entry->is_object()) return false;
+  const auto number = [&](const char* name) {
+    const auto value = entry->find(name);
+    return value != entry->end() && value->is_number() ? value->get<double>() : 0.0;
+  };
+  peaks = {number("flops_per_second"), number("copy_bytes_per_second")};
+  return peaks.flops_per_second > 0 && peaks.copy_bytes_per_second > 0;
+}
+
+void store(const fs::path& file, const std::string& key, const DevicePeaks& peaks) {
+  try {
+    fs::create_directories(file.parent_path());
+    json all = stored(file);
+    all[key] = to_json(peaks);
+    write_atomically(file, all.dump(2) + "\n");
+  } catch (const std::exception&) {  // it will be measured again, no more
+  }
+}
+
+}  // namespace
+
+fs::path peaks_file() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return fs::path(cache) / "keelson/peaks.json";
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache/keelson/peaks.json";
+  return {};
+}
+
+DevicePeaks machine_peaks(Context& context, const app::Session& session, bool remeasure) {
+  auto& world = session.world;
+  const auto file = peaks_file();
+  const auto key = key_of(context, session);
+  DevicePeaks peaks;
+  std::int64_t known = world.rank() == 0 && !remeasure && !file.empty() && find(file, key, peaks);
+  world.broadcast(&known, sizeof known, 0);
+  if (!known) {
+    world.barrier();
+    peaks = context.device().measure_peaks();
+    if (world.rank() == 0 && !file.empty()) store(file, key, peaks);
+  }
+  world.broadcast(&peaks, sizeof peaks, 0);
+  return peaks;
+}
+
+std::string describe(const DevicePeaks& p) {
+  return fmt::format("{:.1f} GFLOP/s (f32 multiply-adds in registers), {:.1f} GB/s (copy, read + written)",
+                     p.flops_per_second * 1e-9, p.copy_bytes_per_second * 1e-9);
+}
+
+json to_json(const DevicePeaks& p) {
+  return {{"flops_per_second", p.flops_per_second}, {"copy_bytes_per_second", p.copy_bytes_per_second}};
+}
+
+void option_remeasure(CLI::App& verb, bool& value) {
+  app::flag(verb, "--remeasure", value,
+            "Measure the machine's peaks again, which are otherwise kept in $XDG_CACHE_HOME/keelson/peaks.json (or "
+            "~/.cache)");
+}
+
+void option_backend(CLI::App& verb, std::string& value) {
+  app::option_without_default(verb, "--backend", value,
+                              "Backends to use, in this order; default: KEELSON_BACKEND, else all of this build",
+                              "NAME,...");
+}
+
+}  // namespace keelson::bench

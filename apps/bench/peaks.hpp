@@ -1,0 +1,31 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "apps/common/app.hpp"
+#include "engine/ops/context.hpp"
+
+/// What the machine reaches at best is measured once and remembered.
+namespace keelson::bench {
+
+/// The peaks of one rank's device while all ranks of its node are at work. From the cache file where it knows this
+/// host, processor, device and number of threads and ranks on the node, and `remeasure` is false; else measured by all
+/// ranks at once and stored. A file that cannot be read or written only means measuring again. The same values on all
+/// ranks (rank 0's). Collective.
+DevicePeaks machine_peaks(Context& context, const app::Session& session, bool remeasure);
+
+/// $XDG_CACHE_HOME/keelson/peaks.json, or below ~/.cache; empty where neither is known.
+std::filesystem::path peaks_file();
+
+/// "268.1 GFLOP/s (f32 multiply-adds in registers), 31.2 GB/s (copy, read + written)".
+std::string describe(const DevicePeaks& peaks);
+
+nlohmann::json to_json(const DevicePeaks& peaks);  ///< {"flops_per_second": ..., "copy_bytes_per_second": ...}
+
+/// --remeasure and --backend mean the same in all verbs.
+void option_remeasure(CLI::App& verb, bool& value);
+void option_backend(CLI::App& verb, std::string& value);
+
+}  // namespace keelson::bench

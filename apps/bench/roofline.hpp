@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/graph/plan.hpp"
+
+namespace keelson::bench {
+
+struct RooflineInput {
+  std::string title;     ///< "mlperf 128^3, batch 1 a rank"
+  std::string subtitle;  ///< the machine
+  DevicePeaks peaks;
+  std::vector<PlanRow> rows;  ///< profiled
+  double seconds_per_step = 0, samples_per_second = 0;
+};
+
+/// One HTML page with everything inside, light and dark: the calls of a step on the machine's roofline, then tables of
+/// them, those that take the most time first.
+std::string render_roofline(const RooflineInput& input);
+
+}  // namespace keelson::bench
