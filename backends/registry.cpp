@@ -31,8 +31,15 @@ const std::vector<Backend>& backends() {
   return all;
 }
 
-/// The names in `wish`, else in KEELSON_BACKEND, else all.
-std::vector<std::string> requested(const std::string& wish) {
+}  // namespace
+
+std::vector<std::string> available() {
+  std::vector<std::string> names;
+  for (const auto& b : backends()) names.push_back(b.name);
+  return names;
+}
+
+std::vector<std::string> selected(const std::string& wish) {
   const char* variable = std::getenv("KEELSON_BACKEND");
   const std::string list = !wish.empty() ? wish : variable ? variable : "";
   if (list.empty()) return available();
@@ -51,19 +58,11 @@ std::vector<std::string> requested(const std::string& wish) {
   }
 }
 
-}  // namespace
-
-std::vector<std::string> available() {
-  std::vector<std::string> names;
-  for (const auto& b : backends()) names.push_back(b.name);
-  return names;
-}
-
 std::unique_ptr<Context> make_context(const std::string& device, const std::string& backends_wanted) {
   if (device != "cpu") refuse("device '{}': this build knows only 'cpu'", device);
   auto memory = make_kokkos_device();
   std::vector<std::unique_ptr<ops::OpFactory>> factories;
-  for (const auto& name : requested(backends_wanted))
+  for (const auto& name : selected(backends_wanted))
     for (const auto& b : backends())
       if (b.name == name) factories.push_back(b.make(*memory));
   return std::make_unique<Context>(std::move(memory), std::move(factories));

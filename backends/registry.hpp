@@ -11,9 +11,11 @@ namespace keelson::backends {
 /// Names of the backends in this build, in the order in which a CPU context asks them, e.g. {"onednn", "kokkos"}.
 std::vector<std::string> available();
 
-/// A context for `device` ("cpu"; "cuda" where built). `backends_wanted`, else the variable KEELSON_BACKEND, restricts
-/// and orders the backends: a comma-separated list of available(), e.g. "kokkos"; empty or unset: all. Throws
-/// InputError for names that this build does not know, listing those it does.
+/// Those in `wish`, a comma-separated list of names such as "kokkos"; if that is empty those in the variable
+/// KEELSON_BACKEND; else available(). Throws InputError for names that this build does not know, listing those it does.
+std::vector<std::string> selected(const std::string& wish = "");
+
+/// A context for `device` ("cpu"; "cuda" where built) that asks the backends selected(backends_wanted), in that order.
 std::unique_ptr<Context> make_context(const std::string& device = "cpu", const std::string& backends_wanted = "");
 
 /// Starts Kokkos with `threads` threads unless the host program has done so, and ends it if it was started here. 0: all

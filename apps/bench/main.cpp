@@ -1,6 +1,10 @@
 #include "apps/bench/verbs.hpp"
 
 int main(int argc, char** argv) {
-  return keelson::app::run_app(argc, argv, {"keelson-bench", "How fast this machine trains, and where the time goes."},
-                               [](keelson::app::CommandLine& line) { keelson::bench::define_step(line); });
+  using namespace keelson;
+  return app::run_app(argc, argv, {"keelson-bench", "How fast this machine trains, and where the time goes."},
+                      [](app::CommandLine& line) {
+                        bench::define_step(line);
+                        bench::define_ops(line);
+                      });
 }

@@ -22,7 +22,7 @@ std::filesystem::path peaks_file();
 /// "268.1 GFLOP/s (f32 multiply-adds in registers), 31.2 GB/s (copy, read + written)".
 std::string describe(const DevicePeaks& peaks);
 
-nlohmann::json to_json(const DevicePeaks& peaks);  ///< {"flops_per_second": ..., "copy_bytes_per_second": ...}
+nlohmann::json peaks_json(const DevicePeaks& peaks);  ///< {"flops_per_second": ..., "copy_bytes_per_second": ...}
 
 /// --remeasure and --backend mean the same in all verbs.
 void option_remeasure(CLI::App& verb, bool& value);

@@ -6,5 +6,6 @@
 namespace keelson::bench {
 
 void define_step(app::CommandLine& line);
+void define_ops(app::CommandLine& line);
 
 }  // namespace keelson::bench

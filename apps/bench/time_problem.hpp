@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/bench/problem.hpp"
+#include "apps/bench/timing.hpp"
+#include "engine/ops/context.hpp"
+
+namespace keelson::bench {
+
+struct Repeats {
+  int timed = 20, warmup = 3;
+};
+
+/// One verb of one op on one context.
+struct VerbTime {
+  std::string verb;  ///< "forward", "backward data", "backward weights"; "backward" of ops without weights
+  std::string backend, kernel;
+  ops::Cost cost;
+  Timing seconds;
+};
+
+/// Makes the primitive and times each verb that it has on made-up numbers, in the layouts that the primitive wants, one
+/// call at a time and finished. Empty where no backend of the context makes it; `why` then says for what reason.
+std::vector<VerbTime> time_problem(Context& context, const Problem& problem, const Repeats& repeats, std::string* why);
+
+}  // namespace keelson::bench
