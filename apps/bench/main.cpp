@@ -6,5 +6,6 @@ int main(int argc, char** argv) {
                       [](app::CommandLine& line) {
                         bench::define_step(line);
                         bench::define_ops(line);
+                        bench::define_allreduce(line);
                       });
 }

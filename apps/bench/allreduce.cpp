@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/timing.hpp"
+#include "apps/bench/verbs.hpp"
+#include "apps/common/options.hpp"
+
+namespace keelson::bench {
+namespace {
+
+struct AllreduceOptions {
+  std::uint64_t least = 4 << 10, most = 64 << 20;
+  int factor = 4, repeats = 20, warmup = 3;
+  bool json = false;
+};
+
+struct SizeResult {
+  std::uint64_t bytes = 0;
+  Timing seconds;
+  int ranks = 1;
+
+  /// Bytes of the array per second.
+  double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds.median; }
+  /// What a link must carry at least: each rank sends and receives 2 (n - 1) / n of the array (as NCCL's tests count).
+  double bus_bandwidth() const { return algorithm_bandwidth() * 2 * (ranks - 1) / ranks; }
+};
+
+/// The sum of ranks 1 ... n in every element, or the communicator is of no use.
+void check_sum(const std::vector<float>& data, const Communicator& world) {
+  const double n = world.size(), expected = n * (n + 1) / 2;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    if (std::abs(data[i] - expected) > 1e-5 * expected)
+      fail("allreduce of {} floats on rank {}: element {} is {}, expected {}", data.size(), world.rank(), i, data[i],
+           expected);
+}
+
+SizeResult measure(std::uint64_t bytes, const AllreduceOptions& o, Communicator& world) {
+  using clock = std::chrono::steady_clock;
+  std::vector<float> data(bytes / sizeof(float), static_cast<float>(world.rank() + 1));
+  const auto sum = world.make_allreduce(data.data(), data.size(), fmt::format("{} bytes of keelson-bench", bytes));
+  sum->start();
+  sum->wait();
+  check_sum(data, world);
+  std::fill(data.begin(), data.end(), 0.0f);  // sums of sums would soon be infinite
+  std::vector<double> seconds;
+  for (int i = -o.warmup; i < o.repeats; ++i) {
+    world.barrier();
+    const auto start = clock::now();
+    sum->start();
+    sum->wait();
+    if (i >= 0) seconds.push_back(std::chrono::duration<double>(clock::now() - start).count());
+  }
+  world.allreduce(seconds.data(), seconds.size(), Reduction::max);
+  return {bytes, summarize(std::move(seconds)), world.size()};
+}
+
+void print_head(const AllreduceOptions& o, const app::Session& session) {
+  fmt::print("sum of f32 over {}; median of {}, slowest rank\n", session.machine, o.repeats);
+  if (session.world.size() == 1) fmt::print("one rank has nobody to talk to: start this under mpirun or srun\n");
+  fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}\n", "bytes", "floats", "us", "(fastest, slowest)", "algbw GB/s",
+             "busbw GB/s");
+}
+
+void print_row(const SizeResult& r) {
+  const auto& s = r.seconds;
+  fmt::print("{:>12} {:>12} {:>12.1f} {:>24} {:>12.3f} {:>12.3f}\n", r.bytes, r.bytes / sizeof(float), s.median * 1e6,
+             fmt::format("({:.1f}, {:.1f})", s.fastest * 1e6, s.slowest * 1e6), r.algorithm_bandwidth() * 1e-9,
+             r.bus_bandwidth() * 1e-9);
+  std::fflush(stdout);
+}
+
+nlohmann::json json_of(const SizeResult& r) {
+  return {{"bytes", r.bytes},
+          {"seconds", r.seconds.median},
+          {"seconds_fastest", r.seconds.fastest},
+          {"seconds_slowest", r.seconds.slowest},
+          {"algorithm_gigabytes_per_second", r.algorithm_bandwidth() * 1e-9},
+          {"bus_gigabytes_per_second", r.bus_bandwidth() * 1e-9}};
+}
+
+ExitCode run_allreduce(const AllreduceOptions& o, app::Session& session) {
+  if (o.least > o.most)
+    refuse("--min-bytes {} is more than --max-bytes {}: no size lies between them", o.least, o.most);
+  auto& world = session.world;
+  const bool speaks = world.rank() == 0;
+  if (speaks && !o.json) print_head(o, session);
+  nlohmann::json all{{"ranks", world.size()}, {"machine", session.machine}, {"sizes", nlohmann::json::array()}};
+  for (std::uint64_t bytes = o.least; bytes <= o.most; bytes *= static_cast<std::uint64_t>(o.factor)) {
+    const auto result = measure(bytes / sizeof(float) * sizeof(float), o, world);
+    if (speaks && o.json) all["sizes"].push_back(json_of(result));
+    if (speaks && !o.json) print_row(result);
+  }
+  if (speaks && o.json) fmt::print("{}\n", all.dump());
+  std::fflush(stdout);
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_allreduce(app::CommandLine& line) {
+  auto o = std::make_shared<AllreduceOptions>();
+  auto& v = line.verb("allreduce", "Time the sum over ranks that exchanges gradients, under mpirun or srun",
+                      [o](app::Session& session) { return run_allreduce(*o, session); });
+  const CLI::Range sizes(std::uint64_t{4}, std::uint64_t{64} << 30);
+  app::option(v, "--min-bytes", o->least, "Smallest array; K, M and G are powers of 1024", "SIZE")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(sizes);
+  app::option(v, "--max-bytes", o->most, "Largest array", "SIZE")->transform(CLI::AsSizeValue(false))->check(sizes);
+  app::option(v, "--factor", o->factor, "From one size to the next", "N")->check(CLI::Range(2, 1 << 20));
+  app::option(v, "--repeats", o->repeats, "Timed sums of each size, of which the median counts", "N")
+      ->check(CLI::PositiveNumber);
+  app::option(v, "--warmup", o->warmup, "Sums before those", "N")->check(CLI::NonNegativeNumber);
+  app::flag(v, "--json", o->json, "Print one JSON object");
+}
+
+}  // namespace keelson::bench
