@@ -7,5 +7,6 @@ int main(int argc, char** argv) {
                         bench::define_step(line);
                         bench::define_ops(line);
                         bench::define_allreduce(line);
+                        bench::define_input(line);
                       });
 }

@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Everything that the values depend on, readable in the file. The version is there because another one may measure otherwise.
+/// Everything that the values depend on, readable in the file. The version is there because another one may measure
+/// otherwise.
 std::string key_of(Context& context, const app::Session& session) {
   std::string key;
   for (const auto& [name, value] : describe_machine())
@@ -48,7 +49,7 @@ void store(const fs::path& file, const std::string& key, const DevicePeaks& peak
   try {
     fs::create_directories(file.parent_path());
     json all = stored(file);
-    all[key] = to_json(peaks);
+    all[key] = peaks_json(peaks);
     write_atomically(file, all.dump(2) + "\n");
   } catch (const std::exception&) {  // it will be measured again, no more
   }
@@ -83,7 +84,7 @@ std::string describe(const DevicePeaks& p) {
                      p.flops_per_second * 1e-9, p.copy_bytes_per_second * 1e-9);
 }
 
-json to_json(const DevicePeaks& p) {
+json peaks_json(const DevicePeaks& p) {
   return {{"flops_per_second", p.flops_per_second}, {"copy_bytes_per_second", p.copy_bytes_per_second}};
 }
 

@@ -85,9 +85,7 @@ std::string roofline_plot(const RooflineInput& in) {
   return svg(p);
 }
 
-std::string number(double v) {
-  return v <= 0 ? "" : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v);
-}
+std::string number(double v) { return v <= 0 ? "" : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v); }
 
 /// Rows by time, the longest first; `arithmetic` tells whether they have FLOPs to show.
 std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arithmetic) {
@@ -103,8 +101,8 @@ std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arith
   const double all = total_ms(in);
   for (const auto& r : rows) {
     const double share = r.share(in.peaks);
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>", escape(r.phase),
-                       escape(r.node), escape(r.op), escape(r.backend), escape(r.kernel));
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>", escape(r.phase), escape(r.node),
+                       escape(r.op), escape(r.backend), escape(r.kernel));
     if (arithmetic) out += fmt::format("<td class='n'>{}</td>", number(r.gflop));
     out += fmt::format("<td class='n'>{}</td>", number(r.megabytes));
     if (arithmetic) out += fmt::format("<td class='n'>{}</td>", number(intensity(r)));
@@ -129,7 +127,8 @@ std::string tiles(const RooflineInput& in) {
   tile(fmt::format("{:.4g} ms", in.seconds_per_step * 1e3), "a step, median");
   tile(fmt::format("{:.3g}", in.samples_per_second), "samples per second, all ranks");
   tile(fmt::format("{:.4g}", gflop / in.seconds_per_step), "GFLOP/s per rank, whole step");
-  tile(fmt::format("{:.1f} %", total_ms(in) > 0 ? 100 * at_peak / total_ms(in) : 0), "of the machine's peak, all calls");
+  tile(fmt::format("{:.1f} %", total_ms(in) > 0 ? 100 * at_peak / total_ms(in) : 0),
+       "of the machine's peak, all calls");
   tile(fmt::format("{:.4g} GFLOP/s", in.peaks.flops_per_second * 1e-9), "measured peak, f32 multiply-adds");
   tile(fmt::format("{:.3g} GB/s", in.peaks.copy_bytes_per_second * 1e-9), "measured copy, read + written");
   return out + "</div>";
@@ -149,15 +148,15 @@ std::string render_roofline(const RooflineInput& in) {
   out +=
       "<p class='note'>Each point is one call of a training step; its area is its part of the time. The line is what "
       "the machine can do: left of its bend memory limits, right of it arithmetic. FLOPs and bytes are the least that "
-      "the call needs, every operand read or written once, so a point lies above the line where caches held the data, or where a convolution skips padding. "
+      "the call needs, every operand read or written once, so a point lies above the line where caches held the data, "
+      "or where a convolution skips padding. "
       "Rest the pointer on a point for its numbers. Calls below 0.05 % of the time, or below a "
       "hundred thousandth of the peak, are in the tables only.</p></div>";
   out += "<h2>Calls with arithmetic</h2>" + table(in, arithmetic, true);
   out +=
       "<p class='note'>Share of peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth "
       "of a copy. What is far below 100 % and takes much time is worth work.</p>";
-  if (!movement.empty())
-    out += "<h2>Calls that only move data, or were not counted</h2>" + table(in, movement, false);
+  if (!movement.empty()) out += "<h2>Calls that only move data, or were not counted</h2>" + table(in, movement, false);
   return out + "</main></body></html>\n";
 }
 

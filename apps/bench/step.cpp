@@ -86,7 +86,7 @@ struct StepResult {
   }
 };
 
-nlohmann::json to_json(const StepResult& r) {
+nlohmann::json json_of(const StepResult& r) {
   const auto& o = r.options;
   nlohmann::json j{{"net", o.net},
                    {"size", o.size},
@@ -102,7 +102,7 @@ nlohmann::json to_json(const StepResult& r) {
                    {"arena_bytes", r.plan.arena_bytes()},
                    {"arena_lower_bound", r.plan.arena_lower_bound()}};
   if (!o.profile()) return j;
-  j["peaks"] = bench::to_json(r.peaks);
+  j["peaks"] = peaks_json(r.peaks);
   j["rows"] = nlohmann::json::array();
   for (const auto& row : r.plan.rows())
     j["rows"].push_back({{"phase", row.phase},
@@ -141,7 +141,7 @@ void report(const StepResult& r) {
     write_atomically(o.roofline, render_roofline({r.title(), fmt::format("{}; {}", r.session.machine, r.device),
                                                   r.peaks, r.plan.rows(), r.seconds.median, r.samples_per_second()}));
   if (o.json)
-    fmt::print("{}\n", to_json(r).dump());
+    fmt::print("{}\n", json_of(r).dump());
   else
     print_text(r);
   if (!o.roofline.empty() && !o.json) fmt::print("roofline: {}\n", o.roofline);

@@ -8,5 +8,6 @@ namespace keelson::bench {
 void define_step(app::CommandLine& line);
 void define_ops(app::CommandLine& line);
 void define_allreduce(app::CommandLine& line);
+void define_input(app::CommandLine& line);
 
 }  // namespace keelson::bench

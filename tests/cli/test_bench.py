@@ -97,9 +97,70 @@ class Bench(unittest.TestCase):
         self.assertEqual({r["backend"] for r in result["rows"] if r["kernel"]}, {"kokkos"})
         self.assertRegex(result["device"], "backends kokkos$")
 
+    def test_ops_side_by_side(self):
+        text = self.succeed("ops", "conv", "src=1x4x8x8", "filters=8", "kernel=3", "padding=same", "--repeats", 2)
+        for verb in ("forward", "backward data", "backward weights"):
+            self.assertRegex(text, verb + r" +kokkos +\S+ .* %")
+        self.assertIn("conv src=1x4x8x8 filters=8", text)
+
+    def test_ops_file(self):
+        file = self.path("problems.txt")
+        with open(file, "w") as f:
+            f.write("# all of them\nconv src=1x4x8x8x8 filters=8 kernel=3 stride=2 activation=relu bias=no\n"
+                    "dense src=4x20 outputs=3\npool src=1x4x8x8 kernel=2\npool src=1x4x9 kernel=3 kind=average\n"
+                    "eltwise kind=gelu shape=7x9\nupdate count=100\nupdate kind=adam count=33\n")
+        result = json.loads(self.succeed("ops", "--file", file, "--backend", "kokkos", "--repeats", 3, "--json"))
+        verbs = [[r["verb"] for r in p["results"]] for p in result["problems"]]
+        three, two = ["forward", "backward data", "backward weights"], ["forward", "backward"]
+        self.assertEqual(verbs, [three, three, two, two, two, ["forward"], ["forward"]])
+        for problem in result["problems"]:
+            self.assertEqual(problem["declined"], [])
+            for r in problem["results"]:
+                self.assertLessEqual(r["seconds_fastest"], r["seconds"])
+                self.assertAlmostEqual(r["gigabytes_per_second"] * r["seconds"] * 1e3 / r["megabytes"], 1, 6)
+
+    def test_ops_refuse_with_the_line(self):
+        file = self.path("wrong.txt")
+        with open(file, "w") as f:
+            f.write("dense src=4x20 outputs=3\n\nconv src=1x4x8 filters=8\n")
+        done = run("ops", "--file", file)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("%s:3: conv: kernel= is missing" % file, done.stderr)
+
+    def test_allreduce(self):
+        for ranks in (0, 2):
+            sizes = ("--min-bytes", "4K", "--max-bytes", "1M", "--repeats", 2)
+            result = json.loads(self.succeed("allreduce", *sizes, "--json", ranks=ranks))
+            self.assertEqual([s["bytes"] for s in result["sizes"]], [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20])
+            n = ranks or 1
+            for s in result["sizes"]:
+                self.assertAlmostEqual(s["bus_gigabytes_per_second"],
+                                       s["algorithm_gigabytes_per_second"] * 2 * (n - 1) / n, 6)
+        self.assertRegex(self.succeed("allreduce", "--max-bytes", "4k", ranks=2), r"busbw GB/s\n +4096 +1024 ")
+
+    def test_input(self):
+        data = self.path("data")
+        generate = [os.path.join(os.environ["KEELSON_BIN"], "keelson-cosmoflow"), "generate", "--out", data, "--size", "16",
+                    "--particles", "1", "--order", "1", "--train", "5", "--validation", "1", "--test", "1"]
+        subprocess.run(generate, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        for ranks in (0, 2):
+            result = json.loads(self.succeed("input", "--data", data, "--epochs", 2, "--augment", "--loader-threads", 2,
+                                             "--json", ranks=ranks))
+            self.assertEqual([e["samples"] for e in result["epochs"]], [5, 5])
+            for epoch in result["epochs"]:
+                self.assertEqual(len(epoch["ranks"]), ranks or 1)
+                self.assertEqual(sum(r["samples"] for r in epoch["ranks"]), 5)
+                self.assertAlmostEqual(epoch["megabytes_per_second"],
+                                       epoch["samples_per_second"] * result["megabytes_per_sample"], 6)
+        self.assertRegex(self.succeed("input", "--data", data), r"1 +all +5 ")
+
     def test_refusals(self):
         for arguments in (("step", "--net", "none"), ("step", "--size", 20), ("step", "--steps", 0), ("jump",),
-                          ("step", "--size", 32, "--backend", "none")):
+                          ("step", "--size", 32, "--backend", "none"), ("ops",),
+                          ("ops", "conv", "src=1x2"), ("ops", "--file", self.path("absent")),
+                          ("ops", "update", "count=4", "--backend", "none"),
+                          ("allreduce", "--min-bytes", "2M", "--max-bytes", "1M"), ("allreduce", "--factor", 1),
+                          ("input",), ("input", "--data", self.path("absent"))):
             with self.subTest(arguments):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
