@@ -86,7 +86,8 @@ void print_text(const InputResult& r) {
     if (ranks.size() > 1 && ranks.size() <= most_lines)
       for (std::size_t i = 0; i < ranks.size(); ++i) line(e, std::to_string(i), ranks[i].samples, ranks[i].seconds);
     if (ranks.size() > most_lines) {
-      const auto slow = std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) { return a.seconds < b.seconds; });
+      const auto slow =
+          std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) { return a.seconds < b.seconds; });
       line(e, fmt::format("{} slow", slow - ranks.begin()), slow->samples, slow->seconds);
     }
     line(e, "all", r.epochs[e].samples, r.epochs[e].seconds);

@@ -114,7 +114,8 @@ nlohmann::json json_of(const ProblemResult& r, const DevicePeaks& peaks) {
 ExitCode run_ops(const OpsOptions& o, app::Session& session) {
   const auto problems = problems_of(o);
   Contexts contexts;
-  for (const auto& name : backends::selected(o.backend)) contexts.emplace_back(name, backends::make_context("cpu", name));
+  for (const auto& name : backends::selected(o.backend))
+    contexts.emplace_back(name, backends::make_context("cpu", name));
   auto& world = session.world;
   const auto peaks = machine_peaks(*contexts.front().second, session, o.remeasure);
   const auto device = contexts.front().second->device().describe();

@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Everything that the values depend on, readable in the file. The version is there because another one may measure
-/// otherwise.
+/// Everything that the values depend on, readable in the file. Builds for other instruction sets and other versions may
+/// measure otherwise.
 std::string key_of(Context& context, const app::Session& session) {
   std::string key;
   for (const auto& [name, value] : describe_machine())
     if (name == "Host" || name == "Processor") key += value + "; ";
-  return fmt::format("{}{}; {} ranks on the node; keelson {}", key, context.device().describe(),
-                     session.world.local_size(), KEELSON_VERSION);
+  return fmt::format("{}{}, vectors of {} floats; ranks on the node: {}; keelson {}", key, context.device().describe(),
+                     context.device().vector_width(), session.world.local_size(), KEELSON_VERSION);
 }
 
 /// An object: key -> values. Empty where the file is missing or holds something else.

@@ -21,9 +21,9 @@ const std::map<std::string, EltwiseKind> eltwise_kinds{
     {"silu", EltwiseKind::silu},         {"linear", EltwiseKind::linear}};
 
 template <class T>
-bool read_number(std::string_view text, T& value) {
-  const auto end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
+bool read_number(const std::string& text, T& value) {
+  const char *begin = text.c_str(), *end = begin + text.size();
+  const auto result = std::from_chars(begin, end, value);
   return result.ec == std::errc() && result.ptr == end;
 }
 
@@ -93,7 +93,8 @@ class Fields {
       elements *= static_cast<double>(n);
     }
     if (s.rank() < least_rank || values_.at(key).ends_with("x")) refuse_value(key, expected);
-    if (elements > static_cast<double>(most_elements)) refuse_value(key, fmt::format("at most {} elements", most_elements));
+    if (elements > static_cast<double>(most_elements))
+      refuse_value(key, fmt::format("at most {} elements", most_elements));
     return s;
   }
 
@@ -135,9 +136,7 @@ class Fields {
 
 constexpr const char* batch_shape = "N x C x 1 to 3 spatial extents, e.g. 1x4x128x128x128";
 
-bool yes(Fields& f, const std::string& key) {
-  return f.one_of<bool>(key, {{"yes", true}, {"no", false}}, "yes");
-}
+bool yes(Fields& f, const std::string& key) { return f.one_of<bool>(key, {{"yes", true}, {"no", false}}, "yes"); }
 
 ops::EltwiseParams activation(Fields& f, const std::string& key, const std::string& otherwise) {
   return {f.one_of(key, eltwise_kinds, otherwise), f.real("alpha", 0.01f), f.real("beta", 0)};
@@ -219,8 +218,8 @@ ops::EltwiseDesc eltwise(Fields& f) {
 
 ops::UpdateDesc update(Fields& f) {
   ops::UpdateDesc d;
-  d.params.kind = f.one_of<ops::UpdateKind>("kind", {{"sgd", ops::UpdateKind::sgd}, {"adam", ops::UpdateKind::adam}},
-                                            "sgd");
+  d.params.kind =
+      f.one_of<ops::UpdateKind>("kind", {{"sgd", ops::UpdateKind::sgd}, {"adam", ops::UpdateKind::adam}}, "sgd");
   if (d.params.kind == ops::UpdateKind::sgd) d.params.momentum = f.real("momentum", 0.9f);
   d.param = TensorDesc::plain({f.positive("count")});
   f.finish();
@@ -230,15 +229,17 @@ ops::UpdateDesc update(Fields& f) {
 }  // namespace
 
 const char* problem_help() {
-  return R"(Problems (what stands in brackets may be left out, its value shown here then holds):
+  return R"(Problems (what stands in brackets may be left out; its value here then holds):
   conv src=SHAPE filters=N kernel=K [stride=1 dilation=1 padding=0 groups=1 bias=yes activation=identity alpha=0.01]
   dense src=NxINPUTS outputs=N [bias=yes activation=identity alpha=0.01]
   pool src=SHAPE kernel=K [kind=max stride=KERNEL padding=0 layout=channels-last]
   eltwise kind=KIND shape=SHAPE [alpha=0.01 beta=0 layout=channels-last]
   update count=N [kind=sgd momentum=0.9]
-SHAPE is N x C x spatial extents, e.g. 1x4x128x128x128. Kernel, stride, dilation and padding are one number for all
-spatial dims or one for each, e.g. 3x3x1; padding=same keeps ceil(extent / stride). KIND of eltwise and activation: relu,
-leaky_relu, tanh, sigmoid, gelu, silu, linear; of pool: max, average; of update: sgd, adam. Everything is f32.)";
+SHAPE is N x C x spatial extents, e.g. 1x4x128x128x128. Kernel, stride, dilation
+and padding are one number for all spatial dims or one for each, e.g. 3x3x1;
+padding=same keeps ceil(extent / stride). KIND of eltwise and activation: relu,
+leaky_relu, tanh, sigmoid, gelu, silu, linear; of pool: max, average; of update:
+sgd, adam. Everything is f32.)";
 }
 
 Problem parse_problem(const std::string& line) {
@@ -273,7 +274,8 @@ std::vector<Problem> read_problems(const std::string& file) {
     }
   }
   if (problems.empty())
-    refuse("'{}' holds no problem; expected lines such as: conv src=1x4x64x64x64 filters=32 kernel=3 padding=same", file);
+    refuse("'{}' holds no problem; expected lines such as: conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",
+           file);
   return problems;
 }
 

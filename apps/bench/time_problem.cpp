@@ -129,8 +129,7 @@ void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
 
 }  // namespace
 
-std::vector<VerbTime> time_problem(Context& context, const Problem& problem, const Repeats& repeats,
-                                   std::string* why) {
+std::vector<VerbTime> time_problem(Context& context, const Problem& problem, const Repeats& repeats, std::string* why) {
   return std::visit(
       [&](const auto& desc) {
         const auto op = context.try_make(desc, why);

@@ -1,6 +1,7 @@
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/factory.hpp"
 #include "backends/kokkos/peaks.hpp"
+#include "backends/kokkos/tile.hpp"
 
 namespace keelson::backends {
 
@@ -85,6 +86,8 @@ class KokkosDevice : public Device {
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
+
+  int vector_width() const override { return kokkos::vector_width; }
 
   DevicePeaks measure_peaks() override {
     const auto fma = kokkos::measure_fma_rate();
