@@ -36,6 +36,21 @@ TEST(SvgPlot, LeavesOutWhatIsNotFinite) {
   EXPECT_NE(plot::svg(p).find("nothing measured yet"), std::string::npos);
 }
 
+TEST(SvgPlot, PointsHaveTitlesAndLabelsThatDoNotOverlap) {
+  plot::Plot p{"roofline", {"x", true}, {"y", true}};
+  plot::Series s{"s", {1, 1.01, 1.02, 100}, {10, 10, 10, 20}, plot::Series::Mark::points};
+  s.titles = {"<one>", "two", "three", "four"};
+  s.labels = {"label 1", "label 2", "label 3", ""};
+  s.radii = {3, 4, 5, 12.5};
+  p.series.push_back(s);
+  const auto text = plot::svg(p);
+  EXPECT_NE(text.find("<title>&lt;one&gt;</title>"), std::string::npos);
+  EXPECT_NE(text.find("r='12.5'><title>four</title>"), std::string::npos);
+  EXPECT_NE(text.find(">label 1<"), std::string::npos);  // above its point
+  EXPECT_NE(text.find(">label 2<"), std::string::npos);  // below
+  EXPECT_EQ(text.find(">label 3<"), std::string::npos);  // no room
+}
+
 TEST(Report, IsOneFileThatShowsEverything) {
   ReportInput in;
   in.title = "A <run>";
