@@ -91,8 +91,8 @@ class KokkosDevice : public Device {
 
   DevicePeaks measure_peaks() override {
     const auto fma = kokkos::measure_fma_rate();
-    constexpr std::size_t mebi = 1 << 20;
-    const auto bytes = std::max<std::size_t>(256, 16 * static_cast<std::size_t>(Space().concurrency())) * mebi;
+    const auto threads = static_cast<std::size_t>(Space().concurrency());
+    const auto bytes = std::min<std::size_t>(128 * threads, 2048) << 20;
     const auto src = allocate(bytes, "peaks: source of the copy"), dst = allocate(bytes, "peaks: copy");
     return {fma, kokkos::measure_copy_rate(static_cast<float*>(dst.get()), static_cast<const float*>(src.get()),
                                            static_cast<Index>(bytes / sizeof(float)))};

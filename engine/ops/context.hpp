@@ -24,8 +24,8 @@ class Device {
   virtual void zero(void* dst, std::size_t bytes) = 0;
   virtual void fence() = 0;              ///< returns when all work queued so far is done
   virtual int vector_width() const = 0;  ///< floats in a register of this build's own kernels
-  /// Measures the device with all its threads, in about a second and with half a GiB of memory or more. Another
-  /// process at work on the same device lowers both values.
+  /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
+  /// most. Another process at work on the same device lowers both values.
   virtual DevicePeaks measure_peaks() = 0;
 };
 
