@@ -13,13 +13,13 @@
 #include "backends/registry.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/precision.hpp"
 
 namespace keelson::bench {
 namespace {
 
 struct StepOptions {
-  std::string net = "mlperf", backend, roofline;
+  std::string net = "mlperf", backend, roofline, precision = "fp32";
   std::int64_t size = 128, batch = 1;
   int steps = 10, warmup = 2;
   bool plan = false, json = false, remeasure = false;
@@ -69,6 +69,7 @@ struct StepResult {
   const app::Session& session;
   const Graph& graph;
   const Plan& plan;
+  DType compute;
   std::string device;
   Timing seconds;  ///< a step, of the slowest rank in each step
   DevicePeaks peaks;
@@ -82,7 +83,8 @@ struct StepResult {
     return gflop * session.world.size() / seconds.median;
   }
   std::string title() const {
-    return fmt::format("{} {}^3, batch {} a rank", options.net, options.size, options.batch);
+    return fmt::format("{} {}^3, batch {} a rank, {}", options.net, options.size, options.batch,
+                       precision_name(compute));
   }
 };
 
@@ -91,6 +93,7 @@ nlohmann::json json_of(const StepResult& r) {
   nlohmann::json j{{"net", o.net},
                    {"size", o.size},
                    {"batch", o.batch},
+                   {"precision", precision_name(r.compute)},
                    {"ranks", r.session.world.size()},
                    {"machine", r.session.machine},
                    {"device", r.device},
@@ -153,13 +156,15 @@ ExitCode run_step(const StepOptions& o, app::Session& session) {
   const auto context = backends::make_context("cpu", o.backend);
   DevicePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, session, o.remeasure);
-  Parameters parameters(graph, *context, 1);
   Optimizer optimizer;
   optimizer.momentum = 0.9f;
-  Plan plan(graph, parameters, {.batch = o.batch, .optimizer = &optimizer, .communicator = &session.world});
+  PlanOptions options{.batch = o.batch, .optimizer = &optimizer, .communicator = &session.world};
+  options.compute = choose_precision(o.precision, graph, *context, options);
+  Parameters parameters(graph, *context, 1);
+  Plan plan(graph, parameters, options);
   fill_inputs(*context, graph, plan);
   const Timing timing = measure(o, plan, session.world, context->device());
-  if (session.world.rank() == 0) report({o, session, graph, plan, context->describe(), timing, peaks});
+  if (session.world.rank() == 0) report({o, session, graph, plan, options.compute, context->describe(), timing, peaks});
   return ExitCode::done;
 }
 
@@ -174,6 +179,9 @@ void define_step(app::CommandLine& line) {
   app::option(v, "--batch", o->batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber);
   app::option(v, "--steps", o->steps, "Timed steps, of which the median counts", "N")->check(CLI::PositiveNumber);
   app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
+  app::option(v, "--precision", o->precision,
+              "Of convolutions' and dense layers' operands; auto: what is faster here, measured at the start")
+      ->check(CLI::IsMember(precisions()));
   option_backend(v, o->backend);
   app::flag(v, "--plan", o->plan,
             "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

@@ -87,6 +87,7 @@ class KokkosDevice : public Device {
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
 
+  int concurrency() const override { return kokkos::Space().concurrency(); }
   int vector_width() const override { return kokkos::vector_width; }
 
   DevicePeaks measure_peaks() override {

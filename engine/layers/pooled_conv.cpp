@@ -24,9 +24,9 @@ void backward_by_winners(BackwardPlan& b, const WinnersOp& op, BufferId x, Buffe
   const BufferId x_w = b.in_layout(x, op->layout(backward_weights, src));
   const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
   const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
-  b.call(
-      op, backward_weights, {in(x_w), in(diff), in(workspace), out(dw), out(db), out(b.scratch(*op, backward_weights))},
-      [](ops::PooledConvBackward& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4], t[5]); });
+  b.call(op, backward_weights,
+         {in(x_w), in(diff), in(workspace), out(dw), out(db), out(b.scratch(*op, backward_weights))},
+         [](ops::PooledConvBackward& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4], t[5]); });
   b.finish_gradients();
   if (!b.wants_diff_src(0)) return;
   const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights));
@@ -80,8 +80,7 @@ BackwardFn plan_pooled_conv(NodePlan& p, const PoolOptions& pooling, const ops::
   });
   const PlannedPool planned = plan_pool(p, pool, f.y);
   // Winners are read in the layout in which the pooling left them.
-  const bool by_winners =
-      winners && p.desc(planned.dst).layout == winners->layout(backward_weights, diff_dst);
+  const bool by_winners = winners && p.desc(planned.dst).layout == winners->layout(backward_weights, diff_dst);
   return [=](BackwardPlan& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
     if (by_winners) return backward_by_winners(b, winners, f.src, diff, planned.workspace, has_bias);

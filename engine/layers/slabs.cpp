@@ -10,7 +10,9 @@ using ops::Role;
 using ops::Verb;
 
 constexpr std::size_t cached_bytes = std::size_t{16} << 20;  ///< a result up to here is pooled as a whole
-constexpr std::size_t slab_target = std::size_t{4} << 20;    ///< fits the last cache level of any CPU, beside its source
+
+/// A slab stays in the threads' nearer caches, and gives each of them enough to do.
+std::size_t slab_target(int threads) { return std::max(std::size_t{4} << 20, static_cast<std::size_t>(threads) << 20); }
 
 std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -23,7 +25,8 @@ Shape with_planes(Shape s, std::int64_t batch, std::int64_t planes) {
 bool suits(const ops::ConvDesc& c, const ops::PoolParams& pool) {
   const int spatial = c.params.kernel.rank();
   return spatial >= 2 && c.params.stride[0] == 1 && c.params.dilation[0] == 1 && pool.kernel[0] == pool.stride[0] &&
-         pool.pad_begin[0] == 0 && pool.pad_end[0] == 0 && static_cast<std::size_t>(c.dst.elements()) * sizeof(float) > cached_bytes;
+         pool.pad_begin[0] == 0 && pool.pad_end[0] == 0 &&
+         static_cast<std::size_t>(c.dst.elements()) * sizeof(float) > cached_bytes;
 }
 
 /// `count` samples' planes from `plane` on, of a channels-last tensor.
@@ -44,11 +47,12 @@ SlabConv::SlabConv(const ops::ConvDesc& conv, const ops::PoolParams& pool) : con
 }
 
 /// The slabs, as few shapes as there can be: with zeros at one end, the other, both, none, and a last short one.
-bool SlabConv::cut() {
+bool SlabConv::cut(int threads) {
   const auto& p = conv_.params;
   const std::int64_t window = pool_.kernel[0], windows = pooled_.shape[2];
   const auto plane_bytes = conv_.dst.bytes() / static_cast<std::size_t>(conv_.dst.shape[0] * conv_.dst.shape[2]);
-  const auto per_slab = std::max<std::int64_t>(1, static_cast<std::int64_t>(slab_target / plane_bytes) / window);
+  const auto per_slab =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(slab_target(threads) / plane_bytes) / window);
   if (per_slab >= windows) return false;
   for (std::int64_t first = 0; first < windows; first += per_slab) {
     const std::int64_t begin = first * window, end = std::min(first + per_slab, windows) * window;
@@ -59,8 +63,7 @@ bool SlabConv::cut() {
       return k.planes == kind.planes && k.pad_begin == kind.pad_begin && k.pad_end == kind.pad_end;
     });
     if (found == kinds_.end()) found = kinds_.insert(kinds_.end(), kind);
-    slabs_.push_back(
-        {std::max<std::int64_t>(0, src_begin), first, static_cast<std::size_t>(found - kinds_.begin())});
+    slabs_.push_back({std::max<std::int64_t>(0, src_begin), first, static_cast<std::size_t>(found - kinds_.begin())});
   }
   return true;
 }
@@ -95,7 +98,7 @@ bool SlabConv::make_kind(NodePlan& p, Kind& k, const Layout& weights) {
 std::shared_ptr<SlabConv> SlabConv::make(NodePlan& p, const ops::ConvDesc& conv, const ops::PoolParams& pool) {
   if (!p.context().device().host_accessible() || !suits(conv, pool)) return nullptr;
   const std::shared_ptr<SlabConv> made(new SlabConv(conv, pool));
-  if (!made->cut()) return nullptr;
+  if (!made->cut(p.context().device().concurrency())) return nullptr;
   // The shape of most slabs chooses the layout of the weights.
   auto& kinds = made->kinds_;
   const auto most = made->slabs_[made->slabs_.size() / 2].kind;

@@ -39,7 +39,7 @@ class SlabConv : public ops::Primitive {
   };
 
   SlabConv(const ops::ConvDesc& conv, const ops::PoolParams& pool);
-  bool cut();
+  bool cut(int threads);
   bool make_kind(NodePlan& p, Kind& kind, const Layout& weights);
   std::size_t slab_bytes() const;
 

@@ -23,6 +23,7 @@ class Device {
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void zero(void* dst, std::size_t bytes) = 0;
   virtual void fence() = 0;              ///< returns when all work queued so far is done
+  virtual int concurrency() const = 0;   ///< threads, or what the device runs at once
   virtual int vector_width() const = 0;  ///< floats in a register of this build's own kernels
   /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
   /// most. Another process at work on the same device lowers both values.

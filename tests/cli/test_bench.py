@@ -46,6 +46,7 @@ class Bench(unittest.TestCase):
         for ranks in (0, 2):
             result = json.loads(self.succeed("step", "--size", 32, "--steps", 3, "--json", ranks=ranks))
             self.assertEqual(result["ranks"], ranks or 1)
+            self.assertEqual(result["precision"], "fp32")
             self.assertLessEqual(result["seconds_fastest"], result["seconds_per_step"])
             self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) / result["seconds_per_step"], 3)
 
