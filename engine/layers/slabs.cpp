@@ -97,7 +97,7 @@ bool SlabConv::make_kind(NodePlan& p, Kind& k, const Layout& weights) {
 
 std::shared_ptr<SlabConv> SlabConv::make(NodePlan& p, const ops::ConvDesc& conv, const ops::PoolParams& pool) {
   if (!p.context().device().host_accessible() || !suits(conv, pool)) return nullptr;
-  const std::shared_ptr<SlabConv> made(new SlabConv(conv, pool));
+  std::shared_ptr<SlabConv> made(new SlabConv(conv, pool));
   if (!made->cut(p.context().device().concurrency())) return nullptr;
   // The shape of most slabs chooses the layout of the weights.
   auto& kinds = made->kinds_;
