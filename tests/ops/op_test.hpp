@@ -123,7 +123,7 @@ class OpTest : public ::testing::Test {
   /// its GEMM packs matrices into memory of its own, with no way to hand it any.
   std::int64_t allowed_bytes() const {
     if (packs_) return std::numeric_limits<std::int64_t>::max();
-    return backend_ == "kokkos" ? 2048 : 64 * 1024;
+    return backend_ == "kokkos" ? 8 * 1024 : 64 * 1024;
   }
 
  private:
