@@ -118,12 +118,13 @@ class OpTest : public ::testing::Test {
     if (!declined_.empty()) GTEST_SKIP() << declined_;
   }
 
-  /// Bytes that a call of the last primitive made may allocate. Our own kernels none, but Kokkos copies each kernel's
-  /// label; oneDNN keeps maps of a call's arguments (the "large" cases show that neither grows with the tensors), and
-  /// its GEMM packs matrices into memory of its own, with no way to hand it any.
+  /// Bytes that a call of the last primitive made may allocate. Our own kernels none, but Kokkos keeps some for each
+  /// launch (4.5 on Serial 608 bytes, and a strided verb launches many); oneDNN keeps maps of a call's arguments (the
+  /// "large" cases show that neither grows with the tensors), and its GEMM packs matrices into memory of its own, with
+  /// no way to hand it any.
   std::int64_t allowed_bytes() const {
     if (packs_) return std::numeric_limits<std::int64_t>::max();
-    return backend_ == "kokkos" ? 8 * 1024 : 64 * 1024;
+    return backend_ == "kokkos" ? 16 * 1024 : 64 * 1024;
   }
 
  private:
