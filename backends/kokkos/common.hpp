@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "backends/detail/loops.hpp"
 #include "engine/ops/primitive.hpp"
 
 /// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the
@@ -17,25 +18,6 @@ using Range = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 /// Kernels give one work item a run of elements on a CPU (the compiler vectorises the run) and one element on a GPU
 /// (neighbouring threads then touch neighbouring addresses).
 inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace>;
-
-/// Promises the compiler that iterations of the next loop do not depend on each other through memory, which it cannot
-/// see where an operation may run in place.
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define KEELSON_INDEPENDENT_ITERATIONS
-#elif defined(__clang__)
-#define KEELSON_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define KEELSON_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
-#else
-#define KEELSON_INDEPENDENT_ITERATIONS
-#endif
-
-/// Keeps the next loop, over a few lanes, a loop until the vectoriser sees it: GCC unrolls up to 16 iterations before.
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
-#define KEELSON_KEEP_LOOP _Pragma("GCC unroll 1")
-#else
-#define KEELSON_KEEP_LOOP
-#endif
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 

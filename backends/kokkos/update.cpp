@@ -56,36 +56,43 @@ struct Step {
     return c;
   }
 
-  KOKKOS_FUNCTION void sgd(const Coefficients& c, Index begin, Index end) const {
+  // The loops read local copies only: through `this`, each write might change a member, for all the compiler knows.
+  KOKKOS_FUNCTION void sgd(const Coefficients c, Index begin, Index end) const {
+    const float* g_in = diff;
+    float* w = param;
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index i = begin; i < end; ++i) {
-      const float g = (diff[i] * c.gradient + c.decay * param[i]) * c.local;
-      param[i] = param[i] * c.keep - c.rate * g;
+      const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
+      w[i] = w[i] * c.keep - c.rate * g;
     }
   }
 
-  KOKKOS_FUNCTION void momentum(const Coefficients& c, Index begin, Index end) const {
+  KOKKOS_FUNCTION void momentum(const Coefficients c, Index begin, Index end) const {
     const float along = p.nesterov ? 1.0f : 0.0f;  // step = along * g + ahead * v
-    const float ahead = p.nesterov ? p.momentum : 1.0f;
+    const float ahead = p.nesterov ? p.momentum : 1.0f, beta = p.momentum;
+    const float* g_in = diff;
+    float *w = param, *m1 = moment1;
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index i = begin; i < end; ++i) {
-      const float g = (diff[i] * c.gradient + c.decay * param[i]) * c.local;
-      const float v = p.momentum * moment1[i] + g;
-      moment1[i] = v;
-      param[i] = param[i] * c.keep - c.rate * (along * g + ahead * v);
+      const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
+      const float v = beta * m1[i] + g;
+      m1[i] = v;
+      w[i] = w[i] * c.keep - c.rate * (along * g + ahead * v);
     }
   }
 
-  KOKKOS_FUNCTION void adam(const Coefficients& c, Index begin, Index end) const {
-    const float one_minus1 = 1 - p.beta1, one_minus2 = 1 - p.beta2;
+  KOKKOS_FUNCTION void adam(const Coefficients c, Index begin, Index end) const {
+    const float beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon;
+    const float* g_in = diff;
+    float *w = param, *m1 = moment1, *m2 = moment2;
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index i = begin; i < end; ++i) {
-      const float g = (diff[i] * c.gradient + c.decay * param[i]) * c.local;
-      const float m = p.beta1 * moment1[i] + one_minus1 * g;
-      const float v = p.beta2 * moment2[i] + one_minus2 * g * g;
-      moment1[i] = m;
-      moment2[i] = v;
-      param[i] = param[i] * c.keep - c.rate * (m * c.correct1) / (Kokkos::sqrt(v * c.correct2) + p.epsilon);
+      const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
+      const float m = beta1 * m1[i] + (1 - beta1) * g;
+      const float v = beta2 * m2[i] + (1 - beta2) * g * g;
+      m1[i] = m;
+      m2[i] = v;
+      w[i] = w[i] * c.keep - c.rate * (m * c.correct1) / (Kokkos::sqrt(v * c.correct2) + epsilon);
     }
   }
 

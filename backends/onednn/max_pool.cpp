@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/detail/loops.hpp"
+
 namespace keelson::backends::onednn {
 namespace {
 
@@ -209,6 +211,7 @@ void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* d
         const auto offset = oz * out_.stride[0] + oy * out_.stride[1] + ox * out_.stride[2];
         const float* g = diff_dst + offset;
         const std::uint8_t* w = winner + offset;
+        KEELSON_KEEP_LOOP
         for (int c = 0; c < count; ++c) sum[c] += w[c] == t ? g[c] : 0.0f;
       }
   for (int c = 0; c < count; ++c) diff_src[c] = sum[c];
@@ -221,6 +224,7 @@ void MaxPool::spread(const float* diff_dst, const std::uint8_t* winner, float* d
   if constexpr (Count > 0) count = Count;
   float g[lanes];
   std::int32_t which[lanes];
+  KEELSON_KEEP_LOOP
   for (int c = 0; c < count; ++c) g[c] = diff_dst[c], which[c] = winner[c];
   for (auto iz = z.begin; iz < z.end; ++iz)
     for (auto iy = y.begin; iy < y.end; ++iy)
@@ -229,6 +233,7 @@ void MaxPool::spread(const float* diff_dst, const std::uint8_t* winner, float* d
         const bool inside = kz < axes_[0].kernel && ky < axes_[1].kernel && kx < axes_[2].kernel;
         const auto t = inside ? tap(kz, ky, kx) : -1;
         float* d = diff_src + iz * in_.stride[0] + iy * in_.stride[1] + ix * in_.stride[2];
+        KEELSON_KEEP_LOOP
         for (int c = 0; c < count; ++c) d[c] = which[c] == t ? g[c] : 0.0f;
       }
 }
