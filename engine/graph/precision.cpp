@@ -48,7 +48,11 @@ DType choose_precision(const std::string& precision, const Graph& graph, Context
     Parameters parameters(graph, context, 1);
     Plan plan(graph, parameters, o);
     hash[i] = plan.hash();
-    if (i == 1 && hash[1] == hash[0]) return DType::f32;  // no backend has bf16 kernels here
+    if (i == 1) {  // without bf16 kernels on any rank there is nothing to time
+      std::int64_t differ = hash[1] != hash[0];
+      if (o.communicator) o.communicator->allreduce(&differ, 1, Reduction::max);
+      if (!differ) return DType::f32;
+    }
     seconds[i] = time_steps(plan, context.device(), o.communicator, o.training);
   }
   return seconds[1] < seconds[0] ? DType::bf16 : DType::f32;

@@ -47,7 +47,7 @@ class ConvLayer : public Layer {
   BackwardFn plan(NodePlan& p) const override {
     const auto describe = [&](const TensorDesc& src, const TensorDesc& weights) {
       const auto conv = params(src.shape);
-      const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), src.dtype, Layout::any()};
+      const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), p.node().shape.dtype, Layout::any()};
       return ops::ConvDesc{conv, src, weights, dst, p.training(), p.wants_diff_src(0)};
     };
     if (pool_) return plan_pooled_conv(p, *pool_, describe(p.src(0), {}));

@@ -125,6 +125,24 @@ TEST_P(PlanTest, Bf16IsNearF32AndFallsBackToIt) {
     EXPECT_LE(relative_error(flat(gradients[1][i]), flat(gradients[0][i])), has_bf16 ? 0.05 : 0.0);
 }
 
+/// Convolutions as much as dense layers, wherever a backend has the kernel.
+TEST_P(PlanTest, Bf16ReachesConvolutionsByThemselves) {
+  Graph g;
+  const Var x = g.input("x", {16, 8, 8}), y = g.input("y", {1024});
+  mse(flatten(conv(relu(conv(x, {.filters = 16}, "a")), {.filters = 16}, "b")), y);
+  std::uint64_t hash[2];
+  for (const bool low : {false, true}) {
+    Parameters parameters(g, ctx(), 1);
+    hash[low] = Plan(g, parameters, {.compute = low ? DType::bf16 : DType::f32}).hash();
+  }
+  const Shape s{1, 16, 8, 8}, w{16, 16, 3, 3}, one{1, 1};
+  const ops::ConvDesc d{{{3, 3}, one, one, one, one, 1, true, {}},
+                        {s, DType::bf16, Layout::any()},
+                        {w, DType::bf16, Layout::any()},
+                        {s, DType::f32, Layout::any()}};
+  EXPECT_EQ(hash[0] != hash[1], ctx().try_make(d) != nullptr);
+}
+
 /// A convolution whose result is too large for the caches, with planes that the pooling drops.
 TEST_P(PlanTest, SlabsChangeNothingButTheMemory) {
   Graph g;
