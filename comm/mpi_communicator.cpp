@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "comm/detail/host_name.hpp"
-#include "comm/detail/mpi_allreduce.hpp"
+#include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "engine/base/error.hpp"
 
@@ -193,12 +193,17 @@ std::vector<float> MpiCommunicator::gather(const std::vector<float>& mine, int r
   return all;
 }
 
-std::unique_ptr<Allreduce> MpiCommunicator::make_allreduce(float* data, std::size_t count, const std::string& label) {
+std::unique_ptr<Collective> MpiCommunicator::make_allreduce(float* data, std::size_t count, const std::string& label) {
   return std::make_unique<MpiAllreduce>(*this, data, count, MPI_FLOAT, label);
 }
 
-std::unique_ptr<Allreduce> MpiCommunicator::make_allreduce(double* data, std::size_t count, const std::string& label) {
+std::unique_ptr<Collective> MpiCommunicator::make_allreduce(double* data, std::size_t count, const std::string& label) {
   return std::make_unique<MpiAllreduce>(*this, data, count, MPI_DOUBLE, label);
+}
+
+std::unique_ptr<Collective> MpiCommunicator::make_allgather(const void* mine, void* all, std::size_t bytes,
+                                                            const std::string& label) {
+  return std::make_unique<MpiAllgather>(*this, mine, all, bytes, label);
 }
 
 void MpiCommunicator::progress() {

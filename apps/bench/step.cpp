@@ -20,17 +20,25 @@ namespace {
 
 struct StepOptions {
   std::string net = "mlperf", backend, roofline, precision = "fp32";
-  std::int64_t size = 128, batch = 1;
+  std::int64_t size = 0, batch = 0;
   int steps = 10, warmup = 2;
   bool plan = false, json = false, remeasure = false;
   bool profile() const { return plan || !roofline.empty(); }
 };
 
-/// Numbers like the logarithms of counts: zeros alone would spare the caches.
-void fill_inputs(Context& context, const Graph& graph, const Plan& plan) {
-  for (const auto& node : graph.nodes()) {
+/// Numbers like the logarithms of counts: zeros alone would spare the caches. Classes each with the same chance.
+void fill_inputs(Context& context, const Network& net, const Plan& plan) {
+  for (const auto& node : net.graph.nodes()) {
     if (!node.srcs.empty()) continue;
     const Tensor t = plan.input(node.name);
+    if (t.dtype() == DType::s32) {
+      std::vector<std::int32_t> numbers(static_cast<std::size_t>(t.elements()));
+      const philox::Key key{1, philox::stream_of(node.name), 0};
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = static_cast<std::int32_t>(philox::uniform(key, i) * static_cast<float>(net.classes));
+      context.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
+      continue;
+    }
     std::vector<float> values(static_cast<std::size_t>(t.elements()));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = philox::uniform({1, 0, 0}, i);
     context.write_plain(t, values.data());
@@ -44,6 +52,7 @@ double one_step(Plan& plan, Communicator& world, Device& device, ops::StepState&
   plan.forward(state);
   plan.backward();
   plan.update();
+  plan.carry_states();
   device.fence();
   double seconds = std::chrono::duration<double>(clock::now() - start).count();
   ++state.step;
@@ -54,8 +63,8 @@ double one_step(Plan& plan, Communicator& world, Device& device, ops::StepState&
 Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& device) {
   ops::StepState state;
   state.learning_rate = 1e-3f;
-  state.sample_offset = world.rank() * o.batch;
-  state.loss_scale = 1.0f / static_cast<float>(o.batch * world.size());
+  state.sample_offset = world.rank() * plan.batch();
+  state.loss_scale = 1.0f / static_cast<float>(plan.batch() * world.size());
   for (int i = 0; i < o.warmup; ++i) one_step(plan, world, device, state);
   plan.set_profiling(o.profile());
   std::vector<double> seconds;
@@ -67,32 +76,31 @@ Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& de
 struct StepResult {
   const StepOptions& options;
   const app::Session& session;
-  const Graph& graph;
+  const Network& net;
   const Plan& plan;
   DType compute;
   std::string device;
   Timing seconds;  ///< a step, of the slowest rank in each step
   DevicePeaks peaks;
 
-  double samples_per_second() const {
-    return static_cast<double>(options.batch * session.world.size()) / seconds.median;
-  }
+  std::int64_t batch() const { return plan.batch(); }
+  /// All ranks together.
+  double samples_per_second() const { return static_cast<double>(batch() * session.world.size()) / seconds.median; }
+  double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
   double gflop_per_second() const {
     double gflop = 0;
     for (const auto& r : plan.rows()) gflop += r.gflop;
     return gflop * session.world.size() / seconds.median;
   }
   std::string title() const {
-    return fmt::format("{} {}^3, batch {} a rank, {}", options.net, options.size, options.batch,
-                       precision_name(compute));
+    return fmt::format("{}, batch {} a rank, {}", net.title, batch(), precision_name(compute));
   }
 };
 
 nlohmann::json json_of(const StepResult& r) {
   const auto& o = r.options;
   nlohmann::json j{{"net", o.net},
-                   {"size", o.size},
-                   {"batch", o.batch},
+                   {"batch", r.batch()},
                    {"precision", precision_name(r.compute)},
                    {"ranks", r.session.world.size()},
                    {"machine", r.session.machine},
@@ -104,6 +112,8 @@ nlohmann::json json_of(const StepResult& r) {
                    {"gflop_per_second", r.gflop_per_second()},
                    {"arena_bytes", r.plan.arena_bytes()},
                    {"arena_lower_bound", r.plan.arena_lower_bound()}};
+  if (r.net.size > 0) j["size"] = r.net.size;
+  if (r.net.unit != "sample") j[r.net.unit + "s_per_second"] = r.units_per_second();
   if (!o.profile()) return j;
   j["peaks"] = peaks_json(r.peaks);
   j["rows"] = nlohmann::json::array();
@@ -126,16 +136,16 @@ nlohmann::json json_of(const StepResult& r) {
 void print_text(const StepResult& r) {
   const auto& o = r.options;
   if (o.plan) {
-    fmt::print("{}\nmachine's peaks: {}\n", r.graph.summary(), describe(r.peaks));
+    fmt::print("{}\nmachine's peaks: {}\n", r.net.graph.summary(), describe(r.peaks));
     fmt::print("of peak: the larger of GFLOP/s and GB/s (= MB/ms) over these; above 100 % where caches fed a call\n\n");
     std::fflush(stdout);
     r.plan.print(std::cout, &r.peaks);
     std::cout.flush();
   }
   fmt::print("{}, {}; {}\n", r.title(), r.session.machine, r.device);
-  fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.3f} samples/s, {:.1f} GFLOP/s\n",
-             r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.samples_per_second(),
-             r.gflop_per_second());
+  fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
+             r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.units_per_second(),
+             r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
 }
 
 void report(const StepResult& r) {
@@ -152,19 +162,18 @@ void report(const StepResult& r) {
 }
 
 ExitCode run_step(const StepOptions& o, app::Session& session) {
-  const Graph graph = make_network(o.net, o.size);
+  const Network net = make_network(o.net, o.size);
   const auto context = backends::make_context("cpu", o.backend);
   DevicePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, session, o.remeasure);
-  Optimizer optimizer;
-  optimizer.momentum = 0.9f;
-  PlanOptions options{.batch = o.batch, .optimizer = &optimizer, .communicator = &session.world};
-  options.compute = choose_precision(o.precision, graph, *context, options);
-  Parameters parameters(graph, *context, 1);
-  Plan plan(graph, parameters, options);
-  fill_inputs(*context, graph, plan);
+  PlanOptions options{
+      .batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .communicator = &session.world};
+  options.compute = choose_precision(o.precision, net.graph, *context, options);
+  Parameters parameters(net.graph, *context, 1);
+  Plan plan(net.graph, parameters, options);
+  fill_inputs(*context, net, plan);
   const Timing timing = measure(o, plan, session.world, context->device());
-  if (session.world.rank() == 0) report({o, session, graph, plan, options.compute, context->describe(), timing, peaks});
+  if (session.world.rank() == 0) report({o, session, net, plan, options.compute, context->describe(), timing, peaks});
   return ExitCode::done;
 }
 
@@ -175,8 +184,10 @@ void define_step(app::CommandLine& line) {
   auto& v = line.verb("step", "Time whole training steps of a network on made-up data; also under mpirun",
                       [o](app::Session& session) { return run_step(*o, session); });
   app::option(v, "--net", o->net, "Network")->check(CLI::IsMember(network_names()));
-  app::option(v, "--size", o->size, "Edge of the cubic samples", "CELLS")->check(CLI::PositiveNumber);
-  app::option(v, "--batch", o->batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber);
+  app::option(v, "--size", o->size, "Edge of CosmoFlow's cubic samples; 0: 128", "CELLS")
+      ->check(CLI::NonNegativeNumber);
+  app::option(v, "--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
+      ->check(CLI::NonNegativeNumber);
   app::option(v, "--steps", o->steps, "Timed steps, of which the median counts", "N")->check(CLI::PositiveNumber);
   app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
   app::option(v, "--precision", o->precision,

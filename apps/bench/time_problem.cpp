@@ -124,7 +124,7 @@ void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto param = w.filled(shape, layout), diff = w.filled(shape, layout);
   const auto moment1 = adam || d.params.momentum != 0 ? w.filled(shape, layout) : Tensor();
   const auto moment2 = adam ? w.zeros(shape, layout) : Tensor();  // a mean of squares
-  w.time("forward", Verb::forward, [&] { op.forward(state, diff, {}, {}, param, moment1, moment2); });
+  w.time("forward", Verb::forward, [&] { op.forward(state, diff, {}, {}, {}, param, moment1, moment2); });
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void zero_in_parallel(void* memory, std::size_t bytes) {
       16384);
 }
 
-/// Host memory to host memory; unlike Kokkos::deep_copy this builds no label and so never allocates.
+/// Within one memory; unlike Kokkos::deep_copy this builds no label and so never allocates.
 void copy_in_parallel(void* dst, const void* src, std::size_t bytes) {
   constexpr const char* label = "keelson::device::copy";
   auto* to = static_cast<char*>(dst);
@@ -83,6 +83,7 @@ class KokkosDevice : public Device {
                         Bytes(static_cast<char*>(const_cast<void*>(src)), bytes));
   }
 
+  void copy(void* dst, const void* src, std::size_t bytes) override { copy_in_parallel(dst, src, bytes); }
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
 
   void fence() override { kokkos::fence("keelson::device::fence"); }

@@ -21,6 +21,12 @@ class KokkosFactory : public ops::OpFactory {
   ops::Made<ops::Sum> make(const ops::SumDesc& d) override { return kokkos::make_sum(d); }
   ops::Made<ops::Concat> make(const ops::ConcatDesc& d) override { return kokkos::make_concat(d); }
   ops::Made<ops::Softmax> make(const ops::SoftmaxDesc& d) override { return kokkos::make_softmax(d); }
+  ops::Made<ops::Embedding> make(const ops::EmbeddingDesc& d) override { return kokkos::make_embedding(d); }
+  ops::Made<ops::AddRows> make(const ops::AddRowsDesc& d) override { return kokkos::make_add_rows(d); }
+  ops::Made<ops::MatMul> make(const ops::MatMulDesc& d) override { return kokkos::make_matmul(d); }
+  ops::Made<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d) override {
+    return kokkos::make_recurrent_cell(d);
+  }
   ops::Made<ops::Loss> make(const ops::LossDesc& d) override { return kokkos::make_loss(d, device_); }
   ops::Made<ops::SumSquares> make(const ops::SumSquaresDesc& d) override {
     return kokkos::make_sum_squares(d, device_);

@@ -113,14 +113,16 @@ struct Epilogue {
 bool needs_copy(Index columns, MatrixStrides b) { return b.column != 1 || columns % lanes_for(columns) != 0; }
 
 /// Elements moved besides the product itself: panels of b read and written, columns of c written one by one.
-Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixStrides c) {
-  return (needs_copy(columns, b) ? 2 * columns * depth : 0) + (c.column != 1 && columns > 1 ? rows * columns : 0);
+Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixStrides c, Index uses = 1) {
+  return (needs_copy(columns, b) ? 2 * columns * depth / uses : 0) +
+         (c.column != 1 && columns > 1 ? rows * columns : 0);
 }
 
 }  // namespace
 
-Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c)
-    : swapped_(overhead(columns, rows, depth, a.transposed(), c.transposed()) < overhead(rows, columns, depth, b, c)),
+Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c, Index uses)
+    : swapped_(overhead(columns, rows, depth, a.transposed(), c.transposed()) <
+               overhead(rows, columns, depth, b, c, uses)),
       rows_(swapped_ ? columns : rows),
       columns_(swapped_ ? rows : columns),
       depth_(depth),
@@ -129,7 +131,8 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
       c_(swapped_ ? c.transposed() : c),
       lanes_(lanes_for(columns_)),
       panels_(ceil_div(columns_, lanes_)),
-      copy_(needs_copy(columns_, b_)) {
+      copy_(needs_copy(columns_, b_)),
+      keep_(copy_ && !swapped_ && uses > 1) {
   LibraryMatrix ma, mb, mc;
   library_ = depth > 0 && library_matrix(rows, columns, c, mc) && library_matrix(rows, depth, a, ma) &&
              library_matrix(depth, columns, b, mb);
@@ -144,7 +147,7 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
 
 std::size_t Gemm::scratch_bytes() const {
   if (library_) return 0;
-  const Index panels = copy_ ? panels_ * depth_ * lanes_ : 0;
+  const Index panels = copy_ && !keep_ ? panels_ * depth_ * lanes_ : 0;
   const Index sums = slots_ > 1 ? slots_ * rows_ * panels_ * lanes_ : 0;
   return align64(static_cast<std::size_t>(panels) * sizeof(float)) +
          align64(static_cast<std::size_t>(sums) * sizeof(float));
@@ -154,9 +157,17 @@ std::string Gemm::name() const {
   return library_ ? "kokkos_kernels:gemm" : fmt::format("gemm:{}x{}", tile_rows, lanes_);
 }
 
+std::size_t Gemm::packed_bytes() const {
+  return keep_ && !library_ ? align64(static_cast<std::size_t>(panels_ * depth_ * lanes_) * sizeof(float)) : 0;
+}
+
+void Gemm::pack(const float* b, float* packed) const {
+  launch("keelson::gemm::fill_panels", panels_ * depth_, FillPanels{b, b_, columns_, depth_, lanes_, packed});
+}
+
 void Gemm::run(const char* label, const float* a, const float* b, const float* bias,
-               const ops::EltwiseParams& activation, float* c, float* scratch) const {
-  constexpr const char *fill_label = "keelson::gemm::fill_panels", *add_label = "keelson::gemm::add_slots";
+               const ops::EltwiseParams& activation, float* c, float* scratch, const float* packed) const {
+  constexpr const char* add_label = "keelson::gemm::add_slots";
   if (library_) return run_library(a, b, bias, activation, c);
   if (swapped_) std::swap(a, b);
   Product g{};
@@ -169,10 +180,11 @@ void Gemm::run(const char* label, const float* a, const float* b, const float* b
   g.c = c, g.c_row = c_.row, g.c_column = c_.column;
   std::size_t used = 0;
   if (copy_) {
-    const Index items = panels_ * depth_;
-    launch(fill_label, items, FillPanels{b, b_, columns_, depth_, lanes_, scratch});
-    g.b = scratch, g.b_panel = depth_ * lanes_, g.b_step = lanes_;
-    used = align64(static_cast<std::size_t>(items * lanes_) * sizeof(float)) / sizeof(float);
+    if (!packed) {
+      pack(b, scratch);
+      used = align64(static_cast<std::size_t>(panels_ * depth_ * lanes_) * sizeof(float)) / sizeof(float);
+    }
+    g.b = packed ? packed : scratch, g.b_panel = depth_ * lanes_, g.b_step = lanes_;
   }
   if (slots_ > 1) g.partial = scratch + used;
   with_lanes(columns_, [&](auto lanes) {

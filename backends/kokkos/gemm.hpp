@@ -15,12 +15,15 @@ struct MatrixStrides {
 /// Worked out once for an a of rows x depth, a b of depth x columns and a c of rows x columns.
 class Gemm {
  public:
-  Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c);
+  /// `uses`: of the same b; above 1 it is packed once.
+  Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c, Index uses = 1);
 
   std::size_t scratch_bytes() const;
-  /// bias: one per column of c, or null.
+  std::size_t packed_bytes() const;  ///< 0: run() reads b itself
+  void pack(const float* b, float* packed) const;
+  /// bias: one per column of c, or null. packed: what pack() made of b, null where packed_bytes() is 0.
   void run(const char* label, const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
-           float* c, float* scratch) const;
+           float* c, float* scratch, const float* packed = nullptr) const;
   std::string name() const;
 
  private:
@@ -32,7 +35,8 @@ class Gemm {
   Index rows_, columns_, depth_;
   MatrixStrides a_, b_, c_;
   Index lanes_, panels_;
-  bool copy_;                    ///< b into panels of `lanes` columns
+  bool copy_;                    ///< b into panels of `lanes` columns ...
+  bool keep_;                    ///< ... once for all uses
   Index slots_, depth_of_slot_;  ///< parts of the reduction that are summed apart, then added in order
 };
 

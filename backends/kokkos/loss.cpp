@@ -1,5 +1,6 @@
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/vector_math.hpp"
 #include "engine/ops/context.hpp"
 
 namespace keelson::kokkos {
@@ -17,20 +18,14 @@ struct Operands {
   const float* target;
   const std::int32_t* classes;
   const float* weight;
+  float* diff;  ///< null: no gradient; may be `prediction`
   Index rows, features, rows_per_sample;
+  bool class_per_row;
 
   /// What one unit of row r's loss counts for in the total; 0 for padding, whose prediction may be anything.
   KOKKOS_FUNCTION double share(Index r) const {
-    return static_cast<double>(state->loss_scale) * weight[r / rows_per_sample] / static_cast<double>(rows_per_sample);
-  }
-
-  /// log(sum exp(x)) = max + log(sum exp(x - max)), which cannot overflow.
-  KOKKOS_FUNCTION double log_sum_exp(const float* x) const {
-    float largest = x[0];
-    for (Index f = 1; f < features; ++f) largest = x[f] > largest ? x[f] : largest;
-    double sum = 0;
-    for (Index f = 0; f < features; ++f) sum += Kokkos::exp(static_cast<double>(x[f]) - largest);
-    return static_cast<double>(largest) + Kokkos::log(sum);
+    const double all = static_cast<double>(state->loss_scale) * weight[r / rows_per_sample];
+    return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
   }
 
   KOKKOS_FUNCTION double one(double d) const {
@@ -48,48 +43,98 @@ struct Operands {
     return p.kind == LossKind::huber ? limit * unit : unit;
   }
 
-  KOKKOS_FUNCTION double row_loss(Index r) const {
-    const float* x = prediction + r * features;
-    if (p.kind == LossKind::cross_entropy) {
-      const Index c = classes[r / rows_per_sample];
-      if (c < 0 || c >= features)
-        return Kokkos::Experimental::quiet_NaN_v<double>;  // no such class: stops training visibly
-      return log_sum_exp(x) - x[c];
-    }
-    const float* t = target + r / rows_per_sample * features;
+  KOKKOS_FUNCTION double difference_row(Index r, double share) const {
+    const float *x = prediction + r * features, *t = target + r / rows_per_sample * features;
+    const double scale = share / static_cast<double>(features);
     double sum = 0;
-    for (Index f = 0; f < features; ++f) sum += one(static_cast<double>(x[f]) - t[f]);
-    return sum / static_cast<double>(features);
+    for (Index f = 0; f < features; ++f) {
+      const double d = static_cast<double>(x[f]) - t[f];
+      sum += one(d);
+      if (diff) diff[r * features + f] = static_cast<float>(scale * slope(d));
+    }
+    return scale * sum;
   }
 
-  KOKKOS_FUNCTION void row_gradient(Index r, double share, float* diff) const {
+  KOKKOS_FUNCTION void zero_row(Index r) const {
+    if (!diff) return;
+    for (Index f = 0; f < features; ++f) diff[r * features + f] = 0;
+  }
+
+  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow, and its gradient, which is softmax
+  /// less the unit vector of c. The row stays in the cache from its first reading to its last writing.
+  KOKKOS_FUNCTION double class_row(Index r, double share) const {
+    const Index c = classes[class_per_row ? r : r / rows_per_sample];
+    if (c == -1) return zero_row(r), 0.0;
     const float* x = prediction + r * features;
-    if (p.kind == LossKind::cross_entropy) {
-      const Index c = classes[r / rows_per_sample];
-      const double log_sum = log_sum_exp(x);
-      for (Index f = 0; f < features; ++f)
-        diff[f] = static_cast<float>(share * (Kokkos::exp(x[f] - log_sum) - (f == c ? 1.0 : 0.0)));
-      return;
+    const float largest = maximum(x), wanted = c >= 0 && c < features ? x[c] : Kokkos::Experimental::quiet_NaN_v<float>;
+    const double sum =
+        diff ? exponentials<true>(x, largest, diff + r * features) : exponentials<false>(x, largest, nullptr);
+    if (diff) {
+      float* d = diff + r * features;
+      const auto scale = static_cast<float>(share / sum);
+      KEELSON_INDEPENDENT_ITERATIONS
+      for (Index f = 0; f < features; ++f) d[f] *= scale;
+      // By itself, since softmax - 1 cancels where the network is sure.
+      if (c >= 0 && c < features)
+        d[c] = static_cast<float>(share * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
     }
-    const float* t = target + r / rows_per_sample * features;
-    const double scale = share / static_cast<double>(features);
-    for (Index f = 0; f < features; ++f) diff[f] = static_cast<float>(scale * slope(static_cast<double>(x[f]) - t[f]));
+    return share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
+  }
+
+  static constexpr int lanes = runs_on_host ? 16 : 1;
+
+  KOKKOS_FUNCTION float maximum(const float* x) const {
+    float most[lanes];
+    for (int l = 0; l < lanes; ++l) most[l] = x[0];
+    Index f = 0;
+    for (; f + lanes <= features; f += lanes)
+      for (int l = 0; l < lanes; ++l) most[l] = x[f + l] > most[l] ? x[f + l] : most[l];
+    for (; f < features; ++f) most[0] = x[f] > most[0] ? x[f] : most[0];
+    for (int l = 1; l < lanes; ++l) most[0] = most[l] > most[0] ? most[l] : most[0];
+    return most[0];
+  }
+
+  /// Their sum, in double after at most 64 additions in float; `store`: writes them, too.
+  template <bool store>
+  KOKKOS_FUNCTION double exponentials(const float* x, float largest, float* to) const {
+    double sum = 0;
+    Index f = 0;
+    while (f + lanes <= features) {
+      float part[lanes] = {};
+      const Index left = (features - f) / lanes, turns = left < 64 ? left : 64;
+      for (Index turn = 0; turn < turns; ++turn, f += lanes)
+        for (int l = 0; l < lanes; ++l) {
+          const float e = fast_exp(x[f + l] - largest);
+          if constexpr (store) to[f + l] = e;
+          part[l] += e;
+        }
+      for (int l = 0; l < lanes; ++l) sum += static_cast<double>(part[l]);
+    }
+    for (; f < features; ++f) {
+      const float e = fast_exp(x[f] - largest);
+      if constexpr (store) to[f] = e;
+      sum += static_cast<double>(e);
+    }
+    return sum;
+  }
+
+  KOKKOS_FUNCTION double row(Index r) const {
+    const double s = share(r);
+    if (s == 0) return zero_row(r), 0.0;
+    return p.kind == LossKind::cross_entropy ? class_row(r, s) : difference_row(r, s);
   }
 };
 
 Index block_rows(Index rows) { return ceil_div(rows, max_blocks); }
 
-void forward_blocks(const Operands& o, double* sums) {
-  constexpr const char* label = "keelson::loss::forward";
+void loss_of_blocks(const Operands& o, double* sums) {
+  constexpr const char* label = "keelson::loss::rows";
   const Index per_block = block_rows(o.rows);
   launch(
       label, ceil_div(o.rows, per_block), KOKKOS_LAMBDA(Index b) {
         const Index end = (b + 1) * per_block < o.rows ? (b + 1) * per_block : o.rows;
         double sum = 0;
-        for (Index r = b * per_block; r < end; ++r) {
-          const double share = o.share(r);
-          if (share != 0) sum += share * o.row_loss(r);
-        }
+        for (Index r = b * per_block; r < end; ++r) sum += o.row(r);
         sums[b] = sum;
       });
 }
@@ -101,19 +146,6 @@ void add_blocks(const double* sums, Index blocks, double* loss) {
         double sum = 0;
         for (Index b = 0; b < blocks; ++b) sum += sums[b];
         *loss = sum;
-      });
-}
-
-void backward_rows(const Operands& o, float* diff) {
-  constexpr const char* label = "keelson::loss::backward";
-  launch(
-      label, o.rows, KOKKOS_LAMBDA(Index r) {
-        const double share = o.share(r);
-        float* row = diff + r * o.features;
-        if (share != 0)
-          o.row_gradient(r, share, row);
-        else
-          for (Index f = 0; f < o.features; ++f) row[f] = 0;
       });
 }
 
@@ -132,31 +164,26 @@ class KokkosLoss : public Loss {
   }
 
   void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
-               const Tensor& loss) override {
+               const Tensor& loss, const Tensor& diff_prediction) override {
+    const bool classes = desc_.params.kind == LossKind::cross_entropy;
+    const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
+    const Operands o{desc_.params,
+                     static_cast<const StepState*>(state.raw()),
+                     prediction.data<float>(),
+                     classes ? nullptr : target.data<float>(),
+                     classes ? target.data<std::int32_t>() : nullptr,
+                     weight.data<float>(),
+                     diff_prediction ? diff_prediction.data<float>() : nullptr,
+                     rows,
+                     desc_.prediction.shape[1],
+                     per_sample,
+                     classes && target.elements() == rows};
     auto* sums = static_cast<double*>(sums_.get());
-    forward_blocks(operands(state, prediction, target, weight), sums);
+    loss_of_blocks(o, sums);
     add_blocks(sums, blocks_, loss.data<double>());
   }
 
-  void backward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
-                const Tensor& diff_prediction) override {
-    backward_rows(operands(state, prediction, target, weight), diff_prediction.data<float>());
-  }
-
  private:
-  Operands operands(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight) const {
-    const bool classes = desc_.params.kind == LossKind::cross_entropy;
-    return {desc_.params,
-            static_cast<const StepState*>(state.raw()),
-            prediction.data<float>(),
-            classes ? nullptr : target.data<float>(),
-            classes ? target.data<std::int32_t>() : nullptr,
-            weight.data<float>(),
-            desc_.prediction.shape[0],
-            desc_.prediction.shape[1],
-            desc_.rows_per_sample};
-  }
-
   LossDesc desc_;
   Index blocks_;
   std::shared_ptr<void> sums_;
@@ -172,7 +199,9 @@ Made<Loss> make_loss(const LossDesc& d, Device& device) {
     return fmt::format("prediction {} is not (rows, features) with {} rows per sample", to_string(shape),
                        d.rows_per_sample);
   const auto samples = shape[0] / d.rows_per_sample;
-  const auto wanted = classes ? Shape{samples} : Shape{samples, shape[1]};
+  const auto wanted = !classes                     ? Shape{samples, shape[1]}
+                      : d.target.shape.rank() == 2 ? Shape{samples, d.rows_per_sample}
+                                                   : Shape{samples};
   if (!(d.target.shape == wanted) || d.target.dtype != (classes ? DType::s32 : DType::f32))
     return fmt::format("target is {} {}, expected {} {}", to_string(d.target.shape), to_string(d.target.dtype),
                        to_string(wanted), classes ? "s32" : "f32");

@@ -22,6 +22,7 @@ struct Step {
   UpdateParams p;
   const StepState* state;
   const double *global_norm, *norms;
+  int global_norms;
   const float* diff;
   float *param, *moment1, *moment2;
 
@@ -38,7 +39,9 @@ struct Step {
   KOKKOS_FUNCTION Coefficients coefficients() const {
     double clip = 1;
     if (p.clip_norm > 0) {
-      const double norm = Kokkos::sqrt(*global_norm);
+      double squares = 0;
+      for (int i = 0; i < global_norms; ++i) squares += global_norm[i];
+      const double norm = Kokkos::sqrt(squares);
       if (norm > p.clip_norm) clip = p.clip_norm / norm;
     }
     const double rate = static_cast<double>(state->learning_rate) * p.lr_multiplier;
@@ -107,19 +110,38 @@ struct Step {
   }
 };
 
+/// Row m of the gradient belongs to row rows[m] of the parameter: the same step, on arrays shifted against each other.
+struct StepRows {
+  Step step;
+  const std::int32_t* rows;
+  Index width;
+  KOKKOS_FUNCTION void operator()(Index m) const {
+    if (rows[m] < 0) return;
+    Step s = step;
+    const Index to = rows[m] * width;
+    s.diff += m * width;
+    s.param += to;
+    if (s.moment1) s.moment1 += to;
+    if (s.moment2) s.moment2 += to;
+    s(0, width);
+  }
+};
+
 class KokkosUpdate : public Update {
  public:
   explicit KokkosUpdate(const UpdateDesc& d) : desc_(d) {}
   Layout layout(Verb, Role) const override { return desc_.param.layout; }
-  std::string name(Verb) const override { return "flat"; }
+  std::string name(Verb) const override { return desc_.rows > 0 ? "rows" : "flat"; }
   Cost cost(Verb) const override {
-    const auto elements = static_cast<double>(desc_.param.elements()), bytes = static_cast<double>(desc_.param.bytes());
+    const auto elements =
+        static_cast<double>(desc_.rows > 0 ? desc_.rows * desc_.param.shape[1] : desc_.param.elements());
+    const double bytes = elements * sizeof(float);
     const int moments = desc_.params.kind == UpdateKind::adam ? 2 : desc_.params.momentum != 0 ? 1 : 0;
     return {elements * (4 + 5 * moments), bytes * (3 + 2 * moments)};
   }
 
-  void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms,
-               const Tensor& param, const Tensor& moment1, const Tensor& moment2) override {
+  void forward(const Tensor& state, const Tensor& diff, const Tensor& rows, const Tensor& global_norm,
+               const Tensor& norms, const Tensor& param, const Tensor& moment1, const Tensor& moment2) override {
     constexpr const char* label = "keelson::update::forward";
     const auto& p = desc_.params;
     const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;
@@ -131,11 +153,15 @@ class KokkosUpdate : public Update {
                     static_cast<const StepState*>(state.raw()),
                     static_cast<const double*>(global_norm.raw()),
                     static_cast<const double*>(norms.raw()),
+                    global_norm ? static_cast<int>(global_norm.elements()) : 0,
                     diff.data<float>(),
                     param.data<float>(),
                     has_moment1 ? moment1.data<float>() : nullptr,
                     p.kind == UpdateKind::adam ? moment2.data<float>() : nullptr};
-    for_each_block(label, param.stored_elements(), step, 16384);
+    if (desc_.rows > 0)
+      launch(label, desc_.rows, StepRows{step, rows.data<std::int32_t>(), desc_.param.shape[1]});
+    else
+      for_each_block(label, param.stored_elements(), step, 16384);
   }
 
  private:
@@ -148,6 +174,10 @@ Made<Update> make_update(const UpdateDesc& d) {
   if (d.param.dtype != DType::f32) return fmt::format("the parameter is {}, not f32", to_string(d.param.dtype));
   if (!d.param.layout.is_dense(d.param.shape))
     return std::string("the parameter needs a dense layout: " + d.param.layout.to_string());
+  if (d.rows > 0 && (d.param.shape.rank() != 2 || !d.param.layout.is_plain(d.param.shape)))
+    return std::string("a gradient by rows needs a plain matrix as its parameter");
+  if (d.rows > 0 && d.params.larc != LarcMode::none)
+    return std::string("LARC needs the norm of the whole parameter, which a gradient by rows does not touch");
   return std::unique_ptr<Update>(std::make_unique<KokkosUpdate>(d));
 }
 

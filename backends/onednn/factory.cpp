@@ -17,6 +17,7 @@ class Factory final : public ops::OpFactory {
   using OpFactory::make;
   ops::Made<ops::Conv> make(const ops::ConvDesc& d) override { return attempt(make_conv, d); }
   ops::Made<ops::Dense> make(const ops::DenseDesc& d) override { return attempt(make_dense, d); }
+  ops::Made<ops::MatMul> make(const ops::MatMulDesc& d) override { return attempt(make_matmul, d); }
   ops::Made<ops::Pool> make(const ops::PoolDesc& d) override { return attempt(make_pool, d); }
   ops::Made<ops::Eltwise> make(const ops::EltwiseDesc& d) override { return attempt(make_eltwise, d); }
   ops::Made<ops::Reorder> make(const ops::ReorderDesc& d) override { return attempt(make_reorder, d); }

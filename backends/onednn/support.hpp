@@ -145,6 +145,7 @@ class CallPrimitive : public Op {
 
 std::unique_ptr<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d);
 std::unique_ptr<ops::Dense> make_dense(const SessionPtr& session, const ops::DenseDesc& d);
+std::unique_ptr<ops::MatMul> make_matmul(const SessionPtr& session, const ops::MatMulDesc& d);
 std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d);
 std::unique_ptr<ops::Eltwise> make_eltwise(const SessionPtr& session, const ops::EltwiseDesc& d);
 std::unique_ptr<ops::Reorder> make_reorder(const SessionPtr& session, const ops::ReorderDesc& d);

@@ -14,7 +14,7 @@
 
 namespace keelson::comm::detail {
 
-class MpiAllreduce;
+class MpiCollective;
 
 /// A communicator over MPI 3.1. Every collective call, also a blocking one, is a non-blocking MPI call and a wait that
 /// the watchdog sees. MPI is called from one thread at a time (MPI_THREAD_FUNNELED is enough).
@@ -41,13 +41,15 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::string> allgather(const std::string& text) override;
   std::vector<float> gather(const std::vector<float>& mine, int root) override;
 
-  std::unique_ptr<Allreduce> make_allreduce(float* data, std::size_t count, const std::string& label) override;
-  std::unique_ptr<Allreduce> make_allreduce(double* data, std::size_t count, const std::string& label) override;
+  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override;
+  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override;
+  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
+                                             const std::string& label) override;
   void progress() override;
   [[noreturn]] void abort(int exit_code) override;
 
  private:
-  friend class MpiAllreduce;
+  friend class MpiCollective;
 
   void find_nodes();
   void allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op);
@@ -59,9 +61,9 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
   std::unique_ptr<Lookout> lookout_;
-  std::uint64_t calls_ = 0;            ///< collective calls begun
-  std::vector<MpiAllreduce*> active_;  ///< started and not known to be done, oldest first
-  std::size_t made_ = 0;               ///< reductions alive: active_ has room for them all
+  std::uint64_t calls_ = 0;             ///< collective calls begun
+  std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first
+  std::size_t made_ = 0;                ///< reductions alive: active_ has room for them all
 };
 
 /// `comm` as a Communicator: without MPI if it has one rank (it is freed then).

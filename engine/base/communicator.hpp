@@ -9,11 +9,11 @@ namespace keelson {
 
 enum class Reduction : std::uint8_t { sum, min, max };
 
-/// A sum over all ranks of one fixed array, in place, that can be started over and over: the unit of gradient exchange.
-/// All ranks start the same reductions in the same order. start, test and wait never allocate on our side.
-class Allreduce {
+/// A collective operation on fixed arrays that can be started over and over: the unit of gradient exchange. All ranks
+/// start the same ones in the same order. start, test and wait never allocate on our side.
+class Collective {
  public:
-  virtual ~Allreduce() = default;
+  virtual ~Collective() = default;
   virtual void start() = 0;
   virtual bool test() = 0;  ///< true when done (or never started); also drives progress
   virtual void wait() = 0;  ///< reports by name what it waits for when the watchdog's time passes
@@ -47,8 +47,11 @@ class Communicator {
   /// `label` names the array in messages, e.g. "gradient bucket 3 (conv4/weights ... conv3/bias)". The array must stay
   /// where it is. All ranks make and start reductions of the same counts in the same order. Destroy one when it is not
   /// under way.
-  virtual std::unique_ptr<Allreduce> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
-  virtual std::unique_ptr<Allreduce> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
+  virtual std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
+  virtual std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
+  /// Every rank's `bytes` bytes, one after the other in rank order, in `all` on every rank; the same promises hold.
+  virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
+                                                     const std::string& label) = 0;
   /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.
   virtual void progress() = 0;
 

@@ -40,6 +40,9 @@ Gradients::Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* c
     if ((total - buckets_.back().offset) * sizeof(float) >= bucket_bytes) close();
   }
   close();
+  const bool exchanges = communicator && communicator->size() > 1;
+  if (exchanges)
+    for (const RowGradient& g : build.row_gradients) gather(build, g, *communicator);
   if (total == 0) return;
 
   block_ = build.parameters.context().allocate(TensorDesc::plain({static_cast<std::int64_t>(total)}), "gradients");
@@ -48,25 +51,98 @@ Gradients::Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* c
     Buffer& b = build.program.buffer(build.gradients[i].second);
     b.external = Tensor(b.desc, data + offsets[i]);
   }
-  if (communicator && communicator->size() > 1)
+  if (exchanges)
     for (Bucket& b : buckets_) b.reduce = communicator->make_allreduce(data + b.offset, b.count, b.label);
+}
+
+void Gradients::gather(PlanBuild& build, const RowGradient& mine, Communicator& communicator) {
+  Program& program = build.program;
+  const std::int64_t count = mine.count * communicator.size();
+  const auto make = [&](BufferId like, const TensorDesc& desc) {
+    Buffer b;
+    b.name = program.buffer(like).name + " of all ranks";
+    b.desc = desc;
+    b.external = build.parameters.context().allocate(desc, b.name);
+    return program.add(std::move(b));
+  };
+  const std::int64_t width = program.buffer(mine.values).desc.shape[1];
+  const RowGradient all{mine.parameter, count, make(mine.rows, TensorDesc::plain({count}, DType::s32)),
+                        make(mine.values, TensorDesc::plain({count, width}))};
+  const auto collective = [&](BufferId from, BufferId to, const std::string& what) {
+    const Tensor& t = program.buffer(from).external;
+    return communicator.make_allgather(t.raw(), program.buffer(to).external.raw(), t.bytes(),
+                                       fmt::format("gradient of {} ({})", mine.parameter, what));
+  };
+  rows_.push_back({last_writer(program, mine.values), collective(mine.rows, all.rows, "row numbers"),
+                   collective(mine.values, all.values, "rows")});
+  gathered_.push_back(all);
 }
 
 void Gradients::insert_exchange(Program& program) {
   std::vector<Call> calls;
+  const auto append = [&](const std::string& node, const std::string& op, std::function<void(const Tensor*)> run) {
+    Call start{};
+    start.phase = Phase::exchange;
+    start.node = node;
+    start.op = op;
+    start.run = std::move(run);
+    calls.push_back(std::move(start));
+  };
   for (int c = 0; c < static_cast<int>(program.calls().size()); ++c) {
     calls.push_back(std::move(program.calls()[c]));
-    for (std::size_t i = 0; i < buckets_.size(); ++i) {
-      if (buckets_[i].last_call != c || !buckets_[i].reduce) continue;
-      Call start{};
-      start.phase = Phase::exchange;
-      start.node = fmt::format("bucket {}", i + 1);
-      start.op = "allreduce";
-      start.run = [reduce = buckets_[i].reduce.get()](const Tensor*) { reduce->start(); };
-      calls.push_back(std::move(start));
-    }
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+      if (buckets_[i].last_call == c && buckets_[i].reduce)
+        append(fmt::format("bucket {}", i + 1), "allreduce",
+               [reduce = buckets_[i].reduce.get()](const Tensor*) { reduce->start(); });
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      if (rows_[i].last_call == c)
+        append(gathered_[i].parameter, "allgather of rows",
+               [rows = rows_[i].gather_rows.get(), values = rows_[i].gather_values.get()](const Tensor*) {
+                 rows->start();
+                 values->start();
+               });
   }
   program.calls() = std::move(calls);
+}
+
+void Gradients::append_merge(PlanBuild& build) {
+  Program& program = build.program;
+  Context& context = build.parameters.context();
+  for (std::size_t i = 0; i < gathered_.size(); ++i) {
+    const RowGradient all = gathered_[i];
+    RowGradient& merged = build.row_gradients[i];
+    const TensorDesc rows = program.buffer(all.rows).desc, values = program.buffer(all.values).desc;
+    std::shared_ptr<ops::Embedding> merge =
+        context.make(ops::EmbeddingDesc{rows, build.parameters.at(all.parameter).value.desc()});
+    const auto make = [&](const std::string& what, const TensorDesc& desc) {
+      Buffer b;
+      b.name = all.parameter + what;
+      b.desc = desc;
+      b.external = context.allocate(desc, b.name);
+      return program.add(std::move(b));
+    };
+    merged = {all.parameter, all.count, make(" rows", rows), make(" gradient", values)};
+    const auto scratch_bytes = static_cast<std::int64_t>(merge->scratch_bytes(ops::Verb::backward_weights));
+    const BufferId scratch = make(" scratch", TensorDesc::plain({scratch_bytes}, DType::u8));
+    Call c{};
+    c.phase = Phase::exchange;
+    c.node = all.parameter;
+    c.op = "sum of rows";
+    c.primitive = merge;
+    c.verb = ops::Verb::backward_weights;
+    c.operands = {in(all.rows), in(all.values), out(merged.rows), out(merged.values), out(scratch)};
+    c.run = [merge](const Tensor* t) { merge->backward(t[0], t[1], t[2], t[3], t[4]); };
+    program.calls().push_back(std::move(c));
+  }
+}
+
+void Gradients::wait() {
+  for (Bucket& b : buckets_)
+    if (b.reduce) b.reduce->wait();
+  for (Rows& r : rows_) {
+    r.gather_rows->wait();
+    r.gather_values->wait();
+  }
 }
 
 }  // namespace keelson

@@ -28,8 +28,32 @@ Var Graph::input(const std::string& name, const Shape& sample, DType dtype) {
   return add(std::make_shared<InputLayer>(ValueShape{shape, dtype, 0}), {}, name);
 }
 
-Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name) {
+Var Graph::state(const std::string& name, const Shape& sample) {
+  const Var v = input(name, sample);
+  nodes_.back().is_state = true;
+  return v;
+}
+
+void Graph::check_shared(const Node& n, const std::vector<ParameterSpec>& specs) const {
+  const auto all = parameters();
+  for (const auto& [own, other] : n.shared) {
+    const auto same_name = [&](const std::string& wanted) {
+      return [&wanted](const ParameterSpec& p) { return p.name == wanted; };
+    };
+    const auto mine = std::find_if(specs.begin(), specs.end(), same_name(own));
+    const auto theirs = std::find_if(all.begin(), all.end(), same_name(other));
+    if (theirs == all.end()) refuse("there is no parameter '{}' to share", other);
+    KEELSON_EXPECT(mine != specs.end());
+    if (!(mine->shape == theirs->shape))
+      refuse("its {} are {}, but those of {}, which it is to share, are {}", own, to_string(mine->shape), other,
+             to_string(theirs->shape));
+  }
+}
+
+Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name,
+               std::map<std::string, std::string> shared) {
   Node n;
+  n.shared = std::move(shared);
   const std::string kind = layer->kind();
   const auto named = [&](const std::string& candidate) {
     return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& other) { return other.name == candidate; });
@@ -45,7 +69,7 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   }
   try {
     n.shape = layer->infer(shapes);
-    layer->parameters(shapes);
+    check_shared(n, layer->parameters(shapes));
   } catch (const InputError& e) {
     refuse("{}: {}", name, e.what());
   }
@@ -61,7 +85,8 @@ std::vector<ParameterSpec> Graph::parameters() const {
     std::vector<ValueShape> shapes;
     for (int s : n.srcs) shapes.push_back(nodes_[s].shape);
     for (ParameterSpec p : n.layer->parameters(shapes)) {
-      p.name = n.name + "/" + p.name;
+      if (n.shared.contains(p.name)) continue;
+      p.name = n.parameter(p.name);
       all.push_back(std::move(p));
     }
   }

@@ -74,6 +74,16 @@ BufferId NodePlan::parameter_in(const std::string& name, const Layout& layout, D
   return converted(parameter_buffer(build_, p), layout, type);
 }
 
+BufferId NodePlan::next_state(int i) {
+  const int state = node().srcs[i];
+  KEELSON_EXPECT(build_.nodes[state].is_state);
+  const BufferId b = new_buffer("next_state", src(i));
+  build_.program.buffer(b).external = context().allocate(src(i), build_.program.buffer(b).name);
+  if (!build_.next_states.emplace(state, b).second)
+    refuse("two recurrent layers replace the state '{}': give each its own", build_.nodes[state].name);
+  return b;
+}
+
 BufferId NodePlan::new_dst(const Layout& layout) {
   const BufferId b = new_buffer("dst", dst_request().with(layout));
   set_dst(b);
@@ -106,28 +116,72 @@ BufferId BackwardPlan::new_diff_src(int i, const Layout& layout) {
 }
 
 BufferId BackwardPlan::parameter_in(const std::string& name, const Layout& layout, DType type) {
-  return converted(build_.parameter_buffers.at(node().name + "/" + name), layout, type);
+  return converted(build_.parameter_buffers.at(node().parameter(name)), layout, type);
+}
+
+BufferId BackwardPlan::gradient_so_far(const std::string& parameter) const {
+  for (const auto& [name, buffer] : build_.gradients)
+    if (name == node().parameter(parameter)) return buffer;
+  return no_buffer;
 }
 
 BufferId BackwardPlan::new_gradient(const std::string& parameter, const Layout& layout) {
-  const Parameter& p = build_.parameters.at(node().name + "/" + parameter);
-  const BufferId gradient = new_buffer("diff_" + parameter, p.value.desc());
-  build_.gradients.push_back({p.name, gradient});
-  if (layout.is_any() || layout == p.value.layout()) return gradient;
-  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(layout));
-  to_reorder_.push_back({made, gradient});
+  const Parameter& p = build_.parameters.at(node().parameter(parameter));
+  BufferId gradient = gradient_so_far(parameter);
+  const bool add = gradient != no_buffer;
+  if (!add) {
+    gradient = new_buffer("diff_" + parameter, p.value.desc());
+    build_.gradients.push_back({p.name, gradient});
+  }
+  const Layout wanted = layout.is_any() ? p.value.layout() : layout;
+  if (!add && wanted == p.value.layout()) return gradient;
+  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(wanted));
+  unfinished_.push_back({made, gradient, add});
   return made;
 }
 
 void BackwardPlan::finish_gradients() {
-  for (auto [made, gradient] : to_reorder_) {
+  for (const auto& [made, gradient, add] : unfinished_) {
+    if (add) {
+      const BufferId part = in_layout(made, desc(gradient).layout);
+      call(
+          make(ops::SumDesc{desc(gradient), 2}), ops::Verb::forward, {in(gradient), in(part), out(gradient)},
+          [](ops::Sum& s, const Tensor* t) { s.forward(t, t[2]); }, "sum of gradients");
+      continue;
+    }
     auto reorder = make(ops::ReorderDesc{desc(made), desc(gradient)});
     const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
     call(
         reorder, ops::Verb::forward, {in(made), out(gradient), out(scratch_buffer)},
         [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
   }
-  to_reorder_.clear();
+  unfinished_.clear();
+}
+
+bool BackwardPlan::rows_pay(const std::string& parameter, std::int64_t count) const {
+  const Parameter& p = build_.parameters.at(node().parameter(parameter));
+  int users = 0;
+  for (const Graph::Node& n : build_.nodes)
+    for (const auto& [own, other] : n.shared) users += other == p.name ? 1 : 0;
+  if (!build_.rows_allowed || users > 0 || node().shared.contains(parameter)) return false;
+  // Ring algorithms: an allgather moves (ranks - 1) parts to each rank, an allreduce 2 (ranks - 1) / ranks of the
+  // whole.
+  const std::int64_t width = p.shape[1];
+  return build_.ranks * count * (width + 1) < 2 * p.shape[0] * width;
+}
+
+BufferId BackwardPlan::in_memory(const std::string& name, const TensorDesc& desc) {
+  const BufferId b = new_buffer(name, desc);
+  build_.program.buffer(b).external = context().allocate(desc, build_.program.buffer(b).name);
+  return b;
+}
+
+RowGradient BackwardPlan::new_row_gradient(const std::string& parameter, std::int64_t count) {
+  const Parameter& p = build_.parameters.at(node().parameter(parameter));
+  const RowGradient g{p.name, count, in_memory("diff_rows", TensorDesc::plain({count}, DType::s32)),
+                      in_memory("diff_" + parameter, TensorDesc::plain({count, p.shape[1]}))};
+  build_.row_gradients.push_back(g);
+  return g;
 }
 
 }  // namespace keelson

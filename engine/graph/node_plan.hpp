@@ -9,6 +9,13 @@
 
 namespace keelson {
 
+/// A gradient that is non-zero in few rows (ops::Embedding): their numbers and values, summed over this rank.
+struct RowGradient {
+  std::string parameter;
+  std::int64_t count;  ///< rows, used or not
+  BufferId rows, values;
+};
+
 /// What the compilation of one graph knows while it walks the nodes: the program so far and the buffers of values and
 /// gradients.
 struct PlanBuild {
@@ -19,6 +26,8 @@ struct PlanBuild {
   bool training = true;
   std::int64_t batch = 1;
   DType compute = DType::f32;
+  int ranks = 1;
+  bool rows_allowed = false;  ///< the optimizer can take gradients by rows
 
   std::vector<Graph::Node> nodes;            ///< after fusion
   std::vector<BufferId> values;              ///< per node; no_buffer until planned
@@ -32,6 +41,8 @@ struct PlanBuild {
   std::map<std::string, BufferId> parameter_buffers;
   /// Gradients in the order in which backward makes them, in their parameter's layout; placed in buckets afterwards.
   std::vector<std::pair<std::string, BufferId>> gradients;
+  std::vector<RowGradient> row_gradients;
+  std::map<int, BufferId> next_states;  ///< per state node: its value after the step
   /// Layouts in which a buffer has already been made available.
   std::map<BufferId, std::vector<BufferId>> reordered;
 };
@@ -119,7 +130,7 @@ class NodePlan : public Emitter {
     auto fixed = try_make(describe(p.value.desc()));
     return fixed && fixed->backend() == free->backend() ? fixed : free;
   }
-  Parameter& parameter(const std::string& name) const { return build_.parameters.at(node().name + "/" + name); }
+  Parameter& parameter(const std::string& name) const { return build_.parameters.at(node().parameter(name)); }
   /// The parameter's buffer in this layout and dtype; gives it memory if it has none.
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 
@@ -127,6 +138,8 @@ class NodePlan : public Emitter {
   BufferId new_dst(const Layout& layout);
   void set_dst(BufferId b) { build_.values[node_] = b; }
   BufferId dst() const { return build_.values[node_]; }
+  /// The value that src i, a state, gets after this step: memory outside the arena, like the state itself.
+  BufferId next_state(int i);
   BufferId workspace(const ops::Primitive& p) {
     return training() ? new_bytes("workspace", p.workspace_bytes()) : no_buffer;
   }
@@ -144,14 +157,27 @@ class BackwardPlan : public Emitter {
   BufferId new_diff_src(int i, const Layout& layout);
   /// The contribution is a buffer that exists: diff_dst itself or a view of it.
   void set_diff_src(int i, BufferId b) { build_.diffs[node().srcs[i]].push_back(b); }
-  /// Where to write a parameter's gradient, in `layout`; call finish_gradients() after the call that writes it.
+  /// Where to write a parameter's gradient, in `layout`; call finish_gradients() after the call that writes it. Where
+  /// nodes share the parameter their gradients are added up.
   BufferId new_gradient(const std::string& parameter, const Layout& layout);
   void finish_gradients();
+  /// Whether a gradient of this parameter that is non-zero in at most `count` rows is better kept as rows: only where
+  /// this node alone has the parameter, and the exchange of all ranks' rows moves less than that of the whole.
+  bool rows_pay(const std::string& parameter, std::int64_t count) const;
+  /// Where to write such a gradient; plain (count) s32 and (count, width) f32.
+  RowGradient new_row_gradient(const std::string& parameter, std::int64_t count);
+  /// The gradient made so far by others that share the parameter, to add to in place; no_buffer if there is none.
+  BufferId gradient_so_far(const std::string& parameter) const;
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 
  private:
   BufferId diff_dst_ = no_buffer;
-  std::vector<std::pair<BufferId, BufferId>> to_reorder_;  ///< gradients not made in their parameter's layout
+  BufferId in_memory(const std::string& name, const TensorDesc& desc);
+  struct Unfinished {
+    BufferId made, gradient;
+    bool add;  ///< to what other nodes have put there
+  };
+  std::vector<Unfinished> unfinished_;  ///< gradients not made where they belong
 };
 
 }  // namespace keelson

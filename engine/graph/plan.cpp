@@ -1,5 +1,6 @@
 #include "engine/graph/plan.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -26,6 +27,7 @@ struct Plan::Impl {
   void run(std::size_t first, std::size_t last);
   bool exchanging() const { return loss_reduce != nullptr; }
   void finish_exchange();
+  std::vector<float> whole(const RowGradient& g);  ///< on the host, zero in the other rows
   std::string first_non_finite();
   bool finite(const Tensor& t);
 
@@ -34,8 +36,8 @@ struct Plan::Impl {
   int loss_node = -1;
   std::map<std::string, BufferId> outputs;
   std::unique_ptr<Gradients> gradients;
-  std::unique_ptr<Allreduce> loss_reduce;
-  std::size_t forward_end = 0, backward_end = 0;
+  std::unique_ptr<Collective> loss_reduce;
+  std::size_t forward_end = 0, backward_end = 0, merge_end = 0;
   int bound_generation = -1;
   bool profiling = false, in_exchange = false;
 };
@@ -47,6 +49,8 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
   build.training = options.training;
   build.batch = options.batch;
   build.compute = options.compute;
+  build.ranks = options.communicator ? options.communicator->size() : 1;
+  build.rows_allowed = !options.optimizer || options.optimizer->larc == ops::LarcMode::none;
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
@@ -130,6 +134,8 @@ void Plan::Impl::plan_backward(const std::vector<BackwardFn>& backward) {
 
 void Plan::Impl::finish() {
   backward_end = build.program.calls().size();
+  if (gradients) gradients->append_merge(build);
+  merge_end = build.program.calls().size();
   if (options.training && options.optimizer) append_updates(build, *options.optimizer, gradients->block());
   build.program.place();
   build.parameters.arena().reserve(build.program.arena_bytes());
@@ -172,9 +178,10 @@ void Plan::Impl::run(std::size_t first, std::size_t last) {
 
 void Plan::Impl::finish_exchange() {
   if (!in_exchange) return;
-  for (auto& b : gradients->buckets()) b.reduce->wait();
+  gradients->wait();
   loss_reduce->wait();
   in_exchange = false;
+  run(backward_end, merge_end);
 }
 
 bool Plan::Impl::finite(const Tensor& t) {
@@ -184,6 +191,20 @@ bool Plan::Impl::finite(const Tensor& t) {
   for (float v : host)
     if (!std::isfinite(v)) return false;
   return true;
+}
+
+std::vector<float> Plan::Impl::whole(const RowGradient& g) {
+  const Tensor &rows = build.program.buffer(g.rows).external, &values = build.program.buffer(g.values).external;
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(g.count));
+  std::vector<float> compact(static_cast<std::size_t>(values.elements()));
+  context().device().copy_to_host(numbers.data(), rows.raw(), rows.bytes());
+  context().device().copy_to_host(compact.data(), values.raw(), values.bytes());
+  const Shape shape = build.parameters.at(g.parameter).shape;
+  const auto width = static_cast<std::size_t>(shape[1]);
+  std::vector<float> plain(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t m = 0; m < numbers.size(); ++m)
+    if (numbers[m] >= 0) std::copy_n(&compact[m * width], width, &plain[static_cast<std::size_t>(numbers[m]) * width]);
+  return plain;
 }
 
 std::string Plan::Impl::first_non_finite() {
@@ -246,7 +267,29 @@ void Plan::finish_exchange() { impl_->finish_exchange(); }
 void Plan::update() {
   KEELSON_EXPECT(impl_->options.optimizer);
   impl_->finish_exchange();
-  impl_->run(impl_->backward_end, impl_->build.program.calls().size());
+  impl_->run(impl_->merge_end, impl_->build.program.calls().size());
+}
+
+void Plan::carry_states() {
+  auto& build = impl_->build;
+  for (const auto& [node, next] : build.next_states) {
+    const Tensor &from = build.program.buffer(next).external, &to = build.program.buffer(build.values[node]).external;
+    impl_->context().device().copy(to.raw(), from.raw(), to.bytes());
+  }
+}
+
+void Plan::reset_states() {
+  auto& build = impl_->build;
+  for (const auto& [node, next] : build.next_states) {
+    const Tensor& t = build.program.buffer(build.values[node]).external;
+    impl_->context().device().zero(t.raw(), t.bytes());
+  }
+}
+
+std::vector<std::string> Plan::states() const {
+  std::vector<std::string> names;
+  for (const auto& [node, next] : impl_->build.next_states) names.push_back(impl_->build.nodes[node].name);
+  return names;
 }
 
 double Plan::loss() const {
@@ -266,6 +309,8 @@ std::vector<float> Plan::gradient(const std::string& parameter) const {
     impl_->context().read_plain(t, plain.data());
     return plain;
   }
+  for (const RowGradient& g : impl_->build.row_gradients)
+    if (g.parameter == parameter) return impl_->whole(g);
   fail("no gradient flows to a parameter '{}'", parameter);
 }
 

@@ -73,6 +73,12 @@ class Plan {
   void backward();
   /// Waits for the exchange and moves the parameters.
   void update();
+  /// Recurrent states (Graph::state) of this plan, in node order; input(name) is the memory (batch, ...) of each. They
+  /// are zero at first, and forward() leaves them alone: carry_states() makes what the last forward ended with the
+  /// start of the next, reset_states() makes that zero.
+  std::vector<std::string> states() const;
+  void carry_states();
+  void reset_states();
   /// Mean loss of the step over all ranks (after backward() in training, after forward() otherwise, then of this rank
   /// only).
   double loss() const;

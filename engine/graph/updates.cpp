@@ -44,10 +44,15 @@ void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& 
   };
   BufferId global_norm = no_buffer;
   if (optimizer.clip_norm > 0) {
-    global_norm = sums("global norm", 1);
-    append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), global_norm, 0);
+    const int whole = gradients ? 1 : 0, by_rows = static_cast<int>(build.row_gradients.size());
+    global_norm = sums("global norm", whole + by_rows);
+    if (gradients)
+      append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), global_norm, 0);
+    for (int i = 0; i < by_rows; ++i)
+      append_sum_squares(program, context, build.row_gradients[i].parameter, build.row_gradients[i].values, global_norm,
+                         whole + i);
   }
-  for (const auto& [name, gradient] : build.gradients) {
+  const auto update = [&](const std::string& name, BufferId gradient, BufferId rows, std::int64_t count) {
     Parameter& p = build.parameters.at(name);
     build.parameters.add_moments(p, optimizer.moments());
     const BufferId value = build.parameter_buffers.at(name);
@@ -60,12 +65,16 @@ void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& 
     BufferId moments[2] = {no_buffer, no_buffer};
     for (int m = 0; m < optimizer.moments(); ++m)
       moments[m] = external(program, fmt::format("{}/moment{}", name, m + 1), p.moments[m]);
-    std::shared_ptr<ops::Update> update = context.make(ops::UpdateDesc{optimizer.update_for(name), p.value.desc()});
+    std::shared_ptr<ops::Update> op = context.make(ops::UpdateDesc{optimizer.update_for(name), p.value.desc(), count});
     append(
-        program, name, update,
-        {in(build.state), in(gradient), in(global_norm), in(norms), out(value), out(moments[0]), out(moments[1])},
-        [](ops::Update& u, const Tensor* t) { u.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6]); }, "update");
-  }
+        program, name, op,
+        {in(build.state), in(gradient), in(rows), in(global_norm), in(norms), out(value), out(moments[0]),
+         out(moments[1])},
+        [](ops::Update& u, const Tensor* t) { u.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]); },
+        count > 0 ? "update of rows" : "update");
+  };
+  for (const auto& [name, gradient] : build.gradients) update(name, gradient, no_buffer, 0);
+  for (const RowGradient& g : build.row_gradients) update(g.parameter, g.values, g.rows, g.count);
 }
 
 }  // namespace keelson

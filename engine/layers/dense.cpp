@@ -47,7 +47,9 @@ class DenseLayer : public Layer {
 
 Var dense(Var x, const DenseOptions& options, const std::string& name) {
   if (options.features < 1) refuse("a dense layer of {} features: expected at least 1", options.features);
-  return x.graph->add(std::make_shared<DenseLayer>(options), {x}, name);
+  std::map<std::string, std::string> shared;
+  if (!options.weights_of.empty()) shared["weights"] = options.weights_of + "/weights";
+  return x.graph->add(std::make_shared<DenseLayer>(options), {x}, name, std::move(shared));
 }
 
 }  // namespace keelson

@@ -49,6 +49,9 @@ inline Var average_pool(Var x, std::int64_t size, const std::string& name = "") 
 struct DenseOptions {
   std::int64_t features = 1;
   bool bias = true;
+  /// The weights (features, in) are those of this node, an embedding of (features, in) or another dense layer: its
+  /// name.
+  std::string weights_of = {};
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
@@ -65,6 +68,28 @@ Var gelu(Var x, const std::string& name = "");
 Var silu(Var x, const std::string& name = "");
 /// factor x + offset
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
+
+/// Rows of a table by number: x (N) or (N, steps) s32 -> (N * steps, features), step t of sample n in row n * steps +
+/// t. Its gradient, and a training step, touch only rows that occur, unless another node shares the table, or so many
+/// ranks take part that exchanging the whole is cheaper.
+struct EmbeddingOptions {
+  std::int64_t entries = 1, features = 1;
+  Init weights_init = Init::uniform(0.1f);
+};
+Var embedding(Var x, const EmbeddingOptions& options, const std::string& name = "");
+
+/// Recurrent layers one above the other, over x (N * steps, features), steps as above -> (N * steps, hidden). Layer l
+/// is a dense node "<name><l>_input" (all steps' input parts, with bias), and "<name><l>", whose weights (gates *
+/// hidden, hidden) take h of the step before, both from the state "<name><l>_state". Formulas: ops::CellKind.
+struct RecurrentOptions {
+  std::int64_t hidden = 1;
+  int layers = 1;
+  float dropout = 0;  ///< between layers, never on the way from step to step (Zaremba et al. 2014)
+  Init weights_init = Init::glorot_uniform();
+  Init bias_init = Init::constant(0);
+};
+Var lstm(Var x, const RecurrentOptions& options, const std::string& name = "");
+Var gru(Var x, const RecurrentOptions& options, const std::string& name = "");
 
 /// Only in training plans; evaluation plans pass x on.
 Var dropout(Var x, float rate, const std::string& name = "");
@@ -90,7 +115,7 @@ inline Var mae(Var prediction, Var target) { return loss(prediction, target, {op
 inline Var huber(Var prediction, Var target, float delta = 1) {
   return loss(prediction, target, {ops::LossKind::huber, delta});
 }
-/// target: s32 class numbers, graph.input(name, {}, DType::s32).
+/// target: s32 class numbers, one per sample: graph.input(name, {}, DType::s32), or one per row: {rows per sample}.
 inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {ops::LossKind::cross_entropy}); }
 
 }  // namespace keelson

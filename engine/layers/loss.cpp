@@ -19,9 +19,10 @@ class LossLayer : public Layer {
     if (prediction.shape.rank() != 2 || prediction.batch_axis != 0)
       refuse("a loss takes a prediction of shape (N, features), not {}: flatten() it first",
              to_string(prediction.shape));
-    if (classes && (target.dtype != DType::s32 || !(target.shape == Shape{1})))
-      refuse("cross entropy takes one s32 class number per sample as its target, not {} {}", to_string(target.shape),
-             to_string(target.dtype));
+    if (classes && (target.dtype != DType::s32 ||
+                    !(target.shape == Shape{1} || target.shape == Shape{1, prediction.rows_per_sample()})))
+      refuse("cross entropy takes one s32 class number per sample or per row as its target, not {} {}",
+             to_string(target.shape), to_string(target.dtype));
     if (!classes && !(target.shape == Shape{1, prediction.shape[1]}))
       refuse("the prediction has {} features but the target is {}", prediction.shape[1], to_string(target.shape));
     return {{1}, DType::f64, -1};
@@ -33,13 +34,14 @@ class LossLayer : public Layer {
     std::shared_ptr<ops::Loss> loss = p.make(d);
     const BufferId prediction = p.src_in(0, plain), target = p.src_buffer(1);
     p.set_dst(p.loss());
-    p.call(loss, Verb::forward, {in(p.state()), in(prediction), in(target), in(p.sample_weight()), out(p.loss())},
-           [](ops::Loss& l, const Tensor* t) { l.forward(t[0], t[1], t[2], t[3], t[4]); });
-    return [loss, prediction, target, plain](BackwardPlan& b) {
-      const BufferId diff = b.new_diff_src(0, plain);
-      b.call(loss, Verb::backward_data, {in(b.state()), in(prediction), in(target), in(b.sample_weight()), out(diff)},
-             [](ops::Loss& l, const Tensor* t) { l.backward(t[0], t[1], t[2], t[3], t[4]); });
-    };
+    const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", d.prediction) : no_buffer;
+    Call& c = p.call(loss, Verb::forward,
+                     {in(p.state()), in(prediction), in(target), in(p.sample_weight()), out(p.loss()), out(diff)},
+                     [](ops::Loss& l, const Tensor* t) { l.forward(t[0], t[1], t[2], t[3], t[4], t[5]); });
+    if (diff == no_buffer) return nullptr;
+    c.in_place_src = 1;
+    c.in_place_dst = 5;
+    return [diff](BackwardPlan& b) { b.set_diff_src(0, diff); };
   }
 
  private:

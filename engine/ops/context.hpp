@@ -21,6 +21,7 @@ class Device {
   virtual std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) = 0;
   virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
+  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;  ///< within the device
   virtual void zero(void* dst, std::size_t bytes) = 0;
   virtual void fence() = 0;              ///< returns when all work queued so far is done
   virtual int concurrency() const = 0;   ///< threads, or what the device runs at once

@@ -57,6 +57,24 @@ std::string describe(const SoftmaxDesc& d) {
   return fmt::format("softmax along axis {}, src {}", d.axis, to_string(d.src));
 }
 
+std::string describe(const EmbeddingDesc& d) {
+  return fmt::format("embedding, ids {}, weights {}", to_string(d.ids), to_string(d.weights));
+}
+
+std::string describe(const AddRowsDesc& d) {
+  return fmt::format("add rows{}, rows {}, dst {}", d.accumulate ? "" : " to 0", to_string(d.diff_rows),
+                     to_string(d.dst));
+}
+
+std::string describe(const MatMulDesc& d) {
+  return fmt::format("matmul x {}, src {}, weights {}, dst {}", d.uses, to_string(d.src), to_string(d.weights),
+                     to_string(d.dst));
+}
+
+std::string describe(const RecurrentCellDesc& d) {
+  return fmt::format("{} cell, batch {}, {} steps, {} hidden", to_string(d.kind), d.batch, d.steps, d.hidden);
+}
+
 std::string describe(const LossDesc& d) {
   return fmt::format("{} loss, prediction {}, target {}", to_string(d.params.kind), to_string(d.prediction),
                      to_string(d.target));
@@ -65,7 +83,8 @@ std::string describe(const LossDesc& d) {
 std::string describe(const SumSquaresDesc& d) { return fmt::format("sum of squares, src {}", to_string(d.src)); }
 
 std::string describe(const UpdateDesc& d) {
-  return fmt::format("{} update, parameter {}", d.params.kind == UpdateKind::sgd ? "sgd" : "adam", to_string(d.param));
+  return fmt::format("{} update{}, parameter {}", d.params.kind == UpdateKind::sgd ? "sgd" : "adam",
+                     d.rows > 0 ? fmt::format(" of {} rows", d.rows) : "", to_string(d.param));
 }
 
 }  // namespace keelson::ops

@@ -9,9 +9,12 @@
 #include "engine/ops/dense.hpp"
 #include "engine/ops/dropout.hpp"
 #include "engine/ops/eltwise.hpp"
+#include "engine/ops/embedding.hpp"
 #include "engine/ops/loss.hpp"
+#include "engine/ops/matmul.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/pooled_conv.hpp"
+#include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/update.hpp"
 
 namespace keelson::ops {
@@ -42,6 +45,10 @@ class OpFactory {
   virtual Made<Sum> make(const SumDesc&) { return unsupported(); }
   virtual Made<Concat> make(const ConcatDesc&) { return unsupported(); }
   virtual Made<Softmax> make(const SoftmaxDesc&) { return unsupported(); }
+  virtual Made<Embedding> make(const EmbeddingDesc&) { return unsupported(); }
+  virtual Made<AddRows> make(const AddRowsDesc&) { return unsupported(); }
+  virtual Made<MatMul> make(const MatMulDesc&) { return unsupported(); }
+  virtual Made<RecurrentCell> make(const RecurrentCellDesc&) { return unsupported(); }
   virtual Made<Loss> make(const LossDesc&) { return unsupported(); }
   virtual Made<SumSquares> make(const SumSquaresDesc&) { return unsupported(); }
   virtual Made<Update> make(const UpdateDesc&) { return unsupported(); }

@@ -15,19 +15,22 @@ enum class LossKind : std::uint8_t {
 struct LossParams {
   LossKind kind = LossKind::mse;
   float delta = 1;
+  /// The rows of a sample count by their sum, as the words of a sentence do, instead of their mean.
+  bool sum_rows = false;
 };
 
 class Loss;
 
-/// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or (N) s32 for cross_entropy;
-/// weight (N) f32: 1 for a sample that counts, 0 for padding of a short batch. Row r is compared with the target of
-/// sample r / rows_per_sample.
+/// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or for cross_entropy s32 class
+/// numbers, (N), or (N, rows_per_sample) where each row has its own; weight (N) f32: 1 for a sample that counts, 0 for
+/// padding of a short batch. Row r is compared with the target of sample r / rows_per_sample.
 ///
 ///   loss = loss_scale * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
 ///   rows_per_sample
 ///
 /// with loss_scale from StepState (1 / global sample count), so that losses and gradients of all ranks add up to the
-/// global mean. For cross_entropy there is no mean over f.
+/// global mean. For cross_entropy there is no mean over f, and rows with the class -1 count for nothing; another class
+/// outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
 struct LossDesc {
   using Op = Loss;
   LossParams params;
@@ -37,11 +40,10 @@ struct LossDesc {
 
 class Loss : public Primitive {
  public:
-  /// loss: one f64, overwritten. Summed in f64 in a fixed order.
+  /// loss: one f64, overwritten, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass;
+  /// it may be `prediction` itself, or empty where none is wanted.
   virtual void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
-                       const Tensor& loss) = 0;
-  virtual void backward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
-                        const Tensor& diff_prediction) = 0;
+                       const Tensor& loss, const Tensor& diff_prediction) = 0;
 };
 
 std::string_view to_string(LossKind k);

@@ -45,6 +45,10 @@ struct UpdateDesc {
   using Op = Update;
   UpdateParams params;
   TensorDesc param;
+  /// > 0: the gradient has so many rows of a plain (V, H) parameter, as Embedding::backward makes it. Only these rows
+  /// of the parameter and of its moments are read and written; momentum and decay of the others rest (as PyTorch's
+  /// SparseAdam and TensorFlow's lazy Adam do). Not with LARC, which needs the norm of the whole parameter.
+  std::int64_t rows = 0;
 };
 
 /// One parameter's step. Order: global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
@@ -52,10 +56,11 @@ struct UpdateDesc {
 class Update : public Primitive {
  public:
   /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors
-  /// are empty. `global_norm`: one f64, sum of squares of all gradients; empty unless clip_norm is set. `norms`: two
-  /// f64, sums of squares of this parameter and of this gradient before clipping; empty unless larc is set.
-  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& global_norm, const Tensor& norms,
-                       const Tensor& param, const Tensor& moment1, const Tensor& moment2) = 0;
+  /// are empty. `global_norm`: f64, any number of sums of squares, which together are that of all gradients; empty
+  /// unless clip_norm is set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping;
+  /// empty unless larc is set. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; empty for a whole gradient.
+  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& rows, const Tensor& global_norm,
+                       const Tensor& norms, const Tensor& param, const Tensor& moment1, const Tensor& moment2) = 0;
 };
 
 }  // namespace keelson::ops

@@ -37,7 +37,7 @@ class StopVote {
   std::function<bool()> interrupted_;
   double step_seconds_ = 0, reserve_ = 1;
   double votes_[2] = {0, 0};  ///< ranks out of time, ranks interrupted
-  std::unique_ptr<Allreduce> sum_;
+  std::unique_ptr<Collective> sum_;
 };
 
 }  // namespace keelson

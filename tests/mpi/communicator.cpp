@@ -110,7 +110,7 @@ TEST_F(CommunicatorTest, OverlapsReductions) {
   // Large and small ones together, waited for in another order than started.
   const std::vector<std::size_t> counts{3, 300000, 1, 0, 70000};
   std::vector<std::vector<double>> data;
-  std::vector<std::unique_ptr<Allreduce>> sums;
+  std::vector<std::unique_ptr<Collective>> sums;
   for (std::size_t count : counts) {
     data.emplace_back(count, rank() + 1.0);
     sums.push_back(world().make_allreduce(data.back().data(), count, "bucket " + std::to_string(sums.size())));

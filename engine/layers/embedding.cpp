@@ -1,0 +1,74 @@
+#include "engine/graph/node_plan.hpp"
+#include "engine/layers/layers.hpp"
+
+namespace keelson {
+
+namespace {
+
+using ops::Verb;
+
+class EmbeddingLayer : public Layer {
+ public:
+  explicit EmbeddingLayer(EmbeddingOptions options) : options_(options) {}
+
+  std::string kind() const override { return "embedding"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape& ids = srcs[0];
+    if (ids.dtype != DType::s32 || ids.batch_axis != 0 || ids.shape.rank() > 2)
+      refuse("an embedding takes s32 numbers, (N) or (N, steps), not {} {}", to_string(ids.shape),
+             to_string(ids.dtype));
+    return {{ids.shape.elements(), options_.features}, DType::f32, 0};
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const override {
+    return {{"weights", {options_.entries, options_.features}, options_.weights_init}};
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    const Shape table{options_.entries, options_.features};
+    const BufferId ids = p.src_buffer(0), weights = p.parameter_in("weights", Layout::plain(table));
+    std::shared_ptr<ops::Embedding> op = p.make(ops::EmbeddingDesc{p.src(0), TensorDesc::plain(table)});
+    const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()));
+    p.call(op, Verb::forward, {in(ids), in(weights), out(dst)},
+           [](ops::Embedding& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
+    return [op, ids, shape = p.dst_shape()](BackwardPlan& b) { backward(b, op, ids, shape); };
+  }
+
+ private:
+  /// By rows, which are added to a whole gradient only where that has to be there anyway.
+  static void backward(BackwardPlan& b, const std::shared_ptr<ops::Embedding>& op, BufferId ids, const Shape& dst) {
+    const std::int64_t count = dst[0];
+    const TensorDesc values = TensorDesc::plain(dst);
+    const BufferId diff_dst = b.diff_dst_in(values.layout);
+    const bool by_rows = b.rows_pay("weights", count);
+    const RowGradient g = by_rows ? b.new_row_gradient("weights", count)
+                                  : RowGradient{"", count, b.new_buffer("rows", TensorDesc::plain({count}, DType::s32)),
+                                                b.new_buffer("diff_rows", values)};
+    b.call(op, Verb::backward_weights,
+           {in(ids), in(diff_dst), out(g.rows), out(g.values), out(b.scratch(*op, Verb::backward_weights))},
+           [](ops::Embedding& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3], t[4]); });
+    if (by_rows) return;
+    BufferId whole = b.gradient_so_far("weights");
+    const bool accumulate = whole != no_buffer;
+    if (!accumulate) whole = b.new_gradient("weights", Layout::any());
+    const BufferId plain = b.in_layout(whole, Layout::plain(b.desc(whole).shape));
+    KEELSON_EXPECT(plain == whole);  // forward has asked for a plain table first
+    std::shared_ptr<ops::AddRows> add = b.make(ops::AddRowsDesc{values, b.desc(whole), accumulate});
+    b.call(
+        add, Verb::forward, {in(g.rows), in(g.values), Operand{whole, accumulate, true}},
+        [](ops::AddRows& a, const Tensor* t) { a.forward(t[0], t[1], t[2]); }, "add rows");
+  }
+
+  EmbeddingOptions options_;
+};
+
+}  // namespace
+
+Var embedding(Var ids, const EmbeddingOptions& options, const std::string& name) {
+  if (options.entries < 1 || options.features < 1)
+    refuse("an embedding of {} entries x {} features: expected at least 1 of each", options.entries, options.features);
+  return ids.graph->add(std::make_shared<EmbeddingLayer>(options), {ids}, name);
+}
+
+}  // namespace keelson

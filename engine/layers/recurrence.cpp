@@ -1,0 +1,142 @@
+#include "engine/layers/recurrence.hpp"
+
+namespace keelson {
+
+namespace {
+
+using ops::Verb;
+
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Hands out pieces of a scratch tensor.
+class Pieces {
+ public:
+  explicit Pieces(const Tensor& t) : at_(static_cast<std::byte*>(t.raw())) {}
+  void* bytes(std::size_t count) {
+    void* piece = at_;
+    at_ += aligned(count);
+    return piece;
+  }
+  Tensor tensor(const TensorDesc& d) { return {d, bytes(d.bytes())}; }
+
+ private:
+  std::byte* at_;
+};
+
+/// Row t of each sample of a (N * steps, width) matrix.
+TensorDesc step_desc(const ops::RecurrentCellDesc& d, std::int64_t width) {
+  const Shape shape{d.batch, width};
+  return {shape, DType::f32, Layout::strided(shape, {d.steps * width, 1})};
+}
+Tensor step_of(const TensorDesc& d, const Tensor& rows, std::int64_t t) {
+  return {d, rows.data<float>() + t * d.shape[1]};
+}
+
+TensorDesc transposed(const TensorDesc& d) {
+  const Shape shape{d.shape[1], d.shape[0]};
+  return {shape, d.dtype, Layout::strided(shape, {d.layout.strides()[1], d.layout.strides()[0]})};
+}
+
+/// The candidate's columns of gru's gradients.
+TensorDesc candidate_desc(const ops::RecurrentCellDesc& d) {
+  const Shape shape{d.rows(), d.hidden};
+  return {shape, DType::f32, Layout::strided(shape, {d.gates(), 1})};
+}
+
+std::size_t total(const ops::MatMul& m) { return aligned(m.packed_bytes()) + aligned(m.scratch_bytes(Verb::forward)); }
+
+}  // namespace
+
+Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training)
+    : desc_(cell),
+      dense_(TensorDesc::plain({cell.batch, cell.gates()})),
+      hidden_(TensorDesc::plain({cell.batch, cell.hidden})),
+      weights_(TensorDesc::plain({cell.gates(), cell.hidden})),
+      cell_(context.make(cell)) {
+  const int steps = static_cast<int>(cell.steps);
+  step_ = context.make(ops::MatMulDesc{step_desc(cell, cell.hidden), transposed(weights_), dense_, steps});
+  set_backend(step_->backend());
+  if (!training) return;
+  step_back_ = context.make(ops::MatMulDesc{step_desc(cell, cell.gates()), weights_, hidden_, steps});
+  const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}),
+                   rows = TensorDesc::plain({cell.rows(), cell.hidden});
+  all_steps_ = context.make(ops::MatMulDesc{transposed(gates), rows, weights_});
+  if (cell.kind != ops::CellKind::gru) return;
+  const TensorDesc sums = TensorDesc::plain({1, cell.hidden});
+  bias_sum_ = context.make(ops::MatMulDesc{TensorDesc::plain({1, cell.rows()}), candidate_desc(cell), sums});
+  ones_ = context.allocate(TensorDesc::plain({1, cell.rows()}), "ones");
+  context.write_plain(ones_, std::vector<float>(static_cast<std::size_t>(cell.rows()), 1.0f).data());
+}
+
+std::string Recurrence::name(Verb verb) const {
+  const auto& product = verb == Verb::forward ? step_ : verb == Verb::backward_data ? step_back_ : all_steps_;
+  return product->name(Verb::forward);
+}
+
+std::size_t Recurrence::scratch_bytes(Verb verb) const {
+  if (verb == Verb::forward) return aligned(dense_.bytes()) + total(*step_);
+  if (verb == Verb::backward_data) return 2 * aligned(hidden_.bytes()) + total(*step_back_);
+  return total(*all_steps_) + (bias_sum_ ? total(*bias_sum_) : 0);
+}
+
+ops::Cost Recurrence::cost(Verb verb) const {
+  const auto steps = static_cast<double>(desc_.steps);
+  const double flops = 2.0 * static_cast<double>(desc_.rows()) * static_cast<double>(weights_.elements());
+  const auto rows = static_cast<double>(desc_.rows() * (desc_.gates() + desc_.hidden)) * sizeof(float);
+  const auto weights = static_cast<double>(weights_.bytes());
+  if (verb == Verb::backward_weights) return {flops, rows + weights};
+  const ops::Cost gates = cell_->cost(verb);
+  return {flops + steps * gates.flops, weights + steps * gates.bytes + rows};
+}
+
+void Recurrence::forward(const Tensor* t) {
+  // Where the plan could not merge them, gates become the result's memory.
+  const Tensor &input = t[0], &gates = t[1], &state = t[2], &weights = t[3], &dst = t[8];
+  Pieces scratch(t[9]);
+  const Tensor recurrent = scratch.tensor(dense_);
+  void* packed = step_->packed_bytes() > 0 ? scratch.bytes(step_->packed_bytes()) : nullptr;
+  void* work = scratch.bytes(step_->scratch_bytes(Verb::forward));
+  const Tensor by_columns(transposed(weights_), weights.raw());
+  const TensorDesc row = step_desc(desc_, desc_.hidden);
+  const ops::RecurrentCell::Sequence s{input, gates, recurrent, t[4], t[5], t[6], t[7]};
+  step_->pack(by_columns, packed);
+  cell_->begin(state, s);
+  for (std::int64_t step = 0; step < desc_.steps; ++step) {
+    step_->forward(step_of(row, s.h_prev, step), by_columns, packed, recurrent, work);
+    cell_->forward(step, s, dst);
+  }
+}
+
+void Recurrence::backward_data(const Tensor* t) {
+  const Tensor &gates = t[0], &diff_gates = t[1], &weights = t[2], &diff_dst = t[6];
+  const Tensor& diff_recurrent = t[7] ? t[7] : diff_gates;
+  Pieces scratch(t[8]);
+  const Tensor diff_h = scratch.tensor(hidden_), diff_carry = scratch.tensor(hidden_);
+  void* packed = step_back_->packed_bytes() > 0 ? scratch.bytes(step_back_->packed_bytes()) : nullptr;
+  void* work = scratch.bytes(step_back_->scratch_bytes(Verb::forward));
+  const TensorDesc row = step_desc(desc_, desc_.gates());
+  const ops::RecurrentCell::Sequence s{{}, gates, {}, {}, t[3], t[4], t[5]};
+  const ops::RecurrentCell::Gradients g{diff_dst, diff_h, diff_carry, diff_gates, diff_recurrent};
+  step_back_->pack(weights, packed);
+  for (std::int64_t step = desc_.steps - 1; step >= 0; --step) {
+    cell_->backward(step, s, g);
+    // What would go to the state before the first step ends there: back-propagation is truncated.
+    if (step > 0) step_back_->forward(step_of(row, diff_recurrent, step), weights, packed, diff_h, work);
+  }
+}
+
+void Recurrence::backward_weights(const Tensor* t) {
+  const Tensor &diff_recurrent = t[0], &h_prev = t[1];
+  Pieces scratch(t[4]);
+  const auto run = [&](ops::MatMul& m, const Tensor& src, const Tensor& weights, const Tensor& dst) {
+    void* packed = m.packed_bytes() > 0 ? scratch.bytes(m.packed_bytes()) : nullptr;
+    m.pack(weights, packed);
+    m.forward(src, weights, packed, dst, scratch.bytes(m.scratch_bytes(Verb::forward)));
+  };
+  run(*all_steps_, {transposed(diff_recurrent.desc()), diff_recurrent.raw()}, h_prev, t[2]);
+  if (!bias_sum_) return;
+  const Tensor sums(TensorDesc::plain({1, desc_.hidden}), t[3].raw());
+  run(*bias_sum_, ones_, {candidate_desc(desc_), diff_recurrent.data<float>() + 2 * desc_.hidden}, sums);
+}
+
+}  // namespace keelson

@@ -1,0 +1,121 @@
+#include "engine/layers/recurrence.hpp"
+
+namespace keelson {
+
+namespace {
+
+using ops::CellKind;
+using ops::Verb;
+
+/// What happens between the input's products, which a dense layer has made for all steps at once, and the outputs.
+class RecurrentLayer : public Layer {
+ public:
+  RecurrentLayer(CellKind cell, std::int64_t hidden, Init init) : cell_(cell), hidden_(hidden), init_(init) {}
+
+  std::string kind() const override { return std::string(ops::to_string(cell_)); }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape &gates = srcs[0], &state = srcs[1];
+    KEELSON_EXPECT(gates.shape.rank() == 2 && gates.batch_axis == 0 && gates.shape[1] == ops::gates_of(cell_) * hidden_);
+    if (!(state.shape == Shape{1, ops::states_of(cell_), hidden_}))
+      refuse("a {} of {} hidden units has a state of {}, not {}", kind(), hidden_,
+             to_string(Shape{ops::states_of(cell_), hidden_}), to_string(state.shape));
+    return {{gates.shape[0], hidden_}, DType::f32, 0};
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const override {
+    std::vector<ParameterSpec> specs{{"weights", {ops::gates_of(cell_) * hidden_, hidden_}, init_}};
+    if (cell_ == CellKind::gru) specs.push_back({"bias", {hidden_}, Init::constant(0)});
+    return specs;
+  }
+
+  BackwardFn plan(NodePlan& p) const override {
+    const auto r = std::make_shared<Recurrence>(
+        p.context(), ops::RecurrentCellDesc{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_}, p.training());
+    const Shape rows = p.dst_shape();
+    const Layout plain = Layout::plain(rows);
+    Buffers f;
+    const BufferId src = p.src_in(0, Layout::plain(p.src(0).shape));
+    f.gates = p.new_buffer("gates", p.desc(src));
+    f.weights = p.parameter_in("weights", Layout::plain(p.parameter("weights").shape));
+    f.bias = cell_ == CellKind::gru ? p.parameter_in("bias", Layout::any()) : no_buffer;
+    f.h_prev = p.new_buffer("h_prev", TensorDesc::plain(rows));
+    f.saved = p.new_buffer("saved", TensorDesc::plain(rows));
+    f.next_state = p.next_state(1);
+    const BufferId dst = p.new_dst(plain);
+    Call& c = p.call(r, Verb::forward,
+                     {in(src), out(f.gates), in(p.src_buffer(1)), in(f.weights), in(f.bias), out(f.h_prev),
+                      out(f.saved), out(f.next_state), out(dst), out(p.scratch(*r, Verb::forward))},
+                     [](Recurrence& o, const Tensor* t) { o.forward(t); });
+    c.in_place_src = 0;
+    c.in_place_dst = 1;
+    return [r, f](BackwardPlan& b) { backward(b, r, f); };
+  }
+
+ private:
+  struct Buffers {
+    BufferId gates, weights, bias, h_prev, saved, next_state;
+  };
+
+  static void backward(BackwardPlan& b, const std::shared_ptr<Recurrence>& r, const Buffers& f) {
+    const auto& d = r->cell();
+    const Shape rows{d.rows(), d.hidden}, gate_rows{d.rows(), d.gates()};
+    const BufferId diff_dst = b.diff_dst_in(Layout::plain(rows));
+    const BufferId diff_src = b.new_diff_src(0, Layout::plain(gate_rows));
+    // Of gru the gradients of input and recurrent parts differ in the candidate.
+    const bool two = d.kind == CellKind::gru;
+    const BufferId diff_recurrent = two ? b.new_buffer("diff_recurrent", TensorDesc::plain(gate_rows)) : no_buffer;
+    Call& c = b.call(r, Verb::backward_data,
+                     {in(f.gates), out(diff_src), in(f.weights), in(f.h_prev), in(f.saved), in(f.next_state),
+                      in(diff_dst), out(diff_recurrent), out(b.scratch(*r, Verb::backward_data))},
+                     [](Recurrence& o, const Tensor* t) { o.backward_data(t); });
+    c.in_place_src = 0;
+    c.in_place_dst = 1;
+    const BufferId dw = b.new_gradient("weights", Layout::plain({d.gates(), d.hidden}));
+    const BufferId db = two ? b.new_gradient("bias", Layout::any()) : no_buffer;
+    b.call(r, Verb::backward_weights,
+           {in(two ? diff_recurrent : diff_src), in(f.h_prev), out(dw), out(db),
+            out(b.scratch(*r, Verb::backward_weights))},
+           [](Recurrence& o, const Tensor* t) { o.backward_weights(t); });
+    b.finish_gradients();
+  }
+
+  CellKind cell_;
+  std::int64_t hidden_;
+  Init init_;
+};
+
+Var recurrent_layer(CellKind cell, Var x, const RecurrentOptions& options, const std::string& name) {
+  Graph& graph = *x.graph;
+  const Var gates = dense(x,
+                          {.features = ops::gates_of(cell) * options.hidden,
+                           .weights_init = options.weights_init,
+                           .bias_init = options.bias_init},
+                          name + "_input");
+  const Var state = graph.state(name + "_state", {ops::states_of(cell), options.hidden});
+  return graph.add(std::make_shared<RecurrentLayer>(cell, options.hidden, options.weights_init), {gates, state}, name);
+}
+
+Var recurrent(CellKind cell, Var x, const RecurrentOptions& options, const std::string& name) {
+  if (options.hidden < 1 || options.layers < 1)
+    refuse("{} layers of {} hidden units: expected at least 1 of each", options.layers, options.hidden);
+  if (x.shape().shape.rank() != 2 || x.shape().batch_axis != 0)
+    refuse("a recurrent layer takes rows of features, one row per step, not {}", to_string(x.shape().shape));
+  const std::string prefix = name.empty() ? std::string(ops::to_string(cell)) : name;
+  for (int l = 1; l <= options.layers; ++l) {
+    if (l > 1 && options.dropout > 0) x = dropout(x, options.dropout, fmt::format("{}_dropout{}", prefix, l - 1));
+    x = recurrent_layer(cell, x, options, fmt::format("{}{}", prefix, l));
+  }
+  return x;
+}
+
+}  // namespace
+
+Var lstm(Var x, const RecurrentOptions& options, const std::string& name) {
+  return recurrent(CellKind::lstm, x, options, name);
+}
+Var gru(Var x, const RecurrentOptions& options, const std::string& name) {
+  return recurrent(CellKind::gru, x, options, name);
+}
+
+}  // namespace keelson

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "engine/ops/primitive.hpp"
+
+namespace keelson::ops {
+
+class MatMul;
+
+/// dst (M, N) = src (M, K) weights (K, N), f32, any strides: a transposed matrix is one with its strides exchanged, and
+/// rows may lie apart, as those of one time step in a sequence do. Operands must not overlap.
+struct MatMulDesc {
+  using Op = MatMul;
+  TensorDesc src, weights, dst;
+  int uses = 1;  ///< how often the same weights are used: what it pays to rearrange them for
+};
+
+class MatMul : public Primitive {
+ public:
+  /// Bytes of the rearranged weights; 0: weights are read as they are.
+  virtual std::size_t packed_bytes() const { return 0; }
+  /// Rearranges the weights for the forward() calls to come; `packed` is 64-byte aligned memory of packed_bytes().
+  virtual void pack(const Tensor& weights, void* packed) { (void)weights, (void)packed; }
+  /// `weights`: the tensor given to pack(), `packed` what that made of it (null for 0 bytes). `scratch`: 64-byte
+  /// aligned memory of scratch_bytes(Verb::forward).
+  virtual void forward(const Tensor& src, const Tensor& weights, const void* packed, const Tensor& dst,
+                       void* scratch) = 0;
+};
+
+double matmul_flops(const MatMulDesc& d);
+
+}  // namespace keelson::ops

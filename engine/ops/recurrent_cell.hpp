@@ -1,0 +1,66 @@
+#pragma once
+
+#include "engine/ops/primitive.hpp"
+
+/// The element-wise part of a recurrent layer's time step; the matrix products around it are Dense and MatMul.
+namespace keelson::ops {
+
+enum class CellKind : std::uint8_t {
+  /// Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), no peepholes. Gates in the order i, f, g, o,
+  /// as in PyTorch and oneDNN:
+  ///   c = sigmoid(f) c_prev + sigmoid(i) tanh(g),  h = sigmoid(o) tanh(c)
+  /// where each gate is input part + recurrent part.
+  lstm,
+  /// Cho et al. 2014, in the form of cuDNN and PyTorch, where the reset gate acts on the recurrent part. Gates in the
+  /// order r, z, n:
+  ///   n = tanh(input_n + sigmoid(r) (recurrent_n + bias_n)),  h = (1 - sigmoid(z)) n + sigmoid(z) h_prev
+  gru,
+};
+
+constexpr std::int64_t gates_of(CellKind k) { return k == CellKind::lstm ? 4 : 3; }
+/// Vectors of state per sample: (h, c), or (h).
+constexpr std::int64_t states_of(CellKind k) { return k == CellKind::lstm ? 2 : 1; }
+std::string_view to_string(CellKind k);
+
+class RecurrentCell;
+/// N samples of `steps` time steps each; H hidden units. Everything is plain f32. Matrices of N * steps rows hold step t
+/// of sample n in row n * steps + t.
+struct RecurrentCellDesc {
+  using Op = RecurrentCell;
+  CellKind kind = CellKind::lstm;
+  std::int64_t batch = 1, steps = 1, hidden = 1;
+  std::int64_t rows() const { return batch * steps; }
+  std::int64_t gates() const { return gates_of(kind) * hidden; }
+  Shape state_shape() const { return {batch, states_of(kind), hidden}; }
+};
+
+class RecurrentCell : public Primitive {
+ public:
+  /// A sequence under way.
+  struct Sequence {
+    Tensor input;       ///< (rows, gates): input parts of the gates
+    Tensor gates;       ///< (rows, gates): their activations; may be `input`
+    Tensor recurrent;   ///< (N, gates): recurrent parts of the step at hand
+    Tensor bias;        ///< (H) bias_n of gru; empty for lstm
+    Tensor h_prev;      ///< (rows, H): h before each step
+    Tensor saved;       ///< (rows, H): lstm: c before each step; gru: recurrent_n + bias_n
+    Tensor next_state;  ///< (N, states, H): h and c after the last step
+  };
+  /// Takes the state before the first step over into `s`.
+  virtual void begin(const Tensor& state, const Sequence& s) = 0;
+  /// Step t: writes its gates, row t of dst (rows, H), and what step t + 1 or the next state needs.
+  virtual void forward(std::int64_t t, const Sequence& s, const Tensor& dst) = 0;
+
+  /// Gradients under way.
+  struct Gradients {
+    Tensor diff_dst;        ///< (rows, H)
+    Tensor diff_h;          ///< (N, H): what step t + 1 hands back through the recurrent product
+    Tensor diff_carry;      ///< (N, H), in and out: lstm: gradient of c; gru: of h past the products
+    Tensor diff_input;      ///< (rows, gates): of the input parts; may be the sequence's gates
+    Tensor diff_recurrent;  ///< (rows, gates): of the recurrent parts; lstm: they are diff_input
+  };
+  /// Step t, from the last one down. Reads gates, saved, next_state (lstm), h_prev (gru) of `s`.
+  virtual void backward(std::int64_t t, const Sequence& s, const Gradients& g) = 0;
+};
+
+}  // namespace keelson::ops

