@@ -8,9 +8,40 @@ namespace {
 
 using namespace ops;
 
+/// Philox blocks that a work item takes at once: on a CPU as many as vector lanes.
+constexpr int lanes = runs_on_host ? 16 : 1;
+
+/// philox::block() of `lanes` neighbouring counters from `first` on, each operation for all of them, so that it
+/// vectorises: in 64-bit lanes, of which the products need all. Word w of counter first + l is words[4 l + w].
+KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
+                                   std::uint32_t (&words)[4 * lanes]) {
+  constexpr std::uint64_t low = 0xffffffffu;
+  std::uint64_t a[lanes], b[lanes], c[lanes], d[lanes];
+  for (int l = 0; l < lanes; ++l) {
+    const std::uint64_t counter = first + static_cast<std::uint64_t>(l);
+    a[l] = counter & low, b[l] = counter >> 32;
+    c[l] = counter_high & low, d[l] = counter_high >> 32;
+  }
+  std::uint64_t k0 = key & low, k1 = key >> 32;
+  for (int i = 0; i < 10; ++i) {
+    KEELSON_KEEP_LOOP
+    for (int l = 0; l < lanes; ++l) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * a[l], p1 = std::uint64_t{0xCD9E8D57u} * c[l];
+      a[l] = (p1 >> 32) ^ b[l] ^ k0;
+      c[l] = (p0 >> 32) ^ d[l] ^ k1;
+      b[l] = p1 & low, d[l] = p0 & low;
+    }
+    k0 = (k0 + 0x9E3779B9u) & low, k1 = (k1 + 0xBB67AE85u) & low;
+  }
+  for (int l = 0; l < lanes; ++l) {
+    words[4 * l] = static_cast<std::uint32_t>(a[l]), words[4 * l + 1] = static_cast<std::uint32_t>(b[l]);
+    words[4 * l + 2] = static_cast<std::uint32_t>(c[l]), words[4 * l + 3] = static_cast<std::uint32_t>(d[l]);
+  }
+}
+
 /// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
-/// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes block base
-/// / 4 + i.
+/// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes `lanes`
+/// blocks from base / 4 + lanes * i on.
 struct Mask {
   DropoutParams p;
   const StepState* state;
@@ -22,18 +53,27 @@ struct Mask {
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index base = state->sample_offset * elements_per_sample;
-    const Index block = base / 4 + item;
-    const philox::Key key{state->seed, p.stream, state->step};
-    // The 32 bits of element e are word e % 4 of its block: philox::bits(key, e).
-    const auto words =
-        philox::block(key.seed ^ (std::uint64_t{key.stream} << 32), key.step, static_cast<std::uint64_t>(block));
-    const float scale = p.rate < 1 ? 1 / (1 - p.rate) : 0.0f;
-    for (int i = 0; i < 4; ++i) {
-      const Index l = block * 4 + i - base;
+    const Index block = base / 4 + item * lanes;
+    // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
+    std::uint32_t words[4 * lanes];
+    blocks(state->seed ^ (std::uint64_t{p.stream} << 32), state->step, static_cast<std::uint64_t>(block), words);
+    const float rate = p.rate, scale = rate < 1 ? 1 / (1 - rate) : 0.0f;
+    const Index first = block * 4 - base;
+    const auto keep = [&](int i) {
+      return static_cast<float>(static_cast<std::int32_t>(words[i] >> 8)) >= rate * 16777216.0f;
+    };
+    if (plain && first >= 0 && first + 4 * lanes <= elements) {
+      const float* from = src + first;
+      float* to = dst + first;
+      KEELSON_INDEPENDENT_ITERATIONS
+      for (int i = 0; i < 4 * lanes; ++i) to[i] = keep(i) ? from[i] * scale : 0.0f;
+      return;
+    }
+    for (int i = 0; i < 4 * lanes; ++i) {
+      const Index l = first + i;
       if (l < 0 || l >= elements) continue;
-      const float u = static_cast<float>(words[i] >> 8) * (1.0f / 16777216.0f);
       const Index o = plain ? l : at.offset(l);
-      dst[o] = u >= p.rate ? src[o] * scale : 0.0f;
+      dst[o] = keep(i) ? src[o] * scale : 0.0f;
     }
   }
 };
@@ -62,7 +102,7 @@ class KokkosDropout : public Dropout {
     const Index elements = shape.elements();
     if (elements == 0) return;
     const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
-    launch(label, elements / 4 + 2,
+    launch(label, elements / (4 * lanes) + 2,
            Mask{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src), plain_,
                 src.data<float>(), dst.data<float>()});
   }

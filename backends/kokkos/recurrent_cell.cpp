@@ -174,7 +174,8 @@ class KokkosRecurrentCell : public RecurrentCell {
   std::string name(Verb) const override { return "fused gates"; }
   /// Of one step.
   Cost cost(Verb v) const override {
-    const auto units = static_cast<double>(desc_.batch * desc_.hidden), gates = static_cast<double>(gates_of(desc_.kind));
+    const auto units = static_cast<double>(desc_.batch * desc_.hidden),
+               gates = static_cast<double>(gates_of(desc_.kind));
     return {units * (v == Verb::forward ? 60 : 40), units * (3 * gates + 6) * sizeof(float)};
   }
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "backends/onednn/product.hpp"
 #include "backends/onednn/weighted.hpp"
 
 namespace keelson::backends::onednn {
@@ -8,6 +11,19 @@ struct Kinds {
   using BackwardData = dnnl::inner_product_backward_data;
   using BackwardWeights = dnnl::inner_product_backward_weights;
 };
+
+/// Of a plain matrix, in double and in the order of rows. oneDNN's reduction of such a matrix is its reference.
+void column_sums(const float* matrix, std::int64_t rows, std::int64_t columns, float* sums) {
+  constexpr std::int64_t width = 64;
+#pragma omp parallel for schedule(static)
+  for (std::int64_t first = 0; first < columns; first += width) {
+    const std::int64_t count = std::min(width, columns - first);
+    double sum[width] = {};
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t i = 0; i < count; ++i) sum[i] += static_cast<double>(matrix[r * columns + first + i]);
+    for (std::int64_t i = 0; i < count; ++i) sums[first + i] = static_cast<float>(sum[i]);
+  }
+}
 
 class Dense final : public Weighted<ops::DenseDesc, Kinds> {
  public:
@@ -25,7 +41,62 @@ class Dense final : public Weighted<ops::DenseDesc, Kinds> {
           return Kinds::BackwardWeights::primitive_desc(session->engine, o.src, o.weights, bias_, o.dst, forward,
                                                         attributes(), true);
         });
+    if (d.training && d.src.dtype == DType::f32) make_products();
   }
+
+  std::string name(Verb v) const override {
+    const Product* p = product(v);
+    return p ? p->name() : Weighted::name(v);
+  }
+  std::size_t scratch_bytes(Verb v) const override {
+    const Product* p = product(v);
+    return p ? p->all_scratch_bytes() : Weighted::scratch_bytes(v);
+  }
+
+  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
+                     const Tensor& scratch) override {
+    if (data_)
+      data_.pack_and_run(diff_dst, weights, diff_src, scratch.raw());
+    else
+      Weighted::backward_data(diff_dst, weights, diff_src, scratch);
+  }
+
+  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
+                        const Tensor& scratch) override {
+    if (!weights_) return Weighted::backward_weights(src, diff_dst, diff_weights, diff_bias, scratch);
+    weights_.pack_and_run({transposed(diff_dst.desc()), diff_dst.raw()}, src, diff_weights, scratch.raw());
+    if (d_.params.bias) column_sums(diff_dst.data<float>(), d_.dst.shape[0], d_.dst.shape[1], diff_bias.data<float>());
+  }
+
+ private:
+  const Product* product(Verb v) const {
+    const Product& p = v == Verb::backward_data ? data_ : weights_;
+    return v != Verb::forward && p ? &p : nullptr;
+  }
+
+  TensorDesc operand(Verb v, Role r, const TensorDesc& d) const { return d.with(layout(v, r)); }
+
+  /// Large plain operands: oneDNN's own backward of an inner product reads its second matrix as it lies, a product may
+  /// rearrange it.
+  void make_products() {
+    constexpr std::int64_t large = 1 << 16;  // elements of the weights: below, the rearranging shows
+    if (d_.weights.elements() < large || d_.src.shape[0] < 128) return;
+    using enum ops::Role;
+    const auto plain = [](const TensorDesc& t) { return t.layout.is_plain(t.shape); };
+    if (d_.diff_src) {
+      const auto y = operand(Verb::backward_data, diff_dst, d_.dst),
+                 w = operand(Verb::backward_data, weights, d_.weights),
+                 x = operand(Verb::backward_data, diff_src, d_.src);
+      if (plain(y) && plain(w) && plain(x)) data_ = Product(session_, y, w, x, 1);
+    }
+    const auto y = operand(Verb::backward_weights, diff_dst, d_.dst),
+               w = operand(Verb::backward_weights, diff_weights, d_.weights),
+               x = operand(Verb::backward_weights, src, d_.src);
+    if (!plain(y) || !plain(w) || !plain(x)) return;
+    weights_ = Product(session_, transposed(y), x, w, 1);
+  }
+
+  Product data_, weights_;
 };
 
 }  // namespace

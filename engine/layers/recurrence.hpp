@@ -5,8 +5,8 @@
 
 namespace keelson {
 
-/// All time steps of a recurrent layer as one primitive: per step a matrix product with the recurrent weights, which are
-/// rearranged once for all steps, and the fused gates; the gradient of the weights is one product over all steps.
+/// All time steps of a recurrent layer as one primitive: per step a matrix product with the recurrent weights, which
+/// are rearranged once for all steps, and the fused gates; the gradient of the weights is one product over all steps.
 class Recurrence : public ops::Primitive {
  public:
   Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training);

@@ -16,7 +16,8 @@ class RecurrentLayer : public Layer {
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     const ValueShape &gates = srcs[0], &state = srcs[1];
-    KEELSON_EXPECT(gates.shape.rank() == 2 && gates.batch_axis == 0 && gates.shape[1] == ops::gates_of(cell_) * hidden_);
+    KEELSON_EXPECT(gates.shape.rank() == 2 && gates.batch_axis == 0 &&
+                   gates.shape[1] == ops::gates_of(cell_) * hidden_);
     if (!(state.shape == Shape{1, ops::states_of(cell_), hidden_}))
       refuse("a {} of {} hidden units has a state of {}, not {}", kind(), hidden_,
              to_string(Shape{ops::states_of(cell_), hidden_}), to_string(state.shape));

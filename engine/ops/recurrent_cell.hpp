@@ -23,8 +23,8 @@ constexpr std::int64_t states_of(CellKind k) { return k == CellKind::lstm ? 2 : 
 std::string_view to_string(CellKind k);
 
 class RecurrentCell;
-/// N samples of `steps` time steps each; H hidden units. Everything is plain f32. Matrices of N * steps rows hold step t
-/// of sample n in row n * steps + t.
+/// N samples of `steps` time steps each; H hidden units. Everything is plain f32. Matrices of N * steps rows hold step
+/// t of sample n in row n * steps + t.
 struct RecurrentCellDesc {
   using Op = RecurrentCell;
   CellKind kind = CellKind::lstm;

@@ -14,10 +14,10 @@ struct LstmLmOptions {
   std::int64_t embedding = 0;       ///< features per token; 0: hidden
   std::int64_t hidden = 200;
   int layers = 2;
-  std::int64_t unroll = 20;   ///< tokens per sample: back-propagation through time ends there
-  float dropout = 0;          ///< on the embedding and on each layer's output, never from step to step
-  float init = 0.1f;          ///< weights begin uniform in +- init
-  bool tied = false;          ///< the output layer's weights are the embedding's (Press & Wolf 2017); needs embedding == hidden
+  std::int64_t unroll = 20;  ///< tokens per sample: back-propagation through time ends there
+  float dropout = 0;         ///< on the embedding and on each layer's output, never from step to step
+  float init = 0.1f;         ///< weights begin uniform in +- init
+  bool tied = false;  ///< the output layer's weights are the embedding's (Press & Wolf 2017); needs embedding == hidden
   ops::CellKind cell = ops::CellKind::lstm;
   bool logits_output = false;  ///< output "logits" (rows, vocabulary), for sampling; costs their memory in training
 };
@@ -41,7 +41,7 @@ struct LstmLmConfiguration {
   std::string name;  ///< "small", "medium", "large": 4,651,600, 19,775,200 and 66,022,000 parameters
   LstmLmOptions net;
   std::int64_t batch = 20;
-  double lr = 1;               ///< SGD, times decay^max(epoch - flat_epochs, 0), epochs counted from 1
+  double lr = 1;  ///< SGD, times decay^max(epoch - flat_epochs, 0), epochs counted from 1
   std::int64_t epochs = 13, flat_epochs = 4;
   double decay = 0.5;
   float clip_norm = 5;
