@@ -20,6 +20,8 @@ std::string moment_path(const std::string& moment, const std::string& name) {
   return "/optimizer/" + moment + "/" + name;
 }
 
+std::string carried_path(const std::string& name) { return "/state/" + name; }
+
 hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
 
 /// Checksum over the whole state: its text, then each array's path, shape and own checksum.
@@ -91,12 +93,18 @@ RunState read_state(const hdf5::File& file) {
       path, what);
 }
 
+std::vector<std::string> carried_names(const hdf5::File& file) {
+  return file.has("/state") ? texts(file, "/state", "names") : std::vector<std::string>();
+}
+
 /// The paths of all arrays, in the order of the checksum.
-std::vector<std::string> array_paths(const std::vector<std::string>& names, const std::vector<std::string>& moments) {
+std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<std::string>& moments) {
+  const auto names = texts(file, "/parameters", "names");
   std::vector<std::string> paths;
   for (const auto& n : names) paths.push_back(parameter_path(n));
   for (const auto& m : moments)
     for (const auto& n : names) paths.push_back(moment_path(m, n));
+  for (const auto& n : carried_names(file)) paths.push_back(carried_path(n));
   return paths;
 }
 
@@ -104,7 +112,7 @@ std::vector<std::string> array_paths(const std::vector<std::string>& names, cons
 RunState read_checked_state(const hdf5::File& file) {
   auto state = read_state(file);
   StateChecksum sum(state);
-  for (const auto& path : array_paths(texts(file, "/parameters", "names"), texts(file, "/optimizer", "moments")))
+  for (const auto& path : array_paths(file, texts(file, "/optimizer", "moments")))
     sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
   return state;
@@ -169,18 +177,24 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
   AtomicFile atomic(path);
   try {
     auto file = hdf5::File::create(atomic.temporary().string());
-    const auto write = [&](const std::string& where, const Parameter& p, int which) {
-      const auto values = parameters.get(p, which);
+    const auto write = [&](const std::string& where, const Shape& shape, const std::vector<float>& values) {
       if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
         fail("{} holds a value that is not finite after step {}", where, state.step);
       const auto checksum = fnv1a(values.data(), values.size() * sizeof(float));
-      file.write(where, values.data(), dims_of(p.shape));
+      file.write(where, values.data(), dims_of(shape));
       file.set_attribute(where, "checksum", checksum);
-      sum.add(where, dims_of(p.shape), checksum);
+      sum.add(where, dims_of(shape), checksum);
     };
-    for (const auto& p : parameters.all()) write(parameter_path(p.name), p, -1);
+    for (const auto& p : parameters.all()) write(parameter_path(p.name), p.shape, parameters.get(p));
     for (std::size_t m = 0; m < moments.size(); ++m)
-      for (const auto& p : parameters.all()) write(moment_path(moments[m], p.name), p, static_cast<int>(m));
+      for (const auto& p : parameters.all())
+        write(moment_path(moments[m], p.name), p.shape, parameters.get(p, static_cast<int>(m)));
+    std::vector<std::string> carried;
+    for (const auto& [name, c] : state.carried) {
+      write(carried_path(name), c.shape, c.values);
+      carried.push_back(name);
+    }
+    if (!carried.empty()) set_list(file, "/state", "names", carried);
     file.make_group("/optimizer");
     set_list(file, "/parameters", "names", names);
     set_list(file, "/optimizer", "moments", moments);
@@ -195,6 +209,36 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
 }
 
 RunState read_run_state(const fs::path& path) { return read_checked_state(hdf5::File::open(path.string())); }
+
+namespace {
+
+/// `file` null: from the rank that has it.
+template <class Share>
+void load_carried(const hdf5::File* file, RunState& state, const Share& share) {
+  std::string names;
+  if (file)
+    for (const auto& n : carried_names(*file)) names += n + '\n';
+  auto length = static_cast<std::int64_t>(names.size());
+  share(&length, sizeof length);
+  names.resize(static_cast<std::size_t>(length));
+  share(names.data(), names.size());
+  for (std::size_t at = 0; at < names.size(); at = names.find('\n', at) + 1) {
+    const auto name = names.substr(at, names.find('\n', at) - at);
+    std::vector<std::int64_t> dims(max_rank, 0);
+    if (file)
+      for (std::size_t i = 0; const auto d : file->info(carried_path(name)).shape)
+        dims[i++] = static_cast<std::int64_t>(d);
+    share(dims.data(), dims.size() * sizeof(std::int64_t));
+    auto& c = state.carried[name];
+    for (const auto d : dims)
+      if (d > 0) c.shape.push_back(d);
+    c.values =
+        file ? file->read<float>(carried_path(name)) : std::vector<float>(static_cast<std::size_t>(c.shape.elements()));
+    share(c.values.data(), c.values.size() * sizeof(float));
+  }
+}
+
+}  // namespace
 
 RunState load_checkpoint(const fs::path& path, const std::string& network, Parameters& parameters,
                          const std::vector<std::string>& moments, Communicator* communicator) {
@@ -211,7 +255,7 @@ RunState load_checkpoint(const fs::path& path, const std::string& network, Param
     check_same_network(*file, state, network, parameters);
     if (!moments.empty()) check_same_moments(*file, state, moments);
     // Read twice rather than kept: the arrays together may be as large as the memory that is left.
-    for (const auto& array : array_paths(texts(*file, "/parameters", "names"), moments)) check_array(*file, array);
+    for (const auto& array : array_paths(*file, moments)) check_array(*file, array);
     text = to_text(state);
   }
   auto length = static_cast<std::int64_t>(text.size());
@@ -227,7 +271,9 @@ RunState load_checkpoint(const fs::path& path, const std::string& network, Param
   for (auto& p : parameters.all()) load(parameter_path(p.name), p, -1);
   for (std::size_t m = 0; m < moments.size(); ++m)
     for (auto& p : parameters.all()) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
-  return state_from_text(text);
+  auto state = state_from_text(text);
+  load_carried(reads ? &*file : nullptr, state, share);
+  return state;
 }
 
 }  // namespace keelson

@@ -12,6 +12,7 @@
 /// Checkpoints are HDF5 files that h5py opens:
 ///   /parameters/<layer>/<weights|bias>       float32, plain: convolution (O, I, D, H, W), dense (out, in)
 ///   /optimizer/<moment>/<layer>/<weights|bias>  the same shapes; moments: "momentum" (SGD) or "m", "v" (Adam, AdamW)
+///   /state/<name>                            (global batch, ...): recurrent states, in checkpoints within an epoch
 ///   attributes of /                          the RunState, with "config.<key>" for each of its config
 ///   attribute "checksum" of each array       64-bit FNV-1a of its bytes, and of / : of the state and all arrays'
 ///   checksums

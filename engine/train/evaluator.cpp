@@ -99,6 +99,7 @@ Evaluation Evaluator::run() {
   Evaluation e;
   std::vector<float> rows;
   loader_.start_epoch(0);
+  plan_.reset_states();
   ops::StepState state;
   while (const Batch* batch = loader_.next()) {
     if (batch->count == 0) continue;
@@ -106,6 +107,7 @@ Evaluation Evaluator::run() {
     state.sample_offset = batch->sample_offset;
     state.loss_scale = 1;  // sums over samples
     plan_.forward(state);
+    plan_.carry_states();
     e.loss += plan_.loss();
     collect(*batch, rows);
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/tensor/shape.hpp"
+
 namespace keelson {
 
 /// Where a training run stands: with the parameters and the optimizer's moments this is all that its future depends on,
@@ -37,6 +39,14 @@ struct RunState {
 
   std::string optimizer, schedule;  ///< for people
   std::string version, created;     ///< filled when written
+
+  /// Recurrent states (Graph::state) by name, of all ranks in their order, within an epoch: (global_batch, ...). Filled
+  /// on rank 0 to be written, and by load_checkpoint().
+  struct Carried {
+    Shape shape;
+    std::vector<float> values;
+  };
+  std::map<std::string, Carried> carried;
 
   /// Mean of the training targets, or empty if no sample was seen yet.
   std::vector<double> target_mean() const {

@@ -123,6 +123,8 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   if (loaded.step_in_epoch > 0 && loaded.train_samples != now.train_samples)
     refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data",
            checkpoint.string(), loaded.train_samples, now.train_samples);
+  restore_states(loaded);
+  loaded.carried.clear();
   loaded.config = now.config;
   loaded.global_batch = now.global_batch;
   loaded.train_samples = now.train_samples;
@@ -168,6 +170,7 @@ std::optional<StopReason> Trainer::train_epoch() {
   epoch_samples_ = 0;
   if (state_.step_in_epoch >= steps_per_epoch())
     return std::nullopt;  // stopped between the last step and the validation
+  if (state_.step_in_epoch == 0) plan_.reset_states();
   loader_.start_epoch(state_.epoch, state_.step_in_epoch);
   for (;;) {
     const auto begin = Clock::now();
@@ -223,6 +226,7 @@ void Trainer::step(const Batch& batch, TimeSplit& seconds) {
   lap(seconds.exchange);
   if (!std::isfinite(last_loss_)) stop_for_loss(last_loss_);
   plan_.update();
+  plan_.carry_states();
   if (state_.epoch == 0) count_targets(batch);
   lap(seconds.compute);
   ++state_.step;

@@ -80,6 +80,8 @@ class Trainer {
   void step(const Batch& batch, TimeSplit& seconds);
   void finish_epoch();
   void save(bool best);
+  void gather_states();
+  void restore_states(const RunState& loaded);
   void count_targets(const Batch& batch);
   void merge_targets();
   [[noreturn]] void stop_for_loss(double loss);

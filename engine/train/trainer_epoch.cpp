@@ -63,15 +63,46 @@ void Trainer::finish_epoch() {
   if (best || (options_.checkpoint_epochs > 0 && state_.epoch % options_.checkpoint_epochs == 0)) save(best);
 }
 
+void Trainer::gather_states() {
+  if (state_.step_in_epoch == 0) return;  // an epoch begins with zeros
+  for (const auto& name : plan_.states()) {
+    const Tensor t = plan_.input(name);
+    std::vector<float> mine(static_cast<std::size_t>(t.elements()));
+    parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
+    auto all = communicator_ ? communicator_->gather(mine, 0) : mine;
+    if (!is_root()) continue;
+    Shape shape = t.shape();
+    shape[0] = state_.global_batch;
+    state_.carried[name] = {shape, std::move(all)};
+  }
+}
+
+void Trainer::restore_states(const RunState& loaded) {
+  if (loaded.step_in_epoch == 0) return;
+  for (const auto& name : plan_.states()) {
+    const Tensor t = plan_.input(name);
+    const auto found = loaded.carried.find(name);
+    Shape wanted = t.shape();
+    wanted[0] = state_.global_batch;
+    if (found == loaded.carried.end() || !(found->second.shape == wanted))
+      refuse("the checkpoint's recurrent state {} is {}, expected {}: it belongs to another network", name,
+             found == loaded.carried.end() ? "missing" : to_string(found->second.shape), to_string(wanted));
+    const std::int64_t first = (communicator_ ? communicator_->rank() : 0) * t.elements();
+    parameters_.context().device().copy_from_host(t.raw(), found->second.values.data() + first, t.bytes());
+  }
+}
+
 void Trainer::save(bool best) {
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
   merge_targets();
   last_saved_ = folder_.path_of(state_.step);
   const auto begin = std::chrono::steady_clock::now();
+  gather_states();
   if (is_root()) {
     const auto path = folder_.write(state_, parameters_, moments_);
     if (best) folder_.mark_best(path);
+    state_.carried.clear();
     tell([&](auto& o) { o.on_checkpoint(state_, path, best); });
   }
   if (communicator_) communicator_->barrier();
