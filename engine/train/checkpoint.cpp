@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/fnv1a.hpp"
 #include "engine/base/utc_time.hpp"
 #include "engine/data/hdf5.hpp"
 #include "engine/train/state_text.hpp"

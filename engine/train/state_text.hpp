@@ -40,7 +40,4 @@ void visit_fields(State& s, Visit&& visit) {
 std::string to_text(const RunState& state);
 RunState state_from_text(const std::string& text);
 
-/// 64-bit FNV-1a (Fowler, Noll, Vo), continued from `hash`.
-std::uint64_t fnv1a(const void* data, std::size_t bytes, std::uint64_t hash = 14695981039346656037ull);
-
 }  // namespace keelson
