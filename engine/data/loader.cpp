@@ -40,10 +40,9 @@ std::uint64_t draw_below(const philox::Key& key, std::uint64_t index, std::uint6
 
 }  // namespace
 
-std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch, bool shuffle) {
+std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
-  if (!shuffle) return order;
   const philox::Key key{seed, philox::stream_of("sample order"), static_cast<std::uint64_t>(epoch)};
   for (std::uint64_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw_below(key, i - 1, i)]);
   return order;
@@ -81,7 +80,7 @@ struct Loader::Impl {
   std::mutex mutex;
   std::condition_variable work_to_do, batch_ready;
   std::vector<Slot> slots;
-  std::vector<std::int64_t> order;
+  std::vector<std::int64_t> order;  ///< empty: as they come; a text has too many windows to list them in vain
   std::int64_t epoch = -1;
   std::int64_t held = 0;  ///< the step that the caller holds, or gets next
   bool caller_holds = false;
@@ -136,14 +135,14 @@ Loader::Impl::~Impl() {
 /// Fills in what step `step` consists of; its slot is free. Called with the mutex held.
 void Loader::Impl::prepare(std::int64_t step) {
   Slot& slot = slot_of(step);
-  const auto size = static_cast<std::int64_t>(order.size());
+  const std::int64_t size = dataset.size();
   const std::int64_t first = step * options.ranks * options.batch, mine = first + options.rank * options.batch;
   Batch& b = slot.batch;
   b.global_count = std::min(size - first, options.ranks * options.batch);
   b.count = std::clamp<std::int64_t>(size - mine, 0, options.batch);
   for (std::int64_t i = 0; i < options.batch; ++i) {
     slot.weight[i] = i < b.count ? 1.0f : 0.0f;
-    if (i < b.count) slot.indices[i] = order[static_cast<std::size_t>(mine + i)];
+    if (i < b.count) slot.indices[i] = order.empty() ? mine + i : order[static_cast<std::size_t>(mine + i)];
   }
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
     const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
@@ -204,7 +203,7 @@ std::int64_t Loader::steps_per_epoch() const { return impl_->steps; }
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   Impl& d = *impl_;
   KEELSON_EXPECT(epoch >= 0 && first_step >= 0);
-  auto order = epoch_order(d.dataset.size(), d.options.seed, epoch, d.options.shuffle);
+  auto order = d.options.shuffle ? epoch_order(d.dataset.size(), d.options.seed, epoch) : std::vector<std::int64_t>{};
   std::unique_lock lock(d.mutex);
   d.job_step = d.steps;  // no more samples of the epoch that is abandoned
   d.batch_ready.wait(lock, [&] { return d.busy == 0; });

@@ -32,7 +32,8 @@ struct Batch {
   double wait_seconds = 0;                ///< how long next() waited for it
 };
 
-/// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only; step s
+/// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only, or, not
+/// shuffled, 0, 1, 2 ...; step s
 /// takes the next ranks * batch of them and rank r the r-th piece, so results do not depend on the number of ranks. The
 /// last step may be short.
 class Loader {
@@ -54,7 +55,7 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The permutation of an epoch (Fisher-Yates on Philox); the identity if not shuffled.
-std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch, bool shuffle);
+/// The permutation of an epoch (Fisher-Yates on Philox).
+std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch);
 
 }  // namespace keelson
