@@ -15,6 +15,7 @@ class RawFile {
   RawFile& operator=(RawFile&&) = delete;
   ~RawFile();
 
+  const std::string& path() const { return path_; }
   std::int64_t size() const;
   void read(void* dst, std::int64_t bytes, std::int64_t offset) const;  ///< all of them, or throws
 

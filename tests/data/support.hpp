@@ -36,6 +36,8 @@ std::string message_of(F&& f) {
 }
 
 std::string bytes_of(const std::string& path);
+/// Returns the path.
+std::string write_file(const std::string& path, const std::string& bytes);
 
 /// How other programs may store the same numbers.
 enum class Storage { big_endian, compressed, little_endian_compact };
