@@ -20,7 +20,8 @@ void check(const WindowOptions& o, const TextCorpus& corpus, const Vocabulary& v
   const auto least = o.streams * (o.pad ? 2 : o.unroll + 1);
   if (corpus.tokens() < least)
     refuse(
-        "a batch of {} streams x {} {}s needs at least {} tokens, but {} has {}; give a smaller --batch or --unroll, or "
+        "a batch of {} streams x {} {}s needs at least {} tokens, but {} has {}; give a smaller --batch or --unroll, "
+        "or "
         "more text",
         o.streams, o.unroll, to_string(corpus.scan().level), least, corpus.name(), corpus.tokens());
 }

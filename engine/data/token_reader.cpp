@@ -117,7 +117,8 @@ void TokenReader::check_new_bytes() {
   valid_ += found.bytes;
   if (!found.bad) return;
   refuse(
-      "{}: byte {} is {:#04x}, which is not UTF-8 text. Expected a text file; unpack it if it is compressed, or convert "
+      "{}: byte {} is {:#04x}, which is not UTF-8 text. Expected a text file; unpack it if it is compressed, or "
+      "convert "
       "it, e.g. with iconv -f LATIN1 -t UTF-8",
       file_->path(), base_ + static_cast<std::int64_t>(valid_), static_cast<unsigned char>(data_[valid_]));
 }

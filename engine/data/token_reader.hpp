@@ -47,12 +47,12 @@ class TokenReader {
   const RawFile* file_;
   TokenLevel level_;
   std::int64_t file_bytes_;
-  std::int64_t base_;            ///< offset in the file of data_[0]
-  std::vector<char> data_;       ///< what is read and not yet used: [at_, valid_) and, up to read_, part of a code point
-  std::size_t begin_ = 0;        ///< of the last token
-  std::size_t at_ = 0;           ///< after it
+  std::int64_t base_;       ///< offset in the file of data_[0]
+  std::vector<char> data_;  ///< what is read and not yet used: [at_, valid_) and, up to read_, part of a code point
+  std::size_t begin_ = 0;   ///< of the last token
+  std::size_t at_ = 0;      ///< after it
   std::size_t valid_ = 0, read_ = 0;
-  bool line_has_words_;          ///< the last token was no <eos>, so one is due at the end of the file
+  bool line_has_words_;  ///< the last token was no <eos>, so one is due at the end of the file
 };
 
 }  // namespace keelson

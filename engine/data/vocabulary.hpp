@@ -35,7 +35,7 @@ class Vocabulary {
   }
   bool contains(std::string_view token) const { return table_.find(token) >= 0; }
   std::int32_t unknown() const { return unknown_; }
-  std::string_view token(std::int32_t id) const;                               ///< 0 <= id < size()
+  std::string_view token(std::int32_t id) const;                                  ///< 0 <= id < size()
   std::int64_t count(std::int32_t id) const { return counts_[std::size_t(id)]; }  ///< in the text that it is made from
   /// Tokens of a text that are not in it and not <unk> themselves.
   std::int64_t left_out(const TextScan& scan) const;

@@ -134,7 +134,8 @@ Vocabulary Vocabulary::from_text(std::string_view text, const std::string& sourc
   if (v.size() != header->size)
     refuse("{}: has {} tokens, but its first line says {}. Was it cut off? {}", source, v.size(), header->size, advice);
   for (const auto needed : special_tokens(v.level_))
-    if (!v.contains(needed)) refuse("{}: has no {}. Expected it in every vocabulary of {}s", source, needed, to_string(v.level_));
+    if (!v.contains(needed))
+      refuse("{}: has no {}. Expected it in every vocabulary of {}s", source, needed, to_string(v.level_));
   v.unknown_ = v.table_.find(unknown_token);
   return v;
 }

@@ -160,7 +160,8 @@ TEST(TextWindows, RefuseATextTooShort) {
             "a batch of 20 streams x 35 words needs at least 720 tokens, but t.txt has 719; give a smaller --batch or "
             "--unroll, or more text");
   EXPECT_EQ(text.windows(20, 35, true).steps(), 1);
-  EXPECT_NE(message_of<InputError>([&] { text.windows(400, 35, true); }).find("at least 800 tokens"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { text.windows(400, 35, true); }).find("at least 800 tokens"),
+            std::string::npos);
   EXPECT_THROW(text.windows(0, 35), InputError);
   EXPECT_THROW(text.windows(20, 0), InputError);
   EXPECT_THROW(text.windows(std::int64_t{1} << 40, std::int64_t{1} << 40), InputError);

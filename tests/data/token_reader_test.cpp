@@ -88,11 +88,13 @@ std::string refusal(const std::string& bytes, TokenLevel level = TokenLevel::wor
 
 TEST(TokenReader, RefusesWhatIsNotUtf8NamingTheByte) {
   const std::string good = "good words\nand more ";  // 20 bytes
-  for (const std::string& bad : {std::string("\0", 1), std::string("\x80"), std::string("\xC0\x80"),
-                                std::string("\xE0\x80\x80"), std::string("\xED\xA0\x80"), std::string("\xF4\x90\x80\x80"),
-                                std::string("\xF8"), std::string("\xFF"), std::string("\xC3(")}) {
+  for (const std::string& bad :
+       {std::string("\0", 1), std::string("\x80"), std::string("\xC0\x80"), std::string("\xE0\x80\x80"),
+        std::string("\xED\xA0\x80"), std::string("\xF4\x90\x80\x80"), std::string("\xF8"), std::string("\xFF"),
+        std::string("\xC3(")}) {
     for (const std::size_t buffer : {8, 13, 1 << 16})
-      EXPECT_NE(refusal(good + bad + " rest of the text", TokenLevel::word, buffer).find("byte 20 is 0x"), std::string::npos)
+      EXPECT_NE(refusal(good + bad + " rest of the text", TokenLevel::word, buffer).find("byte 20 is 0x"),
+                std::string::npos)
           << refusal(good + bad);
     EXPECT_NE(refusal(good + bad, TokenLevel::character).find("byte 20 is 0x"), std::string::npos);
   }

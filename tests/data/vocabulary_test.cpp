@@ -11,7 +11,8 @@
 namespace keelson::test {
 namespace {
 
-Vocabulary of_text(const std::string& text, TokenLevel level = TokenLevel::word, const VocabularyOptions& options = {}) {
+Vocabulary of_text(const std::string& text, TokenLevel level = TokenLevel::word,
+                   const VocabularyOptions& options = {}) {
   const TemporaryFolder folder;
   return Vocabulary(scan_text({write_file(folder / "text.txt", text)}, level), options);
 }
@@ -57,8 +58,7 @@ TEST(Vocabulary, OrdersByCountThenToken) {
 
 TEST(Vocabulary, AlwaysHoldsTheSpecialTokens) {
   EXPECT_EQ(tokens_of(of_text("a\n")), (Counts{{"<eos>", 1}, {"a", 1}, {"<unk>", 0}}));
-  EXPECT_EQ(tokens_of(of_text("aab\n", TokenLevel::character)),
-            (Counts{{"a", 2}, {"\n", 1}, {"b", 1}, {"<unk>", 0}}));
+  EXPECT_EQ(tokens_of(of_text("aab\n", TokenLevel::character)), (Counts{{"a", 2}, {"\n", 1}, {"b", 1}, {"<unk>", 0}}));
 }
 
 TEST(Vocabulary, CountsWhatItLeavesOutForUnk) {

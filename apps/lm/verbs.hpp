@@ -1,0 +1,11 @@
+#pragma once
+
+#include "apps/common/app.hpp"
+
+/// The verbs of keelson-lm. Each function declares one with its options.
+namespace keelson::lm {
+
+void define_vocab(app::CommandLine& line);
+void define_corpus(app::CommandLine& line);
+
+}  // namespace keelson::lm
