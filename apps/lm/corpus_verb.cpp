@@ -28,7 +28,8 @@ struct Interrupted {};
 /// A line now and then.
 class Progress {
  public:
-  Progress(std::string name, std::int64_t tokens, bool quiet) : name_(std::move(name)), tokens_(tokens), quiet_(quiet) {}
+  Progress(std::string name, std::int64_t tokens, bool quiet)
+      : name_(std::move(name)), tokens_(tokens), quiet_(quiet) {}
   void operator()(std::int64_t written) {
     if (Interrupt::requested()) throw Interrupted();
     const auto now = std::chrono::steady_clock::now();
@@ -49,7 +50,8 @@ class Progress {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) refuse("{}: cannot be made: {}. Expected --out to name a new or existing folder", folder.string(), error.message());
+  if (error)
+    refuse("{}: cannot be made: {}. Expected --out to name a new or existing folder", folder.string(), error.message());
 }
 
 /// What is known about the source; perplexities per token, <eos> included.
@@ -60,14 +62,15 @@ nlohmann::ordered_json describe_source(const TopicChain& chain, const ChainOptio
   for (std::int32_t state = chain.eos(); state < chain.states(); state += chain.tokens())
     ends += pi[static_cast<std::size_t>(state)];
   const auto ngram = [&](int order) { return std::exp(ngram_entropy(chain, pi, order)); };
-  return {{"seed", o.seed},
-          {"words", o.words},
-          {"branching", o.branching},
-          {"topics", o.topics},
-          {"sentence", o.sentence},
-          {"tokens_per_sentence", 1 / ends},
-          {"entropy_rate_nats", rate},
-          {"perplexity", {{"best", std::exp(rate)}, {"unigram", ngram(1)}, {"bigram", ngram(2)}, {"trigram", ngram(3)}}}};
+  return {
+      {"seed", o.seed},
+      {"words", o.words},
+      {"branching", o.branching},
+      {"topics", o.topics},
+      {"sentence", o.sentence},
+      {"tokens_per_sentence", 1 / ends},
+      {"entropy_rate_nats", rate},
+      {"perplexity", {{"best", std::exp(rate)}, {"unigram", ngram(1)}, {"bigram", ngram(2)}, {"trigram", ngram(3)}}}};
 }
 
 void print_text(const nlohmann::ordered_json& j, const fs::path& out) {
@@ -120,7 +123,8 @@ void define_corpus(app::CommandLine& line) {
   app::option(v, "--valid-words", o->validation, "Tokens of validation text", "N")->check(CLI::PositiveNumber);
   app::option(v, "--test-words", o->test, "Tokens of test text", "N")->check(CLI::PositiveNumber);
   app::option(v, "--vocab", o->chain.words, "Different words", "N");
-  app::option(v, "--branching", o->chain.branching, "Words that may follow a word, besides the end of the sentence", "N");
+  app::option(v, "--branching", o->chain.branching, "Words that may follow a word, besides the end of the sentence",
+              "N");
   app::option(v, "--topics", o->chain.topics,
               "Topics, which a sentence's first word tells and on which its other words depend", "N");
   app::option(v, "--sentence", o->chain.sentence, "About how long sentences are, on average", "WORDS");

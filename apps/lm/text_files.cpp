@@ -40,7 +40,8 @@ TextFiles files_of_data(const std::vector<std::string>& data) {
   for (const auto& path : data) {
     if (!fs::exists(path)) refuse("{}: does not exist. Expected a folder with texts, or a text file", path);
     if (!fs::is_directory(path)) continue;
-    if (data.size() > 1) refuse("{}: is a folder, one of {} values of --data. Expected one folder, or files", path, data.size());
+    if (data.size() > 1)
+      refuse("{}: is a folder, one of {} values of --data. Expected one folder, or files", path, data.size());
     return files_in(path);
   }
   return {data, {}, {}};
@@ -49,12 +50,14 @@ TextFiles files_of_data(const std::vector<std::string>& data) {
 }  // namespace
 
 void declare_text_options(CLI::App& verb, TextOptions& o) {
-  app::option_without_default(verb, "--data", o.data,
-                              "A folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and "
-                              "test.txt; or files: the training text",
-                              "DIR|FILE...");
+  app::option_without_default(
+      verb, "--data", o.data,
+      "A folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and "
+      "test.txt; or files: the training text",
+      "DIR|FILE...");
   app::option_without_default(verb, "--train", o.train, "Training text, instead of that in --data", "FILE...");
-  app::option_without_default(verb, "--validation", o.validation, "Validation text, instead of that in --data", "FILE...");
+  app::option_without_default(verb, "--validation", o.validation, "Validation text, instead of that in --data",
+                              "FILE...");
   app::option_without_default(verb, "--test", o.test, "Test text, instead of that in --data", "FILE...");
   app::option(verb, "--level", o.level, "What a token is: a word, or a character")
       ->check(CLI::IsMember({"word", "char"}));

@@ -59,7 +59,8 @@ void print_text(const Vocabulary& v, const std::vector<Split>& splits, const std
 }
 
 nlohmann::ordered_json to_json(const Vocabulary& v, const std::vector<Split>& splits) {
-  nlohmann::ordered_json j{{"level", to_string(v.level())}, {"size", v.size()}, {"hash", fmt::format("{:016x}", v.hash())}};
+  nlohmann::ordered_json j{
+      {"level", to_string(v.level())}, {"size", v.size()}, {"hash", fmt::format("{:016x}", v.hash())}};
   for (const auto& s : splits) {
     auto& split = j["splits"][s.name];
     for (const auto& f : s.scan.files) split["files"].push_back(f.path);

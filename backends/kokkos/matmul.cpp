@@ -47,6 +47,7 @@ class KokkosMatMul : public MatMul {
 
 Made<MatMul> make_matmul(const MatMulDesc& desc) {
   MatMulDesc d = desc;
+  if (d.compute != DType::f32) return fmt::format("multiplies f32 only, not {}", to_string(d.compute));
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
     if (t->shape.rank() != 2) return fmt::format("{} has shape {}, expected a matrix", name, to_string(t->shape));

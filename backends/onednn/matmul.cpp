@@ -11,7 +11,7 @@ using ops::Verb;
 class MatMul final : public ops::MatMul {
  public:
   MatMul(const SessionPtr& session, const ops::MatMulDesc& d)
-      : desc_(d), product_(session, d.src, d.weights, d.dst, d.uses) {}
+      : desc_(d), product_(session, d.src, d.weights, d.dst, d.uses, d.compute) {}
 
   Layout layout(Verb, Role r) const override {
     return r == Role::src ? desc_.src.layout : r == Role::weights ? desc_.weights.layout : desc_.dst.layout;

@@ -17,27 +17,46 @@ TensorDesc transposed(const TensorDesc& d) {
   return {shape, d.dtype, Layout::strided(shape, {d.layout.strides()[1], d.layout.strides()[0]})};
 }
 
+namespace {
+
+/// A call that copies `from` to `to`, which may differ in layout and dtype.
+Call make_copy(const SessionPtr& session, const dnnl::memory::desc& from_md, const TensorDesc& from,
+               const dnnl::memory::desc& to_md, const TensorDesc& to) {
+  const dnnl::reorder::primitive_desc pd(session->engine, from_md, session->engine, to_md);
+  auto call = Call::make<dnnl::reorder>(session, pd, 0);
+  call.bind(Role::src, DNNL_ARG_FROM, from_md, from).bind(Role::dst, DNNL_ARG_TO, to_md, to).own_scratch();
+  return call;
+}
+
+/// Rows side by side where they lay apart; a transposed matrix stays one.
+Layout closed_up(const TensorDesc& d) {
+  const bool by_columns = d.layout.strides()[0] == 1 && d.layout.strides()[1] != 1;
+  return by_columns ? Layout::strided(d.shape, {1, d.shape[0]}) : Layout::plain(d.shape);
+}
+
+}  // namespace
+
 Product::Product(const SessionPtr& session, const TensorDesc& src, const TensorDesc& weights, const TensorDesc& dst,
-                 int uses) {
-  const auto src_md = to_desc(src), plain = to_desc(weights), dst_md = to_desc(dst);
-  const bool pack = src.shape[0] * uses >= rows_worth_packing;
-  const dnnl::matmul::primitive_desc pd(session->engine, src_md, pack ? to_desc(weights.with(Layout::any())) : plain,
-                                        dst_md, attributes());
+                 int uses, DType compute) {
+  const bool low = compute != DType::f32;
+  rounded_ = low ? TensorDesc{src.shape, compute, closed_up(src)} : src;
+  const auto src_md = to_desc(rounded_), plain = to_desc(weights), dst_md = to_desc(dst);
+  const bool pack = low || src.shape[0] * uses >= rows_worth_packing;
+  const auto wanted = pack ? to_desc({weights.shape, compute, Layout::any()}) : plain;
+  const dnnl::matmul::primitive_desc pd(session->engine, src_md, wanted, dst_md, attributes());
   require_fast(pd, ops::Verb::forward);
   const auto chosen = pd.weights_desc();
   const double flops = 2.0 * static_cast<double>(src.elements()) * static_cast<double>(dst.shape[1]);
-  packed_ = {weights.shape, DType::f32, to_layout(chosen, weights.shape)};
+  packed_ = {weights.shape, compute, to_layout(chosen, weights.shape)};
   call_ = Call::make<dnnl::matmul>(session, pd, flops);
-  call_.bind(Role::src, DNNL_ARG_SRC, src_md, src);
+  call_.bind(Role::src, DNNL_ARG_SRC, src_md, rounded_);
   call_.bind(Role::weights, DNNL_ARG_WEIGHTS, chosen, chosen == plain ? weights : packed_);
   call_.bind(Role::dst, DNNL_ARG_DST, dst_md, dst);
-  if (chosen == plain) return;
-  const dnnl::reorder::primitive_desc reorder(session->engine, plain, session->engine, chosen);
-  pack_ = Call::make<dnnl::reorder>(session, reorder, 0);
-  pack_.bind(Role::src, DNNL_ARG_FROM, plain, weights);
-  pack_.bind(Role::dst, DNNL_ARG_TO, chosen, packed_);
-  pack_.own_scratch();
+  if (chosen != plain) pack_ = make_copy(session, plain, weights, chosen, packed_);
+  if (low) round_ = make_copy(session, to_desc(src), src, src_md, rounded_);
 }
+
+std::size_t Product::scratch_bytes() const { return (round_ ? aligned(rounded_.bytes()) : 0) + call_.scratch_bytes(); }
 
 void Product::pack(const Tensor& weights, void* packed) {
   if (!pack_) return;
@@ -46,9 +65,14 @@ void Product::pack(const Tensor& weights, void* packed) {
 }
 
 void Product::run(const Tensor& src, const Tensor& weights, const void* packed, const Tensor& dst, void* scratch) {
-  const Tensor kept(packed_, const_cast<void*>(packed));
-  const Tensor work(TensorDesc::plain({static_cast<std::int64_t>(scratch_bytes())}, DType::u8), scratch);
-  call_.run({&src, pack_ ? &kept : &weights, &dst}, &work);
+  auto* at = static_cast<std::byte*>(scratch);
+  const Tensor kept(packed_, const_cast<void*>(packed)), rounded(rounded_, at);
+  if (round_) {
+    round_.run({&src, &rounded});
+    at += aligned(rounded_.bytes());
+  }
+  const Tensor work(TensorDesc::plain({static_cast<std::int64_t>(call_.scratch_bytes())}, DType::u8), at);
+  call_.run({round_ ? &rounded : &src, pack_ ? &kept : &weights, &dst}, &work);
 }
 
 std::size_t Product::all_scratch_bytes() const { return aligned(packed_bytes()) + scratch_bytes(); }

@@ -10,13 +10,14 @@ namespace keelson::backends::onednn {
 class Product {
  public:
   Product() = default;
-  /// `uses`: of the same weights. Throws dnnl::error or Declined.
-  Product(const SessionPtr& session, const TensorDesc& src, const TensorDesc& weights, const TensorDesc& dst, int uses);
+  /// `uses`: of the same weights. `compute` bf16: operands are rounded to it first. Throws dnnl::error or Declined.
+  Product(const SessionPtr& session, const TensorDesc& src, const TensorDesc& weights, const TensorDesc& dst, int uses,
+          DType compute = DType::f32);
 
   explicit operator bool() const { return static_cast<bool>(call_); }
   const std::string& name() const { return call_.name(); }
   ops::Cost cost() const { return call_.cost(); }
-  std::size_t scratch_bytes() const { return call_.scratch_bytes(); }
+  std::size_t scratch_bytes() const;
   std::size_t packed_bytes() const { return pack_ ? packed_.bytes() : 0; }
   void pack(const Tensor& weights, void* packed);
   /// `packed`: what pack() made of the weights; null for 0 bytes. `scratch`: memory of scratch_bytes().
@@ -27,8 +28,8 @@ class Product {
   void pack_and_run(const Tensor& src, const Tensor& weights, const Tensor& dst, void* scratch);
 
  private:
-  TensorDesc packed_;
-  Call call_, pack_;
+  TensorDesc packed_, rounded_;
+  Call call_, pack_, round_;  ///< round_: src to bf16
 };
 
 /// A matrix with rows and columns exchanged, in the same memory.

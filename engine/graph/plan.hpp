@@ -17,8 +17,8 @@ struct PlanOptions {
   std::int64_t batch = 1;
   bool training = true;  ///< with backward pass, dropout and updates
   bool fuse = true;      ///< activations and max pooling into the layers that feed them
-  /// Of the operands of convolutions and dense layers: f32, or bf16 where a backend has kernels for it. Sums, results,
-  /// parameters, gradients and everything else stay f32.
+  /// Of the operands of convolutions, dense and recurrent layers: f32, or bf16 where a backend has kernels for it.
+  /// Sums, results, parameters, gradients and everything else stay f32.
   DType compute = DType::f32;
   std::size_t bucket_bytes = 8u << 20;   ///< a gradient bucket is sent when it holds this much
   const Optimizer* optimizer = nullptr;  ///< null: gradients only

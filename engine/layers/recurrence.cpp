@@ -43,24 +43,31 @@ TensorDesc candidate_desc(const ops::RecurrentCellDesc& d) {
   return {shape, DType::f32, Layout::strided(shape, {d.gates(), 1})};
 }
 
+std::shared_ptr<ops::MatMul> make_product(Context& context, ops::MatMulDesc d) {
+  if (d.compute != DType::f32)
+    if (auto made = context.try_make(d)) return made;
+  d.compute = DType::f32;
+  return context.make(d);
+}
+
 std::size_t total(const ops::MatMul& m) { return aligned(m.packed_bytes()) + aligned(m.scratch_bytes(Verb::forward)); }
 
 }  // namespace
 
-Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training)
+Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute)
     : desc_(cell),
       dense_(TensorDesc::plain({cell.batch, cell.gates()})),
       hidden_(TensorDesc::plain({cell.batch, cell.hidden})),
       weights_(TensorDesc::plain({cell.gates(), cell.hidden})),
       cell_(context.make(cell)) {
   const int steps = static_cast<int>(cell.steps);
-  step_ = context.make(ops::MatMulDesc{step_desc(cell, cell.hidden), transposed(weights_), dense_, steps});
+  step_ = make_product(context, {step_desc(cell, cell.hidden), transposed(weights_), dense_, compute, steps});
   set_backend(step_->backend());
   if (!training) return;
-  step_back_ = context.make(ops::MatMulDesc{step_desc(cell, cell.gates()), weights_, hidden_, steps});
+  step_back_ = make_product(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps});
   const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}),
                    rows = TensorDesc::plain({cell.rows(), cell.hidden});
-  all_steps_ = context.make(ops::MatMulDesc{transposed(gates), rows, weights_});
+  all_steps_ = make_product(context, {transposed(gates), rows, weights_, compute});
   if (cell.kind != ops::CellKind::gru) return;
   const TensorDesc sums = TensorDesc::plain({1, cell.hidden});
   bias_sum_ = context.make(ops::MatMulDesc{TensorDesc::plain({1, cell.rows()}), candidate_desc(cell), sums});

@@ -9,7 +9,8 @@ namespace keelson {
 /// are rearranged once for all steps, and the fused gates; the gradient of the weights is one product over all steps.
 class Recurrence : public ops::Primitive {
  public:
-  Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training);
+  /// `compute`: of the matrix products, as in ops::MatMulDesc, where a backend has kernels for it.
+  Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute);
 
   const ops::RecurrentCellDesc& cell() const { return desc_; }
   Layout layout(ops::Verb, ops::Role) const override { return Layout::plain({desc_.rows(), desc_.hidden}); }

@@ -32,7 +32,8 @@ class RecurrentLayer : public Layer {
 
   BackwardFn plan(NodePlan& p) const override {
     const auto r = std::make_shared<Recurrence>(
-        p.context(), ops::RecurrentCellDesc{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_}, p.training());
+        p.context(), ops::RecurrentCellDesc{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_}, p.training(),
+        p.compute());
     const Shape rows = p.dst_shape();
     const Layout plain = Layout::plain(rows);
     Buffers f;

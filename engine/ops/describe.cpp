@@ -67,8 +67,8 @@ std::string describe(const AddRowsDesc& d) {
 }
 
 std::string describe(const MatMulDesc& d) {
-  return fmt::format("matmul x {}, src {}, weights {}, dst {}", d.uses, to_string(d.src), to_string(d.weights),
-                     to_string(d.dst));
+  return fmt::format("{} matmul x {}, src {}, weights {}, dst {}", to_string(d.compute), d.uses, to_string(d.src),
+                     to_string(d.weights), to_string(d.dst));
 }
 
 std::string describe(const RecurrentCellDesc& d) {

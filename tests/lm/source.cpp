@@ -122,10 +122,11 @@ TEST(TopicChain, WithoutTopicsABigramSeesAll) {
 }
 
 TEST(TopicChain, RefusesOptionsOutOfRange) {
-  for (const ChainOptions& o : {ChainOptions{.words = 3}, ChainOptions{.words = 2'000'000}, ChainOptions{.branching = 1},
-                                ChainOptions{.words = 20, .branching = 11}, ChainOptions{.topics = 0},
-                                ChainOptions{.words = 20, .branching = 8, .topics = 3}, ChainOptions{.sentence = 2},
-                                ChainOptions{.words = 1'000'000, .branching = 64, .topics = 8}})
+  for (const ChainOptions& o :
+       {ChainOptions{.words = 3}, ChainOptions{.words = 2'000'000}, ChainOptions{.branching = 1},
+        ChainOptions{.words = 20, .branching = 11}, ChainOptions{.topics = 0},
+        ChainOptions{.words = 20, .branching = 8, .topics = 3}, ChainOptions{.sentence = 2},
+        ChainOptions{.words = 1'000'000, .branching = 64, .topics = 8}})
     EXPECT_THROW(make_chain(o), InputError);
 }
 

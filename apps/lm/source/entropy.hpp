@@ -7,7 +7,8 @@
 /// Exact properties of a source, in nats. A perplexity is exp() of an entropy per token.
 namespace keelson::lm {
 
-/// (states) how often each state occurs in endless text, by power iteration to 1e-12. Throws Error if that does not end.
+/// (states) how often each state occurs in endless text, by power iteration to 1e-12. Throws Error if that does not
+/// end.
 std::vector<double> stationary(const TopicChain& chain);
 
 /// Of the next token, for those who know the source and all tokens so far: no model does better.

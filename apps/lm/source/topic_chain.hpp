@@ -12,7 +12,8 @@
 ///
 ///  - (topic, last token) is a Markov chain, and a function of the tokens so far, which makes the chain's entropy rate
 ///    that of the text, <eos> included;
-///  - a model must carry the topic from the first word of a sentence to its last: what an n-gram cannot, and an LSTM can.
+///  - a model must carry the topic from the first word of a sentence to its last: what an n-gram cannot, and an LSTM
+///  can.
 ///
 /// Probabilities are multiples of 2^-32, made and drawn from with integers: the same on every machine.
 namespace keelson::lm {
@@ -38,7 +39,9 @@ struct TopicChain {
   std::int32_t states() const { return topics * tokens(); }
   std::int32_t token_of(std::int32_t state) const { return state % tokens(); }
   std::int32_t start() const { return eos(); }  ///< after a sentence of topic 0
-  const Row& row(std::int32_t state) const { return rows[static_cast<std::size_t>(row_of[static_cast<std::size_t>(state)])]; }
+  const Row& row(std::int32_t state) const {
+    return rows[static_cast<std::size_t>(row_of[static_cast<std::size_t>(state)])];
+  }
   std::int32_t next(std::int32_t state, std::int32_t token) const {
     if (token_of(state) == eos()) return topic_of[static_cast<std::size_t>(token)] * tokens() + token;
     return state - token_of(state) + token;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Called by `./dev demo` with the built programs in PATH, from where the demo's files shall lie (demo/ in the current
+# Called by `./dev demo cosmoflow` with the built programs in PATH, from where the demo's files shall lie (demo/ in the current
 # folder; KEELSON_DEMO overrides): makes 3-D universes, trains CosmoFlow on two ranks, evaluates it on universes it has
 # never seen, and fails if it has not learned.
 set -euo pipefail
@@ -9,15 +9,9 @@ ranks=2
 # Ratios of the error to that of always predicting the mean that must be reached; a prototype had 0.48 and 0.20.
 omega_m_below=0.6 sigma_8_below=0.4
 
-# Root in a container is no stranger to Open MPI here, and two ranks may share whatever cores there are.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mpiexec=(mpirun)
-if mpirun --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'; then
-  mpiexec+=(--bind-to none --map-by :OVERSUBSCRIBE)
-fi
+# shellcheck source=scripts/demo-common.sh
+. "$(dirname "$0")/demo-common.sh"
 mpiexec+=(-n "$ranks")
-
-say() { printf '\n== %s\n' "$*"; }
 
 mkdir -p "$folder"
 # One particle per cell: the logarithm of a mean count of 8 varies so little around its mean that the network takes many

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Called by `./dev demo lm` with the built programs in PATH, from where the demo's files shall lie (demo-lm/ in the
+# current folder; KEELSON_DEMO overrides): writes text from a source whose entropy is known exactly, trains a language
+# model on two ranks, compares its perplexity with the best possible one, lets it write, and fails if it has not learned.
+set -euo pipefail
+
+folder=${KEELSON_DEMO:-demo-lm}
+ranks=2
+most=1.15  # times the best possible perplexity
+
+# shellcheck source=scripts/demo-common.sh
+. "$(dirname "$0")/demo-common.sh"
+
+mkdir -p "$folder"
+say "1/4  Text with a known entropy rate (kept in $folder/data)"
+keelson-lm corpus --out "$folder/data" --words 600000 --valid-words 40000 --test-words 40000 --vocab 300 --branching 8 --topics 8 --seed 1
+
+say "2/4  Training an LSTM on $ranks ranks"
+"${mpiexec[@]}" -n "$ranks" keelson-lm train --recipe demo --data "$folder/data" --out "$folder/run" --overwrite "$@"
+
+say "3/4  Perplexity on text it has never seen"
+status=0
+keelson-lm evaluate --checkpoint "$folder/run" --data "$folder/data" --require-of-best "$most" || status=$?
+
+say "4/4  What it writes"
+keelson-lm sample --checkpoint "$folder/run" --tokens 120 --seed 1
+echo
+[[ $status != 0 ]] || echo "Learned: at most $most times the best perplexity that is possible."
+echo "The report, with curves: $(realpath "$folder/run/report.html")"
+exit "$status"
