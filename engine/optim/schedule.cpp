@@ -21,6 +21,8 @@ double Schedule::at(double epoch) const {
       return base + (final - base) * done;
     case Kind::cosine:
       return final + (base - final) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case Kind::decay:
+      return base * std::pow(decay_factor, std::max(std::floor(epoch) + 1 - static_cast<double>(flat_epochs), 0.0));
     case Kind::steps:
       break;
   }
@@ -34,6 +36,7 @@ std::string Schedule::to_string() const {
   std::string text = fmt::format("{}", base);
   if (kind == Kind::linear || kind == Kind::cosine)
     text += fmt::format(" -> {} {} over {} epochs", final, kind == Kind::linear ? "linear" : "cosine", epochs);
+  if (kind == Kind::decay) text += fmt::format(", x {} in each epoch after the first {}", decay_factor, flat_epochs);
   for (const Step& s : steps) text += fmt::format(", x {} from epoch {}", s.factor, s.epoch);
   if (warmup_epochs > 0) text += fmt::format(", warm-up from {} over {} epochs", warmup_from, warmup_epochs);
   return text;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct Schedule {
             ///< .25, 64: .125})
     linear,  ///< base -> final over `epochs`
     cosine,  ///< base -> final over `epochs`, half a cosine (Loshchilov & Hutter 2017, without restarts)
+    decay,   ///< base * decay_factor^max(e - flat_epochs, 0) all through the e-th epoch, e = 1, 2, ... (Zaremba et al.
+             ///< 2014)
   };
   struct Step {
     double epoch;
@@ -27,6 +30,8 @@ struct Schedule {
   double warmup_epochs = 0;
   double warmup_from = 0;
   std::vector<Step> steps;
+  double decay_factor = 1;
+  std::int64_t flat_epochs = 0;
 
   double at(double epoch) const;
   std::string to_string() const;

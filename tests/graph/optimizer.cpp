@@ -53,6 +53,21 @@ TEST(Schedule, LinearAndCosineEndAtTheFinalRate) {
   }
 }
 
+/// The small model of Zaremba et al. (2014): rate 1 for 4 epochs, then half of the one before in each.
+TEST(Schedule, DecaysFromEpochToEpoch) {
+  Schedule s;
+  s.kind = Schedule::Kind::decay;
+  s.base = 1;
+  s.decay_factor = 0.5;
+  s.flat_epochs = 4;
+  EXPECT_EQ(s.at(0), 1);
+  EXPECT_EQ(s.at(3 + 46470.0 / 46471), 1) << "last step of the fourth epoch";
+  EXPECT_EQ(s.at(4), 0.5);
+  EXPECT_EQ(s.at(4.999), 0.5);
+  EXPECT_EQ(s.at(12.5), std::pow(0.5, 9));
+  EXPECT_EQ(s.to_string(), "1, x 0.5 in each epoch after the first 4");
+}
+
 TEST(Schedule, RefusesStepsThatAreNotSteps) {
   for (const char* bad : {"32", "32:", ":1", "32:0.5,", "32:0.5,16:0.2", "a:b", "32:0.5;64:0.1"})
     EXPECT_THROW(parse_steps(bad), InputError) << bad;
