@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "apps/common/console.hpp"
 #include "apps/common/options.hpp"
-#include "apps/cosmoflow/console.hpp"
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 #include "engine/base/interrupt.hpp"
@@ -27,7 +27,7 @@ class Progress {
  public:
   void operator()(const universe::GenerateProgress& p) {
     const auto now = std::chrono::steady_clock::now();
-    const bool terminal = is_terminal(stdout);
+    const bool terminal = app::is_terminal(stdout);
     if (p.done == p.total || now - last_ > (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) {
       last_ = now;
       fmt::print("{}{} of {} universes{}", terminal ? "\r" : "", p.done, p.total,

@@ -4,9 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "apps/cosmoflow/option_table.hpp"
+#include "apps/common/option_table.hpp"
 
 namespace keelson::cosmoflow {
+
+using app::Config;
+using app::OptionTable;
 
 /// What defines a training run, apart from where it reads and writes. All of it is stored in checkpoints.
 struct RunOptions {

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "apps/common/console.hpp"
 #include "apps/common/options.hpp"
-#include "apps/cosmoflow/console.hpp"
-#include "apps/cosmoflow/run_folder.hpp"
+#include "apps/common/run_folder.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 #include "backends/registry.hpp"
@@ -122,7 +122,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   const auto checkpoint = find_resume(o);
   complete(o, checkpoint);
   check(o.run);
-  const RunFolder folder{o.out};
+  const app::RunFolder folder{o.out};
   folder.check(world, checkpoint.has_value(), o.overwrite);
 
   const auto data = open_data(o.run, o.run.train);
@@ -165,8 +165,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   Trainer trainer(graph, parameters, *data, validation.get(), &world, t);
   if (checkpoint) trainer.resume(*checkpoint);
 
-  std::optional<Console> console;
-  std::optional<RunRecorder> recorder;
+  std::optional<app::Console> console;
+  std::optional<app::RunRecorder> recorder;
   std::vector<TrainObserver*> observers;
   if (world.rank() == 0) {
     folder.prepare(checkpoint.has_value());

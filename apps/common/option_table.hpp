@@ -9,7 +9,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace keelson::cosmoflow {
+namespace keelson::app {
 
 using Config = std::map<std::string, std::string>;  ///< option name without dashes -> value as text
 
@@ -35,4 +35,4 @@ class OptionTable {
   std::vector<Entry> entries_;
 };
 
-}  // namespace keelson::cosmoflow
+}  // namespace keelson::app

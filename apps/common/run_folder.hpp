@@ -9,7 +9,7 @@
 #include "engine/train/report.hpp"
 #include "engine/train/trainer.hpp"
 
-namespace keelson::cosmoflow {
+namespace keelson::app {
 
 /// A run's folder: checkpoints/, metrics.jsonl, report.html.
 struct RunFolder {
@@ -56,4 +56,4 @@ class RunRecorder final : public TrainObserver {
 std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric,
                                                 const std::vector<double>& mean);
 
-}  // namespace keelson::cosmoflow
+}  // namespace keelson::app

@@ -6,7 +6,7 @@
 
 #include "engine/train/observer.hpp"
 
-namespace keelson::cosmoflow {
+namespace keelson::app {
 
 /// Tells a person how training goes: on a terminal one line that is rewritten in place, with rate and time to go;
 /// elsewhere a plain line now and then; a line per epoch on both.
@@ -45,4 +45,4 @@ bool is_terminal(std::FILE* out);
 /// "2:05", "1:02:03"
 std::string clock_text(double seconds);
 
-}  // namespace keelson::cosmoflow
+}  // namespace keelson::app

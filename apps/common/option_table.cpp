@@ -1,4 +1,4 @@
-#include "apps/cosmoflow/option_table.hpp"
+#include "apps/common/option_table.hpp"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 
 #include "engine/base/error.hpp"
 
-namespace keelson::cosmoflow {
+namespace keelson::app {
 
 std::string OptionTable::Entry::name() const {
   const auto long_name = option->get_lnames().at(0);
@@ -45,4 +45,4 @@ void OptionTable::fill(const Config& config, const std::string& source) const {
   }
 }
 
-}  // namespace keelson::cosmoflow
+}  // namespace keelson::app

@@ -1,4 +1,4 @@
-#include "apps/cosmoflow/console.hpp"
+#include "apps/common/console.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace keelson::cosmoflow {
+namespace keelson::app {
 
 std::string clock_text(double seconds) {
   const auto s = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
@@ -93,4 +93,4 @@ void Console::say(const std::string& text) {
   width_ = 0;
 }
 
-}  // namespace keelson::cosmoflow
+}  // namespace keelson::app

@@ -1,4 +1,4 @@
-#include "apps/cosmoflow/run_folder.hpp"
+#include "apps/common/run_folder.hpp"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/train/machine.hpp"
 
-namespace keelson::cosmoflow {
+namespace keelson::app {
 namespace fs = std::filesystem;
 namespace {
 
@@ -121,4 +121,4 @@ void RunRecorder::write_report() {
   write_atomically(folder_.report(), render_report(input));
 }
 
-}  // namespace keelson::cosmoflow
+}  // namespace keelson::app
