@@ -22,6 +22,7 @@ std::string moment_path(const std::string& moment, const std::string& name) {
 }
 
 std::string carried_path(const std::string& name) { return "/state/" + name; }
+std::string text_path(const std::string& name) { return "/texts/" + name; }
 
 hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
 
@@ -94,18 +95,28 @@ RunState read_state(const hdf5::File& file) {
       path, what);
 }
 
-std::vector<std::string> carried_names(const hdf5::File& file) {
-  return file.has("/state") ? texts(file, "/state", "names") : std::vector<std::string>();
+/// Names of the arrays in a group that not all checkpoints have.
+std::vector<std::string> names_in(const hdf5::File& file, const std::string& group) {
+  return file.has(group) ? texts(file, group, "names") : std::vector<std::string>();
 }
 
-/// The paths of all arrays, in the order of the checksum.
+/// Reads an array; throws InputError where it does not match its checksum.
+template <class T>
+std::vector<T> checked_array(const hdf5::File& file, const std::string& path) {
+  auto values = file.read<T>(path);
+  if (fnv1a(values.data(), values.size() * sizeof(T)) != file.attribute<std::uint64_t>(path, "checksum"))
+    refuse_damaged(file.path(), path);
+  return values;
+}
+
+/// The paths of all arrays but texts, in the order of the checksum; texts come after them.
 std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<std::string>& moments) {
   const auto names = texts(file, "/parameters", "names");
   std::vector<std::string> paths;
   for (const auto& n : names) paths.push_back(parameter_path(n));
   for (const auto& m : moments)
     for (const auto& n : names) paths.push_back(moment_path(m, n));
-  for (const auto& n : carried_names(file)) paths.push_back(carried_path(n));
+  for (const auto& n : names_in(file, "/state")) paths.push_back(carried_path(n));
   return paths;
 }
 
@@ -113,9 +124,14 @@ std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<s
 RunState read_checked_state(const hdf5::File& file) {
   auto state = read_state(file);
   StateChecksum sum(state);
-  for (const auto& path : array_paths(file, texts(file, "/optimizer", "moments")))
-    sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
+  auto paths = array_paths(file, texts(file, "/optimizer", "moments"));
+  for (const auto& name : names_in(file, "/texts")) paths.push_back(text_path(name));
+  for (const auto& path : paths) sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
+  for (const auto& name : names_in(file, "/texts")) {
+    const auto bytes = checked_array<std::uint8_t>(file, text_path(name));
+    state.texts[name].assign(bytes.begin(), bytes.end());
+  }
   return state;
 }
 
@@ -148,12 +164,6 @@ void check_same_moments(const hdf5::File& file, const RunState& state, const std
          file.path(), state.optimizer, list(found), list(moments));
 }
 
-void check_array(const hdf5::File& file, const std::string& path) {
-  const auto values = file.read<float>(path);
-  if (fnv1a(values.data(), values.size() * sizeof(float)) != file.attribute<std::uint64_t>(path, "checksum"))
-    refuse_damaged(file.path(), path);
-}
-
 }  // namespace
 
 std::vector<std::string> moment_names(const Optimizer& optimizer) {
@@ -178,13 +188,17 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
   AtomicFile atomic(path);
   try {
     auto file = hdf5::File::create(atomic.temporary().string());
+    const auto write_bytes = [&](const std::string& where, const hdf5::Dims& dims, const auto* values,
+                                 std::size_t bytes) {
+      const auto checksum = fnv1a(values, bytes);
+      file.write(where, values, dims);
+      file.set_attribute(where, "checksum", checksum);
+      sum.add(where, dims, checksum);
+    };
     const auto write = [&](const std::string& where, const Shape& shape, const std::vector<float>& values) {
       if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
         fail("{} holds a value that is not finite after step {}", where, state.step);
-      const auto checksum = fnv1a(values.data(), values.size() * sizeof(float));
-      file.write(where, values.data(), dims_of(shape));
-      file.set_attribute(where, "checksum", checksum);
-      sum.add(where, dims_of(shape), checksum);
+      write_bytes(where, dims_of(shape), values.data(), values.size() * sizeof(float));
     };
     for (const auto& p : parameters.all()) write(parameter_path(p.name), p.shape, parameters.get(p));
     for (std::size_t m = 0; m < moments.size(); ++m)
@@ -196,6 +210,13 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
       carried.push_back(name);
     }
     if (!carried.empty()) set_list(file, "/state", "names", carried);
+    std::vector<std::string> text_names;
+    for (const auto& [name, text] : state.texts) {
+      const std::vector<std::uint8_t> bytes(text.begin(), text.end());
+      write_bytes(text_path(name), {static_cast<std::int64_t>(bytes.size())}, bytes.data(), bytes.size());
+      text_names.push_back(name);
+    }
+    if (!text_names.empty()) set_list(file, "/texts", "names", text_names);
     file.make_group("/optimizer");
     set_list(file, "/parameters", "names", names);
     set_list(file, "/optimizer", "moments", moments);
@@ -213,16 +234,34 @@ RunState read_run_state(const fs::path& path) { return read_checked_state(hdf5::
 
 namespace {
 
+template <class Share>
+void share_text(std::string& text, const Share& share) {
+  auto length = static_cast<std::int64_t>(text.size());
+  share(&length, sizeof length);
+  text.resize(static_cast<std::size_t>(length));
+  share(text.data(), text.size());
+}
+
+template <class Share>
+void share_texts(std::map<std::string, std::string>& all, const Share& share) {
+  std::vector<std::pair<std::string, std::string>> list(all.begin(), all.end());
+  auto count = static_cast<std::int64_t>(list.size());
+  share(&count, sizeof count);
+  list.resize(static_cast<std::size_t>(count));
+  for (auto& [name, text] : list) {
+    share_text(name, share);
+    share_text(text, share);
+  }
+  all = {list.begin(), list.end()};
+}
+
 /// `file` null: from the rank that has it.
 template <class Share>
 void load_carried(const hdf5::File* file, RunState& state, const Share& share) {
   std::string names;
   if (file)
-    for (const auto& n : carried_names(*file)) names += n + '\n';
-  auto length = static_cast<std::int64_t>(names.size());
-  share(&length, sizeof length);
-  names.resize(static_cast<std::size_t>(length));
-  share(names.data(), names.size());
+    for (const auto& n : names_in(*file, "/state")) names += n + '\n';
+  share_text(names, share);
   for (std::size_t at = 0; at < names.size(); at = names.find('\n', at) + 1) {
     const auto name = names.substr(at, names.find('\n', at) - at);
     std::vector<std::int64_t> dims(max_rank, 0);
@@ -250,19 +289,19 @@ RunState load_checkpoint(const fs::path& path, const std::string& network, Param
   };
   std::optional<hdf5::File> file;
   std::string text;
+  std::map<std::string, std::string> named_texts;
   if (reads) {
     file.emplace(hdf5::File::open(path.string()));
-    const auto state = read_checked_state(*file);
+    auto state = read_checked_state(*file);
     check_same_network(*file, state, network, parameters);
     if (!moments.empty()) check_same_moments(*file, state, moments);
     // Read twice rather than kept: the arrays together may be as large as the memory that is left.
-    for (const auto& array : array_paths(*file, moments)) check_array(*file, array);
+    for (const auto& array : array_paths(*file, moments)) checked_array<float>(*file, array);
     text = to_text(state);
+    named_texts = std::move(state.texts);
   }
-  auto length = static_cast<std::int64_t>(text.size());
-  share(&length, sizeof length);
-  text.resize(static_cast<std::size_t>(length));
-  share(text.data(), text.size());
+  share_text(text, share);
+  share_texts(named_texts, share);
 
   const auto load = [&](const std::string& where, Parameter& p, int which) {
     auto values = reads ? file->read<float>(where) : std::vector<float>(static_cast<std::size_t>(p.shape.elements()));
@@ -273,6 +312,7 @@ RunState load_checkpoint(const fs::path& path, const std::string& network, Param
   for (std::size_t m = 0; m < moments.size(); ++m)
     for (auto& p : parameters.all()) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
   auto state = state_from_text(text);
+  state.texts = std::move(named_texts);
   load_carried(reads ? &*file : nullptr, state, share);
   return state;
 }

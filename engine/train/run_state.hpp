@@ -48,6 +48,9 @@ struct RunState {
   };
   std::map<std::string, Carried> carried;
 
+  /// Larger texts that the network's use depends on, of any bytes, by name: "vocabulary".
+  std::map<std::string, std::string> texts;
+
   /// Mean of the training targets, or empty if no sample was seen yet.
   std::vector<double> target_mean() const {
     std::vector<double> mean;

@@ -9,7 +9,7 @@
 /// One list of a RunState's fields, for attributes, checksums and broadcasts alike.
 namespace keelson {
 
-/// Calls visit(name, field) for every field but `config`.
+/// Calls visit(name, field) for every field but `config`, `carried` and `texts`.
 template <class State, class Visit>
 void visit_fields(State& s, Visit&& visit) {
   visit("network", s.network);
@@ -36,7 +36,7 @@ void visit_fields(State& s, Visit&& visit) {
   visit("created", s.created);
 }
 
-/// All fields as text, exactly: equal texts are equal states.
+/// All fields, and `config`, as text, exactly: equal texts are equal states.
 std::string to_text(const RunState& state);
 RunState state_from_text(const std::string& text);
 

@@ -47,6 +47,7 @@ RunState some_state() {
   s.target_sum = {0.1, -2e-300};
   s.target_samples = 4;
   s.optimizer = "sgd";
+  s.texts = {{"vocabulary", "<eos>\t3\nna\xC3\xAFve\t1\n"}, {"any bytes", std::string("\0\xFF\n", 3)}, {"empty", ""}};
   return s;
 }
 
@@ -66,6 +67,8 @@ TEST(Checkpoint, ComesBackBitForBit) {
   expected.version = s.version;
   expected.created = s.created;
   EXPECT_EQ(to_text(s), to_text(expected));
+  EXPECT_EQ(s.texts, expected.texts);
+  EXPECT_EQ(read_run_state(folder / "c.h5").texts, expected.texts);
   EXPECT_TRUE(std::isinf(s.best_metric));
   EXPECT_TRUE(std::isnan(s.metric));
   EXPECT_FALSE(s.version.empty());
@@ -82,6 +85,8 @@ TEST(Checkpoint, IsPlainHdf5) {
   EXPECT_EQ(f.info("/parameters/conv1/weights").type, hdf5::Type::f32);
   EXPECT_EQ(f.attribute<std::int64_t>("/", "step"), 77);
   EXPECT_EQ(f.text_attribute("/", "config.net.size"), "6");
+  EXPECT_EQ(f.info("/texts/vocabulary").type, hdf5::Type::u8);
+  EXPECT_EQ(f.info("/texts/any bytes").shape, (hdf5::Dims{3}));
   auto& p = const_cast<Parameters&>(a.parameters).at("conv1/weights");
   EXPECT_EQ(f.read<float>("/parameters/conv1/weights"), a.parameters.get(p));
 }
@@ -143,9 +148,10 @@ TEST(Checkpoint, RefusesDamage) {
   EXPECT_EQ(everything(a.parameters), before) << "arrays before the damaged one were set";
   EXPECT_NE(load(whole.substr(0, whole.size() / 2)).find("d.h5"), std::string::npos);
   EXPECT_NE(load("no HDF5 at all").find("d.h5"), std::string::npos);
-  auto other_state = whole;
-  const auto at = whole.find("net.size");
-  ASSERT_NE(at, std::string::npos);
+  auto other_text = whole;
+  other_text[whole.find("<eos>\t3")] ^= 1;
+  EXPECT_NE(load(other_text).find("/texts/vocabulary does not match its checksum"), std::string::npos)
+      << load(other_text);
   {
     auto f = hdf5::File::create((folder / "e.h5").string());
     f.set_attribute("/", "x", 1);
