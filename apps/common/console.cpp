@@ -16,14 +16,14 @@ std::string clock_text(double seconds) {
 
 bool is_terminal(std::FILE* out) { return ::isatty(fileno(out)) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
-Console::Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch,
-                 const MetricSpec& metric)
+Console::Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch)
     : out_(out),
       terminal_(is_terminal(out)),
-      epochs_(epochs),
-      max_steps_(max_steps),
+      epochs_(options.epochs),
+      max_steps_(options.max_steps),
       steps_per_epoch_(steps_per_epoch),
-      metric_(metric) {}
+      metric_(options.evaluation.metric),
+      per_second_(options.unit.name + "s/s") {}
 
 void Console::on_start(const RunState& s, const std::filesystem::path& resumed_from) {
   if (!resumed_from.empty())
@@ -35,13 +35,13 @@ std::string Console::line(const RunState& s, const StepRecord& r) const {
   if (max_steps_ >= 0) steps = std::min(steps, max_steps_ - s.step);
   const double eta =
       static_cast<double>(steps) * step_seconds_ + static_cast<double>(epochs_ - s.epoch) * validation_seconds_;
-  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {:.3g} samples/s  {} to go", s.epoch + 1,
-                     epochs_, s.step_in_epoch, steps_per_epoch_, r.loss, r.learning_rate, rate_, clock_text(eta));
+  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {:.3g} {}  {} to go", s.epoch + 1, epochs_,
+                     s.step_in_epoch, steps_per_epoch_, r.loss, r.learning_rate, rate_, per_second_, clock_text(eta));
 }
 
 void Console::on_step(const RunState& s, const StepRecord& r) {
   const double blend = rate_ == 0 ? 1 : 0.05, seconds = r.seconds.total();
-  rate_ += blend * (r.samples_per_second - rate_);
+  rate_ += blend * (r.rate - rate_);
   step_seconds_ += blend * (seconds - step_seconds_);
   const auto now = Clock::now();
   if (now - last_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(15000))) return;
@@ -59,15 +59,22 @@ void Console::on_validation_start(const RunState& s) {
 void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
   validation_seconds_ = r.validation_seconds;
   auto text = fmt::format("epoch {}/{}  train loss {:.4f}", r.epoch, epochs_, r.train_loss);
-  if (validation) {
-    text += fmt::format("  validation loss {:.4f}  {} {:.4f}", r.validation_loss, metric_.name(), r.metric);
-    const auto baseline = validation->baseline(metric_, s.target_mean());
-    for (std::size_t t = 0; t < baseline.size(); ++t)
-      text += fmt::format("{} {} {:.2f}", t == 0 ? "  (relative to the mean's:" : ",", metric_.targets[t].name,
-                          r.target_errors[t] / baseline[t]);
-    if (!baseline.empty()) text += ")";
-  }
-  say(text + fmt::format("  {:.3g} samples/s", r.samples_per_second));
+  if (!metric_.compares())
+    text += fmt::format("  train {} {}", metric_.name(), metric_.text(metric_.of_loss(r.train_loss)));
+  if (validation) text += judged(s, r, *validation);
+  say(text + fmt::format("  {:.3g} {}", r.rate, per_second_));
+}
+
+std::string Console::judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const {
+  const auto metric = fmt::format("{} {}", metric_.name(), metric_.text(r.metric));
+  const auto loss = fmt::format("  validation loss {:.4f}", r.validation_loss);
+  if (!metric_.compares()) return fmt::format("{}  validation {}", loss, metric);
+  auto text = fmt::format("{}  {}", loss, metric);
+  const auto baseline = validation.baseline(metric_, s.target_mean());
+  for (std::size_t t = 0; t < baseline.size(); ++t)
+    text += fmt::format("{} {} {:.2f}", t == 0 ? "  (relative to the mean's:" : ",", metric_.targets[t].name,
+                        r.target_errors[t] / baseline[t]);
+  return baseline.empty() ? text : text + ")";
 }
 
 void Console::on_checkpoint(const RunState&, const std::filesystem::path& path, bool best) {

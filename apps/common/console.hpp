@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "engine/train/observer.hpp"
+#include "engine/train/trainer.hpp"
 
 namespace keelson::app {
 
@@ -12,8 +12,7 @@ namespace keelson::app {
 /// elsewhere a plain line now and then; a line per epoch on both.
 class Console final : public TrainObserver {
  public:
-  Console(std::FILE* out, std::int64_t epochs, std::int64_t max_steps, std::int64_t steps_per_epoch,
-          const MetricSpec& metric);
+  Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
   void on_validation_start(const RunState& s) override;
@@ -23,6 +22,7 @@ class Console final : public TrainObserver {
 
  private:
   using Clock = std::chrono::steady_clock;
+  std::string judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const;
   std::string line(const RunState& s, const StepRecord& r) const;
   void overwrite(const std::string& text);  ///< terminal only
   void say(const std::string& text);
@@ -31,8 +31,9 @@ class Console final : public TrainObserver {
   bool terminal_;
   std::int64_t epochs_, max_steps_, steps_per_epoch_;
   MetricSpec metric_;
+  std::string per_second_;  ///< "samples/s"
   Clock::time_point last_ = Clock::now();
-  double rate_ = 0;          ///< samples per second, smoothed
+  double rate_ = 0;          ///< units per second, smoothed
   double step_seconds_ = 0;  ///< smoothed
   double validation_seconds_ = 0;
   std::size_t width_ = 0;  ///< of the line to overwrite

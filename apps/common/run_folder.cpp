@@ -77,25 +77,25 @@ std::vector<ReportInput::Target> report_targets(const Evaluation& e, const Metri
 }
 
 void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
-  file_ = std::make_unique<MetricsFile>(folder_.metrics(), resumed_from.empty() ? -1 : s.step);
+  file_ = std::make_unique<MetricsFile>(folder_.metrics(), resumed_from.empty() ? -1 : s.step, report_.unit);
   file_->write(EventRecord{resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()});
 }
 
 void RunRecorder::on_step(const RunState&, const StepRecord& r) {
   seconds_ += r.seconds;
-  samples_ += r.samples_per_second * r.seconds.total();
+  units_ += r.rate * r.seconds.total();
   if (r.step % every_ != 0) return;
   auto record = r;
   record.seconds = seconds_;
-  record.samples_per_second = seconds_.total() > 0 ? samples_ / seconds_.total() : 0;
+  record.rate = seconds_.total() > 0 ? units_ / seconds_.total() : 0;
   file_->write(record);
   seconds_ = {};
-  samples_ = 0;
+  units_ = 0;
 }
 
 void RunRecorder::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
   file_->write(r);
-  if (validation) report_.targets = report_targets(*validation, metric_, s.target_mean());
+  if (validation) report_.targets = report_targets(*validation, report_.metric, s.target_mean());
   report_.status = "running";
   write_report();
 }
@@ -113,11 +113,11 @@ void RunRecorder::on_stop(const RunState& s, StopReason reason) {
 void RunRecorder::write_report() {
   auto input = report_;
   input.history = read_metrics(folder_.metrics());
-  input.plan = trainer_->plan().rows();
+  input.plan = trainer_.plan().rows();
   const auto mb = [](double bytes) { return fmt::format("{:.0f} MB", bytes / 1e6); };
   input.machine.emplace_back("Memory of rank 0",
                              fmt::format("{} at most, {} of it activations and gradients", mb(peak_resident_bytes()),
-                                         mb(static_cast<double>(trainer_->plan().arena_bytes()))));
+                                         mb(static_cast<double>(trainer_.plan().arena_bytes()))));
   write_atomically(folder_.report(), render_report(input));
 }
 

@@ -29,9 +29,8 @@ struct RunFolder {
 class RunRecorder final : public TrainObserver {
  public:
   /// `report` holds everything but history, predictions and plan, which come from the run.
-  RunRecorder(RunFolder folder, std::int64_t every_steps, MetricSpec metric, ReportInput report)
-      : folder_(std::move(folder)), every_(every_steps), metric_(std::move(metric)), report_(std::move(report)) {}
-  void watch(const Trainer& trainer) { trainer_ = &trainer; }
+  RunRecorder(RunFolder folder, std::int64_t every_steps, const Trainer& trainer, ReportInput report)
+      : folder_(std::move(folder)), every_(every_steps), trainer_(trainer), report_(std::move(report)) {}
 
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
@@ -44,12 +43,11 @@ class RunRecorder final : public TrainObserver {
 
   RunFolder folder_;
   std::int64_t every_;
-  MetricSpec metric_;
+  const Trainer& trainer_;
   ReportInput report_;
-  const Trainer* trainer_ = nullptr;
   std::unique_ptr<MetricsFile> file_;
   TimeSplit seconds_;  ///< since the last record
-  double samples_ = 0;
+  double units_ = 0;
 };
 
 /// Predictions of an evaluation in the user's units, beside the baseline.

@@ -86,10 +86,10 @@ void print_table(const Evaluation& e, const MetricSpec& metric, const std::vecto
                  const std::string& baseline_of) {
   fmt::print("{} samples, loss {:.5f}, {} {:.5f}\n\n", e.samples, e.loss, metric.name(), e.metric);
   fmt::print("{:<12} {:>18} {:>16} {:>8}{}\n", "target", metric.name(), "always the mean", "ratio",
-             metric.relative ? "" : "     MAE, physical");
+             metric.kind == MetricSpec::Kind::relative ? "" : "     MAE, physical");
   for (const auto& r : rows)
     fmt::print("{:<12} {:>18.5f} {:>16.5f} {:>8.3f}{}\n", r.name, r.error, r.baseline, r.error / r.baseline,
-               metric.relative ? "" : fmt::format(" {:>17.5g}", r.error * r.scale));
+               metric.kind == MetricSpec::Kind::relative ? "" : fmt::format(" {:>17.5g}", r.error * r.scale));
   fmt::print("\nalways the mean: {}\n", baseline_of);
 }
 
@@ -102,7 +102,7 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
   for (const auto& r : rows) {
     nlohmann::ordered_json t{
         {"name", r.name}, {"error", r.error}, {"baseline_error", r.baseline}, {"ratio", r.error / r.baseline}};
-    if (!metric.relative) t["physical_error"] = r.error * r.scale;
+    if (metric.kind == MetricSpec::Kind::absolute) t["physical_error"] = r.error * r.scale;
     j["targets"].push_back(t);
   }
   fmt::print("{}\n", j.dump(2));

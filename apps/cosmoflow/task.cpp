@@ -95,12 +95,13 @@ Graph make_network(const RunOptions& o, const UniverseDataset& data) {
 
 MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data) {
   MetricSpec m;
-  m.relative = o.net == "paper";
+  m.kind = o.net == "paper" ? MetricSpec::Kind::relative : MetricSpec::Kind::absolute;
   const auto& parameters = data.parameters();
-  const auto z = m.relative ? paper_scaling(parameters) : ZScore{};
+  const bool relative = m.kind == MetricSpec::Kind::relative;
+  const auto z = relative ? paper_scaling(parameters) : ZScore{};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& p = parameters[i];
-    if (m.relative)
+    if (relative)
       m.targets.push_back({p.name, z.std[i], z.mean[i]});
     else if (p.has_range)
       m.targets.push_back({p.name, (p.maximum - p.minimum) / 2, (p.maximum + p.minimum) / 2});

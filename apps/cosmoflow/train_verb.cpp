@@ -86,10 +86,10 @@ ReportInput report_frame(const TrainOptions& o, const app::Session& session, con
   r.title = title(o.run, data.fields()[0].shape[1]);
   r.subtitle = fmt::format("{} parameters, trained on {}", graph.parameter_count(), data.describe());
   r.status = "running";
-  r.metric_name = metric.name();
+  r.metric = metric;
   r.target = o.run.target_mae;
   r.targets_note =
-      metric.relative
+      metric.kind == MetricSpec::Kind::relative
           ? "Validation samples in physical units; errors are relative."
           : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].";
   r.machine = describe_machine();
@@ -172,9 +172,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
     folder.prepare(checkpoint.has_value());
     print_frame(session, *context, graph, o.run, *data, validation.get(), trainer);
     const auto every = o.log_every > 0 ? o.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-    recorder.emplace(folder, every, metric, report_frame(o, session, *context, graph, *data, t.config, metric));
-    recorder->watch(trainer);
-    console.emplace(stdout, t.epochs, t.max_steps, trainer.steps_per_epoch(), metric);
+    recorder.emplace(folder, every, trainer, report_frame(o, session, *context, graph, *data, t.config, metric));
+    console.emplace(stdout, t, trainer.steps_per_epoch());
     observers = {&*recorder, &*console};
   }
   const auto result = trainer.run(observers);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 namespace keelson {
 namespace {
@@ -32,13 +31,6 @@ constexpr std::int64_t half = 1 << 20;
 
 }  // namespace
 
-double MetricSpec::error(std::size_t target, double predicted, double truth) const {
-  const auto difference = std::abs(predicted - truth);
-  if (!relative) return difference;
-  const auto& t = targets.at(target);
-  return std::abs(t.scale) * difference / std::abs(t.scale * truth + t.offset);
-}
-
 std::vector<double> Evaluation::baseline(const MetricSpec& spec, const std::vector<double>& mean) const {
   std::vector<double> sums(mean.size());
   for (std::size_t i = 0; i < truth.size(); ++i)
@@ -61,19 +53,25 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       context_(parameters.context()),
       plan_(graph, parameters, evaluation_plan(options)),
       feed_(dataset.fields(), plan_, context_),
-      loader_(dataset, evaluation_loader(options, communicator)),
-      prediction_(plan_.output(options.prediction)) {
-  const auto& fields = dataset.fields();
-  while (target_field_ < fields.size() && fields[target_field_].name != options.target) ++target_field_;
-  if (target_field_ == fields.size()) refuse("{} has no field {}", dataset.describe(), options.target);
+      loader_(dataset, evaluation_loader(options, communicator)) {
+  if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
+  if (options_.metric.compares()) find_targets();
+}
+
+void Evaluator::find_targets() {
+  prediction_ = plan_.output(options_.prediction);
+  const auto& fields = dataset_.fields();
+  while (target_field_ < fields.size() && fields[target_field_].name != options_.target) ++target_field_;
+  if (target_field_ == fields.size()) refuse("{} has no field {}", dataset_.describe(), options_.target);
   targets_ = fields[target_field_].shape.elements();
   const auto& shape = prediction_.shape();
-  rows_per_sample_ = shape[0] / options.batch;
-  if (shape.elements() != options.batch * rows_per_sample_ * targets_)
-    refuse("the network's {} is {}, but a sample of {} has {} targets", options.prediction, to_string(shape),
-           dataset.describe(), targets_);
-  if (options.metric.relative && static_cast<std::int64_t>(options.metric.targets.size()) != targets_)
-    refuse("{} targets are named, but the samples have {}", options.metric.targets.size(), targets_);
+  rows_per_sample_ = shape[0] / options_.batch;
+  if (shape.elements() != options_.batch * rows_per_sample_ * targets_)
+    refuse("the network's {} is {}, but a sample of {} has {} targets", options_.prediction, to_string(shape),
+           dataset_.describe(), targets_);
+  if (options_.metric.kind == MetricSpec::Kind::relative &&
+      static_cast<std::int64_t>(options_.metric.targets.size()) != targets_)
+    refuse("{} targets are named, but the samples have {}", options_.metric.targets.size(), targets_);
   host_.resize(static_cast<std::size_t>(shape.elements()));
 }
 
@@ -94,30 +92,10 @@ void Evaluator::collect(const Batch& batch, std::vector<float>& rows) {
   }
 }
 
-Evaluation Evaluator::run() {
-  const auto begin = std::chrono::steady_clock::now();
-  Evaluation e;
-  std::vector<float> rows;
-  loader_.start_epoch(0);
-  plan_.reset_states();
-  ops::StepState state;
-  while (const Batch* batch = loader_.next()) {
-    if (batch->count == 0) continue;
-    feed_.feed(*batch);
-    state.sample_offset = batch->sample_offset;
-    state.loss_scale = 1;  // sums over samples
-    plan_.forward(state);
-    plan_.carry_states();
-    e.loss += plan_.loss();
-    collect(*batch, rows);
-  }
-  if (communicator_) {
-    communicator_->allreduce(&e.loss, 1, Reduction::sum);
-    rows = communicator_->gather(rows, 0);
-  }
+/// Errors of the predictions that all ranks have collected.
+void Evaluator::compare(std::vector<float> rows, Evaluation& e) {
+  if (communicator_) rows = communicator_->gather(rows, 0);
   const auto targets = static_cast<std::size_t>(targets_), width = 2 + 2 * targets;
-  e.samples = dataset_.size();
-  e.loss /= static_cast<double>(e.samples);
   e.errors.assign(targets, 0.0);
   if (!communicator_ || communicator_->rank() == 0) {
     e.predicted.resize(static_cast<std::size_t>(e.samples) * targets);
@@ -134,6 +112,33 @@ Evaluation Evaluator::run() {
   }
   if (communicator_) communicator_->broadcast(e.errors.data(), e.errors.size() * sizeof(double), 0);
   for (double v : e.errors) e.metric += v / static_cast<double>(targets);
+}
+
+Evaluation Evaluator::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool compares = options_.metric.compares();
+  Evaluation e;
+  e.samples = dataset_.size();
+  std::vector<float> rows;
+  loader_.start_epoch(0);
+  plan_.reset_states();
+  ops::StepState state;
+  while (const Batch* batch = loader_.next()) {
+    if (batch->count == 0) continue;
+    feed_.feed(*batch);
+    state.sample_offset = batch->sample_offset;
+    state.loss_scale = 1;  // sums over samples
+    plan_.forward(state);
+    plan_.carry_states();
+    e.loss += plan_.loss();
+    if (compares) collect(*batch, rows);
+  }
+  if (communicator_) communicator_->allreduce(&e.loss, 1, Reduction::sum);
+  e.loss /= options_.units;
+  if (compares)
+    compare(std::move(rows), e);
+  else
+    e.metric = options_.metric.of_loss(e.loss);
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return e;
 }

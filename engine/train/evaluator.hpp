@@ -7,23 +7,10 @@
 #include "engine/data/loader.hpp"
 #include "engine/graph/plan.hpp"
 #include "engine/train/batch_feed.hpp"
+#include "engine/train/metric_spec.hpp"
+#include "engine/train/sample_unit.hpp"
 
 namespace keelson {
-
-/// How predictions are judged. Target j in the units of the user is scale_j * value + offset_j.
-struct MetricSpec {
-  struct Target {
-    std::string name;  ///< "Omega_m"
-    double scale = 1, offset = 0;
-  };
-  std::vector<Target> targets;
-  /// false: mean |p - t| as the network sees them. true: mean |P - T| / |T| in the units of the user (CosmoFlow's
-  /// paper).
-  bool relative = false;
-
-  std::string name() const { return relative ? "mean relative error" : "MAE"; }
-  double error(std::size_t target, double predicted, double truth) const;
-};
 
 struct EvaluatorOptions {
   std::int64_t batch = 1;      ///< per rank
@@ -33,14 +20,16 @@ struct EvaluatorOptions {
   std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, F); the rows of a sample are averaged
   std::string target = "y";               ///< data field (F)
   MetricSpec metric;
+  SampleUnit unit;   ///< losses are means over these
+  double units = 0;  ///< so many are in the data set; 0: samples * unit.per_sample
 };
 
-/// Errors of the predictions of a data set, the same on all ranks.
+/// How well a network does on a data set, the same on all ranks.
 struct Evaluation {
   std::int64_t samples = 0;
-  double loss = 0;             ///< mean over samples
-  double metric = 0;           ///< mean over targets of `errors`
-  std::vector<double> errors;  ///< the metric per target
+  double loss = 0;             ///< mean over the samples' units
+  double metric = 0;           ///< mean over targets of `errors`, or, if the metric does not compare, of the loss
+  std::vector<double> errors;  ///< the metric per target; this and the rest only if the metric compares
   std::vector<float> predicted,
       truth;  ///< (samples, F), in the data set's order, as the network sees them; on rank 0 only
   double seconds = 0;
@@ -52,7 +41,7 @@ struct Evaluation {
 };
 
 /// Evaluates a network on a data set, over all ranks; its plan shares `parameters` with the training's.
-/// Errors are summed in the data set's order, so they do not depend on the number of ranks.
+/// Errors of predictions are summed in the data set's order, so they do not depend on the number of ranks.
 class Evaluator {
  public:
   /// `communicator` null: alone.
@@ -62,7 +51,9 @@ class Evaluator {
   const Plan& plan() const { return plan_; }
 
  private:
+  void find_targets();
   void collect(const Batch& batch, std::vector<float>& rows);
+  void compare(std::vector<float> rows, Evaluation& e);
 
   const Dataset& dataset_;
   Communicator* communicator_;

@@ -26,10 +26,16 @@ TimeSplit split_of(const Json& j) {
   return {number(s, "compute"), number(s, "exchange"), number(s, "data"), number(s, "copy")};
 }
 
+constexpr const char* per_second = "s_per_second";
+
+double rate_of(const Json& j) {
+  for (const auto& [key, value] : j.items())
+    if (key.ends_with(per_second)) return number(j, key.c_str());
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 StepRecord step_of(const Json& j) {
-  return {
-      j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), number(j, "samples_per_second"),
-      split_of(j)};
+  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), rate_of(j), split_of(j)};
 }
 
 EpochRecord epoch_of(const Json& j) {
@@ -40,7 +46,7 @@ EpochRecord epoch_of(const Json& j) {
                 number(j, "metric"),
                 {},
                 number(j, "learning_rate"),
-                number(j, "samples_per_second"),
+                rate_of(j),
                 split_of(j),
                 number(j, "validation_seconds")};
   for (const auto& e : j.value("target_errors", Json::array()))
@@ -60,7 +66,8 @@ void each_record(const std::filesystem::path& path, Visit&& visit) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t resume_step) : path_(std::move(path)) {
+MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t resume_step, const SampleUnit& unit)
+    : path_(std::move(path)), rate_key_(unit.name + per_second) {
   std::string kept;
   if (resume_step >= 0)
     each_record(path_, [&](const std::string& text, const Json& j) {
@@ -82,7 +89,7 @@ void MetricsFile::write(const StepRecord& r) {
             {"epoch", r.epoch},
             {"loss", r.loss},
             {"learning_rate", r.learning_rate},
-            {"samples_per_second", r.samples_per_second},
+            {rate_key_, r.rate},
             {"seconds", to_json(r.seconds)}}
            .dump());
 }
@@ -96,7 +103,7 @@ void MetricsFile::write(const EpochRecord& r) {
             {"metric", r.metric},
             {"target_errors", r.target_errors},
             {"learning_rate", r.learning_rate},
-            {"samples_per_second", r.samples_per_second},
+            {rate_key_, r.rate},
             {"seconds", to_json(r.seconds)},
             {"validation_seconds", r.validation_seconds},
             {"time", utc_now()}}

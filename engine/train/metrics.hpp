@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/train/sample_unit.hpp"
+
 namespace keelson {
 
 /// Where the wall time of some steps went, in seconds, on one rank.
@@ -29,10 +31,10 @@ struct TimeSplit {
 struct StepRecord {
   std::int64_t step = 0;  ///< steps done, this one included
   double epoch = 0;       ///< position in training: epochs done, with their fraction
-  double loss = 0;        ///< mean over the global batch
+  double loss = 0;        ///< mean over the units (SampleUnit) of the global batch
   double learning_rate = 0;
-  double samples_per_second = 0;  ///< all ranks together, since the record before
-  TimeSplit seconds;              ///< since the record before
+  double rate = 0;    ///< units per second of all ranks together, since the record before
+  TimeSplit seconds;  ///< since the record before
 };
 
 /// The end of an epoch.
@@ -44,8 +46,8 @@ struct EpochRecord {
   double metric = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> target_errors;  ///< the metric of each target
   double learning_rate = 0;
-  double samples_per_second = 0;  ///< of training, all ranks together
-  TimeSplit seconds;              ///< of training
+  double rate = 0;    ///< units per second of training, all ranks together
+  TimeSplit seconds;  ///< of training
   double validation_seconds = 0;
 };
 
@@ -64,12 +66,13 @@ struct History {
 };
 
 /// The metrics of a run as JSON lines: one object per record, with "type": "step", "epoch" or "event"; numbers that are
-/// not finite are null. Each record is handed to the system when written. Throws Error where that fails.
+/// not finite are null; the rate is "<unit>s_per_second". Each record is handed to the system when written. Throws
+/// Error where that fails.
 class MetricsFile {
  public:
   /// Starts the file anew, or, with resume_step >= 0, keeps what it holds up to that step (a run that was killed may
   /// have gone further than its last checkpoint) and appends.
-  explicit MetricsFile(std::filesystem::path path, std::int64_t resume_step = -1);
+  explicit MetricsFile(std::filesystem::path path, std::int64_t resume_step = -1, const SampleUnit& unit = {});
   void write(const StepRecord& r);
   void write(const EpochRecord& r);
   void write(const EventRecord& r);
@@ -77,10 +80,12 @@ class MetricsFile {
  private:
   void line(const std::string& text);
   std::filesystem::path path_;
+  std::string rate_key_;
   std::ofstream out_;
 };
 
-/// Reads it back; lines that are no records (a torn last one) are left out. A file that is not there holds none.
+/// Reads it back, whatever the unit; lines that are no records (a torn last one) are left out. A file that is not there
+/// holds none.
 History read_metrics(const std::filesystem::path& path);
 
 }  // namespace keelson

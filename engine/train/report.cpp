@@ -29,6 +29,10 @@ std::vector<double> column(const std::vector<Record>& records, Get get) {
 
 std::string card(const std::string& inside) { return "<div class='card'>" + inside + "</div>"; }
 
+std::string rate_label(const ReportInput& in) { return in.unit.name + "s per second"; }
+
+std::string loss_label(const ReportInput& in) { return in.unit.per_sample == 1 ? "loss" : "loss per " + in.unit.name; }
+
 std::string tiles(const ReportInput& in) {
   std::string out = "<div class='tiles'>";
   const auto tile = [&](const std::string& value, const std::string& label) {
@@ -43,16 +47,39 @@ std::string tiles(const ReportInput& in) {
       seconds += e.seconds.total() + e.validation_seconds;
     }
     tile(fmt::format("{}", epochs.back().epoch), "epochs");
-    if (std::isfinite(best)) tile(fmt::format("{:.4f}", best), "best validation " + in.metric_name);
+    if (std::isfinite(best)) tile(in.metric.text(best), "best validation " + in.metric.name());
     if (std::isfinite(epochs.back().validation_loss))
-      tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation loss");
-    tile(fmt::format("{:.4g}", epochs.back().samples_per_second), "samples per second");
+      tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation " + loss_label(in));
+    tile(fmt::format("{:.4g}", epochs.back().rate), rate_label(in));
     tile(duration(seconds), "training and validation");
   } else if (!in.history.steps.empty()) {
     tile(fmt::format("{}", in.history.steps.back().step), "steps");
-    tile(fmt::format("{:.4g}", in.history.steps.back().loss), "last loss");
+    tile(fmt::format("{:.4g}", in.history.steps.back().loss), "last " + loss_label(in));
   }
   return out + "</div>";
+}
+
+plot::Plot metric_plot(const ReportInput& in, const plot::Axis& epoch) {
+  const auto& epochs = in.history.epochs;
+  const auto ends = column(epochs, [](auto& r) { return r.epoch; });
+  const bool compares = in.metric.compares();
+  const auto name = in.metric.name();
+  plot::Plot p{(compares ? "Validation " : "") + name, epoch, {name, !compares}, {}};
+  for (std::size_t t = 0; t < in.targets.size(); ++t)
+    p.series.push_back({in.targets[t].name, ends,
+                        column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }),
+                        Mark::both, static_cast<int>(t + 1) % 6});
+  const auto values = column(epochs, [](auto& r) { return r.metric; });
+  if (compares) {
+    p.series.push_back({"mean", ends, values, Mark::both, 0});
+  } else {
+    const auto training = column(epochs, [&](auto& r) { return in.metric.of_loss(r.train_loss); });
+    p.series.push_back({"training", ends, training, Mark::both, 0});
+    p.series.push_back({"validation", ends, values, Mark::both, 1});
+  }
+  if (in.target > 0 && !ends.empty())
+    p.series.push_back({"goal", {0, ends.back()}, {in.target, in.target}, Mark::line, 5, false, true});
+  return p;
 }
 
 std::string curves(const ReportInput& in) {
@@ -64,30 +91,21 @@ std::string curves(const ReportInput& in) {
   const plot::Axis epoch{
       "epoch", false, 0.0,
       at.empty() ? std::nullopt : std::optional(std::max(at.back(), ends.empty() ? 0 : ends.back()))};
-  plot::Plot loss{"Loss", epoch, {"loss", true}, {}};
+  plot::Plot loss{"Loss", epoch, {loss_label(in), true}, {}};
   const plot::Series each{"", at, column(steps, [](auto& r) { return r.loss; }), Mark::line, 0, true};
   loss.series.push_back(plot::thinned(each, 400));
   loss.series.push_back({"training", ends, column(epochs, [](auto& r) { return r.train_loss; }), Mark::both, 0});
   loss.series.push_back({"validation", ends, column(epochs, [](auto& r) { return r.validation_loss; }), Mark::both, 1});
 
-  plot::Plot metric{"Validation " + in.metric_name, epoch, {in.metric_name}, {}};
-  for (std::size_t t = 0; t < in.targets.size(); ++t)
-    metric.series.push_back(
-        {in.targets[t].name, ends,
-         column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }), Mark::both,
-         static_cast<int>(t + 1) % 6});
-  metric.series.push_back({"mean", ends, column(epochs, [](auto& r) { return r.metric; }), Mark::both, 0});
-  if (in.target > 0 && !ends.empty())
-    metric.series.push_back({"goal", {0, ends.back()}, {in.target, in.target}, Mark::line, 5, false, true});
+  const auto metric = metric_plot(in, epoch);
 
   plot::Plot rate{"Learning rate", epoch, {"learning rate"}, {}};
   rate.series.push_back(
       plot::thinned({"", at, column(steps, [](auto& r) { return r.learning_rate; }), Mark::line, 2}, 400));
   rate.y.min = 0;
 
-  plot::Plot speed{"Throughput, all ranks", epoch, {"samples per second"}, {}};
-  speed.series.push_back(
-      plot::thinned({"", at, column(steps, [](auto& r) { return r.samples_per_second; }), Mark::line, 3}, 200));
+  plot::Plot speed{"Throughput, all ranks", epoch, {rate_label(in)}, {}};
+  speed.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.rate; }), Mark::line, 3}, 200));
   speed.y.min = 0;
   return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + "</div>";
 }
@@ -97,7 +115,7 @@ std::string error_table(const ReportInput& in) {
       "<table class='narrow'><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th "
       "class='n'>ratio</th>"
       "<th class='n'>MAE, physical units</th></tr>",
-      escape(in.metric_name));
+      escape(in.metric.name()));
   for (const auto& t : in.targets) {
     double physical = 0;
     for (std::size_t i = 0; i < t.truth.size(); ++i)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/graph/plan.hpp"
+#include "engine/train/metric_spec.hpp"
 #include "engine/train/metrics.hpp"
 
 namespace keelson {
@@ -15,8 +16,9 @@ struct ReportInput {
   std::string subtitle;  ///< one line under it
   std::string status;    ///< "running", "all epochs done", ...
   History history;
-  std::string metric_name;  ///< "MAE"
-  double target = 0;        ///< > 0: drawn into the metric's plot
+  MetricSpec metric;
+  double target = 0;  ///< > 0: drawn into the metric's plot
+  SampleUnit unit;    ///< of losses and rates
 
   /// Predictions of the last validation (or evaluation), in the user's units.
   struct Target {
@@ -25,8 +27,8 @@ struct ReportInput {
     double error = 0;     ///< metric
     double baseline = 0;  ///< metric of always predicting the mean; 0: unknown
   };
-  std::vector<Target> targets;
-  std::string targets_note;  ///< what these samples are
+  std::vector<Target> targets;  ///< empty if the metric does not compare
+  std::string targets_note;     ///< what these samples are
 
   using Facts = std::vector<std::pair<std::string, std::string>>;
   Facts machine, configuration;

@@ -94,16 +94,19 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
     e.threads = options_.loader_threads;
     e.prefetch = options_.prefetch;
     e.cpus = options_.cpus;
+    e.unit = options_.unit;
     evaluator_ = std::make_unique<Evaluator>(graph, parameters, *validation, communicator, e);
   }
   state_.network = options_.network;
   state_.config = options_.config;
+  state_.texts = options_.texts;
   state_.seed = options_.seed;
   state_.global_batch = options_.batch * ranks_of(communicator);
   state_.train_samples = training.size();
   state_.world_size = ranks_of(communicator);
   for (const auto& f : training.fields())
-    if (f.name == options_.evaluation.target) state_.target_sum.resize(static_cast<std::size_t>(f.shape.elements()));
+    if (f.name == options_.evaluation.target && options_.evaluation.metric.compares())
+      state_.target_sum.resize(static_cast<std::size_t>(f.shape.elements()));
   seen_targets_.resize(state_.target_sum.size() + 1);
   state_.optimizer = options_.optimizer.to_string();
   state_.schedule = options_.schedule.to_string();
@@ -126,6 +129,7 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   restore_states(loaded);
   loaded.carried.clear();
   loaded.config = now.config;
+  loaded.texts = now.texts;
   loaded.global_batch = now.global_batch;
   loaded.train_samples = now.train_samples;
   loaded.world_size = now.world_size;
@@ -188,7 +192,7 @@ std::optional<StopReason> Trainer::train_epoch() {
     epoch_samples_ += batch->global_count;
     state_.seconds = seconds_before_ + since(run_start_);
     const StepRecord record{
-        state_.step, position(), last_loss_, last_rate_, static_cast<double>(batch->global_count) / wall, seconds};
+        state_.step, position(), last_loss_ / units(1), last_rate_, units(batch->global_count) / wall, seconds};
     tell([&](auto& o) { o.on_step(state_, record); });
     if (decision != StopVote::Reason::none)
       return decision == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;

@@ -22,6 +22,8 @@ namespace keelson {
 struct TrainerOptions {
   std::string network;                        ///< name, stored in checkpoints
   std::map<std::string, std::string> config;  ///< stored in checkpoints
+  std::map<std::string, std::string> texts;   ///< stored in checkpoints
+  SampleUnit unit;                            ///< of losses and rates in records and evaluations
   std::int64_t batch = 1;                     ///< per rank
   std::int64_t epochs = 1;
   std::int64_t max_steps =
@@ -42,7 +44,7 @@ struct TrainerOptions {
 
   int loader_threads = 1, prefetch = 2;
   std::vector<int> cpus;        ///< of the decoding threads, as in LoaderOptions
-  EvaluatorOptions evaluation;  ///< its batch, threads, prefetch and cpus are those above
+  EvaluatorOptions evaluation;  ///< its batch, threads, prefetch, cpus and unit are those above
   int profiled_steps = 4;       ///< for the milliseconds of Plan::rows()
 };
 
@@ -87,6 +89,7 @@ class Trainer {
   [[noreturn]] void stop_for_loss(double loss);
   bool is_root() const { return !communicator_ || communicator_->rank() == 0; }
   double position() const;
+  double units(std::int64_t samples) const { return static_cast<double>(samples * options_.unit.per_sample); }
   template <class Call>
   void tell(Call&& call) {
     for (auto* o : *observers_) call(*o);

@@ -36,7 +36,7 @@ void Trainer::finish_epoch() {
     state_.validation_loss = validation->loss;
   }
   EpochRecord record;
-  record.train_loss = state_.loss_sum / static_cast<double>(state_.loss_samples);
+  record.train_loss = state_.loss_sum / units(state_.loss_samples);
   if (validation) {
     record.validation_loss = validation->loss;
     record.metric = validation->metric;
@@ -44,7 +44,7 @@ void Trainer::finish_epoch() {
     record.validation_seconds = validation->seconds;
   }
   record.learning_rate = last_rate_;
-  record.samples_per_second = epoch_wall_ > 0 ? static_cast<double>(epoch_samples_) / epoch_wall_ : 0;
+  record.rate = epoch_wall_ > 0 ? units(epoch_samples_) / epoch_wall_ : 0;
   record.seconds = epoch_seconds_;
   ++state_.epoch;
   state_.step_in_epoch = 0;

@@ -90,6 +90,34 @@ TEST_F(TrainTest, ContinuesBitForBitAndWithAnotherNumberOfRanks) {
   world().barrier();
 }
 
+TEST_F(TrainTest, AllRanksKnowPerplexityAndTexts) {
+  const auto graph = token_network();
+  const TokenDataset training(18), validation(7);
+  const auto perplexity = [&](Communicator* c, TrainerOptions o) {
+    o.evaluation.metric.kind = MetricSpec::Kind::perplexity;
+    o.evaluation.units = static_cast<double>(validation.counted());
+    o.unit = {"word", 5};
+    o.batch = global_batch / (c ? c->size() : 1);
+    Parameters parameters(graph, context(network_contexts().back()), o.seed);
+    return Trainer(graph, parameters, training, &validation, c, o).run().state.metric;
+  };
+  std::optional<Folder> folder;
+  auto o = small_options();
+  o.checkpoints = shared_folder(folder);
+  o.texts = {{"vocabulary", std::string("a\nb\0", 4)}, {"empty", ""}};
+  const auto metric = perplexity(&world(), o);
+  EXPECT_NEAR(metric, perplexity(nullptr, small_options()), 1e-4 * metric);
+  world().barrier();
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  PlanOptions evaluation;
+  evaluation.training = false;
+  const Plan plan(graph, parameters, evaluation);
+  const auto loaded = load_checkpoint(find_checkpoint(o.checkpoints, false), "small", parameters, {}, &world());
+  EXPECT_EQ(loaded.texts, o.texts);
+  EXPECT_EQ(loaded.metric, metric);
+  world().barrier();
+}
+
 TEST_F(TrainTest, OneRanksWishStopsAllAfterTheSameStep) {
   auto o = small_options();
   int asked = 0;

@@ -64,7 +64,7 @@ TEST(Evaluator, AveragesTheRowsOfASample) {
 
 TEST(Evaluator, KnowsRelativeErrorsAndTheBaseline) {
   MetricSpec m;
-  m.relative = true;
+  m.kind = MetricSpec::Kind::relative;
   m.targets = {{"a", 0.5, 2}, {"b", -0.25, 1}};
   EXPECT_NEAR(m.error(0, 1.0, 0.0), 0.5 / 2, 1e-12);
   EXPECT_NEAR(m.error(1, 1.0, 2.0), 0.25 / 0.5, 1e-12);
@@ -72,9 +72,61 @@ TEST(Evaluator, KnowsRelativeErrorsAndTheBaseline) {
   e.samples = 2;
   e.errors = {0, 0};
   e.truth = {1, 10, 3, 20};
-  const MetricSpec plain{{{"a"}, {"b"}}, false};
+  const MetricSpec plain{.targets = {{"a"}, {"b"}}};
   EXPECT_EQ(e.truth_mean(), (std::vector<double>{2, 15}));
   EXPECT_EQ(e.baseline(plain, {2, 10}), (std::vector<double>{1, 5}));
+}
+
+TEST(MetricSpec, TellsPeople) {
+  const MetricSpec error, perplexity{.kind = MetricSpec::Kind::perplexity};
+  EXPECT_EQ(error.name() + " " + error.text(0.12345), "MAE 0.1235");
+  EXPECT_EQ(perplexity.name() + " " + perplexity.text(std::exp(4.815)), "perplexity 123.3");
+  EXPECT_EQ(perplexity.text(82.0), "82.00");
+  EXPECT_EQ(perplexity.text(999.96), "1000");
+  EXPECT_EQ(perplexity.text(10000.4), "10000");
+  EXPECT_DOUBLE_EQ(perplexity.of_loss(0), 1);
+}
+
+/// The same from the network's logits, in double.
+TEST(Evaluator, KnowsThePerplexity) {
+  const auto graph = token_network();
+  const TokenDataset data(11);
+  for (const auto& where : network_contexts()) {
+    auto& c = context(where);
+    Parameters parameters(graph, c, 1);
+    EvaluatorOptions o;
+    o.metric.kind = MetricSpec::Kind::perplexity;
+    o.unit = {"word", 5};
+    o.units = static_cast<double>(data.counted());
+    o.batch = 11;
+    Evaluator whole(graph, parameters, data, nullptr, o);
+    const auto e = whole.run();
+    const auto logits = whole.plan().output("logits");
+    std::vector<float> z(static_cast<std::size_t>(logits.elements()));
+    c.read_plain(logits, z.data());
+    double sum = 0;
+    for (std::int64_t n = 0; n < 11; ++n) {
+      std::int32_t x[5], y[5];
+      void* dst[] = {x, y};
+      data.read(n, dst);
+      for (std::int64_t t = 0; t < 5; ++t) {
+        const float* row = &z[static_cast<std::size_t>((n * 5 + t) * 12)];
+        double total = 0;
+        for (int k = 0; k < 12; ++k) total += std::exp(static_cast<double>(row[k]));
+        if (y[t] >= 0) sum += std::log(total) - row[y[t]];
+      }
+    }
+    const double expected = sum / o.units;
+    EXPECT_EQ(o.units, 53);
+    EXPECT_NEAR(e.loss, expected, 1e-6) << where;
+    EXPECT_NEAR(e.metric, std::exp(expected), 1e-5) << where;
+    EXPECT_TRUE(e.errors.empty() && e.predicted.empty() && e.truth.empty());
+    EXPECT_TRUE(e.baseline(o.metric, {}).empty());
+    o.batch = 4;  // the last batch has three
+    EXPECT_NEAR(Evaluator(graph, parameters, data, nullptr, o).run().metric, e.metric, 1e-5) << where;
+    o.units = 0;
+    EXPECT_NEAR(Evaluator(graph, parameters, data, nullptr, o).run().loss, sum / 55, 1e-6) << where;
+  }
 }
 
 }  // namespace

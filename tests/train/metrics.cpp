@@ -37,6 +37,26 @@ TEST(Metrics, ComeBack) {
   EXPECT_EQ(h.events.at(0).text, "all epochs done");
 }
 
+TEST(Metrics, NamesItsUnit) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  EpochRecord e;
+  e.rate = 81;
+  {
+    MetricsFile file(path);
+    file.write(StepRecord{1, 0.5, 0.25, 1e-3, 80});
+  }
+  EXPECT_NE(content(path).find("\"samples_per_second\":80"), std::string::npos);
+  {
+    MetricsFile file(path, 1, {"word", 20});
+    file.write(e);
+  }
+  EXPECT_NE(content(path).find("\"words_per_second\":81"), std::string::npos);
+  const auto h = read_metrics(path);
+  EXPECT_EQ(h.steps.at(0).rate, 80);
+  EXPECT_EQ(h.epochs.at(0).rate, 81);
+}
+
 TEST(Metrics, ResumedRunsHoldNothingTwice) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";

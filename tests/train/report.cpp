@@ -54,7 +54,6 @@ TEST(SvgPlot, PointsHaveTitlesAndLabelsThatDoNotOverlap) {
 TEST(Report, IsOneFileThatShowsEverything) {
   ReportInput in;
   in.title = "A <run>";
-  in.metric_name = "MAE";
   in.history.steps = {{1, 0.5, 0.9, 0.01, 10, {1, 0, 0.1, 0}}, {2, 1, 0.8, 0.01, 10, {1, 0, 0.1, 0}}};
   EpochRecord e;
   e.epoch = 1;
@@ -71,6 +70,30 @@ TEST(Report, IsOneFileThatShowsEverything) {
        {"A &lt;run&gt;", "Omega_m", "abacus", "conv1", "0.50</td>", "prefers-color-scheme", "</html>"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
   for (const char* part : {"<script", "http:", "https:", "src=", "url("})
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+}
+
+TEST(Report, OfALanguageModel) {
+  ReportInput in;
+  in.title = "Words";
+  in.metric.kind = MetricSpec::Kind::perplexity;
+  in.unit = {"word", 20};
+  in.history.steps = {{1, 0.5, 6, 1, 4000, {1, 0, 0.1, 0}}};
+  for (int i = 1; i <= 2; ++i) {
+    EpochRecord e;
+    e.epoch = i;
+    e.train_loss = 6.0 / i;
+    e.validation_loss = 5.0 / i;
+    e.metric = std::exp(e.validation_loss);
+    e.rate = 4321;
+    in.history.epochs.push_back(e);
+  }
+  const auto html = render_report(in);
+  for (const char* part :
+       {"<b>12.18</b><span>best validation perplexity", "<b>4321</b><span>words per second", ">words per second</text>",
+        ">loss per word</text>", ">perplexity</text>", "<title>1, 403.4<"})  // training, from its loss
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  for (const char* part : {"Predicted against true", "samples per second", "always the mean"})
     EXPECT_EQ(html.find(part), std::string::npos) << part;
 }
 

@@ -63,6 +63,41 @@ inline Graph small_network(float dropout = 0.25f, std::int64_t features = 8, std
   return g;
 }
 
+/// Windows of `words` tokens below 12 and those that follow them; every fourth sample ends with one that does not
+/// count.
+class TokenDataset final : public Dataset {
+ public:
+  explicit TokenDataset(std::int64_t samples, std::int64_t words = 5)
+      : samples_(samples), words_(words), fields_{{"x", {words}, DType::s32}, {"y", {words}, DType::s32}} {}
+
+  std::int64_t size() const override { return samples_; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  std::string describe() const override { return fmt::format("{} windows", samples_); }
+  void read(std::int64_t index, void* const* dst) const override {
+    auto* x = static_cast<std::int32_t*>(dst[0]);
+    auto* y = static_cast<std::int32_t*>(dst[1]);
+    for (std::int64_t t = 0; t < words_; ++t) {
+      x[t] = static_cast<std::int32_t>((index * index + 3 * t) % 12);
+      y[t] = t + 1 == words_ && index % 4 == 3 ? -1 : (x[t] + 1 + x[t] % 3) % 12;
+    }
+  }
+  std::int64_t counted() const { return samples_ * words_ - samples_ / 4; }
+
+ private:
+  std::int64_t samples_, words_;
+  std::vector<Field> fields_;
+};
+
+/// A language model of one word: embedding -> dense, cross entropy summed over the words of a sample.
+inline Graph token_network(std::int64_t words = 5) {
+  Graph g;
+  auto x = g.input("x", {words}, DType::s32), y = g.input("y", {words}, DType::s32);
+  auto logits = dense(embedding(x, {12, 6}, "embedding"), 12, "output");
+  g.set_output("logits", logits);
+  loss(logits, y, {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
+  return g;
+}
+
 inline TrainerOptions small_options() {
   TrainerOptions o;
   o.network = "small";
@@ -77,15 +112,17 @@ inline TrainerOptions small_options() {
 
 /// Keeps everything that a trainer tells.
 struct Recorder final : TrainObserver {
-  std::vector<double> losses, rates, metrics;
+  std::vector<double> losses, rates, metrics, train_losses, units_per_second;
   std::vector<Evaluation> validations;
   std::vector<std::filesystem::path> checkpoints;
   void on_step(const RunState&, const StepRecord& r) override {
     losses.push_back(r.loss);
     rates.push_back(r.learning_rate);
+    units_per_second.push_back(r.rate);
   }
   void on_epoch(const RunState&, const EpochRecord& r, const Evaluation* e) override {
     metrics.push_back(r.metric);
+    train_losses.push_back(r.train_loss);
     if (e) validations.push_back(*e);
   }
   void on_checkpoint(const RunState&, const std::filesystem::path& path, bool) override { checkpoints.push_back(path); }

@@ -60,6 +60,41 @@ TEST(Trainer, KnowsTheMeanOfItsTargets) {
   EXPECT_NEAR(mean[1], expected[1], 1e-6);
 }
 
+/// What a sample holds several of changes how losses and rates are told, and nothing else.
+TEST(Trainer, CountsInItsUnit) {
+  const auto graph = token_network();
+  const TokenDataset data(18), validation(8);
+  Recorder told[2];
+  RunState states[2];
+  std::vector<float> parameters_after[2];
+  for (int words : {0, 1}) {
+    auto o = small_options();
+    o.texts = {{"vocabulary", "a\nb\n"}};
+    o.evaluation.metric = {.kind = MetricSpec::Kind::perplexity};
+    if (words) o.unit = {"word", 5};
+    o.max_steps = 7;
+    Parameters parameters(graph, context(network_contexts().back()), o.seed);
+    Trainer trainer(graph, parameters, data, &validation, nullptr, o);
+    states[words] = trainer.run({&told[words]}).state;
+    parameters_after[words] = everything(parameters);
+  }
+  EXPECT_EQ(parameters_after[0], parameters_after[1]);
+  ASSERT_EQ(told[1].losses.size(), 7u);
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_DOUBLE_EQ(told[1].losses[i], told[0].losses[i] / 5);
+    EXPECT_GT(told[1].units_per_second[i], 0);
+  }
+  ASSERT_EQ(told[1].train_losses.size(), 1u);
+  EXPECT_DOUBLE_EQ(told[1].train_losses[0], told[0].train_losses[0] / 5);
+  EXPECT_DOUBLE_EQ(told[1].validations[0].loss, told[0].validations[0].loss / 5);
+  EXPECT_DOUBLE_EQ(told[1].metrics[0], std::exp(told[1].validations[0].loss));
+  EXPECT_EQ(states[1].loss_sum, states[0].loss_sum);
+  EXPECT_EQ(states[1].loss_samples, 8);
+  EXPECT_EQ(states[1].metric, told[1].metrics[0]);
+  EXPECT_TRUE(states[1].target_mean().empty()) << "tokens are no numbers to average";
+  EXPECT_EQ(states[1].texts.at("vocabulary"), "a\nb\n");
+}
+
 TEST(Trainer, GivesTheSameBitsTwice) {
   Training a(small_options()), b(small_options());
   a.go();
