@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <set>
 
 #include "engine/base/error.hpp"
 
@@ -33,9 +34,13 @@ Config OptionTable::values() const {
 }
 
 void OptionTable::fill(const Config& config, const std::string& source) const {
+  std::set<std::string> replaced;  // known before any is filled, which then looks like given
+  for (const auto& [other, by] : replaced_by_)
+    if (given(by)) replaced.insert(other);
   for (const auto& e : entries_) {
     const auto found = config.find(e.name());
-    if (e.option->count() > 0 || found == config.end() || found->second.empty()) continue;
+    if (replaced.contains(e.name()) || e.option->count() > 0 || found == config.end() || found->second.empty())
+      continue;
     try {
       e.option->add_result(found->second);
       e.option->run_callback();

@@ -5,7 +5,6 @@
 #include "apps/common/options.hpp"
 #include "engine/base/error.hpp"
 #include "engine/graph/precision.hpp"
-#include "engine/optim/schedule.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
@@ -77,40 +76,6 @@ void declare_data(RunOptions& o, CLI::App& v, OptionTable& t) {
       o.augment);
 }
 
-void declare_optimizer(RunOptions& o, CLI::App& v, OptionTable& t) {
-  t.add(app::option(v, "--optimizer", o.optimizer, "How parameters move")
-            ->check(CLI::IsMember({"sgd", "adam", "adamw"})));
-  t.add(app::option(v, "--lr", o.lr, "Learning rate after warm-up", "RATE")->check(CLI::PositiveNumber));
-  t.add(
-      app::option(v, "--warmup-epochs", o.warmup_epochs, "Epochs over which the rate rises linearly to --lr", "EPOCHS")
-          ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--warmup-from", o.warmup_from, "Rate at the start of the warm-up", "RATE")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--schedule", o.schedule, "Course of the rate after warm-up")
-            ->check(CLI::IsMember({"constant", "steps", "linear", "cosine"})));
-  t.add(app::option_without_default(v, "--decay", o.decay,
-                                    "For steps: factors of --lr from these epochs on, e.g. 32:0.25,64:0.125",
-                                    "EPOCH:FACTOR,..."));
-  t.add(app::option(v, "--final-lr", o.final_lr, "For linear and cosine: rate at the end", "RATE")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--schedule-epochs", o.schedule_epochs,
-                    "For linear and cosine: when the end is reached; 0: --epochs", "EPOCHS")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--momentum", o.momentum, "For sgd")->check(CLI::Range(0.0, 1.0)));
-  t.add_flag(app::flag(v, "--nesterov", o.nesterov, "Nesterov's momentum, for sgd"), o.nesterov);
-  t.add(app::option(v, "--weight-decay", o.weight_decay, "Of all parameters: L2 for sgd and adam, decoupled for adamw")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(
-            v, "--l2", o.l2,
-            "As TensorFlow's l2(x) on the weights of dense1 and dense2 (gradient 2 x w; the loss shown is without it)",
-            "X")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--larc", o.larc, "Layer-wise adaptive rates")->check(CLI::IsMember({"none", "scale", "clip"})));
-  t.add(app::option(v, "--larc-eta", o.larc_eta, "Trust coefficient of --larc")->check(CLI::PositiveNumber));
-  t.add(app::option(v, "--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
-            ->check(CLI::NonNegativeNumber));
-}
-
 }  // namespace
 
 void declare(RunOptions& o, CLI::App& v, OptionTable& t) {
@@ -124,13 +89,12 @@ void declare(RunOptions& o, CLI::App& v, OptionTable& t) {
                     "Of convolutions' and dense layers' operands; auto: what is faster here, measured at the start")
             ->check(CLI::IsMember(precisions())));
   declare_data(o, v, t);
-  t.add(app::option(v, "--batch", o.batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber));
-  t.add(app::option(v, "--global-batch", o.global_batch,
-                    "Samples per step of all ranks together, instead of --batch; 0: --batch x ranks", "SAMPLES")
+  app::declare(o, v, t);
+  t.add(app::option(
+            v, "--l2", o.l2,
+            "As TensorFlow's l2(x) on the weights of dense1 and dense2 (gradient 2 x w; the loss shown is without it)",
+            "X")
             ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--epochs", o.epochs, "Passes over the training data", "N")->check(CLI::PositiveNumber));
-  t.add(app::option(v, "--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N"));
-  declare_optimizer(o, v, t);
   t.add(app::option(v, "--target-mae", o.target_mae, "Stop when the validation metric is at most this; 0: never")
             ->check(CLI::NonNegativeNumber));
 }
@@ -148,12 +112,7 @@ std::vector<std::string> recipes() {
 }
 
 void check(const RunOptions& o) {
-  if (o.schedule == "steps" && o.decay.empty()) refuse("--schedule steps needs --decay, e.g. --decay 32:0.25,64:0.125");
-  if (o.schedule != "steps" && !o.decay.empty())
-    refuse("--decay belongs to --schedule steps, but the schedule is {}", o.schedule);
-  parse_steps(o.decay);
-  if (o.nesterov && (o.optimizer != "sgd" || o.momentum == 0))
-    refuse("--nesterov needs --optimizer sgd and --momentum above 0");
+  app::check(o);
   if (o.l2 > 0 && o.net != "mlperf")
     refuse("--l2 is about the dense layers of the mlperf network; for {} give --weight-decay", o.net);
   if (o.l2 > 0 && o.optimizer == "adamw")

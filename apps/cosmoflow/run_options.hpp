@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/option_table.hpp"
+#include "apps/common/optimizer_options.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -12,7 +12,7 @@ using app::Config;
 using app::OptionTable;
 
 /// What defines a training run, apart from where it reads and writes. All of it is stored in checkpoints.
-struct RunOptions {
+struct RunOptions : app::OptimizerOptions {
   std::string recipe;
 
   std::string net = "mlperf";
@@ -25,20 +25,7 @@ struct RunOptions {
   std::vector<int> channels;
   bool shuffle = true, augment = false;
 
-  std::int64_t batch = 1, global_batch = 0;
-  std::int64_t epochs = 1;
-  std::uint64_t seed = 1;
-
-  std::string optimizer = "sgd";
-  double lr = 0.001, final_lr = 0;
-  std::string schedule = "constant", decay;
-  double schedule_epochs = 0;  ///< 0: epochs
-  double warmup_epochs = 0, warmup_from = 0;
-  float momentum = 0.9f;
-  bool nesterov = false;
-  float weight_decay = 0, l2 = 0, clip_norm = 0;
-  std::string larc = "none";
-  float larc_eta = 0.002f;
+  float l2 = 0;
   double target_mae = 0;
 };
 

@@ -112,45 +112,10 @@ MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data) {
 }
 
 Optimizer make_optimizer(const RunOptions& o) {
-  Optimizer p;
-  p.kind = o.optimizer == "sgd"    ? Optimizer::Kind::sgd
-           : o.optimizer == "adam" ? Optimizer::Kind::adam
-                                   : Optimizer::Kind::adamw;
-  p.momentum = p.kind == Optimizer::Kind::sgd ? o.momentum : 0;
-  p.nesterov = o.nesterov;
-  p.weight_decay = o.weight_decay;
+  auto p = app::make_optimizer(o);
   if (o.l2 > 0) p.groups.push_back({{"dense1/weights", "dense2/weights"}, 2 * o.l2, 1});  // d/dw of l2 * w^2
-  p.clip_norm = o.clip_norm;
-  p.larc = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
-  p.larc_eta = o.larc_eta;
   if (o.net == "paper") p.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
   return p;
-}
-
-Schedule make_schedule(const RunOptions& o) {
-  using Kind = Schedule::Kind;
-  Schedule s;
-  s.kind = o.schedule == "steps"    ? Kind::steps
-           : o.schedule == "linear" ? Kind::linear
-           : o.schedule == "cosine" ? Kind::cosine
-                                    : Kind::constant;
-  s.base = o.lr;
-  s.final = o.final_lr;
-  s.epochs = o.schedule_epochs > 0 ? o.schedule_epochs : static_cast<double>(o.epochs);
-  s.warmup_epochs = o.warmup_epochs;
-  s.warmup_from = o.warmup_from;
-  s.steps = parse_steps(o.decay);
-  return s;
-}
-
-std::int64_t batch_per_rank(const RunOptions& o, int ranks) {
-  if (o.global_batch == 0) return o.batch;
-  if (o.global_batch % ranks != 0)
-    refuse(
-        "a global batch of {} cannot be divided evenly among {} ranks: start a number of ranks that divides it, or "
-        "give --batch",
-        o.global_batch, ranks);
-  return o.global_batch / ranks;
 }
 
 std::string split_path(const std::string& folder, const std::vector<std::string>& names, const std::string& option) {

@@ -7,8 +7,6 @@
 #include "engine/base/communicator.hpp"
 #include "engine/data/universe_dataset.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/optim/optimizer.hpp"
-#include "engine/optim/schedule.hpp"
 #include "engine/train/evaluator.hpp"
 
 namespace keelson::cosmoflow {
@@ -30,11 +28,8 @@ std::string network_name(const RunOptions& o);  ///< "cosmoflow-mlperf"
 /// MAE in the units of y (mlperf), or mean |delta| / true in physical units (paper).
 MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data);
 
+/// As the options say, with --l2 and what the paper's code has for LARC.
 Optimizer make_optimizer(const RunOptions& o);
-Schedule make_schedule(const RunOptions& o);
-
-/// Samples per rank; throws InputError where --global-batch cannot be divided.
-std::int64_t batch_per_rank(const RunOptions& o, int ranks);
 
 /// The folder or file of a split under --data DIR: DIR/<name> for the first of `names` that exists. Throws InputError.
 std::string split_path(const std::string& folder, const std::vector<std::string>& names, const std::string& option);

@@ -130,7 +130,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   const auto graph = make_network(o.run, *data);
   const auto metric = make_metric(o.run, *data);
   TrainerOptions t;
-  t.batch = batch_per_rank(o.run, world.size());
+  t.batch = app::batch_per_rank(o.run, world.size());
   Trainer::check_sizes(data->size(), t.batch, world.size(), data->describe());
   t.network = network_name(o.run);
   t.config = stored_config(o, data->fields()[0].shape[1]);
@@ -140,7 +140,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   t.shuffle = o.run.shuffle;
   t.augment = o.run.augment;
   t.optimizer = make_optimizer(o.run);
-  t.schedule = make_schedule(o.run);
+  t.schedule = app::make_schedule(o.run);
   t.target = o.run.target_mae;
   t.time_limit = o.time_limit;
   t.start = start;

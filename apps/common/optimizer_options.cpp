@@ -1,0 +1,111 @@
+#include "apps/common/optimizer_options.hpp"
+
+#include "apps/common/options.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::app {
+namespace {
+
+void declare_schedule(OptimizerOptions& o, CLI::App& v, OptionTable& t) {
+  t.add(option(v, "--lr", o.lr, "Learning rate after warm-up", "RATE")->check(CLI::PositiveNumber));
+  t.add(option(v, "--warmup-epochs", o.warmup_epochs, "Epochs over which the rate rises linearly to --lr", "EPOCHS")
+            ->check(CLI::NonNegativeNumber));
+  t.add(option(v, "--warmup-from", o.warmup_from, "Rate at the start of the warm-up", "RATE")
+            ->check(CLI::NonNegativeNumber));
+  t.add(option(v, "--schedule", o.schedule, "Course of the rate after warm-up")
+            ->check(CLI::IsMember({"constant", "steps", "linear", "cosine", "decay"})));
+  t.add(option_without_default(v, "--decay", o.decay,
+                               "For steps: factors of --lr from these epochs on, e.g. 32:0.25,64:0.125",
+                               "EPOCH:FACTOR,..."));
+  t.replaces("schedule", "decay");
+  t.add(option(v, "--final-lr", o.final_lr, "For linear and cosine: rate at the end", "RATE")
+            ->check(CLI::NonNegativeNumber));
+  t.add(option(v, "--schedule-epochs", o.schedule_epochs,
+               "For linear and cosine: when the end is reached; 0: --epochs", "EPOCHS")
+            ->check(CLI::NonNegativeNumber));
+  t.add(option_without_default(v, "--decay-factor", o.decay_factor,
+                               "For decay: factor of the rate from each epoch to the next, e.g. 0.5", "FACTOR")
+            ->check(CLI::PositiveNumber)
+            ->check(CLI::Range(0.0, 1.0)));
+  t.add(option(v, "--flat-epochs", o.flat_epochs, "For decay: so many epochs before it have the rate --lr", "EPOCHS")
+            ->check(CLI::NonNegativeNumber));
+}
+
+}  // namespace
+
+void declare(OptimizerOptions& o, CLI::App& v, OptionTable& t) {
+  t.add(option(v, "--batch", o.batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber));
+  t.add(option(v, "--global-batch", o.global_batch,
+               "Samples per step of all ranks together, instead of --batch; 0: --batch x ranks", "SAMPLES")
+            ->check(CLI::NonNegativeNumber));
+  t.replaces("batch", "global-batch");
+  t.replaces("global-batch", "batch");
+  t.add(option(v, "--epochs", o.epochs, "Passes over the training data", "N")->check(CLI::PositiveNumber));
+  t.add(option(v, "--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N"));
+  t.add(option(v, "--optimizer", o.optimizer, "How parameters move")->check(CLI::IsMember({"sgd", "adam", "adamw"})));
+  declare_schedule(o, v, t);
+  t.add(option(v, "--momentum", o.momentum, "For sgd")->check(CLI::Range(0.0, 1.0)));
+  t.add_flag(flag(v, "--nesterov", o.nesterov, "Nesterov's momentum, for sgd"), o.nesterov);
+  t.add(option(v, "--weight-decay", o.weight_decay, "Of all parameters: L2 for sgd and adam, decoupled for adamw")
+            ->check(CLI::NonNegativeNumber));
+  t.add(option(v, "--larc", o.larc, "Layer-wise adaptive rates")->check(CLI::IsMember({"none", "scale", "clip"})));
+  t.add(option(v, "--larc-eta", o.larc_eta, "Trust coefficient of --larc")->check(CLI::PositiveNumber));
+  t.add(option(v, "--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
+            ->check(CLI::NonNegativeNumber));
+}
+
+void check(const OptimizerOptions& o) {
+  if (o.schedule == "steps" && o.decay.empty()) refuse("--schedule steps needs --decay, e.g. --decay 32:0.25,64:0.125");
+  if (o.schedule != "steps" && !o.decay.empty())
+    refuse("--decay belongs to --schedule steps, but the schedule is {}", o.schedule);
+  parse_steps(o.decay);
+  if (o.schedule == "decay" && o.decay_factor == 0)
+    refuse("--schedule decay needs --decay-factor, e.g. --decay-factor 0.5");
+  if (o.nesterov && (o.optimizer != "sgd" || o.momentum == 0))
+    refuse("--nesterov needs --optimizer sgd and --momentum above 0");
+}
+
+Optimizer make_optimizer(const OptimizerOptions& o) {
+  Optimizer p;
+  p.kind = o.optimizer == "sgd"    ? Optimizer::Kind::sgd
+           : o.optimizer == "adam" ? Optimizer::Kind::adam
+                                   : Optimizer::Kind::adamw;
+  p.momentum = p.kind == Optimizer::Kind::sgd ? o.momentum : 0;
+  p.nesterov = o.nesterov;
+  p.weight_decay = o.weight_decay;
+  p.clip_norm = o.clip_norm;
+  p.larc = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
+  p.larc_eta = o.larc_eta;
+  return p;
+}
+
+Schedule make_schedule(const OptimizerOptions& o) {
+  using Kind = Schedule::Kind;
+  Schedule s;
+  s.kind = o.schedule == "steps"    ? Kind::steps
+           : o.schedule == "linear" ? Kind::linear
+           : o.schedule == "cosine" ? Kind::cosine
+           : o.schedule == "decay"  ? Kind::decay
+                                    : Kind::constant;
+  s.base = o.lr;
+  s.final = o.final_lr;
+  s.epochs = o.schedule_epochs > 0 ? o.schedule_epochs : static_cast<double>(o.epochs);
+  s.decay_factor = o.decay_factor;
+  s.flat_epochs = o.flat_epochs;
+  s.warmup_epochs = o.warmup_epochs;
+  s.warmup_from = o.warmup_from;
+  s.steps = parse_steps(o.decay);
+  return s;
+}
+
+std::int64_t batch_per_rank(const OptimizerOptions& o, int ranks) {
+  if (o.global_batch == 0) return o.batch;
+  if (o.global_batch % ranks != 0)
+    refuse(
+        "a global batch of {} cannot be divided evenly among {} ranks: start a number of ranks that divides it, or "
+        "give --batch",
+        o.global_batch, ranks);
+  return o.global_batch / ranks;
+}
+
+}  // namespace keelson::app

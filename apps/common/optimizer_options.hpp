@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "apps/common/option_table.hpp"
+#include "engine/optim/optimizer.hpp"
+#include "engine/optim/schedule.hpp"
+
+namespace keelson::app {
+
+/// How parameters move in training, of any network. Stored in checkpoints. A program's own run options derive from it.
+struct OptimizerOptions {
+  std::int64_t batch = 1;         ///< samples per rank and step
+  std::int64_t global_batch = 0;  ///< samples per step; 0: batch * ranks
+  std::int64_t epochs = 1;
+  std::uint64_t seed = 1;
+
+  std::string optimizer = "sgd";
+  double lr = 0.001, final_lr = 0;
+  std::string schedule = "constant", decay;
+  double decay_factor = 0;  ///< 0: not given
+  std::int64_t flat_epochs = 0;
+  double schedule_epochs = 0;  ///< 0: epochs
+  double warmup_epochs = 0, warmup_from = 0;
+  float momentum = 0.9f;
+  bool nesterov = false;
+  float weight_decay = 0, clip_norm = 0;
+  std::string larc = "none";
+  float larc_eta = 0.002f;
+};
+
+/// Declares them on a verb; the table then knows all of them.
+void declare(OptimizerOptions& o, CLI::App& verb, OptionTable& table);
+
+/// Throws InputError for combinations that make no sense.
+void check(const OptimizerOptions& o);
+
+Optimizer make_optimizer(const OptimizerOptions& o);
+Schedule make_schedule(const OptimizerOptions& o);
+
+/// Samples per rank; throws InputError where --global-batch cannot be divided.
+std::int64_t batch_per_rank(const OptimizerOptions& o, int ranks);
+
+}  // namespace keelson::app

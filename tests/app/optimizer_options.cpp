@@ -1,0 +1,77 @@
+#include "apps/common/optimizer_options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::app {
+namespace {
+
+/// The options of a verb, with these arguments and then these values from elsewhere.
+struct Parsed {
+  explicit Parsed(std::vector<std::string> arguments, const Config& config = {}) {
+    declare(options, verb, table);
+    std::reverse(arguments.begin(), arguments.end());
+    verb.parse(arguments);
+    table.fill(config, "a recipe");
+  }
+  OptimizerOptions options;
+  CLI::App verb;
+  OptionTable table;
+};
+
+const Config published{{"batch", "20"},    {"lr", "1"},           {"momentum", "0"},   {"schedule", "decay"},
+                       {"clip-norm", "5"}, {"decay-factor", "0.5"}, {"flat-epochs", "4"}, {"epochs", "13"}};
+
+TEST(OptimizerOptions, OfThePennTreebankRecipe) {
+  const Parsed p({}, published);
+  EXPECT_NO_THROW(check(p.options));
+  const auto schedule = make_schedule(p.options);
+  EXPECT_EQ(schedule.at(3.99), 1);
+  EXPECT_EQ(schedule.at(4), 0.5);
+  EXPECT_EQ(schedule.at(12), std::pow(0.5, 9));
+  const auto optimizer = make_optimizer(p.options);
+  EXPECT_EQ(optimizer.moments(), 0);
+  EXPECT_EQ(optimizer.clip_norm, 5);
+}
+
+TEST(OptimizerOptions, TheUsersReplaceThoseFromElsewhere) {
+  EXPECT_EQ(Parsed({"--global-batch", "40"}, published).options.batch, 1) << "--batch of the recipe";
+  EXPECT_EQ(Parsed({"--batch", "3"}, {{"global-batch", "64"}}).options.global_batch, 0);
+  const Config stepwise{{"schedule", "steps"}, {"decay", "3:0.5"}};
+  EXPECT_EQ(Parsed({}, stepwise).options.decay, "3:0.5") << "one of the recipe's does not replace another of it";
+  EXPECT_EQ(Parsed({"--schedule", "constant"}, stepwise).options.decay, "");
+}
+
+TEST(OptimizerOptions, ComeBackFromTheirText) {
+  const Parsed a({"--nesterov"}, published);
+  const Parsed b({}, a.table.values());
+  EXPECT_EQ(b.table.values(), a.table.values());
+  EXPECT_TRUE(b.options.nesterov);
+  EXPECT_EQ(b.options.decay_factor, 0.5);
+}
+
+TEST(OptimizerOptions, RefuseWhatMakesNoSense) {
+  for (const std::vector<std::string>& bad : {std::vector<std::string>{"--schedule", "steps"},
+                                              {"--decay", "3:0.5"},
+                                              {"--schedule", "decay"},
+                                              {"--nesterov", "--momentum", "0"},
+                                              {"--nesterov", "--optimizer", "adam"}})
+    EXPECT_THROW(check(Parsed(bad).options), InputError) << bad[0];
+  EXPECT_THROW(Parsed({"--decay-factor", "1.5"}), CLI::ValidationError);
+  EXPECT_THROW(Parsed({"--decay-factor", "0"}), CLI::ValidationError);
+}
+
+TEST(OptimizerOptions, AGlobalBatchIsDividedEvenly) {
+  OptimizerOptions o;
+  o.batch = 3;
+  EXPECT_EQ(batch_per_rank(o, 4), 3);
+  o.global_batch = 20;
+  EXPECT_EQ(batch_per_rank(o, 4), 5);
+  EXPECT_THROW(batch_per_rank(o, 3), InputError);
+}
+
+}  // namespace
+}  // namespace keelson::app
