@@ -20,8 +20,8 @@ void declare_schedule(OptimizerOptions& o, CLI::App& v, OptionTable& t) {
   t.replaces("schedule", "decay");
   t.add(option(v, "--final-lr", o.final_lr, "For linear and cosine: rate at the end", "RATE")
             ->check(CLI::NonNegativeNumber));
-  t.add(option(v, "--schedule-epochs", o.schedule_epochs,
-               "For linear and cosine: when the end is reached; 0: --epochs", "EPOCHS")
+  t.add(option(v, "--schedule-epochs", o.schedule_epochs, "For linear and cosine: when the end is reached; 0: --epochs",
+               "EPOCHS")
             ->check(CLI::NonNegativeNumber));
   t.add(option_without_default(v, "--decay-factor", o.decay_factor,
                                "For decay: factor of the rate from each epoch to the next, e.g. 0.5", "FACTOR")

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/evaluation.hpp"
 #include "apps/common/options.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
@@ -13,11 +14,8 @@
 namespace keelson::cosmoflow {
 namespace {
 
-struct EvaluateOptions {
-  std::string checkpoint, data;
-  std::int64_t batch = 4;
-  int loader_threads = 1;
-  bool json = false;
+struct EvaluateOptions : app::EvaluationOptions {
+  std::string data;
   std::vector<std::string> require;
 };
 
@@ -110,11 +108,7 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
 
 ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
-  if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
-  const auto path = find_checkpoint(o.checkpoint, true);
-  const auto stored = read_run_state(path);
-  if (!stored.network.starts_with("cosmoflow-"))
-    refuse("{}: is of the network {}, not of CosmoFlow", path.string(), stored.network);
+  const auto [path, stored] = app::find_trained(o, "cosmoflow-", "CosmoFlow");
   const auto run = stored_run(stored);
   const auto data = open_data(run, data_path(o, run));
   if (data->size() < world.size())
@@ -124,10 +118,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   const auto requirements = parse_requirements(o.require, metric);
   const auto context = backends::make_context();
   Parameters parameters(graph, *context, run.seed);
-  EvaluatorOptions e;
-  e.batch = o.batch;
-  e.threads = o.loader_threads;
-  e.cpus = session.placement.cpus;
+  auto e = app::evaluator_options(o, session);
   e.metric = metric;
   Evaluator evaluator(graph, parameters, *data, &world, e);
   const auto state = load_checkpoint(path, network_name(run), parameters, {}, &world);
@@ -160,20 +151,17 @@ void define_evaluate(app::CommandLine& line) {
   auto& v =
       line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
                 [o](app::Session& session) { return evaluate(*o, session); });
-  app::option_without_default(v, "--checkpoint", o->checkpoint,
-                              "A checkpoint, or a run's folder: its best, else its newest", "PATH");
+  declare_checkpoint(*o, v);
   app::option_without_default(v, "--data", o->data,
                               "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
                               "the run's validation data",
                               "PATH");
-  app::option(v, "--batch", o->batch, "Samples per rank at a time", "SAMPLES")->check(CLI::PositiveNumber);
-  app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
+  declare_evaluation(*o, v);
   app::option_without_default(
       v, "--require", o->require,
       "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this",
       "TARGET:RATIO,...")
       ->delimiter(',');
-  v.add_flag("--json", o->json, "Print the result as JSON");
 }
 
 }  // namespace keelson::cosmoflow

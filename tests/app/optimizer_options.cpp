@@ -22,8 +22,9 @@ struct Parsed {
   OptionTable table;
 };
 
-const Config published{{"batch", "20"},    {"lr", "1"},           {"momentum", "0"},   {"schedule", "decay"},
-                       {"clip-norm", "5"}, {"decay-factor", "0.5"}, {"flat-epochs", "4"}, {"epochs", "13"}};
+const Config published{{"batch", "20"},       {"lr", "1"},        {"momentum", "0"},
+                       {"schedule", "decay"}, {"clip-norm", "5"}, {"decay-factor", "0.5"},
+                       {"flat-epochs", "4"},  {"epochs", "13"}};
 
 TEST(OptimizerOptions, OfThePennTreebankRecipe) {
   const Parsed p({}, published);

@@ -1,0 +1,36 @@
+#include "apps/common/evaluation.hpp"
+
+#include "apps/common/options.hpp"
+#include "engine/train/checkpoint.hpp"
+
+namespace keelson::app {
+
+void declare_checkpoint(EvaluationOptions& o, CLI::App& v) {
+  option_without_default(v, "--checkpoint", o.checkpoint, "A checkpoint, or a run's folder: its best, else its newest",
+                         "PATH");
+}
+
+void declare_evaluation(EvaluationOptions& o, CLI::App& v) {
+  option(v, "--batch", o.batch, "Samples per rank at a time", "SAMPLES")->check(CLI::PositiveNumber);
+  option(v, "--loader-threads", o.loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
+  v.add_flag("--json", o.json, "Print the result as JSON");
+}
+
+StoredRun find_trained(const EvaluationOptions& o, const std::string& family, const std::string& name) {
+  if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
+  StoredRun run{find_checkpoint(o.checkpoint, true), {}};
+  run.state = read_run_state(run.path);
+  if (!run.state.network.starts_with(family))
+    refuse("{}: is of the network {}, not of {}", run.path.string(), run.state.network, name);
+  return run;
+}
+
+EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session) {
+  EvaluatorOptions e;
+  e.batch = o.batch;
+  e.threads = o.loader_threads;
+  e.cpus = session.placement.cpus;
+  return e;
+}
+
+}  // namespace keelson::app

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "apps/common/app.hpp"
+#include "engine/train/evaluator.hpp"
+#include "engine/train/run_state.hpp"
+
+namespace keelson::app {
+
+/// What every verb that uses a trained network asks for.
+struct EvaluationOptions {
+  std::string checkpoint;
+  std::int64_t batch = 4;
+  int loader_threads = 1;
+  bool json = false;
+};
+
+/// --checkpoint alone; --batch, --loader-threads and --json.
+void declare_checkpoint(EvaluationOptions& o, CLI::App& verb);
+void declare_evaluation(EvaluationOptions& o, CLI::App& verb);
+
+/// A checkpoint, without its parameters.
+struct StoredRun {
+  std::filesystem::path path;
+  RunState state;
+};
+
+/// What --checkpoint names: of a run's folder the best, else the newest. `family`: how the names of the program's
+/// networks begin; `name`: what people call them. Throws InputError for none, a damaged one, or one of another family.
+StoredRun find_trained(const EvaluationOptions& o, const std::string& family, const std::string& name);
+
+/// With everything that the options say; the metric is left.
+EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session);
+
+}  // namespace keelson::app

@@ -1,0 +1,157 @@
+#include "apps/common/training.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "apps/common/console.hpp"
+#include "apps/common/options.hpp"
+#include "backends/registry.hpp"
+#include "engine/base/interrupt.hpp"
+#include "engine/graph/precision.hpp"
+#include "engine/train/machine.hpp"
+
+namespace keelson::app {
+namespace fs = std::filesystem;
+namespace {
+
+std::optional<fs::path> find_resume(const TrainingOptions& o) {
+  if (o.resume_given->count() == 0) return std::nullopt;
+  return find_checkpoint(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false);
+}
+
+/// --out, or the folder of the run that a checkpoint belongs to.
+fs::path folder_of(const TrainingOptions& o, const std::optional<fs::path>& checkpoint) {
+  if (!checkpoint || o.resume.empty() || o.resume == "latest" || o.out_given->count() > 0) return o.out;
+  const auto folder = fs::absolute(*checkpoint).parent_path();
+  return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
+}
+
+ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session,
+                         const Context& context) {
+  ReportInput r;
+  r.title = task.title;
+  r.subtitle = fmt::format("{} parameters, trained on {}", task.graph.parameter_count(), task.training.describe());
+  r.status = "running";
+  r.metric = t.evaluation.metric;
+  r.target = t.target;
+  r.unit = t.unit;
+  r.targets_note = task.targets_note;
+  r.machine = describe_machine();
+  r.machine.emplace_back("Ranks and threads", session.machine);
+  r.machine.emplace_back("Devices", context.describe());
+  r.machine.emplace_back("Keelson", KEELSON_VERSION);
+  r.configuration.emplace_back("command", fmt::format("{} {}", session.program, fmt::join(session.arguments, " ")));
+  for (const auto& [key, value] : t.config)
+    if (!value.empty()) r.configuration.emplace_back(key, value);
+  r.plan_note = "Milliseconds are medians over a few profiled steps of rank 0; empty: not measured.";
+  return r;
+}
+
+void print_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session, const Context& context,
+                 const Trainer& trainer) {
+  const auto& s = trainer.state();
+  fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), context.describe());
+  fmt::print("training data:   {}\n", task.training.describe());
+  if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
+  fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}; {}\n", t.epochs,
+             trainer.steps_per_epoch(), s.global_batch, session.world.size(), s.optimizer, s.schedule,
+             precision_name(t.compute));
+  std::fflush(stdout);
+}
+
+ExitCode exit_code(StopReason reason) {
+  const bool cut = reason == StopReason::interrupted || reason == StopReason::time_limit;
+  return cut ? ExitCode::interrupted : ExitCode::done;
+}
+
+}  // namespace
+
+void declare(TrainingOptions& o, CLI::App& v) {
+  o.out_given = option(v, "--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR");
+  o.resume_given =
+      option_without_default(v, "--resume", o.resume,
+                             "Continue bit for bit from a checkpoint, or from the newest of a run; without a value: of "
+                             "--out. Options that are not given are those of the checkpoint",
+                             "[PATH|latest]")
+          ->expected(0, 1);
+  v.add_flag("--overwrite", o.overwrite, "Replace the run that --out holds");
+  option(v, "--max-steps", o.max_steps,
+         "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
+  option(v, "--time-limit", o.time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  option(v, "--checkpoint-every", o.checkpoint_every, "Checkpoint every so many epochs; 0: only the best and the last",
+         "EPOCHS")
+      ->check(CLI::NonNegativeNumber);
+  option(v, "--checkpoint-steps", o.checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
+      ->check(CLI::NonNegativeNumber);
+  option(v, "--keep", o.keep, "Checkpoints to keep besides the best", "N")->check(CLI::PositiveNumber);
+  option(v, "--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
+         "STEPS")
+      ->check(CLI::NonNegativeNumber);
+  option(v, "--loader-threads", o.loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
+  option(v, "--prefetch", o.prefetch, "Batches decoded ahead", "N")->check(CLI::PositiveNumber);
+}
+
+TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : options_(options), session_(session) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
+  Interrupt::install();
+  checkpoint_ = find_resume(options);
+  folder_.path = folder_of(options, checkpoint_);
+  folder_.check(session.world, checkpoint_.has_value(), options.overwrite);
+}
+
+Config TrainingRun::stored() const {
+  if (!checkpoint_) return {};
+  const auto state = read_run_state(*checkpoint_);
+  auto config = state.config;
+  config["global-batch"] = std::to_string(state.global_batch);
+  return config;
+}
+
+TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
+  TrainerOptions t;
+  t.batch = batch_per_rank(o, session_.world.size());
+  t.epochs = o.epochs;
+  t.seed = o.seed;
+  t.optimizer = make_optimizer(o);
+  t.schedule = make_schedule(o);
+  t.max_steps = options_.max_steps;
+  t.time_limit = options_.time_limit;
+  t.start = start_;
+  t.interrupted = [] { return Interrupt::requested(); };
+  t.checkpoints = folder_.checkpoints();
+  t.keep = options_.keep;
+  t.checkpoint_epochs = options_.checkpoint_every;
+  t.checkpoint_steps = options_.checkpoint_steps;
+  t.loader_threads = options_.loader_threads;
+  t.prefetch = options_.prefetch;
+  t.cpus = session_.placement.cpus;
+  return t;
+}
+
+ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
+  auto& world = session_.world;
+  const auto context = backends::make_context();
+  t.compute = choose_precision(task.precision, task.graph, *context, {.batch = t.batch, .communicator = &world});
+  t.config["precision"] = precision_name(t.compute);
+  Parameters parameters(task.graph, *context, t.seed);
+  Trainer trainer(task.graph, parameters, task.training, task.validation, &world, t);
+  if (checkpoint_) trainer.resume(*checkpoint_);
+  if (world.rank() != 0) return exit_code(trainer.run().reason);
+
+  folder_.prepare(checkpoint_.has_value());
+  print_frame(task, t, session_, *context, trainer);
+  const auto every =
+      options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
+  RunRecorder recorder(folder_, every, trainer, report_frame(task, t, session_, *context));
+  Console console(stdout, t, trainer.steps_per_epoch());
+  const auto code = exit_code(trainer.run({&recorder, &console}).reason);
+  fmt::print("report: {}\n", folder_.report().string());
+  if (code == ExitCode::interrupted)
+    fmt::print("to continue: {} train --resume {}\n", session_.program, folder_.path.string());
+  return code;
+}
+
+}  // namespace keelson::app

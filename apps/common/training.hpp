@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/common/app.hpp"
+#include "apps/common/optimizer_options.hpp"
+#include "apps/common/run_folder.hpp"
+#include "engine/graph/graph.hpp"
+
+namespace keelson::app {
+
+/// What the user says about how a training run goes on this machine; nothing of it is stored in checkpoints.
+struct TrainingOptions {
+  std::string out = "run", resume;
+  CLI::Option *out_given = nullptr, *resume_given = nullptr;
+  bool overwrite = false;
+  std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
+  int keep = 2, loader_threads = 1, prefetch = 2;
+  double time_limit = 0;
+};
+
+/// Declares them on a train verb.
+void declare(TrainingOptions& o, CLI::App& verb);
+
+/// What is trained. All references must outlive the run.
+struct TrainingTask {
+  const Graph& graph;
+  const Dataset& training;
+  const Dataset* validation;  ///< may be null
+  std::string precision;      ///< as engine/graph/precision.hpp has them
+  std::string title;          ///< of the report
+  std::string targets_note;   ///< of the report, where the metric compares
+};
+
+/// A run of a train verb, from its options to its exit code:
+///
+///   TrainingRun run(options, session);
+///   ... fill the verb's own options from run.stored(), make data and network ...
+///   auto t = run.trainer_options(optimizer_options);
+///   t.network = ...; t.evaluation.metric = ...;
+///   return run.train({graph, *data, validation.get(), precision, title}, t);
+class TrainingRun {
+ public:
+  /// Starts the clock of --time-limit, makes signals end the run with a checkpoint, finds what --resume names, and
+  /// checks that --out can be had. Throws InputError. Collective.
+  TrainingRun(const TrainingOptions& options, Session& session);
+
+  /// The checkpoint to continue from; nothing: a new run.
+  const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
+  /// The options that its run had, and its global batch whatever the number of ranks then was and now is.
+  Config stored() const;
+
+  /// With everything that the options here and there say, and no more.
+  TrainerOptions trainer_options(const OptimizerOptions& o) const;
+
+  /// Trains, with the precision that is wanted or faster here, prints, and records into --out. Collective.
+  ExitCode train(const TrainingTask& task, TrainerOptions t) const;
+
+ private:
+  const TrainingOptions& options_;
+  Session& session_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::optional<std::filesystem::path> checkpoint_;
+  RunFolder folder_;
+};
+
+}  // namespace keelson::app
