@@ -1,5 +1,6 @@
 #include "engine/ops/loss.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include "tests/ops/op_test.hpp"
@@ -13,6 +14,7 @@ struct LossCase {
   std::string name, about;
   ops::LossParams params;
   std::int64_t samples, features, rows_per_sample = 1;
+  bool class_per_row = false;
 };
 
 std::vector<LossCase> loss_cases() {
@@ -26,7 +28,15 @@ std::vector<LossCase> loss_cases() {
     cases.push_back({name + "_cosmoflow", "4 parameters", params, 5, 4});
     cases.push_back({name + "_rows", "64 rows share a target", params, 2, 3, 64});
     cases.push_back({name + "_wide", "many features", params, 3, 1001});
+    ops::LossParams summed = params;
+    summed.sum_rows = true;
+    cases.push_back({name + "_sum_rows", "rows count by their sum", summed, 2, 3, 5});
   }
+  const ops::LossParams mean{LossKind::cross_entropy, 1}, sum{LossKind::cross_entropy, 1, true};
+  cases.push_back({"cross_entropy_row_classes", "each row has its class", mean, 4, 7, 6, true});
+  cases.push_back({"cross_entropy_words", "a language model with an odd vocabulary", sum, 3, 10'001, 5, true});
+  cases.push_back({"cross_entropy_many_rows", "more rows than blocks", sum, 37, 5, 35, true});
+  cases.push_back({"cross_entropy_a_row_each", "one row per sample, and its class", sum, 3, 33, 1, true});
   return cases;
 }
 
@@ -37,7 +47,9 @@ class LossTest : public CaseTest<LossCase> {
     const Shape rows{c().samples * c().rows_per_sample, c().features};
     prediction = oracle::random_uniform(rows, "prediction", -2, 2);
     if (c().params.kind == LossKind::cross_entropy) {
-      target = oracle::random_integers({c().samples}, "class", 0, static_cast<int>(c().features) - 1);
+      const Shape shape = c().class_per_row ? Shape{c().samples, c().rows_per_sample} : Shape{c().samples};
+      target = oracle::random_integers(shape, "class", 0, static_cast<int>(c().features) - 1);
+      for (std::int64_t i = 1; i < target.elements(); i += 3) target[i] = -1;  // does not count
     } else {
       target = oracle::random_uniform({c().samples, c().features}, "target", -2, 2);
       prediction[0] = target[0];  // |d| = 0
@@ -57,31 +69,63 @@ class LossTest : public CaseTest<LossCase> {
                               c().rows_per_sample});
   }
 
+  /// Loss and gradient; without the gradient, and with it in the prediction's place, the same bits.
   void check_both(ops::Loss& op, const std::string& what) {
     const ops::StepState now{.loss_scale = 0.125f};
     const auto state = put_state(ctx(), now);
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
                w = put(ctx(), weight, Layout::plain(weight.shape));
-    const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1}, 3e33));
-    run(what, {loss}, [&] { op.forward(state, p, t, w, loss); });
+    const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1}, 3e33)), alone = put_f64(ctx(), Array(Shape{1}));
+    const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
+    run(what, {loss, diff}, [&] { op.forward(state, p, t, w, loss, diff); });
     const Array want(Shape{1}, oracle::loss_forward(prediction, target, weight, c().params, now, c().rows_per_sample));
     EXPECT_TRUE(close(get_f64(ctx(), loss), want, what));
-    const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
-    run(what, {diff}, [&] { op.backward(state, p, t, w, diff); });
     check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample),
           what + " diff_prediction");
+    op.forward(state, p, t, w, alone, {});
+    EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss)) << what << " without a gradient";
+    op.forward(state, p, t, w, alone, p);
+    EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss)) << what << " in place";
+    EXPECT_EQ(raw_bytes(ctx(), p), raw_bytes(ctx(), diff)) << what << " in place";
   }
 
   Array prediction, target, weight;
 };
 
 TEST_P(LossTest, MatchesOracle) {
-  if (const auto op = make_loss()) check_both(*op, c().name + ": " + c().about);
+  const auto op = make_loss();
+  if (!op) return;
+  check_both(*op, c().name + ": " + c().about);
+  EXPECT_EQ(op->cost(ops::Verb::forward).bytes, 2 * sizeof(float) * static_cast<double>(prediction.elements()));
 }
 
 TEST_P(LossTest, LargePredictionsStayFinite) {
-  for (auto& v : prediction.data) v *= 300;
-  if (const auto op = make_loss()) check_both(*op, c().name + " x 300");
+  const auto op = make_loss();
+  if (!op) return;
+  const Array small = prediction;
+  for (const float factor : {300.0f, 1e30f}) {
+    for (std::int64_t i = 0; i < small.elements(); ++i) prediction[i] = static_cast<float>(small[i]) * factor;
+    EXPECT_TRUE(std::isfinite(
+        oracle::loss_forward(prediction, target, weight, c().params, {.loss_scale = 1}, c().rows_per_sample)));
+    check_both(*op, fmt::format("{} x {}", c().name, factor));
+  }
+}
+
+TEST_P(LossTest, AClassThatIsNotThereMakesTheLossNan) {
+  if (c().params.kind != LossKind::cross_entropy) return;
+  const auto op = make_loss();
+  if (!op) return;
+  const Array good = target;
+  for (const double wrong : {static_cast<double>(c().features), -2.0, -2147483648.0, 2147483647.0}) {
+    target = good;
+    target[0] = wrong;
+    const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
+               w = put(ctx(), weight, Layout::plain(weight.shape)), loss = put_f64(ctx(), Array(Shape{1}));
+    for (const auto& diff : {Tensor(), p}) {
+      op->forward(put_state(ctx(), {.loss_scale = 1}), p, put_target(), w, loss, diff);
+      EXPECT_TRUE(std::isnan(get_f64(ctx(), loss)[0])) << wrong;
+    }
+  }
 }
 
 TEST_P(LossTest, NanPredictionGivesNanLoss) {
@@ -97,7 +141,7 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
   const auto w = put(ctx(), weight, Layout::plain(weight.shape)), t = put_target();
   const auto loss_of = [&] {
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)), loss = put_f64(ctx(), Array(Shape{1}));
-    op->forward(state, p, t, w, loss);
+    op->forward(state, p, t, w, loss, {});
     return get_f64(ctx(), loss)[0];
   };
   const double before = loss_of();
@@ -107,7 +151,7 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
     EXPECT_EQ(loss_of(), before) << garbage;
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape));
     const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
-    op->backward(state, p, t, w, diff);
+    op->forward(state, p, t, w, put_f64(ctx(), Array(Shape{1})), diff);
     const Array d = get(ctx(), diff);
     for (auto i = row; i < 2 * row; ++i) EXPECT_EQ(d[i], 0) << garbage;
   }

@@ -6,6 +6,7 @@
 #include "tests/ops/conv_cases.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/tape.hpp"
 
 /// The oracle's gradients against central differences of its own forward functions, in float64: what makes it fit to
 /// judge others.
@@ -170,14 +171,126 @@ TEST(OracleGradient, Dropout) {
                     by_differences));
 }
 
+TEST(OracleGradient, Embedding) {
+  const Array ids({2, 3}, {4, 0, 4, 2, 4, 0}), w = random_uniform({5, 3}, "w"), r = random_uniform({6, 3}, "r");
+  EXPECT_TRUE(close(oracle::embedding_backward(ids, r, w.shape),
+                    differences([&](auto& v) { return oracle::dot(oracle::embedding_forward(ids, v), r); }, w),
+                    "embedding", by_differences));
+}
+
+constexpr ops::CellKind cells[] = {ops::CellKind::lstm, ops::CellKind::gru};
+
+TEST(OracleGradient, RecurrentCells) {
+  constexpr std::int64_t batch = 2, hidden = 3;
+  for (const auto kind : cells) {
+    const Shape gates{batch, ops::gates_of(kind) * hidden}, state{batch, ops::states_of(kind), hidden};
+    const oracle::CellStep s{random_uniform(gates, "x", -2, 2), random_uniform(gates, "u", -2, 2),
+                             kind == ops::CellKind::gru ? random_uniform({hidden}, "b") : Array(),
+                             random_uniform(state, "s")};
+    const Array r = random_uniform(state, "r");
+    const auto by = [&](Array oracle::CellStep::* part) {
+      const auto f = [&](const Array& v) {
+        oracle::CellStep changed = s;
+        changed.*part = v;
+        return oracle::dot(oracle::cell_forward(kind, changed).next_state, r);
+      };
+      return differences(f, s.*part);
+    };
+    const std::string name(to_string(kind));
+    const auto g = oracle::cell_backward(kind, s, r);
+    EXPECT_TRUE(close(g.input, by(&oracle::CellStep::input), name + " input", by_differences));
+    EXPECT_TRUE(close(g.recurrent, by(&oracle::CellStep::recurrent), name + " recurrent", by_differences));
+    EXPECT_TRUE(close(g.state, by(&oracle::CellStep::state), name + " state", by_differences));
+    if (!s.bias.empty()) {
+      EXPECT_TRUE(close(g.bias, by(&oracle::CellStep::bias), name + " bias", by_differences));
+    }
+  }
+}
+
+TEST(OracleGradient, RecurrentLayersThroughTime) {
+  constexpr std::int64_t batch = 2, steps = 4, hidden = 3;
+  for (const auto kind : cells) {
+    const std::int64_t gates = ops::gates_of(kind) * hidden;
+    const Array x = random_uniform({batch * steps, gates}, "x"), w = random_uniform({gates, hidden}, "w"),
+                s = random_uniform({batch, ops::states_of(kind), hidden}, "s"),
+                b = kind == ops::CellKind::gru ? random_uniform({hidden}, "b") : Array(),
+                r = random_uniform({batch * steps, hidden}, "r");
+    const auto f = [&](const Array& input, const Array& state, const Array& weights, const Array& bias) {
+      return oracle::dot(oracle::sequence_forward(kind, input, state, weights, bias).dst, r);
+    };
+    const std::string name(to_string(kind));
+    const auto g = oracle::sequence_backward(kind, r, x, s, w, b);
+    EXPECT_TRUE(close(g.input, differences([&](auto& v) { return f(v, s, w, b); }, x), name, by_differences));
+    EXPECT_TRUE(close(g.weights, differences([&](auto& v) { return f(x, s, v, b); }, w), name, by_differences));
+    EXPECT_TRUE(close(g.state, differences([&](auto& v) { return f(x, v, w, b); }, s), name, by_differences));
+    if (!b.empty()) {
+      EXPECT_TRUE(close(g.bias, differences([&](auto& v) { return f(x, s, w, v); }, b), name, by_differences));
+    }
+  }
+}
+
+TEST(OracleRecurrence, ByHand) {
+  // sigmoid(ln 3) = 3/4, tanh(ln 2) = 3/5, tanh(ln 3) = 4/5.
+  const double three = std::log(3.0), two = std::log(2.0);
+  const auto lstm = oracle::cell_forward(
+      ops::CellKind::lstm,
+      {Array({1, 4}, {three, 0, two, 0}), Array({1, 4}, {0, -three, 0, 0}), {}, Array({1, 2, 1}, {7, 4})});
+  const double c = 0.25 * 4 + 0.75 * 0.6;
+  EXPECT_TRUE(close(lstm.gates, Array({1, 4}, {0.75, 0.25, 0.6, 0.5}), "i, f, g, o", tolerance(DType::f64)));
+  EXPECT_TRUE(close(lstm.next_state, Array({1, 2, 1}, {0.5 * std::tanh(c), c}), "h, c", tolerance(DType::f64)));
+  const auto gru = oracle::cell_forward(ops::CellKind::gru, {Array({1, 3}, {0, three, 0}), Array({1, 3}, {0, 0, three}),
+                                                             Array(Shape{1}, three), Array({1, 1, 1}, {2})});
+  EXPECT_TRUE(close(gru.gates, Array({1, 3}, {0.5, 0.75, 0.8}), "r, z, n", tolerance(DType::f64)));
+  EXPECT_TRUE(close(gru.next_state, Array({1, 1, 1}, {0.25 * 0.8 + 0.75 * 2}), "h", tolerance(DType::f64)));
+}
+
+/// Weights that an embedding and the output layer share: the gradients of both uses add up.
+TEST(OracleGradient, TapeOfALanguageModel) {
+  const Array ids({2, 3}, {3, 1, 3, 0, 2, 3}), classes({2, 3}, {1, 3, -1, 2, 0, 1}), ones({2}, {1, 1});
+  const ops::StepState now{.seed = 3, .step = 1, .loss_scale = 0.5f};
+  for (const auto kind : cells) {
+    constexpr std::int64_t hidden = 2;
+    const std::int64_t gates = ops::gates_of(kind) * hidden;
+    std::map<std::string, Array> parameters{{"e/weights", random_uniform({4, hidden}, "e")},
+                                            {"r_input/weights", random_uniform({gates, hidden}, "w")},
+                                            {"r_input/bias", random_uniform({gates}, "b")},
+                                            {"r/weights", random_uniform({gates, hidden}, "u")},
+                                            {"out/bias", random_uniform({4}, "ob")}};
+    if (kind == ops::CellKind::gru) parameters["r/bias"] = random_uniform({hidden}, "rb");
+    const Array state = random_uniform({2, ops::states_of(kind), hidden}, "s");
+    const auto loss = [&](oracle::Tape& t) {
+      Array next;
+      const int v =
+          t.recurrent(t.dropout(t.embedding(t.input(ids), "e"), "drop", 0.25f, now, 3), kind, "r", state, next);
+      return t.loss(t.dense(v, "out", "e"), classes, ones, {ops::LossKind::cross_entropy, 1, true}, now, 3);
+    };
+    oracle::Tape tape(parameters);
+    loss(tape);
+    ASSERT_EQ(tape.gradients().size(), parameters.size());
+    for (const auto& [name, values] : parameters) {
+      const auto f = [&, &changed_name = name](const Array& v) {
+        auto changed = parameters;
+        changed[changed_name] = v;
+        oracle::Tape t(changed);
+        return loss(t);
+      };
+      EXPECT_TRUE(close(tape.gradients().at(name), differences(f, values), name, by_differences));
+    }
+  }
+}
+
 TEST(OracleGradient, Losses) {
   using ops::LossKind;
   const ops::StepState now{.loss_scale = 0.25f};
-  for (const ops::LossParams p :
-       {ops::LossParams{LossKind::mse, 1}, {LossKind::mae, 1}, {LossKind::huber, 0.5f}, {LossKind::cross_entropy, 1}})
+  for (const ops::LossParams p : {ops::LossParams{LossKind::mse, 1},
+                                  {LossKind::mae, 1, true},
+                                  {LossKind::huber, 0.5f},
+                                  {LossKind::cross_entropy, 1},
+                                  {LossKind::cross_entropy, 1, true}})
     for (const std::int64_t rows : {1, 3}) {
       const Array x = random_uniform({4 * rows, 3}, "x", -2, 2), weight({4}, {1, 1, 0, 1});
-      const Array t = p.kind == LossKind::cross_entropy ? oracle::random_integers({4}, "t", 0, 2)
+      const Shape classes = p.sum_rows ? Shape{4, rows} : Shape{4};
+      const Array t = p.kind == LossKind::cross_entropy ? oracle::random_integers(classes, "t", -1, 2)
                                                         : random_uniform({4, 3}, "t", -2, 2);
       EXPECT_TRUE(close(oracle::loss_backward(x, t, weight, p, now, rows),
                         differences([&](auto& v) { return oracle::loss_forward(v, t, weight, p, now, rows); }, x),
@@ -195,6 +308,13 @@ TEST(OracleLoss, ByHand) {
   const Array even({1, 4}, {7, 7, 7, 7}), label(Shape{1}, 2.0), one(Shape{1}, 1.0);
   EXPECT_DOUBLE_EQ(oracle::loss_forward(even, label, one, {ops::LossKind::cross_entropy, 1}, {.loss_scale = 1}),
                    std::log(4.0));
+  // Two rows of a sample, one of which does not count: their mean is half their sum.
+  const Array rows({2, 2}, {3, 3, 1, 9}), labels({1, 2}, {1, -1});
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(rows, labels, one, {ops::LossKind::cross_entropy, 1}, {.loss_scale = 1}, 2),
+                   std::log(2.0) / 2);
+  EXPECT_DOUBLE_EQ(
+      oracle::loss_forward(rows, labels, one, {ops::LossKind::cross_entropy, 1, true}, {.loss_scale = 1}, 2),
+      std::log(2.0));
 }
 
 TEST(OracleUpdate, ByHand) {

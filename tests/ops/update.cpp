@@ -75,7 +75,8 @@ class UpdateTest : public CaseTest<UpdateCase> {
       const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, global)) : Tensor();
       const ops::StepState now{.step = step, .learning_rate = 0.05f};
       const auto state = put_state(ctx(), now);
-      const auto used = allocations_of([&] { op->forward(state, diff, global_norm, norms, param, moment1, moment2); });
+      const auto used =
+          allocations_of([&] { op->forward(state, diff, {}, global_norm, norms, param, moment1, moment2); });
       EXPECT_LE(used.bytes, allowed_bytes());
       want = oracle::update(std::move(want), g, p, now, global);
       const auto at = fmt::format("{} ({}) after step {}", what, c().about, step);
@@ -116,7 +117,7 @@ TEST_P(UpdateTest, ManyStepsLater) {
       p.larc != LarcMode::none ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(want.param), own}}) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, own)) : Tensor();
   const ops::StepState now{.step = 5'000'000'000, .learning_rate = 0.05f};
-  op->forward(put_state(ctx(), now), put(ctx(), g, plain), global_norm, norms, param, moment1, moment2);
+  op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
   check(param, oracle::update(want, g, p, now, own).param, c().name + " after 5e9 steps");
 }
 

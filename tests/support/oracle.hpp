@@ -9,6 +9,7 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pool.hpp"
+#include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/update.hpp"
 #include "tests/support/array.hpp"
 
@@ -60,7 +61,43 @@ std::vector<Array> concat_backward(const Array& diff_dst, const std::vector<Shap
 Array softmax_forward(const Array& src, int axis);
 Array softmax_backward(const Array& diff_dst, const Array& dst, int axis);
 
-// ---- losses (oracle_loss.cpp): class numbers of a cross-entropy target are whole doubles
+// ---- look-up tables and recurrence (oracle_recurrent.cpp): ids are whole doubles
+
+Array embedding_forward(const Array& ids, const Array& weights);
+/// The whole gradient of the table.
+Array embedding_backward(const Array& ids, const Array& diff_dst, const Shape& weights_shape);
+
+/// One time step of N samples.
+struct CellStep {
+  Array input, recurrent;  ///< (N, gates): parts of the gates
+  Array bias;              ///< (H), gru only
+  Array state;             ///< (N, states, H) before the step
+};
+struct CellResult {
+  Array gates, next_state;
+};
+CellResult cell_forward(ops::CellKind kind, const CellStep& s);
+/// `diff_state`: what goes back past the products with h.
+struct CellGradients {
+  Array input, recurrent, bias, state;
+};
+CellGradients cell_backward(ops::CellKind kind, const CellStep& s, const Array& diff_next_state);
+
+/// A recurrent layer over a sequence: the recurrent parts are h weights^T. Rows hold step t of sample n in row
+/// n * steps + t.
+struct SequenceResult {
+  Array dst, next_state;
+};
+SequenceResult sequence_forward(ops::CellKind kind, const Array& input, const Array& state, const Array& weights,
+                                const Array& bias);
+/// Back-propagation through time. `state`: of the state before the first step, which training does not use.
+struct SequenceGradients {
+  Array input, weights, bias, state;
+};
+SequenceGradients sequence_backward(ops::CellKind kind, const Array& diff_dst, const Array& input, const Array& state,
+                                    const Array& weights, const Array& bias);
+
+// ---- losses (oracle_loss.cpp): class numbers of a cross-entropy target are whole doubles, (N) or one per row
 
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
                     const ops::StepState& state, std::int64_t rows_per_sample = 1);

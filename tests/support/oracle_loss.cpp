@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/oracle.hpp"
 
@@ -46,9 +47,18 @@ double log_sum_exp(const Array& x, std::int64_t first, std::int64_t count) {
   return largest + std::log(total);
 }
 
-/// What row r's loss is multiplied by. Where it is 0 the row is padding, which may hold anything, also NaN: no term.
-double row_factor(std::int64_t r, const Array& weight, const ops::StepState& state, std::int64_t rows_per_sample) {
-  return static_cast<double>(state.loss_scale) * weight[r / rows_per_sample] / static_cast<double>(rows_per_sample);
+/// The class of row r: its sample's, or its own where the target has one per row.
+std::int64_t label_of(std::int64_t r, const Array& target, std::int64_t rows_per_sample) {
+  return static_cast<std::int64_t>(target[target.shape.rank() == 2 ? r : r / rows_per_sample]);
+}
+
+/// What row r's loss is multiplied by. Where it is 0 the row is padding, which may hold anything, also NaN, or has the
+/// class -1: no term.
+double row_factor(std::int64_t r, const Array& target, const Array& weight, const ops::LossParams& p,
+                  const ops::StepState& state, std::int64_t rows_per_sample) {
+  if (p.kind == ops::LossKind::cross_entropy && label_of(r, target, rows_per_sample) == -1) return 0;
+  const double all = static_cast<double>(state.loss_scale) * weight[r / rows_per_sample];
+  return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
 }
 
 }  // namespace
@@ -59,17 +69,20 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
   double loss = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto sample = r / rows_per_sample;
-    if (weight[sample] == 0) continue;
+    const double factor = row_factor(r, target, weight, p, state, rows_per_sample);
+    if (factor == 0) continue;
     double row = 0;
     if (p.kind == ops::LossKind::cross_entropy) {
-      const auto label = static_cast<std::int64_t>(target[sample]);
-      row = log_sum_exp(prediction, r * features, features) - prediction[r * features + label];
+      const auto label = label_of(r, target, rows_per_sample);
+      row = label < 0 || label >= features
+                ? std::numeric_limits<double>::quiet_NaN()
+                : log_sum_exp(prediction, r * features, features) - prediction[r * features + label];
     } else {
       for (std::int64_t f = 0; f < features; ++f)
         row +=
             pointwise(prediction[r * features + f] - target[sample * features + f], p) / static_cast<double>(features);
     }
-    loss += row_factor(r, weight, state, rows_per_sample) * row;
+    loss += factor * row;
   }
   return loss;
 }
@@ -79,17 +92,19 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
   const auto rows = prediction.shape[0], features = prediction.shape[1];
   const Array probabilities = softmax_forward(prediction, 1);
   Array diff(prediction.shape);
-  for (std::int64_t r = 0; r < rows; ++r)
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double factor = row_factor(r, target, weight, p, state, rows_per_sample);
+    if (factor == 0) continue;
     for (std::int64_t f = 0; f < features; ++f) {
       const auto sample = r / rows_per_sample, at = r * features + f;
-      if (weight[sample] == 0) continue;
       double d;
       if (p.kind == ops::LossKind::cross_entropy)
-        d = probabilities[at] - (f == static_cast<std::int64_t>(target[sample]) ? 1 : 0);
+        d = probabilities[at] - (f == label_of(r, target, rows_per_sample) ? 1 : 0);
       else
         d = pointwise_derivative(prediction[at] - target[sample * features + f], p) / static_cast<double>(features);
-      diff[at] = row_factor(r, weight, state, rows_per_sample) * d;
+      diff[at] = factor * d;
     }
+  }
   return diff;
 }
 

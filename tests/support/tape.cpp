@@ -45,12 +45,35 @@ int Tape::conv(int x, const std::string& name, ops::ConvParams p) {
   });
 }
 
-int Tape::dense(int x, const std::string& name) {
-  const Array &w = parameters_.at(name + "/weights"), &b = parameters_.at(name + "/bias");
+int Tape::dense(int x, const std::string& name, const std::string& weights_of) {
+  const std::string weights = (weights_of.empty() ? name : weights_of) + "/weights";
+  const Array &w = parameters_.at(weights), &b = parameters_.at(name + "/bias");
   return record(dense_forward(values_[x], w, b, {}), {x}, [=, this, &w](const Array& diff) {
-    add_gradient(name + "/weights", dense_backward_weights(values_[x], diff));
+    add_gradient(weights, dense_backward_weights(values_[x], diff));
     add_gradient(name + "/bias", backward_bias(diff));
     return std::vector<Array>{dense_backward_data(diff, w)};
+  });
+}
+
+int Tape::embedding(int ids, const std::string& name) {
+  const Array& w = parameters_.at(name + "/weights");
+  return record(embedding_forward(values_[ids], w), {ids}, [=, this, &w](const Array& diff) {
+    add_gradient(name + "/weights", embedding_backward(values_[ids], diff, w.shape));
+    return std::vector<Array>{Array(values_[ids].shape)};
+  });
+}
+
+int Tape::recurrent(int x, ops::CellKind kind, const std::string& name, const Array& state, Array& next_state) {
+  const int input = dense(x, name + "_input");
+  const Array& w = parameters_.at(name + "/weights");
+  const Array b = kind == ops::CellKind::gru ? parameters_.at(name + "/bias") : Array();
+  auto result = sequence_forward(kind, values_[input], state, w, b);
+  next_state = result.next_state;
+  return record(std::move(result.dst), {input}, [=, this, &w](const Array& diff) {
+    const auto g = sequence_backward(kind, diff, values_[input], state, w, b);
+    add_gradient(name + "/weights", g.weights);
+    if (!b.empty()) add_gradient(name + "/bias", g.bias);
+    return std::vector<Array>{g.input};
   });
 }
 

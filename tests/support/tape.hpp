@@ -18,7 +18,13 @@ class Tape {
 
   int input(Array a) { return record(std::move(a), {}, nullptr); }
   int conv(int x, const std::string& name, ops::ConvParams p);
-  int dense(int x, const std::string& name);
+  /// `weights_of`: the node whose weights it shares, if not its own.
+  int dense(int x, const std::string& name, const std::string& weights_of = "");
+  /// ids (N) or (N, steps) -> (N * steps, features)
+  int embedding(int ids, const std::string& name);
+  /// One recurrent layer: the products with x, with the parameters of "<name>_input", and the recurrence. Gradients end
+  /// at `state`, (N, states, H); its next value goes to `next_state`.
+  int recurrent(int x, ops::CellKind kind, const std::string& name, const Array& state, Array& next_state);
   int pool(int x, const ops::PoolParams& p);
   int eltwise(int x, const ops::EltwiseParams& p);
   int dropout(int x, const std::string& name, float rate, const ops::StepState& state,
