@@ -6,6 +6,10 @@
 namespace keelson::lm {
 
 void define_vocab(app::CommandLine& line);
+void define_train(app::CommandLine& line);
+void define_evaluate(app::CommandLine& line);
+void define_sample(app::CommandLine& line);
+void define_scaling(app::CommandLine& line);
 void define_corpus(app::CommandLine& line);
 
 }  // namespace keelson::lm

@@ -38,6 +38,7 @@ class TextWindows final : public Dataset {
   void read(std::int64_t index, void* const* dst) const override;
   std::string describe() const override;
 
+  const TextScan& scan() const { return corpus_->scan(); }
   std::int64_t tokens() const { return corpus_->tokens(); }
   std::int64_t targets() const;                     ///< predictions of an epoch, all streams together
   std::int64_t steps() const { return steps_; }     ///< windows per row

@@ -68,6 +68,7 @@ class MatMulTest : public CaseTest<MatMulCase> {
     return {{src, DType::f32, layout_of(c().src, src)},
             {weights, DType::f32, layout_of(c().weights, weights)},
             {dst, DType::f32, layout_of(c().dst, dst)},
+            DType::f32,
             c().uses};
   }
 

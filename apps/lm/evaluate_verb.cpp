@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "apps/common/evaluation.hpp"
+#include "apps/common/options.hpp"
+#include "apps/lm/model.hpp"
+#include "apps/lm/verbs.hpp"
+#include "backends/registry.hpp"
+#include "engine/train/checkpoint.hpp"
+#include "engine/train/evaluator.hpp"
+
+namespace keelson::lm {
+namespace {
+
+struct EvaluateOptions : app::EvaluationOptions {
+  EvaluateOptions() { batch = 1; }  // as published: the text is one stream, from end to end
+  TextOptions text;
+  std::int64_t unroll = 0;
+  double require = 0, require_of_best = 0;
+};
+
+/// The test text, else that of validation, else what was given as training text; without any, the run's validation text.
+std::vector<std::string> files_to_judge(const EvaluateOptions& o, const RunOptions& run) {
+  if (o.text.data.empty() && o.text.train.empty() && o.text.validation.empty() && o.text.test.empty()) {
+    if (run.text.validation.empty()) refuse("the run had no validation text: give --data or --test");
+    return run.text.validation;
+  }
+  auto given = o.text;
+  if (given.data.empty() && given.train.empty()) given.train = given.test.empty() ? given.validation : given.test;
+  const auto files = find_text_files(given);
+  return !files.test.empty() ? files.test : !files.validation.empty() ? files.validation : files.train;
+}
+
+struct Outcome {
+  const EvaluateOptions& options;
+  const TextWindows& text;
+  const Evaluation& evaluation;
+  KnownSource source;
+  std::int64_t unknown;  ///< tokens of the text that are not in the vocabulary
+
+  double bits() const { return evaluation.loss / std::numbers::ln2; }
+  double words_per_second() const { return static_cast<double>(text.targets()) / evaluation.seconds; }
+};
+
+void print_text(const Outcome& r) {
+  const auto& e = r.evaluation;
+  fmt::print("{}\n", r.text.describe());
+  if (r.unknown > 0)
+    fmt::print("{} of its {} tokens are not in the model's vocabulary: read as <unk>\n", r.unknown, r.text.tokens());
+  fmt::print("perplexity {:.3f}: {:.5f} nats or {:.5f} bits a token, over {} tokens; {:.0f} words/s\n", e.metric, e.loss,
+             r.bits(), r.text.targets(), r.words_per_second());
+  if (r.source.perplexity > 0)
+    fmt::print("the text's source is known: no model can do better than {:.3f} (this one: {:.2f} times that); knowing "
+               "only how often each word comes {:.3f}, only the word before {:.3f}\n",
+               r.source.perplexity, e.metric / r.source.perplexity, r.source.unigram, r.source.bigram);
+}
+
+void print_json(const Outcome& r, const std::string& checkpoint) {
+  nlohmann::json j{{"checkpoint", checkpoint},
+                   {"text", r.text.describe()},
+                   {"tokens", r.text.targets()},
+                   {"unknown_tokens", r.unknown},
+                   {"perplexity", r.evaluation.metric},
+                   {"nats_per_token", r.evaluation.loss},
+                   {"bits_per_token", r.bits()},
+                   {"words_per_second", r.words_per_second()}};
+  if (r.source.perplexity > 0)
+    j["source"] = {{"perplexity", r.source.perplexity}, {"unigram", r.source.unigram}, {"bigram", r.source.bigram}};
+  fmt::print("{}\n", j.dump());
+}
+
+ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
+  auto& world = session.world;
+  const auto model = read_model(find_trained(o, "lm-", "language model"));
+  const auto files = files_to_judge(o, model.run);
+  const auto source = known_source(files[0]);
+  if (o.require_of_best > 0 && source.perplexity <= 0)
+    refuse("--require-of-best: nothing is known about the source of {}: expected source.json beside it, as "
+           "`keelson-lm corpus` writes it",
+           files[0]);
+  const std::int64_t unroll = o.unroll > 0 ? o.unroll : model.run.unroll;
+  const auto text = open_text(files, model.vocabulary, {o.batch * world.size(), unroll, true}, world);
+
+  const auto context = backends::make_context();
+  const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
+  Parameters parameters(graph, *context, model.state.seed);
+  auto e = app::evaluator_options(o, session);
+  e.metric.kind = MetricSpec::Kind::perplexity;
+  e.unit = {"word", unroll};
+  e.units = static_cast<double>(text->targets());
+  Evaluator evaluator(graph, parameters, *text, &world, e);
+  load_checkpoint(model.path, network_name(model.run), parameters, {}, &world);
+  const auto result = evaluator.run();
+  if (world.rank() == 0) {
+    const Outcome outcome{o, *text, result, source, model.vocabulary->left_out(text->scan())};
+    if (o.json)
+      print_json(outcome, model.path.string());
+    else
+      print_text(outcome);
+  }
+  for (const double most : {o.require, o.require_of_best * source.perplexity})
+    if (most > 0 && !(result.metric <= most))
+      fail("not good enough: a perplexity of {:.3f}, must be at most {:.3f}", result.metric, most);
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_evaluate(app::CommandLine& line) {
+  auto o = std::make_shared<EvaluateOptions>();
+  auto& v = line.verb("evaluate", "Perplexity of a trained language model on a text, every token predicted once",
+                      [o](app::Session& session) { return evaluate(*o, session); });
+  declare_checkpoint(*o, v);
+  declare_text_options(v, o->text);
+  app::option(v, "--unroll", o->unroll, "Tokens per step, which makes no difference to the result; 0: as trained",
+              "TOKENS")
+      ->check(CLI::NonNegativeNumber);
+  app::option(v, "--require", o->require, "Exit code 1 if the perplexity is above this; 0: no requirement", "X")
+      ->check(CLI::NonNegativeNumber);
+  app::option(v, "--require-of-best", o->require_of_best,
+              "The same for so many times the best possible perplexity, where the text's source is known; 0: none", "X")
+      ->check(CLI::NonNegativeNumber);
+  declare_evaluation(*o, v);
+}
+
+}  // namespace keelson::lm

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/common/optimizer_options.hpp"
+#include "apps/lm/text_files.hpp"
+#include "engine/train/run_state.hpp"
+#include "nets/lstm_lm/lstm_lm.hpp"
+
+namespace keelson::lm {
+
+using app::Config;
+using app::OptionTable;
+
+/// What defines a training run, apart from where it writes. All of it is stored in checkpoints.
+struct RunOptions : app::OptimizerOptions {
+  RunOptions();  ///< the optimizer's defaults are those of the published language models
+
+  std::string recipe;
+
+  std::string cell = "lstm";
+  std::int64_t hidden = 200, embedding = 0, unroll = 20;
+  int layers = 2;
+  float dropout = 0, init = 0.1f;
+  bool tied = false;
+  std::string precision = "fp32";
+
+  TextOptions text;
+  std::string vocab;            ///< file; empty: made from the training text
+  std::int64_t vocab_size = 0;  ///< 0: all
+  std::int64_t min_count = 1;
+
+  double target_perplexity = 0;
+};
+
+/// Declares them on a verb; the table then knows all of them.
+void declare(RunOptions& o, CLI::App& verb, OptionTable& table);
+
+/// The hyper-parameters under this name: "small", "medium" and "large" as published for the Penn Treebank, "demo".
+/// Throws InputError for another name.
+Config recipe(const std::string& name);
+std::vector<std::string> recipes();
+
+/// Throws InputError for combinations that make no sense.
+void check(const RunOptions& o);
+
+/// The options that a checkpoint was trained with.
+RunOptions stored_run(const RunState& state);
+
+/// The network for a vocabulary of so many tokens; `unroll` 0: that of the options.
+nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll = 0);
+std::string network_name(const RunOptions& o);  ///< "lm-lstm"
+
+}  // namespace keelson::lm

@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "apps/common/evaluation.hpp"
+#include "apps/common/options.hpp"
+#include "apps/lm/model.hpp"
+#include "apps/lm/verbs.hpp"
+#include "backends/registry.hpp"
+#include "engine/base/philox.hpp"
+#include "engine/graph/plan.hpp"
+#include "engine/train/checkpoint.hpp"
+
+namespace keelson::lm {
+namespace {
+
+struct SampleOptions : app::EvaluationOptions {
+  std::string prompt;
+  std::int64_t tokens = 100, top_k = 0;
+  double temperature = 1;
+  std::uint64_t seed = 1;
+};
+
+/// Runs the model token by token.
+class Sampler {
+ public:
+  Sampler(const TrainedModel& model, Context& context)
+      : context_(context),
+        graph_(nets::lstm_lm(single_token(model))),
+        parameters_(graph_, context, model.state.seed),
+        plan_(graph_, parameters_, {.batch = 1, .training = false}) {
+    load_checkpoint(model.path, network_name(model.run), parameters_, {}, nullptr);
+    logits_.resize(static_cast<std::size_t>(model.vocabulary->size()));
+  }
+
+  /// The logits of the token after `id`, which follows those given before.
+  const std::vector<float>& next(std::int32_t id) {
+    const Tensor x = plan_.input("x");
+    context_.device().copy_from_host(x.raw(), &id, sizeof id);
+    plan_.forward({});
+    plan_.carry_states();
+    context_.read_plain(plan_.output("logits"), logits_.data());
+    return logits_;
+  }
+
+ private:
+  static nets::LstmLmOptions single_token(const TrainedModel& model) {
+    auto o = net_options(model.run, model.vocabulary->size(), 1);
+    o.logits_output = true;
+    return o;
+  }
+
+  Context& context_;
+  Graph graph_;
+  Parameters parameters_;
+  Plan plan_;
+  std::vector<float> logits_;
+};
+
+/// Draws from softmax(logits / temperature), of the top_k most probable tokens only (0: of all). `uniform` in [0, 1).
+std::int32_t draw(const std::vector<float>& logits, const SampleOptions& o, double uniform) {
+  std::vector<std::int32_t> order(logits.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  const auto more = [&](std::int32_t a, std::int32_t b) {
+    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  const auto keep = o.temperature == 0 ? 1 : o.top_k > 0 ? std::min<std::size_t>(order.size(), static_cast<std::size_t>(o.top_k)) : order.size();
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), more);
+  order.resize(keep);
+  const double largest = logits[static_cast<std::size_t>(order[0])];
+  std::vector<double> weight;
+  double sum = 0;
+  for (const auto id : order) {
+    const double scale = o.temperature > 0 ? o.temperature : 1;
+    weight.push_back(std::exp((logits[static_cast<std::size_t>(id)] - largest) / scale));
+    sum += weight.back();
+  }
+  double left = uniform * sum;
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if ((left -= weight[i]) < 0) return order[i];
+  return order.back();
+}
+
+/// Tokens as text: words apart, lines where sentences end.
+class Writer {
+ public:
+  explicit Writer(TokenLevel level) : words_(level == TokenLevel::word) {}
+  void write(std::string_view token) {
+    if (words_ && token == "<eos>") {
+      fmt::print("\n");
+      at_start_ = true;
+      return;
+    }
+    fmt::print("{}{}", words_ && !at_start_ ? " " : "", token);
+    at_start_ = false;
+  }
+
+ private:
+  bool words_, at_start_ = true;
+};
+
+/// The prompt's tokens, as a text with them would be read.
+std::vector<std::string> tokens_of(const std::string& prompt, TokenLevel level) {
+  std::vector<std::string> tokens;
+  if (level == TokenLevel::word) {
+    std::istringstream in(prompt);
+    for (std::string word; in >> word;) tokens.push_back(word);
+    return tokens;
+  }
+  for (const char c : prompt) {  // a byte 10xxxxxx continues a code point
+    if (!tokens.empty() && (static_cast<unsigned char>(c) & 0xc0) == 0x80)
+      tokens.back() += c;
+    else
+      tokens.emplace_back(1, c);
+  }
+  return tokens;
+}
+
+ExitCode sample(const SampleOptions& o, app::Session& session) {
+  if (session.world.rank() != 0) return ExitCode::done;
+  const auto model = read_model(find_trained(o, "lm-", "language model"));
+  const auto& vocabulary = *model.vocabulary;
+  const auto prompt = tokens_of(o.prompt, vocabulary.level());
+  for (const auto& t : prompt)
+    if (!vocabulary.contains(t))
+      fmt::print(stderr, "keelson-lm: '{}' is not in the model's vocabulary of {} tokens: read as <unk>\n", t,
+                 vocabulary.size());
+  const auto context = backends::make_context();
+  Sampler sampler(model, *context);
+  Writer writer(vocabulary.level());
+  // A text begins where another one has ended.
+  std::int32_t last = vocabulary.id(vocabulary.level() == TokenLevel::word ? "<eos>" : "\n");
+  for (const auto& t : prompt) {
+    sampler.next(last);
+    last = vocabulary.id(t);
+    writer.write(vocabulary.token(last));
+  }
+  const philox::Key key{o.seed, philox::stream_of("sample"), 0};
+  for (std::int64_t i = 0; i < o.tokens; ++i) {
+    last = draw(sampler.next(last), o, philox::uniform(key, static_cast<std::uint64_t>(i)));
+    writer.write(vocabulary.token(last));
+    std::fflush(stdout);
+  }
+  fmt::print("\n");
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_sample(app::CommandLine& line) {
+  auto o = std::make_shared<SampleOptions>();
+  auto& v = line.verb("sample", "Let a trained language model write",
+                      [o](app::Session& session) { return sample(*o, session); });
+  declare_checkpoint(*o, v);
+  app::option(v, "--tokens", o->tokens, "How many to write", "N")->check(CLI::PositiveNumber);
+  app::option_without_default(v, "--prompt", o->prompt, "Text to continue", "TEXT");
+  app::option(v, "--temperature", o->temperature, "Below 1: likelier tokens only; 0: the likeliest", "X")
+      ->check(CLI::NonNegativeNumber);
+  app::option(v, "--top-k", o->top_k, "Draw from so many of the likeliest tokens; 0: from all", "N")
+      ->check(CLI::NonNegativeNumber);
+  app::option(v, "--seed", o->seed, "Of the draws");
+}
+
+}  // namespace keelson::lm

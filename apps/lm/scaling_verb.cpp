@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "apps/common/options.hpp"
+#include "apps/lm/scaling.hpp"
+#include "apps/lm/verbs.hpp"
+#include "backends/registry.hpp"
+#include "engine/base/atomic_file.hpp"
+#include "engine/base/philox.hpp"
+#include "engine/graph/plan.hpp"
+#include "engine/graph/precision.hpp"
+#include "nets/lstm_lm/lstm_lm.hpp"
+
+namespace keelson::lm {
+namespace {
+
+struct ScalingOptions {
+  std::string net = "small", precision = "fp32", report;
+  std::int64_t batch = 0;
+  int steps = 20, warmup = 3;
+  bool strong = false, json = false;
+};
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+/// Streams per rank for `ranks` of them; 0 where they cannot be shared out evenly.
+std::int64_t batch_of(const ScalingOptions& o, const nets::LstmLmConfiguration& net, int ranks) {
+  const std::int64_t batch = o.batch > 0 ? o.batch : net.batch;
+  if (!o.strong) return batch;
+  return batch % ranks == 0 ? batch / ranks : 0;
+}
+
+/// Tokens drawn so that the k-th most frequent has a share of about 1 / k, as the words of a language have (Zipf 1949):
+/// how many different rows of the embedding a step touches depends on it.
+void fill_tokens(Context& context, Plan& plan, const char* name, std::int64_t vocabulary, int rank) {
+  const Tensor t = plan.input(name);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(t.elements()));
+  const philox::Key key{1, philox::stream_of(name), static_cast<std::uint64_t>(rank)};
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const double k = std::pow(static_cast<double>(vocabulary), philox::uniform(key, i));  // log-uniform: density 1 / k
+    ids[i] = static_cast<std::int32_t>(std::min(k, static_cast<double>(vocabulary)) - 1);
+  }
+  context.device().copy_from_host(t.raw(), ids.data(), t.bytes());
+}
+
+/// Times training steps on the ranks of `group`.
+ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net, std::int64_t batch, Context& context,
+                   Communicator& group) {
+  const Graph graph = nets::lstm_lm(net.net);
+  Optimizer optimizer;
+  optimizer.clip_norm = net.clip_norm;
+  PlanOptions options{.batch = batch, .optimizer = &optimizer, .communicator = &group};
+  options.compute = choose_precision(o.precision, graph, context, options);
+  Parameters parameters(graph, context, 1);
+  Plan plan(graph, parameters, options);
+  fill_tokens(context, plan, "x", net.net.vocabulary, group.rank());
+  fill_tokens(context, plan, "y", net.net.vocabulary, group.rank());
+  ops::StepState state;
+  state.learning_rate = 0.1f;
+  state.sample_offset = group.rank() * batch;
+  state.loss_scale = 1.0f / static_cast<float>(batch * group.size());
+  double waiting = 0;
+  const auto step = [&] {
+    plan.forward(state);
+    plan.backward();
+    const auto wait = Clock::now();
+    plan.finish_exchange();
+    waiting += since(wait);
+    plan.update();
+    plan.carry_states();
+    ++state.step;
+  };
+  for (int i = 0; i < o.warmup; ++i) step();
+  context.device().fence();
+  group.barrier();
+  waiting = 0;
+  const auto start = Clock::now();
+  for (int i = 0; i < o.steps; ++i) step();
+  context.device().fence();
+  double times[] = {since(start), waiting};
+  group.allreduce(times, 2, Reduction::max);
+  const auto words = static_cast<double>(batch * group.size() * net.net.unroll * o.steps);
+  return {group.size(), batch, words / times[0], times[0] / o.steps, times[1] / times[0]};
+}
+
+nlohmann::json json_of(const ScalingTable& t) {
+  nlohmann::json j{{"net", t.net}, {"machine", t.machine}, {"device", t.device}, {"strong", t.strong}};
+  j["rows"] = nlohmann::json::array();
+  for (const auto& r : t.rows)
+    j["rows"].push_back({{"ranks", r.ranks},
+                         {"batch", r.batch},
+                         {"words_per_second", r.words_per_second},
+                         {"words_per_second_per_rank", r.words_per_second / r.ranks},
+                         {"speed_up", t.speed_up(r)},
+                         {"efficiency", t.efficiency(r)},
+                         {"seconds_per_step", r.seconds_per_step},
+                         {"exchange_share", r.exchange_share}});
+  return j;
+}
+
+ExitCode run_scaling(const ScalingOptions& o, app::Session& session) {
+  auto& world = session.world;
+  const auto net = nets::lstm_lm_configuration(o.net);
+  if (batch_of(o, net, world.size()) == 0)
+    refuse("a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides it",
+           o.batch > 0 ? o.batch : net.batch, world.size());
+  const auto context = backends::make_context();
+  ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
+                                 nets::lstm_lm(net.net).parameter_count(), net.net.unroll, o.precision),
+                     session.machine, context->describe(), o.strong};
+  if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
+  for (int ranks = 1; ranks <= world.size(); ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
+    const auto group = world.split(world.rank() < ranks ? 0 : -1, world.rank());
+    const auto batch = batch_of(o, net, ranks);
+    if (group && batch > 0) table.rows.push_back(measure(o, net, batch, *context, *group));
+    if (world.rank() == 0 && !o.json && batch > 0) fmt::print("{}", table.line(table.rows.back()));
+    std::fflush(stdout);
+    world.barrier();  // the others wait here, and leave their cores alone
+  }
+  if (world.rank() != 0) return ExitCode::done;
+  if (o.json) fmt::print("{}\n", json_of(table).dump());
+  if (!o.report.empty()) {
+    write_atomically(o.report, render_scaling(table));
+    if (!o.json) fmt::print("report: {}\n", o.report);
+  }
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_scaling(app::CommandLine& line) {
+  auto o = std::make_shared<ScalingOptions>();
+  auto& v = line.verb("scaling",
+                      "Words per second, speed-up and efficiency on 1, 2, 4 ... of the ranks that mpirun or srun gives",
+                      [o](app::Session& session) { return run_scaling(*o, session); });
+  std::vector<std::string> names;
+  for (const auto& c : nets::lstm_lm_configurations()) names.push_back(c.name);
+  app::option(v, "--net", o->net, "Published configuration")->check(CLI::IsMember(names));
+  app::option(v, "--batch", o->batch, "Streams per rank, or with --strong of all ranks; 0: the configuration's",
+              "STREAMS")
+      ->check(CLI::NonNegativeNumber);
+  app::flag(v, "--strong", o->strong, "Share one global batch out among the ranks, instead of a batch for each");
+  app::option(v, "--steps", o->steps, "Timed steps", "N")->check(CLI::PositiveNumber);
+  app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
+  app::option(v, "--precision", o->precision, "Of matrix products' operands")->check(CLI::IsMember(precisions()));
+  app::option_without_default(v, "--report", o->report, "Draw the table: one HTML page", "FILE");
+  app::flag(v, "--json", o->json, "Print one JSON object");
+}
+
+}  // namespace keelson::lm

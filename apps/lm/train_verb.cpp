@@ -1,0 +1,117 @@
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "apps/common/options.hpp"
+#include "apps/common/training.hpp"
+#include "apps/lm/model.hpp"
+#include "apps/lm/verbs.hpp"
+
+namespace keelson::lm {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainOptions {
+  RunOptions run;
+  OptionTable table;
+  app::TrainingOptions training;
+};
+
+std::vector<std::string> absolute(std::vector<std::string> paths) {
+  for (auto& p : paths) p = fs::absolute(p).string();
+  return paths;
+}
+
+/// Fills what the user left out: from the checkpoint, or from the recipe; then --train and --validation from --data.
+void complete(TrainOptions& o, const app::TrainingRun& run) {
+  auto& text = o.run.text;
+  if (run.checkpoint()) {
+    auto stored = run.stored();
+    if (!text.data.empty() || o.table.given("train")) stored.erase("train");
+    if (!text.data.empty() || o.table.given("validation")) stored.erase("validation");
+    o.table.fill(stored, run.checkpoint()->string());
+  } else if (!o.run.recipe.empty()) {
+    o.table.fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
+  }
+  const auto files = find_text_files(text);
+  text.train = absolute(files.train);
+  text.validation = absolute(files.validation);
+}
+
+Config stored_config(const TrainOptions& o) {
+  auto c = o.table.values();
+  c["train"] = fmt::format("{}", fmt::join(o.run.text.train, ","));
+  c["validation"] = fmt::format("{}", fmt::join(o.run.text.validation, ","));
+  return c;
+}
+
+/// From --vocab, or made from the training text.
+Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
+  if (o.vocab.empty()) return Vocabulary(scan, {o.vocab_size, o.min_count});
+  auto v = Vocabulary::load(o.vocab);
+  if (v.level() != o.text.token_level())
+    refuse("--vocab {}: holds {}s, but --level is {}", o.vocab, to_string(v.level()), o.text.level);
+  if (o.vocab_size > 0 && v.size() > o.vocab_size)
+    refuse("--vocab {}: has {} tokens, more than the {} of the model (--vocab-size): give a larger --vocab-size, or cut "
+           "the vocabulary with `keelson-lm vocab --vocab-size {}`",
+           o.vocab, v.size(), o.vocab_size, o.vocab_size);
+  return v;
+}
+
+/// The vocabulary of the run; a resumed one keeps its own, and refuses to go on with another.
+std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const TextScan& scan,
+                                                    const app::TrainingRun& run) {
+  if (!run.checkpoint()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan));
+  auto stored = read_model({*run.checkpoint(), read_run_state(*run.checkpoint())}).vocabulary;
+  if (o.vocab.empty()) return stored;
+  if (const auto given = wanted_vocabulary(o, scan); given.hash() != stored->hash())
+    refuse("{}: was trained with another vocabulary ({} tokens) than --vocab {} ({} tokens): leave --vocab out, or start "
+           "a new run",
+           run.checkpoint()->string(), stored->size(), o.vocab, given.size());
+  return stored;
+}
+
+ExitCode train(TrainOptions& o, app::Session& session) {
+  const app::TrainingRun run(o.training, session);
+  complete(o, run);
+  check(o.run);
+  auto& world = session.world;
+  const auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
+  const auto vocabulary = choose_vocabulary(o.run, scan, run);
+  auto t = run.trainer_options(o.run);
+  const std::int64_t streams = t.batch * world.size();
+  const TextWindows data(std::make_shared<const TextCorpus>(scan), vocabulary, {streams, o.run.unroll});
+  const auto validation =
+      o.run.text.validation.empty()
+          ? nullptr
+          : open_text(o.run.text.validation, vocabulary, {streams, o.run.unroll, true}, world);
+  const Graph graph = nets::lstm_lm(net_options(o.run, vocabulary->size()));
+  t.network = network_name(o.run);
+  t.config = stored_config(o);
+  t.texts["vocabulary"] = vocabulary->to_text();
+  t.shuffle = false;
+  t.unit = {"word", o.run.unroll};
+  t.target = o.run.target_perplexity;
+  t.evaluation.metric.kind = MetricSpec::Kind::perplexity;
+  if (validation) t.evaluation.units = static_cast<double>(validation->targets());
+  return run.train({.graph = graph,
+                    .training = data,
+                    .validation = validation.get(),
+                    .precision = o.run.precision,
+                    .title = fmt::format("Language model, {} x {} {}", o.run.layers, o.run.hidden, o.run.cell),
+                    .targets_note = ""},
+                   t);
+}
+
+}  // namespace
+
+void define_train(app::CommandLine& line) {
+  auto o = std::make_shared<TrainOptions>();
+  auto& v = line.verb("train", "Train a language model on text; data-parallel over the ranks of mpirun or srun",
+                      [o](app::Session& session) { return train(*o, session); });
+  declare(o->training, v);
+  declare(o->run, v, o->table);
+}
+
+}  // namespace keelson::lm
