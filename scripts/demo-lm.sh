@@ -6,14 +6,15 @@ set -euo pipefail
 
 folder=${KEELSON_DEMO:-demo-lm}
 ranks=2
-most=1.15  # times the best possible perplexity
+# Times the best possible perplexity that must be reached; knowing only the word before gives 1.16 times.
+most=1.08
 
 # shellcheck source=scripts/demo-common.sh
 . "$(dirname "$0")/demo-common.sh"
 
 mkdir -p "$folder"
 say "1/4  Text with a known entropy rate (kept in $folder/data)"
-keelson-lm corpus --out "$folder/data" --words 600000 --valid-words 40000 --test-words 40000 --vocab 300 --branching 8 --topics 8 --seed 1
+keelson-lm corpus --out "$folder/data" --words 3000000 --valid-words 40000 --test-words 40000 --vocab 300 --branching 8 --topics 4 --seed 1
 
 say "2/4  Training an LSTM on $ranks ranks"
 "${mpiexec[@]}" -n "$ranks" keelson-lm train --recipe demo --data "$folder/data" --out "$folder/run" --overwrite "$@"

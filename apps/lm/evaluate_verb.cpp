@@ -22,7 +22,8 @@ struct EvaluateOptions : app::EvaluationOptions {
   double require = 0, require_of_best = 0;
 };
 
-/// The test text, else that of validation, else what was given as training text; without any, the run's validation text.
+/// The test text, else that of validation, else what was given as training text; without any, the run's validation
+/// text.
 std::vector<std::string> files_to_judge(const EvaluateOptions& o, const RunOptions& run) {
   if (o.text.data.empty() && o.text.train.empty() && o.text.validation.empty() && o.text.test.empty()) {
     if (run.text.validation.empty()) refuse("the run had no validation text: give --data or --test");
@@ -50,23 +51,20 @@ void print_text(const Outcome& r) {
   fmt::print("{}\n", r.text.describe());
   if (r.unknown > 0)
     fmt::print("{} of its {} tokens are not in the model's vocabulary: read as <unk>\n", r.unknown, r.text.tokens());
-  fmt::print("perplexity {:.3f}: {:.5f} nats or {:.5f} bits a token, over {} tokens; {:.0f} words/s\n", e.metric, e.loss,
-             r.bits(), r.text.targets(), r.words_per_second());
+  fmt::print("perplexity {:.3f}: {:.5f} nats or {:.5f} bits a token, over {} tokens; {:.0f} words/s\n", e.metric,
+             e.loss, r.bits(), r.text.targets(), r.words_per_second());
   if (r.source.perplexity > 0)
-    fmt::print("the text's source is known: no model can do better than {:.3f} (this one: {:.2f} times that); knowing "
-               "only how often each word comes {:.3f}, only the word before {:.3f}\n",
-               r.source.perplexity, e.metric / r.source.perplexity, r.source.unigram, r.source.bigram);
+    fmt::print(
+        "the text's source is known: no model can do better than {:.3f} (this one: {:.2f} times that); knowing "
+        "only how often each word comes {:.3f}, only the word before {:.3f}\n",
+        r.source.perplexity, e.metric / r.source.perplexity, r.source.unigram, r.source.bigram);
 }
 
 void print_json(const Outcome& r, const std::string& checkpoint) {
-  nlohmann::json j{{"checkpoint", checkpoint},
-                   {"text", r.text.describe()},
-                   {"tokens", r.text.targets()},
-                   {"unknown_tokens", r.unknown},
-                   {"perplexity", r.evaluation.metric},
-                   {"nats_per_token", r.evaluation.loss},
-                   {"bits_per_token", r.bits()},
-                   {"words_per_second", r.words_per_second()}};
+  nlohmann::json j{{"checkpoint", checkpoint},          {"text", r.text.describe()},
+                   {"tokens", r.text.targets()},        {"unknown_tokens", r.unknown},
+                   {"perplexity", r.evaluation.metric}, {"nats_per_token", r.evaluation.loss},
+                   {"bits_per_token", r.bits()},        {"words_per_second", r.words_per_second()}};
   if (r.source.perplexity > 0)
     j["source"] = {{"perplexity", r.source.perplexity}, {"unigram", r.source.unigram}, {"bigram", r.source.bigram}};
   fmt::print("{}\n", j.dump());
@@ -78,9 +76,10 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   const auto files = files_to_judge(o, model.run);
   const auto source = known_source(files[0]);
   if (o.require_of_best > 0 && source.perplexity <= 0)
-    refuse("--require-of-best: nothing is known about the source of {}: expected source.json beside it, as "
-           "`keelson-lm corpus` writes it",
-           files[0]);
+    refuse(
+        "--require-of-best: nothing is known about the source of {}: expected source.json beside it, as "
+        "`keelson-lm corpus` writes it",
+        files[0]);
   const std::int64_t unroll = o.unroll > 0 ? o.unroll : model.run.unroll;
   const auto text = open_text(files, model.vocabulary, {o.batch * world.size(), unroll, true}, world);
 

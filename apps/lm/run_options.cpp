@@ -30,9 +30,10 @@ Config published(const nets::LstmLmConfiguration& c) {
 
 /// For the synthetic corpus of `keelson-lm corpus`, in a few minutes on two cores.
 Config demo() {
-  return {{"hidden", "128"},    {"layers", "1"},          {"unroll", "20"},       {"batch", "20"},     {"epochs", "6"},
-          {"optimizer", "sgd"}, {"momentum", "0"},        {"lr", "1"},            {"clip-norm", "5"},  {"init", "0.1"},
-          {"dropout", "0"},     {"schedule", "decay"},    {"decay-factor", "0.4"}, {"flat-epochs", "3"}};
+  return {{"hidden", "160"},       {"layers", "1"},      {"unroll", "35"},  {"batch", "10"},
+          {"epochs", "6"},         {"optimizer", "sgd"}, {"momentum", "0"}, {"lr", "1"},
+          {"clip-norm", "5"},      {"init", "0.1"},      {"dropout", "0"},  {"schedule", "decay"},
+          {"decay-factor", "0.4"}, {"flat-epochs", "3"}};
 }
 
 void declare_network(RunOptions& o, CLI::App& v, OptionTable& t) {
@@ -46,7 +47,8 @@ void declare_network(RunOptions& o, CLI::App& v, OptionTable& t) {
   t.add(app::option(v, "--dropout", o.dropout,
                     "Probability that a feature of the embedding or of a layer's output is dropped in training")
             ->check(CLI::Range(0.0, 0.99)));
-  t.add(app::option(v, "--init", o.init, "Weights begin uniform between - and + this", "X")->check(CLI::PositiveNumber));
+  t.add(
+      app::option(v, "--init", o.init, "Weights begin uniform between - and + this", "X")->check(CLI::PositiveNumber));
   t.add_flag(app::flag(v, "--tied", o.tied, "The output layer has the embedding's weights"), o.tied);
   t.add(app::option(v, "--precision", o.precision,
                     "Of dense layers' operands; auto: what is faster here, measured at the start")

@@ -67,7 +67,9 @@ std::int32_t draw(const std::vector<float>& logits, const SampleOptions& o, doub
     const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
     return x != y ? x > y : a < b;
   };
-  const auto keep = o.temperature == 0 ? 1 : o.top_k > 0 ? std::min<std::size_t>(order.size(), static_cast<std::size_t>(o.top_k)) : order.size();
+  const auto keep = o.temperature == 0 ? 1
+                    : o.top_k > 0      ? std::min<std::size_t>(order.size(), static_cast<std::size_t>(o.top_k))
+                                       : order.size();
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), more);
   order.resize(keep);
   const double largest = logits[static_cast<std::size_t>(order[0])];

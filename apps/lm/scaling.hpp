@@ -9,7 +9,7 @@ namespace keelson::lm {
 
 struct ScalingRow {
   int ranks;
-  std::int64_t batch;  ///< streams per rank
+  std::int64_t batch;       ///< streams per rank
   double words_per_second;  ///< all ranks together
   double seconds_per_step;
   double exchange_share;  ///< of a step: waiting for gradients, on the rank that waits longest
@@ -17,7 +17,7 @@ struct ScalingRow {
 
 struct ScalingTable {
   std::string net, machine, device;
-  bool strong = false;  ///< one global batch shared out, instead of one per rank
+  bool strong = false;                ///< one global batch shared out, instead of one per rank
   std::vector<ScalingRow> rows = {};  ///< the first has one rank
 
   double speed_up(const ScalingRow& r) const { return r.words_per_second / rows.front().words_per_second; }

@@ -106,14 +106,17 @@ ExitCode run_scaling(const ScalingOptions& o, app::Session& session) {
   auto& world = session.world;
   const auto net = nets::lstm_lm_configuration(o.net);
   if (batch_of(o, net, world.size()) == 0)
-    refuse("a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides it",
-           o.batch > 0 ? o.batch : net.batch, world.size());
+    refuse(
+        "a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides "
+        "it",
+        o.batch > 0 ? o.batch : net.batch, world.size());
   const auto context = backends::make_context();
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
                                  nets::lstm_lm(net.net).parameter_count(), net.net.unroll, o.precision),
                      session.machine, context->describe(), o.strong};
   if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
-  for (int ranks = 1; ranks <= world.size(); ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
+  for (int ranks = 1; ranks <= world.size();
+       ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
     const auto group = world.split(world.rank() < ranks ? 0 : -1, world.rank());
     const auto batch = batch_of(o, net, ranks);
     if (group && batch > 0) table.rows.push_back(measure(o, net, batch, *context, *group));

@@ -53,9 +53,10 @@ Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
   if (v.level() != o.text.token_level())
     refuse("--vocab {}: holds {}s, but --level is {}", o.vocab, to_string(v.level()), o.text.level);
   if (o.vocab_size > 0 && v.size() > o.vocab_size)
-    refuse("--vocab {}: has {} tokens, more than the {} of the model (--vocab-size): give a larger --vocab-size, or cut "
-           "the vocabulary with `keelson-lm vocab --vocab-size {}`",
-           o.vocab, v.size(), o.vocab_size, o.vocab_size);
+    refuse(
+        "--vocab {}: has {} tokens, more than the {} of the model (--vocab-size): give a larger --vocab-size, or cut "
+        "the vocabulary with `keelson-lm vocab --vocab-size {}`",
+        o.vocab, v.size(), o.vocab_size, o.vocab_size);
   return v;
 }
 
@@ -66,9 +67,10 @@ std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const T
   auto stored = read_model({*run.checkpoint(), read_run_state(*run.checkpoint())}).vocabulary;
   if (o.vocab.empty()) return stored;
   if (const auto given = wanted_vocabulary(o, scan); given.hash() != stored->hash())
-    refuse("{}: was trained with another vocabulary ({} tokens) than --vocab {} ({} tokens): leave --vocab out, or start "
-           "a new run",
-           run.checkpoint()->string(), stored->size(), o.vocab, given.size());
+    refuse(
+        "{}: was trained with another vocabulary ({} tokens) than --vocab {} ({} tokens): leave --vocab out, or start "
+        "a new run",
+        run.checkpoint()->string(), stored->size(), o.vocab, given.size());
   return stored;
 }
 
@@ -82,10 +84,9 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   auto t = run.trainer_options(o.run);
   const std::int64_t streams = t.batch * world.size();
   const TextWindows data(std::make_shared<const TextCorpus>(scan), vocabulary, {streams, o.run.unroll});
-  const auto validation =
-      o.run.text.validation.empty()
-          ? nullptr
-          : open_text(o.run.text.validation, vocabulary, {streams, o.run.unroll, true}, world);
+  const auto validation = o.run.text.validation.empty()
+                              ? nullptr
+                              : open_text(o.run.text.validation, vocabulary, {streams, o.run.unroll, true}, world);
   const Graph graph = nets::lstm_lm(net_options(o.run, vocabulary->size()));
   t.network = network_name(o.run);
   t.config = stored_config(o);
