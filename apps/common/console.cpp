@@ -35,8 +35,9 @@ std::string Console::line(const RunState& s, const StepRecord& r) const {
   if (max_steps_ >= 0) steps = std::min(steps, max_steps_ - s.step);
   const double eta =
       static_cast<double>(steps) * step_seconds_ + static_cast<double>(epochs_ - s.epoch) * validation_seconds_;
-  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {:.3g} {}  {} to go", s.epoch + 1, epochs_,
-                     s.step_in_epoch, steps_per_epoch_, r.loss, r.learning_rate, rate_, per_second_, clock_text(eta));
+  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {} {}  {} to go", s.epoch + 1, epochs_,
+                     s.step_in_epoch, steps_per_epoch_, r.loss, r.learning_rate, rate_text(rate_), per_second_,
+                     clock_text(eta));
 }
 
 void Console::on_step(const RunState& s, const StepRecord& r) {
@@ -62,7 +63,7 @@ void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation
   if (!metric_.compares())
     text += fmt::format("  train {} {}", metric_.name(), metric_.text(metric_.of_loss(r.train_loss)));
   if (validation) text += judged(s, r, *validation);
-  say(text + fmt::format("  {:.3g} {}", r.rate, per_second_));
+  say(text + fmt::format("  {} {}", rate_text(r.rate), per_second_));
 }
 
 std::string Console::judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const {

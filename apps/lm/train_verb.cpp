@@ -96,13 +96,15 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   t.target = o.run.target_perplexity;
   t.evaluation.metric.kind = MetricSpec::Kind::perplexity;
   if (validation) t.evaluation.units = static_cast<double>(validation->targets());
-  return run.train({.graph = graph,
-                    .training = data,
-                    .validation = validation.get(),
-                    .precision = o.run.precision,
-                    .title = fmt::format("Language model, {} x {} {}", o.run.layers, o.run.hidden, o.run.cell),
-                    .targets_note = ""},
-                   t);
+  return run.train(
+      {.graph = graph,
+       .training = data,
+       .validation = validation.get(),
+       .precision = o.run.precision,
+       .title = fmt::format("Language model, {} {} layer{} of {}", o.run.layers, o.run.cell == "gru" ? "GRU" : "LSTM",
+                            o.run.layers == 1 ? "" : "s", o.run.hidden),
+       .targets_note = ""},
+      t);
 }
 
 }  // namespace

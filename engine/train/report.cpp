@@ -50,7 +50,7 @@ std::string tiles(const ReportInput& in) {
     if (std::isfinite(best)) tile(in.metric.text(best), "best validation " + in.metric.name());
     if (std::isfinite(epochs.back().validation_loss))
       tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation " + loss_label(in));
-    tile(fmt::format("{:.4g}", epochs.back().rate), rate_label(in));
+    tile(rate_text(epochs.back().rate), rate_label(in));
     tile(duration(seconds), "training and validation");
   } else if (!in.history.steps.empty()) {
     tile(fmt::format("{}", in.history.steps.back().step), "steps");

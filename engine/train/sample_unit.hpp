@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 
@@ -11,5 +13,10 @@ struct SampleUnit {
   std::string name = "sample";  ///< in the singular, of letters: "words/s" and "words_per_second" are made of it
   std::int64_t per_sample = 1;
 };
+
+/// Units per second for people: "81.2", "4321".
+inline std::string rate_text(double rate) {
+  return rate < 1000 ? fmt::format("{:.3g}", rate) : fmt::format("{:.0f}", rate);
+}
 
 }  // namespace keelson

@@ -81,7 +81,8 @@ std::vector<double> log_ticks(double low, double high) {
 std::string number(double v) {
   if (v == 0) return "0";
   const double a = std::abs(v);
-  if (a >= 1e5 || a < 1e-3) return fmt::format("{:.3g}", v);
+  if (a >= 1e4 && a < 1e7) return fmt::format("{:.4g}k", v / 1e3);
+  if (a >= 1e7 || a < 1e-3) return fmt::format("{:.3g}", v);
   return fmt::format("{:.4g}", v);
 }
 

@@ -57,7 +57,7 @@ TEST(Console, TellsPerplexities) {
   EXPECT_EQ(
       epoch_line(o, r, &e),
       "epoch 1/13  train loss 5.5000  train perplexity 244.7  validation loss 4.8150  validation perplexity 123.3 "
-      " 4.32e+03 words/s\n");
+      " 4321 words/s\n");
 }
 
 }  // namespace
