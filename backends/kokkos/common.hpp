@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "backends/detail/loops.hpp"
+#include "engine/base/align.hpp"
 #include "engine/ops/primitive.hpp"
 
 /// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the
@@ -148,7 +149,5 @@ Layout weighted_layout(const Desc& d, ops::Role r) {
   if (r == dst || r == diff_dst) return d.dst.layout;
   return Layout::plain({d.dst.shape[1]});  // bias
 }
-
-constexpr std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace keelson::kokkos

@@ -66,7 +66,7 @@ class KokkosDevice : public Device {
   bool host_accessible() const override { return host_memory; }
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
-    const auto size = kokkos::align64(bytes > 0 ? bytes : 1);
+    const auto size = align64(bytes > 0 ? bytes : 1);
     void* memory = nullptr;
     try {
       memory = Kokkos::kokkos_malloc<Space::memory_space>(label, size);

@@ -1,5 +1,7 @@
 #include "backends/onednn/product.hpp"
 
+#include "engine/base/align.hpp"
+
 namespace keelson::backends::onednn {
 namespace {
 
@@ -7,8 +9,6 @@ using ops::Role;
 
 /// Rows that meet the weights, from which on it pays to rearrange them.
 constexpr std::int64_t rows_worth_packing = 128;
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
@@ -56,7 +56,7 @@ Product::Product(const SessionPtr& session, const TensorDesc& src, const TensorD
   if (low) round_ = make_copy(session, to_desc(src), src, src_md, rounded_);
 }
 
-std::size_t Product::scratch_bytes() const { return (round_ ? aligned(rounded_.bytes()) : 0) + call_.scratch_bytes(); }
+std::size_t Product::scratch_bytes() const { return (round_ ? align64(rounded_.bytes()) : 0) + call_.scratch_bytes(); }
 
 void Product::pack(const Tensor& weights, void* packed) {
   if (!pack_) return;
@@ -69,18 +69,18 @@ void Product::run(const Tensor& src, const Tensor& weights, const void* packed, 
   const Tensor kept(packed_, const_cast<void*>(packed)), rounded(rounded_, at);
   if (round_) {
     round_.run({&src, &rounded});
-    at += aligned(rounded_.bytes());
+    at += align64(rounded_.bytes());
   }
   const Tensor work(TensorDesc::plain({static_cast<std::int64_t>(call_.scratch_bytes())}, DType::u8), at);
   call_.run({round_ ? &rounded : &src, pack_ ? &kept : &weights, &dst}, &work);
 }
 
-std::size_t Product::all_scratch_bytes() const { return aligned(packed_bytes()) + scratch_bytes(); }
+std::size_t Product::all_scratch_bytes() const { return align64(packed_bytes()) + scratch_bytes(); }
 
 void Product::pack_and_run(const Tensor& src, const Tensor& weights, const Tensor& dst, void* scratch) {
   auto* at = static_cast<std::byte*>(scratch);
   pack(weights, at);
-  run(src, weights, packed_bytes() > 0 ? at : nullptr, dst, at + aligned(packed_bytes()));
+  run(src, weights, packed_bytes() > 0 ? at : nullptr, dst, at + align64(packed_bytes()));
 }
 
 }  // namespace keelson::backends::onednn

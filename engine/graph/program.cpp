@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/base/align.hpp"
 #include "engine/base/philox.hpp"
 
 namespace keelson {
-
-namespace {
-constexpr std::size_t alignment = 64;
-std::size_t aligned(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
-}  // namespace
 
 std::string_view to_string(Phase p) {
   constexpr std::string_view names[] = {"forward", "backward", "exchange", "update"};
@@ -74,10 +70,10 @@ std::size_t Program::place_in(const std::vector<BufferId>& order, const std::vec
     for (BufferId other : placed) {
       if (life[other].last < life[b].first || life[b].last < life[other].first) continue;
       if (offset + buffers_[b].bytes <= buffers_[other].offset) break;
-      offset = std::max(offset, aligned(buffers_[other].offset + buffers_[other].bytes));
+      offset = std::max(offset, align64(buffers_[other].offset + buffers_[other].bytes));
     }
     buffers_[b].offset = offset;
-    end = std::max(end, aligned(offset + buffers_[b].bytes));
+    end = std::max(end, align64(offset + buffers_[b].bytes));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), b,
                                    [&](BufferId x, BufferId y) { return buffers_[x].offset < buffers_[y].offset; }),
                   b);
@@ -97,7 +93,7 @@ void Program::place() {
   for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
     std::size_t alive = 0;
     for (BufferId b : order)
-      if (life[b].first <= c && c <= life[b].last) alive += aligned(buffers_[b].bytes);
+      if (life[b].first <= c && c <= life[b].last) alive += align64(buffers_[b].bytes);
     lower_bound_ = std::max(lower_bound_, alive);
   }
 

@@ -1,12 +1,12 @@
 #include "engine/layers/recurrence.hpp"
 
+#include "engine/base/align.hpp"
+
 namespace keelson {
 
 namespace {
 
 using ops::Verb;
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Hands out pieces of a scratch tensor.
 class Pieces {
@@ -14,7 +14,7 @@ class Pieces {
   explicit Pieces(const Tensor& t) : at_(static_cast<std::byte*>(t.raw())) {}
   void* bytes(std::size_t count) {
     void* piece = at_;
-    at_ += aligned(count);
+    at_ += align64(count);
     return piece;
   }
   Tensor tensor(const TensorDesc& d) { return {d, bytes(d.bytes())}; }
@@ -50,7 +50,7 @@ std::shared_ptr<ops::MatMul> make_product(Context& context, ops::MatMulDesc d) {
   return context.make(d);
 }
 
-std::size_t total(const ops::MatMul& m) { return aligned(m.packed_bytes()) + aligned(m.scratch_bytes(Verb::forward)); }
+std::size_t total(const ops::MatMul& m) { return align64(m.packed_bytes()) + align64(m.scratch_bytes(Verb::forward)); }
 
 }  // namespace
 
@@ -81,8 +81,8 @@ std::string Recurrence::name(Verb verb) const {
 }
 
 std::size_t Recurrence::scratch_bytes(Verb verb) const {
-  if (verb == Verb::forward) return aligned(dense_.bytes()) + total(*step_);
-  if (verb == Verb::backward_data) return 2 * aligned(hidden_.bytes()) + total(*step_back_);
+  if (verb == Verb::forward) return align64(dense_.bytes()) + total(*step_);
+  if (verb == Verb::backward_data) return 2 * align64(hidden_.bytes()) + total(*step_back_);
   return total(*all_steps_) + (bias_sum_ ? total(*bias_sum_) : 0);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/align.hpp"
+
 namespace keelson {
 
 namespace {
@@ -13,8 +15,6 @@ constexpr std::size_t cached_bytes = std::size_t{16} << 20;  ///< a result up to
 
 /// A slab stays in the threads' nearer caches, and gives each of them enough to do.
 std::size_t slab_target(int threads) { return std::max(std::size_t{4} << 20, static_cast<std::size_t>(threads) << 20); }
-
-std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 Shape with_planes(Shape s, std::int64_t batch, std::int64_t planes) {
   s[0] = batch;
