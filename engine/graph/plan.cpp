@@ -318,9 +318,10 @@ std::string Plan::first_non_finite() { return impl_->first_non_finite(); }
 
 void Plan::set_profiling(bool on) {
   impl_->profiling = on;
+  if (!on) return;
   for (Call& c : impl_->build.program.calls()) {
     c.milliseconds.clear();
-    if (on) c.milliseconds.reserve(1024);
+    c.milliseconds.reserve(1024);
   }
 }
 

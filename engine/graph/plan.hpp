@@ -91,7 +91,7 @@ class Plan {
   /// is not finite, with its kind ("parameter conv1/weights", "layer conv2"); empty if all are finite.
   std::string first_non_finite();
 
-  void set_profiling(bool on);
+  void set_profiling(bool on);  ///< on: measures anew; off: keeps what was measured
   std::vector<PlanRow> rows() const;
   /// A table of rows() and its sums. With `peaks` also each row's share of them.
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;
