@@ -58,7 +58,7 @@ void declare_network(RunOptions& o, CLI::App& v, OptionTable& t) {
 void declare_data(RunOptions& o, CLI::App& v, OptionTable& t) {
   declare_text_options(v, o.text);
   for (const char* name : {"--train", "--validation"}) t.add(v.get_option(name)->delimiter(','));
-  t.add(v.get_option("--level"));
+  t.add(declare_level(v, o.text));
   app::option_without_default(v, "--vocab", o.vocab, "Vocabulary from `keelson-lm vocab`; default: made from the text",
                               "FILE");
   t.add(app::option(v, "--vocab-size", o.vocab_size,

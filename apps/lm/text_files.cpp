@@ -59,7 +59,10 @@ void declare_text_options(CLI::App& verb, TextOptions& o) {
   app::option_without_default(verb, "--validation", o.validation, "Validation text, instead of that in --data",
                               "FILE...");
   app::option_without_default(verb, "--test", o.test, "Test text, instead of that in --data", "FILE...");
-  app::option(verb, "--level", o.level, "What a token is: a word, or a character")
+}
+
+CLI::Option* declare_level(CLI::App& verb, TextOptions& o) {
+  return app::option(verb, "--level", o.level, "What a token is: a word, or a character")
       ->check(CLI::IsMember({"word", "char"}));
 }
 

@@ -7,7 +7,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 /// Which files hold the text, for all verbs.
 namespace keelson::lm {
@@ -19,8 +20,10 @@ struct TextOptions {
   TokenLevel token_level() const { return level == "word" ? TokenLevel::word : TokenLevel::character; }
 };
 
-/// Declares --data, --train, --validation, --test and --level.
+/// Declares --data, --train, --validation and --test.
 void declare_text_options(CLI::App& verb, TextOptions& options);
+/// Declares --level, for verbs where no vocabulary says it.
+CLI::Option* declare_level(CLI::App& verb, TextOptions& options);
 
 /// The files of each split, which are read one after the other; validation and test may be empty.
 struct TextFiles {

@@ -94,6 +94,7 @@ void define_vocab(app::CommandLine& line) {
   auto& v = line.verb("vocab", "Count the tokens of a text and make the vocabulary of its training part",
                       [o](app::Session& session) { return vocab(*o, session); });
   declare_text_options(v, o->text);
+  declare_level(v, o->text);
   app::option(v, "--vocab-size", o->vocabulary.max_size,
               "Tokens to keep, the most frequent ones; 0: all. The others become <unk>", "N")
       ->check(CLI::NonNegativeNumber);
