@@ -26,15 +26,16 @@ std::unique_ptr<TextWindows> open_text(const std::vector<std::string>& files,
 }
 
 KnownSource known_source(const std::string& text_file) {
-  std::ifstream in(std::filesystem::path(text_file).parent_path() / "source.json");
-  const auto j = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  KnownSource s;
-  if (!j.is_object() || !j.contains("entropy_rate_nats") || !j.contains("perplexity")) return s;
-  s.entropy = j["entropy_rate_nats"].get<double>();
-  s.perplexity = j["perplexity"].value("best", 0.0);
-  s.unigram = j["perplexity"].value("unigram", 0.0);
-  s.bigram = j["perplexity"].value("bigram", 0.0);
-  return s;
+  const std::filesystem::path text = text_file;
+  std::ifstream in(text.parent_path() / "source.json");
+  try {
+    const auto j = nlohmann::json::parse(in);
+    const auto& perplexity = j.at("perplexity");
+    if (!j.at("tokens").contains(text.filename().string())) return {};
+    return {j.at("entropy_rate_nats"), perplexity.at("best"), perplexity.at("unigram"), perplexity.at("bigram")};
+  } catch (const nlohmann::json::exception&) {
+    return {};  // none there, or a file of the same name that is none of ours
+  }
 }
 
 }  // namespace keelson::lm

@@ -29,7 +29,7 @@ struct KnownSource {
   double perplexity = 0;  ///< the best that any model can reach; 0: unknown
   double unigram = 0, bigram = 0;
 };
-/// For the folder of this file; perplexity 0 where there is no such source.
+/// Perplexity 0 where there is none for this file.
 KnownSource known_source(const std::string& text_file);
 
 }  // namespace keelson::lm
