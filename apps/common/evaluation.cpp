@@ -16,13 +16,16 @@ void declare_evaluation(EvaluationOptions& o, CLI::App& v) {
   v.add_flag("--json", o.json, "Print the result as JSON");
 }
 
-StoredRun find_trained(const EvaluationOptions& o, const std::string& family, const std::string& name) {
-  if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
-  StoredRun run{find_checkpoint(o.checkpoint, true), {}};
-  run.state = read_run_state(run.path);
+StoredRun read_run(const std::filesystem::path& checkpoint, const std::string& family, const std::string& name) {
+  StoredRun run{checkpoint, read_run_state(checkpoint)};
   if (!run.state.network.starts_with(family))
     refuse("{}: is of the network {}, not of {}", run.path.string(), run.state.network, name);
   return run;
+}
+
+std::filesystem::path checkpoint_of(const EvaluationOptions& o) {
+  if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
+  return find_checkpoint(o.checkpoint, true);
 }
 
 EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session) {

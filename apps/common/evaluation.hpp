@@ -28,9 +28,12 @@ struct StoredRun {
   RunState state;
 };
 
-/// What --checkpoint names: of a run's folder the best, else the newest. `family`: how the names of the program's
-/// networks begin; `name`: what people call them. Throws InputError for none, a damaged one, or one of another family.
-StoredRun find_trained(const EvaluationOptions& o, const std::string& family, const std::string& name);
+/// `family`: how the names of the program's networks begin; `name`: what people call them. Throws InputError for a
+/// damaged checkpoint, or one of another family.
+StoredRun read_run(const std::filesystem::path& checkpoint, const std::string& family, const std::string& name);
+
+/// What --checkpoint names: of a run's folder the best, else the newest. Throws InputError for none.
+std::filesystem::path checkpoint_of(const EvaluationOptions& o);
 
 /// With everything that the options say; the metric is left.
 EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session);

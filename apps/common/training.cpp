@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "apps/common/console.hpp"
+#include "apps/common/evaluation.hpp"
 #include "apps/common/options.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/interrupt.hpp"
@@ -102,9 +103,9 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : opt
   folder_.check(session.world, checkpoint_.has_value(), options.overwrite);
 }
 
-Config TrainingRun::stored() const {
+Config TrainingRun::stored(const std::string& family, const std::string& name) const {
   if (!checkpoint_) return {};
-  const auto state = read_run_state(*checkpoint_);
+  const auto state = read_run(*checkpoint_, family, name).state;
   auto config = state.config;
   config["global-batch"] = std::to_string(state.global_batch);
   return config;

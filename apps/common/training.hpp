@@ -39,7 +39,7 @@ struct TrainingTask {
 /// A run of a train verb, from its options to its exit code:
 ///
 ///   TrainingRun run(options, session);
-///   ... fill the verb's own options from run.stored(), make data and network ...
+///   ... fill the verb's own options from run.stored(...), make data and network ...
 ///   auto t = run.trainer_options(optimizer_options);
 ///   t.network = ...; t.evaluation.metric = ...;
 ///   return run.train({graph, *data, validation.get(), precision, title}, t);
@@ -51,8 +51,9 @@ class TrainingRun {
 
   /// The checkpoint to continue from; nothing: a new run.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
-  /// The options that its run had, and its global batch whatever the number of ranks then was and now is.
-  Config stored() const;
+  /// The options that its run had, and its global batch whatever the number of ranks then was and now is. `family` and
+  /// `name` as in read_run(), which is asked.
+  Config stored(const std::string& family, const std::string& name) const;
 
   /// With everything that the options here and there say, and no more.
   TrainerOptions trainer_options(const OptimizerOptions& o) const;

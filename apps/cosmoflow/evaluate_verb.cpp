@@ -108,7 +108,7 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
 
 ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
-  const auto [path, stored] = app::find_trained(o, "cosmoflow-", "CosmoFlow");
+  const auto [path, stored] = app::read_run(checkpoint_of(o), family, family_name);
   const auto run = stored_run(stored);
   const auto data = open_data(run, data_path(o, run));
   if (data->size() < world.size())

@@ -75,7 +75,7 @@ void check_finite(const UniverseDataset& data, Communicator& world) {
     if (!text.empty()) throw InputError(text);
 }
 
-std::string network_name(const RunOptions& o) { return "cosmoflow-" + o.net; }
+std::string network_name(const RunOptions& o) { return family + o.net; }
 
 Graph make_network(const RunOptions& o, const UniverseDataset& data) {
   const auto& fields = data.fields();

@@ -24,6 +24,8 @@ void check_finite(const UniverseDataset& data, Communicator& world);
 /// The network for samples of this data set.
 Graph make_network(const RunOptions& o, const UniverseDataset& data);
 std::string network_name(const RunOptions& o);  ///< "cosmoflow-mlperf"
+/// How they all begin, and what people call them.
+inline constexpr const char *family = "cosmoflow-", *family_name = "CosmoFlow";
 
 /// MAE in the units of y (mlperf), or mean |delta| / true in physical units (paper).
 MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data);

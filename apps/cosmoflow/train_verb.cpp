@@ -21,7 +21,7 @@ struct TrainOptions {
 /// Fills what the user left out: from the checkpoint, or from the recipe but for what the user's own choices replace.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   if (run.checkpoint()) {
-    auto stored = run.stored();
+    auto stored = run.stored(family, family_name);
     if (!o.data.empty() || o.table.given("train")) stored.erase("train");
     if (!o.data.empty() || o.table.given("validation")) stored.erase("validation");
     o.table.fill(stored, run.checkpoint()->string());

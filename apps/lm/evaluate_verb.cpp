@@ -72,7 +72,7 @@ void print_json(const Outcome& r, const std::string& checkpoint) {
 
 ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
-  const auto model = read_model(find_trained(o, "lm-", "language model"));
+  const auto model = read_model(checkpoint_of(o));
   const auto files = files_to_judge(o, model.run);
   const auto source = known_source(files[0]);
   if (o.require_of_best > 0 && source.perplexity <= 0)

@@ -7,9 +7,9 @@
 
 namespace keelson::lm {
 
-TrainedModel read_model(app::StoredRun stored) {
+TrainedModel read_model(const std::filesystem::path& checkpoint) {
   TrainedModel m;
-  static_cast<app::StoredRun&>(m) = std::move(stored);
+  static_cast<app::StoredRun&>(m) = app::read_run(checkpoint, family, family_name);
   const auto found = m.state.texts.find("vocabulary");
   if (found == m.state.texts.end()) refuse("{}: holds no vocabulary", m.path.string());
   m.run = stored_run(m.state);

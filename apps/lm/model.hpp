@@ -15,8 +15,8 @@ struct TrainedModel : app::StoredRun {
   std::shared_ptr<const Vocabulary> vocabulary;
 };
 
-/// Throws InputError for a checkpoint without a vocabulary.
-TrainedModel read_model(app::StoredRun stored);
+/// Throws InputError for a checkpoint that is damaged, of another program or without a vocabulary.
+TrainedModel read_model(const std::filesystem::path& checkpoint);
 
 /// A text as the windows of `o`; scanned by rank 0. Collective.
 std::unique_ptr<TextWindows> open_text(const std::vector<std::string>& files,

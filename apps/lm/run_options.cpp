@@ -131,6 +131,6 @@ nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, st
           .cell = o.cell == "gru" ? ops::CellKind::gru : ops::CellKind::lstm};
 }
 
-std::string network_name(const RunOptions& o) { return "lm-" + o.cell; }
+std::string network_name(const RunOptions& o) { return family + o.cell; }
 
 }  // namespace keelson::lm

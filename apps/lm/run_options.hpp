@@ -51,5 +51,7 @@ RunOptions stored_run(const RunState& state);
 /// The network for a vocabulary of so many tokens; `unroll` 0: that of the options.
 nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll = 0);
 std::string network_name(const RunOptions& o);  ///< "lm-lstm"
+/// How they all begin, and what people call them.
+inline constexpr const char *family = "lm-", *family_name = "language model";
 
 }  // namespace keelson::lm

@@ -123,7 +123,7 @@ std::vector<std::string> tokens_of(const std::string& prompt, TokenLevel level) 
 
 ExitCode sample(const SampleOptions& o, app::Session& session) {
   if (session.world.rank() != 0) return ExitCode::done;
-  const auto model = read_model(find_trained(o, "lm-", "language model"));
+  const auto model = read_model(checkpoint_of(o));
   const auto& vocabulary = *model.vocabulary;
   const auto prompt = tokens_of(o.prompt, vocabulary.level());
   for (const auto& t : prompt)

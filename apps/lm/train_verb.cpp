@@ -27,7 +27,7 @@ std::vector<std::string> absolute(std::vector<std::string> paths) {
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   auto& text = o.run.text;
   if (run.checkpoint()) {
-    auto stored = run.stored();
+    auto stored = run.stored(family, family_name);
     if (!text.data.empty() || o.table.given("train")) stored.erase("train");
     if (!text.data.empty() || o.table.given("validation")) stored.erase("validation");
     o.table.fill(stored, run.checkpoint()->string());
@@ -64,7 +64,7 @@ Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
 std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const TextScan& scan,
                                                     const app::TrainingRun& run) {
   if (!run.checkpoint()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan));
-  auto stored = read_model({*run.checkpoint(), read_run_state(*run.checkpoint())}).vocabulary;
+  auto stored = read_model(*run.checkpoint()).vocabulary;
   if (o.vocab.empty()) return stored;
   if (const auto given = wanted_vocabulary(o, scan); given.hash() != stored->hash())
     refuse(
