@@ -2,8 +2,9 @@
 #   support  a library linked into every test program (it may bring main())
 #   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
 #   headers  every public header compiles alone, without any vendor's headers
-#   cli      tests/cli/test_*.py, run by Python; the environment has KEELSON_BIN (the folder of the programs) and
-#            KEELSON_MPIEXEC (how to start N ranks, but for "-n N", e.g. "mpirun --bind-to none")
+#   cli      tests/cli/test_*.py, run by Python; what they share lies beside them. The environment has KEELSON_BIN (the
+#            folder of the programs) and KEELSON_MPIEXEC (how to start N ranks, but for "-n N", e.g. "mpirun --bind-to
+#            none")
 #   install  a stranger's project, built against the installed package
 
 find_package(GTest REQUIRED)

@@ -1,10 +1,8 @@
 """keelson-cosmoflow from end to end: every refusal, checkpoints as h5py sees them, signals, resuming."""
 
 import json
-import os
 import pathlib
 import resource
-import shlex
 import shutil
 import signal
 import subprocess
@@ -12,46 +10,10 @@ import tempfile
 import time
 import unittest
 
-try:
-    import h5py
-    import numpy
-except ImportError:
-    h5py = None
+from programs import Program, arrays, h5py, needs_h5py, newest, numpy, records
 
-PROGRAM = os.path.join(os.environ["KEELSON_BIN"], "keelson-cosmoflow")
-MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
-needs_h5py = unittest.skipUnless(h5py, "needs h5py")
-
-
-def command(ranks, *arguments):
-    launcher = MPIEXEC + ["-n", str(ranks)] if ranks else []
-    return launcher + [PROGRAM] + [str(a) for a in arguments]
-
-
-def run(*arguments, ranks=0, limit=120, **options):
-    return subprocess.run(command(ranks, *arguments), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=limit, **options)
-
-
-def errors(done):
-    return [line for line in done.stderr.splitlines() if line.startswith("keelson-cosmoflow: error: ")]
-
-
-def records(folder, kind):
-    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [r for r in map(json.loads, lines) if r["type"] == kind]
-
-
-def arrays(path):
-    """Every array of a checkpoint by name."""
-    found = {}
-    with h5py.File(path) as f:
-        f.visititems(lambda name, o: found.update({name: o[()]}) if isinstance(o, h5py.Dataset) else None)
-    return found
-
-
-def newest(folder):
-    return sorted((pathlib.Path(folder) / "checkpoints").glob("step-*.h5"))[-1]
+PROGRAM = Program("keelson-cosmoflow")
+command, run, errors = PROGRAM.command, PROGRAM.run, PROGRAM.errors
 
 
 class Case(unittest.TestCase):

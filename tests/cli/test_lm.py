@@ -3,47 +3,15 @@
 import collections
 import json
 import math
-import os
-import pathlib
-import shlex
-import shutil
-import subprocess
-import tempfile
 import unittest
 
-PROGRAM = os.path.join(os.environ["KEELSON_BIN"], "keelson-lm")
-MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
+import programs
+
+LM = programs.Program("keelson-lm")
 
 
-def run(*arguments, ranks=0, limit=120):
-    launcher = MPIEXEC + ["-n", str(ranks)] if ranks else []
-    return subprocess.run(launcher + [PROGRAM] + [str(a) for a in arguments], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=limit)
-
-
-class Case(unittest.TestCase):
-    """Every test has a folder of its own."""
-
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keelson-cli-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def write(self, name, text):
-        path = self.folder / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    def succeed(self, *arguments, **options):
-        done = run(*arguments, **options)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
-    def refused(self, *arguments, says, **options):
-        done = run(*arguments, **options)
-        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        errors = [line for line in done.stderr.splitlines() if line.startswith("keelson-lm: error: ")]
-        self.assertEqual(len(errors), 1, done.stderr)
-        self.assertRegex(errors[0], says)
+class Case(programs.Case):
+    program = LM
 
 
 class Vocab(Case):
@@ -92,14 +60,14 @@ class Vocab(Case):
         self.refused("vocab", "--train", self.folder / "nothing", says="nothing: cannot be opened")
         self.refused("vocab", "--data", self.write("empty", ""), says="empty: is empty")
         self.refused("vocab", "--data", self.write("blank", "  \t "), says="blank: has no words")
-        self.refused("vocab", "--data", PROGRAM, says="keelson-lm: byte [0-9]+ is 0x.*not UTF-8")
+        self.refused("vocab", "--data", LM.path, says="keelson-lm: byte [0-9]+ is 0x.*not UTF-8")
         self.refused("vocab", "--data", self.write("latin1", b"na\xefve\n"), says="latin1: byte 2 is 0xef.*iconv")
         self.refused("vocab", "--data", self.write("long", "x" * 3000000), says="without white space.*--level char")
         good = self.write("good", "a b\n")
         self.refused("vocab", "--data", good, "--vocab-size", 1, says="1 tokens is asked for. Expected 3")
         self.refused("vocab", "--data", good, "--min-count", 9, says="--min-count")
         self.refused("vocab", "--data", good, "--level", "syllable", says="--level")
-        done = run("vocab", "--data", good, "--out", self.folder / "no" / "v.txt")
+        done = LM.run("vocab", "--data", good, "--out", self.folder / "no" / "v.txt")
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write", done.stderr)
 
