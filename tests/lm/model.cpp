@@ -12,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string source_of(const std::string& file) {
-  return R"({"entropy_rate_nats": 1.5, "perplexity": {"best": 4.4817, "unigram": 20, "bigram": 5}, "tokens": {")" + file +
-         R"(": 7}})";
+  return R"({"entropy_rate_nats": 1.5, "perplexity": {"best": 4.4817, "unigram": 20, "bigram": 5}, "tokens": {")" +
+         file + R"(": 7}})";
 }
 
 class KnownSourceTest : public ::testing::Test {
