@@ -14,7 +14,7 @@ most=1.08
 
 mkdir -p "$folder"
 say "1/4  Text with a known entropy rate (kept in $folder/data)"
-keelson-lm corpus --out "$folder/data" --words 3000000 --valid-words 40000 --test-words 40000 --vocab 300 --branching 8 --topics 4 --seed 1
+keelson-lm corpus --out "$folder/data" --words 3000000 --validation-words 40000 --test-words 40000 --vocab-size 300 --branching 8 --topics 4 --seed 1
 
 say "2/4  Training an LSTM on $ranks ranks"
 "${mpiexec[@]}" -n "$ranks" keelson-lm train --recipe demo --data "$folder/data" --out "$folder/run" --overwrite "$@"

@@ -41,7 +41,9 @@ std::vector<std::string> network_names() {
 }
 
 Network make_network(const std::string& name, std::int64_t size) {
-  return name.starts_with(lstm_prefix) ? language_model(name, size) : cosmoflow(name, size);
+  if (name.starts_with(lstm_prefix)) return language_model(name, size);
+  if (name == "mlperf" || name == "paper") return cosmoflow(name, size);
+  refuse("no network '{}'", name);
 }
 
 }  // namespace keelson::bench

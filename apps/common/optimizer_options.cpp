@@ -17,7 +17,7 @@ void declare_schedule(OptimizerOptions& o, CLI::App& v, OptionTable& t) {
   t.add(option_without_default(v, "--decay", o.decay,
                                "For steps: factors of --lr from these epochs on, e.g. 32:0.25,64:0.125",
                                "EPOCH:FACTOR,..."));
-  t.replaces("schedule", "decay");
+  for (const char* other : {"decay", "decay-factor", "flat-epochs"}) t.replaces("schedule", other);
   t.add(option(v, "--final-lr", o.final_lr, "For linear and cosine: rate at the end", "RATE")
             ->check(CLI::NonNegativeNumber));
   t.add(option(v, "--schedule-epochs", o.schedule_epochs, "For linear and cosine: when the end is reached; 0: --epochs",
@@ -61,6 +61,8 @@ void check(const OptimizerOptions& o) {
   parse_steps(o.decay);
   if (o.schedule == "decay" && o.decay_factor == 0)
     refuse("--schedule decay needs --decay-factor, e.g. --decay-factor 0.5");
+  if (o.schedule != "decay" && (o.decay_factor != 0 || o.flat_epochs != 0))
+    refuse("--decay-factor and --flat-epochs belong to --schedule decay, but the schedule is {}", o.schedule);
   if (o.nesterov && (o.optimizer != "sgd" || o.momentum == 0))
     refuse("--nesterov needs --optimizer sgd and --momentum above 0");
 }

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "apps/common/option_table.hpp"
+
 /// Options with the default value and the unit in --help:
 ///
 ///   app::option(verb, "--learning-rate", o->learning_rate, "Step size of the optimizer");
@@ -31,5 +33,17 @@ CLI::Option* option_without_default(CLI::App& verb, const std::string& names, T&
 
 /// A switch, off unless `value` is true from the start: then --no-NAME turns it off.
 CLI::Option* flag(CLI::App& verb, const std::string& name, bool& value, const std::string& help);
+
+/// The options that a run had, from what its checkpoint holds of them. `Run` has a function declare(Run&, CLI::App&,
+/// OptionTable&). Throws InputError for values that do not fit.
+template <class Run>
+Run stored_options(const Config& config) {
+  CLI::App verb;
+  OptionTable table;
+  Run run;
+  declare(run, verb, table);
+  table.fill(config, "the checkpoint's configuration");
+  return run;
+}
 
 }  // namespace keelson::app

@@ -19,16 +19,6 @@ struct EvaluateOptions : app::EvaluationOptions {
   std::vector<std::string> require;
 };
 
-/// The options that the checkpoint was trained with.
-RunOptions stored_run(const RunState& state) {
-  CLI::App verb;
-  OptionTable table;
-  RunOptions run;
-  declare(run, verb, table);
-  table.fill(state.config, "the checkpoint's configuration");
-  return run;
-}
-
 struct Row {
   std::string name;
   double error, baseline, scale;
@@ -109,7 +99,7 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
 ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
   const auto [path, stored] = app::read_run(checkpoint_of(o), family, family_name);
-  const auto run = stored_run(stored);
+  const auto run = app::stored_options<RunOptions>(stored.config);
   const auto data = open_data(run, data_path(o, run));
   if (data->size() < world.size())
     refuse("{} ranks are more than the {} samples: start fewer ranks", world.size(), data->size());

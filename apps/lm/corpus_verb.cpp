@@ -54,6 +54,15 @@ void make_folder(const fs::path& folder) {
     refuse("{}: cannot be made: {}. Expected --out to name a new or existing folder", folder.string(), error.message());
 }
 
+/// Texts of the same names that somebody else made, such as the Penn Treebank's, stay.
+void check_replaceable(const fs::path& folder) {
+  if (fs::exists(folder / "source.json")) return;
+  for (const char* file : {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"})
+    if (fs::exists(folder / file))
+      refuse("{}: exists already, and without source.json beside it was not made by this program; choose another --out",
+             (folder / file).string());
+}
+
 /// What is known about the source; perplexities per token, <eos> included.
 nlohmann::ordered_json describe_source(const TopicChain& chain, const ChainOptions& o) {
   const auto pi = stationary(chain);
@@ -90,7 +99,9 @@ ExitCode corpus(const CorpusOptions& o, app::Session& session) {
   auto source = describe_source(chain, o.chain);
   const auto words = made_up_words(o.chain.words, o.chain.seed);
   const fs::path out = o.out;
+  check_replaceable(out);
   make_folder(out);
+  write_atomically(out / "source.json", source.dump(2) + "\n");  // from here on the folder is known to be ours
   Interrupt::install();
   try {
     std::uint64_t split = 0;
@@ -120,9 +131,9 @@ void define_corpus(app::CommandLine& line) {
   app::option_without_default(v, "--out", o->out,
                               "Folder that gets ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json", "DIR");
   app::option(v, "--words", o->train, "Tokens of training text, newlines included", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--valid-words", o->validation, "Tokens of validation text", "N")->check(CLI::PositiveNumber);
+  app::option(v, "--validation-words", o->validation, "Tokens of validation text", "N")->check(CLI::PositiveNumber);
   app::option(v, "--test-words", o->test, "Tokens of test text", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--vocab", o->chain.words, "Different words", "N");
+  app::option(v, "--vocab-size", o->chain.words, "Different words", "N");
   app::option(v, "--branching", o->chain.branching, "Words that may follow a word, besides the end of the sentence",
               "N");
   app::option(v, "--topics", o->chain.topics,

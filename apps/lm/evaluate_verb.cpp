@@ -74,14 +74,17 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
   const auto model = read_model(checkpoint_of(o));
   const auto files = files_to_judge(o, model.run);
-  const auto source = known_source(files[0]);
-  if (o.require_of_best > 0 && source.perplexity <= 0)
-    refuse(
-        "--require-of-best: nothing is known about the source of {}: expected source.json beside it, as "
-        "`keelson-lm corpus` writes it",
-        files[0]);
   const std::int64_t unroll = o.unroll > 0 ? o.unroll : model.run.unroll;
   const auto text = open_text(files, model.vocabulary, {o.batch * world.size(), unroll, true}, world);
+  const auto unknown = model.vocabulary->left_out(text->scan());
+  // The source's entropy is that of whole words; a model that sees characters, or <unk>, answers another question.
+  const bool same_question = model.vocabulary->level() == TokenLevel::word && unknown == 0 && files.size() == 1;
+  const auto source = same_question ? known_source(files[0]) : KnownSource{};
+  if (o.require_of_best > 0 && source.perplexity <= 0)
+    refuse(
+        "--require-of-best: the best possible perplexity of {} is not known: expected one text with source.json beside "
+        "it, as `keelson-lm corpus` writes it, and a model of words whose vocabulary has all of them",
+        files[0]);
 
   const auto context = backends::make_context();
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
@@ -94,7 +97,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   load_checkpoint(model.path, network_name(model.run), parameters, {}, &world);
   const auto result = evaluator.run();
   if (world.rank() == 0) {
-    const Outcome outcome{o, *text, result, source, model.vocabulary->left_out(text->scan())};
+    const Outcome outcome{o, *text, result, source, unknown};
     if (o.json)
       print_json(outcome, model.path.string());
     else

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/options.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::lm {
@@ -12,7 +13,7 @@ TrainedModel read_model(const std::filesystem::path& checkpoint) {
   static_cast<app::StoredRun&>(m) = app::read_run(checkpoint, family, family_name);
   const auto found = m.state.texts.find("vocabulary");
   if (found == m.state.texts.end()) refuse("{}: holds no vocabulary", m.path.string());
-  m.run = stored_run(m.state);
+  m.run = app::stored_options<RunOptions>(m.state.config);
   m.vocabulary =
       std::make_shared<const Vocabulary>(Vocabulary::from_text(found->second, m.path.string() + ": vocabulary"));
   return m;
@@ -32,7 +33,7 @@ KnownSource known_source(const std::string& text_file) {
     const auto j = nlohmann::json::parse(in);
     const auto& perplexity = j.at("perplexity");
     if (!j.at("tokens").contains(text.filename().string())) return {};
-    return {j.at("entropy_rate_nats"), perplexity.at("best"), perplexity.at("unigram"), perplexity.at("bigram")};
+    return {perplexity.at("best"), perplexity.at("unigram"), perplexity.at("bigram")};
   } catch (const nlohmann::json::exception&) {
     return {};  // none there, or a file of the same name that is none of ours
   }

@@ -25,7 +25,6 @@ std::unique_ptr<TextWindows> open_text(const std::vector<std::string>& files,
 
 /// What source.json beside a text of `keelson-lm corpus` says.
 struct KnownSource {
-  double entropy = 0;     ///< nats per token
   double perplexity = 0;  ///< the best that any model can reach; 0: unknown
   double unigram = 0, bigram = 0;
 };

@@ -51,7 +51,7 @@ void declare_network(RunOptions& o, CLI::App& v, OptionTable& t) {
       app::option(v, "--init", o.init, "Weights begin uniform between - and + this", "X")->check(CLI::PositiveNumber));
   t.add_flag(app::flag(v, "--tied", o.tied, "The output layer has the embedding's weights"), o.tied);
   t.add(app::option(v, "--precision", o.precision,
-                    "Of dense layers' operands; auto: what is faster here, measured at the start")
+                    "Of matrix products' operands; auto: what is faster here, measured at the start")
             ->check(CLI::IsMember(precisions())));
 }
 
@@ -108,15 +108,6 @@ void check(const RunOptions& o) {
   if (o.tied && o.embedding > 0 && o.embedding != o.hidden)
     refuse("--tied needs as many features per token as hidden units: --embedding {} is not --hidden {}", o.embedding,
            o.hidden);
-}
-
-RunOptions stored_run(const RunState& state) {
-  CLI::App verb;
-  OptionTable table;
-  RunOptions run;
-  declare(run, verb, table);
-  table.fill(state.config, "the checkpoint's configuration");
-  return run;
 }
 
 nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll) {

@@ -5,7 +5,6 @@
 
 #include "apps/common/optimizer_options.hpp"
 #include "apps/lm/text_files.hpp"
-#include "engine/train/run_state.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 
 namespace keelson::lm {
@@ -44,9 +43,6 @@ std::vector<std::string> recipes();
 
 /// Throws InputError for combinations that make no sense.
 void check(const RunOptions& o);
-
-/// The options that a checkpoint was trained with.
-RunOptions stored_run(const RunState& state);
 
 /// The network for a vocabulary of so many tokens; `unroll` 0: that of the options.
 nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll = 0);

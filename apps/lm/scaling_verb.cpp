@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -48,13 +49,13 @@ void fill_tokens(Context& context, Plan& plan, const char* name, std::int64_t vo
 }
 
 /// Times training steps on the ranks of `group`.
-ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net, std::int64_t batch, Context& context,
-                   Communicator& group) {
+ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net, std::int64_t batch, DType compute,
+                   Context& context, Communicator& group) {
   const Graph graph = nets::lstm_lm(net.net);
   Optimizer optimizer;
   optimizer.clip_norm = net.clip_norm;
   PlanOptions options{.batch = batch, .optimizer = &optimizer, .communicator = &group};
-  options.compute = choose_precision(o.precision, graph, context, options);
+  options.compute = compute;
   Parameters parameters(graph, context, 1);
   Plan plan(graph, parameters, options);
   fill_tokens(context, plan, "x", net.net.vocabulary, group.rank());
@@ -111,15 +112,19 @@ ExitCode run_scaling(const ScalingOptions& o, app::Session& session) {
         "it",
         o.batch > 0 ? o.batch : net.batch, world.size());
   const auto context = backends::make_context();
+  const Graph graph = nets::lstm_lm(net.net);
+  // Once, so that all rows have the same.
+  const DType compute =
+      choose_precision(o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .communicator = &world});
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
-                                 nets::lstm_lm(net.net).parameter_count(), net.net.unroll, o.precision),
+                                 graph.parameter_count(), net.net.unroll, precision_name(compute)),
                      session.machine, context->describe(), o.strong};
   if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
   for (int ranks = 1; ranks <= world.size();
        ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
     const auto group = world.split(world.rank() < ranks ? 0 : -1, world.rank());
     const auto batch = batch_of(o, net, ranks);
-    if (group && batch > 0) table.rows.push_back(measure(o, net, batch, *context, *group));
+    if (group && batch > 0) table.rows.push_back(measure(o, net, batch, compute, *context, *group));
     if (world.rank() == 0 && !o.json && batch > 0) fmt::print("{}", table.line(table.rows.back()));
     std::fflush(stdout);
     world.barrier();  // the others wait here, and leave their cores alone

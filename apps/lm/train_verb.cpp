@@ -26,6 +26,7 @@ std::vector<std::string> absolute(std::vector<std::string> paths) {
 /// Fills what the user left out: from the checkpoint, or from the recipe; then --train and --validation from --data.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   auto& text = o.run.text;
+  const bool cuts_vocabulary = o.table.given("vocab-size") || o.table.given("min-count");
   if (run.checkpoint()) {
     auto stored = run.stored(family, family_name);
     if (!text.data.empty() || o.table.given("train")) stored.erase("train");
@@ -34,7 +35,13 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
   } else if (!o.run.recipe.empty()) {
     o.table.fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
   }
+  if (!text.test.empty()) refuse("--test: training reads no test text; give it to `keelson-lm evaluate`");
+  if (run.checkpoint() && o.run.vocab.empty() && cuts_vocabulary)
+    refuse("--vocab-size, --min-count: a resumed run keeps the vocabulary of its checkpoint; leave them out");
   const auto files = find_text_files(text);
+  for (const auto* paths : {&files.train, &files.validation})
+    for (const auto& path : *paths)
+      if (path.find(',') != path.npos) refuse("{}: paths of texts are kept in lists with commas: rename it", path);
   text.train = absolute(files.train);
   text.validation = absolute(files.validation);
 }
@@ -79,11 +86,11 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   complete(o, run);
   check(o.run);
   auto& world = session.world;
-  const auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
+  auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
   const auto vocabulary = choose_vocabulary(o.run, scan, run);
   auto t = run.trainer_options(o.run);
   const std::int64_t streams = t.batch * world.size();
-  const TextWindows data(std::make_shared<const TextCorpus>(scan), vocabulary, {streams, o.run.unroll});
+  const TextWindows data(std::make_shared<const TextCorpus>(std::move(scan)), vocabulary, {streams, o.run.unroll});
   const auto validation = o.run.text.validation.empty()
                               ? nullptr
                               : open_text(o.run.text.validation, vocabulary, {streams, o.run.unroll, true}, world);
@@ -93,6 +100,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   t.texts["vocabulary"] = vocabulary->to_text();
   t.shuffle = false;
   t.unit = {"word", o.run.unroll};
+  if (o.run.target_perplexity > 0 && !validation)
+    refuse("--target-perplexity: there is no validation text to measure it on; give --validation");
   t.target = o.run.target_perplexity;
   t.evaluation.metric.kind = MetricSpec::Kind::perplexity;
   if (validation) t.evaluation.units = static_cast<double>(validation->targets());

@@ -64,7 +64,7 @@ class Dense final : public Weighted<ops::DenseDesc, Kinds> {
   void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
                         const Tensor& scratch) override {
     if (!weights_) return Weighted::backward_weights(src, diff_dst, diff_weights, diff_bias, scratch);
-    weights_.pack_and_run({transposed(diff_dst.desc()), diff_dst.raw()}, src, diff_weights, scratch.raw());
+    weights_.pack_and_run({diff_dst.desc().transposed(), diff_dst.raw()}, src, diff_weights, scratch.raw());
     if (d_.params.bias) column_sums(diff_dst.data<float>(), d_.dst.shape[0], d_.dst.shape[1], diff_bias.data<float>());
   }
 
@@ -93,7 +93,7 @@ class Dense final : public Weighted<ops::DenseDesc, Kinds> {
                w = operand(Verb::backward_weights, diff_weights, d_.weights),
                x = operand(Verb::backward_weights, src, d_.src);
     if (!plain(y) || !plain(w) || !plain(x)) return;
-    weights_ = Product(session_, transposed(y), x, w, 1);
+    weights_ = Product(session_, y.transposed(), x, w, 1);
   }
 
   Product data_, weights_;

@@ -12,11 +12,6 @@ constexpr std::int64_t rows_worth_packing = 128;
 
 }  // namespace
 
-TensorDesc transposed(const TensorDesc& d) {
-  const Shape shape{d.shape[1], d.shape[0]};
-  return {shape, d.dtype, Layout::strided(shape, {d.layout.strides()[1], d.layout.strides()[0]})};
-}
-
 namespace {
 
 /// A call that copies `from` to `to`, which may differ in layout and dtype.

@@ -32,7 +32,4 @@ class Product {
   Call call_, pack_, round_;  ///< round_: src to bf16
 };
 
-/// A matrix with rows and columns exchanged, in the same memory.
-TensorDesc transposed(const TensorDesc& d);
-
 }  // namespace keelson::backends::onednn

@@ -114,7 +114,7 @@ bool comes_before(const TokenCount& a, const TokenCount& b) {
 }
 
 std::string TextScan::name() const {
-  const auto first = fs::path(files.at(0).path).filename().string();
+  auto first = fs::path(files.at(0).path).filename().string();
   if (files.size() == 1) return first;
   return fmt::format("{} and {} more file{}", first, files.size() - 1, files.size() == 2 ? "" : "s");
 }

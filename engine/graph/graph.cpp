@@ -35,6 +35,7 @@ Var Graph::state(const std::string& name, const Shape& sample) {
 }
 
 void Graph::check_shared(const Node& n, const std::vector<ParameterSpec>& specs) const {
+  if (n.shared.empty()) return;
   const auto all = parameters();
   for (const auto& [own, other] : n.shared) {
     const auto same_name = [&](const std::string& wanted) {

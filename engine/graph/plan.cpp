@@ -50,7 +50,7 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
   build.batch = options.batch;
   build.compute = options.compute;
   build.ranks = options.communicator ? options.communicator->size() : 1;
-  build.rows_allowed = !options.optimizer || options.optimizer->larc == ops::LarcMode::none;
+  build.rows_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];

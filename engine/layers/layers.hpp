@@ -70,8 +70,9 @@ Var silu(Var x, const std::string& name = "");
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
 
 /// Rows of a table by number: x (N) or (N, steps) s32 -> (N * steps, features), step t of sample n in row n * steps +
-/// t. Its gradient, and a training step, touch only rows that occur, unless another node shares the table, or so many
-/// ranks take part that exchanging the whole is cheaper.
+/// t. Its gradient, and a training step, touch only rows that occur, unless another node shares the table, the
+/// optimizer moves rows without a gradient too (momentum, Adam, weight decay), or so many ranks take part that
+/// exchanging the whole is cheaper.
 struct EmbeddingOptions {
   std::int64_t entries = 1, features = 1;
   Init weights_init = Init::uniform(0.1f);

@@ -32,11 +32,6 @@ Tensor step_of(const TensorDesc& d, const Tensor& rows, std::int64_t t) {
   return {d, rows.data<float>() + t * d.shape[1]};
 }
 
-TensorDesc transposed(const TensorDesc& d) {
-  const Shape shape{d.shape[1], d.shape[0]};
-  return {shape, d.dtype, Layout::strided(shape, {d.layout.strides()[1], d.layout.strides()[0]})};
-}
-
 /// The candidate's columns of gru's gradients.
 TensorDesc candidate_desc(const ops::RecurrentCellDesc& d) {
   const Shape shape{d.rows(), d.hidden};
@@ -61,13 +56,13 @@ Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, boo
       weights_(TensorDesc::plain({cell.gates(), cell.hidden})),
       cell_(context.make(cell)) {
   const int steps = static_cast<int>(cell.steps);
-  step_ = make_product(context, {step_desc(cell, cell.hidden), transposed(weights_), dense_, compute, steps});
+  step_ = make_product(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps});
   set_backend(step_->backend());
   if (!training) return;
   step_back_ = make_product(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps});
   const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}),
                    rows = TensorDesc::plain({cell.rows(), cell.hidden});
-  all_steps_ = make_product(context, {transposed(gates), rows, weights_, compute});
+  all_steps_ = make_product(context, {gates.transposed(), rows, weights_, compute});
   if (cell.kind != ops::CellKind::gru) return;
   const TensorDesc sums = TensorDesc::plain({1, cell.hidden});
   bias_sum_ = context.make(ops::MatMulDesc{TensorDesc::plain({1, cell.rows()}), candidate_desc(cell), sums});
@@ -103,7 +98,7 @@ void Recurrence::forward(const Tensor* t) {
   const Tensor recurrent = scratch.tensor(dense_);
   void* packed = step_->packed_bytes() > 0 ? scratch.bytes(step_->packed_bytes()) : nullptr;
   void* work = scratch.bytes(step_->scratch_bytes(Verb::forward));
-  const Tensor by_columns(transposed(weights_), weights.raw());
+  const Tensor by_columns(weights_.transposed(), weights.raw());
   const TensorDesc row = step_desc(desc_, desc_.hidden);
   const ops::RecurrentCell::Sequence s{input, gates, recurrent, t[4], t[5], t[6], t[7]};
   step_->pack(by_columns, packed);
@@ -140,7 +135,7 @@ void Recurrence::backward_weights(const Tensor* t) {
     m.pack(weights, packed);
     m.forward(src, weights, packed, dst, scratch.bytes(m.scratch_bytes(Verb::forward)));
   };
-  run(*all_steps_, {transposed(diff_recurrent.desc()), diff_recurrent.raw()}, h_prev, t[2]);
+  run(*all_steps_, {diff_recurrent.desc().transposed(), diff_recurrent.raw()}, h_prev, t[2]);
   if (!bias_sum_) return;
   const Tensor sums(TensorDesc::plain({1, desc_.hidden}), t[3].raw());
   run(*bias_sum_, ones_, {candidate_desc(desc_), diff_recurrent.data<float>() + 2 * desc_.hidden}, sums);

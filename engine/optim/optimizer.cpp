@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace keelson {
 
 namespace {
@@ -18,6 +20,12 @@ bool matches(std::string_view pattern, std::string_view name) {
 int Optimizer::moments() const {
   if (kind != Kind::sgd) return 2;
   return momentum != 0 ? 1 : 0;
+}
+
+bool Optimizer::moves_only_rows_with_gradient() const {
+  const bool decays =
+      weight_decay != 0 || std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.weight_decay != 0; });
+  return moments() == 0 && !decays && larc == ops::LarcMode::none;
 }
 
 ops::UpdateParams Optimizer::update_for(const std::string& name) const {

@@ -33,6 +33,8 @@ struct Optimizer {
 
   int moments() const;                                          ///< arrays of state per parameter: 0, 1 or 2
   ops::UpdateParams update_for(const std::string& name) const;  ///< of the parameter of this name
+  /// Whether a row without a gradient stays as it is: not with momentum, Adam or weight decay, nor with LARC's norms.
+  bool moves_only_rows_with_gradient() const;
   bool needs_norms() const { return clip_norm > 0 || larc != ops::LarcMode::none; }
   std::string to_string() const;  ///< "sgd momentum 0.9"
 };

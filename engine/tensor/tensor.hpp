@@ -15,6 +15,11 @@ struct TensorDesc {
 
   static TensorDesc plain(const Shape& shape, DType dtype = DType::f32) { return {shape, dtype, Layout::plain(shape)}; }
   TensorDesc with(const Layout& l) const { return {shape, dtype, l}; }
+  /// Rows and columns exchanged, in the same memory: of strided matrices.
+  TensorDesc transposed() const {
+    const Shape turned{shape[1], shape[0]};
+    return {turned, dtype, Layout::strided(turned, {layout.strides()[1], layout.strides()[0]})};
+  }
   std::size_t bytes() const { return layout.bytes(shape, dtype); }
   std::int64_t elements() const { return shape.elements(); }
   friend bool operator==(const TensorDesc&, const TensorDesc&) = default;

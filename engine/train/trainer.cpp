@@ -126,7 +126,7 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   if (loaded.step_in_epoch > 0 && loaded.train_samples != now.train_samples)
     refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data",
            checkpoint.string(), loaded.train_samples, now.train_samples);
-  restore_states(loaded);
+  restore_states(loaded, checkpoint);
   loaded.carried.clear();
   loaded.config = now.config;
   loaded.texts = now.texts;

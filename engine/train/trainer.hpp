@@ -83,7 +83,7 @@ class Trainer {
   void finish_epoch();
   void save(bool best);
   void gather_states();
-  void restore_states(const RunState& loaded);
+  void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
   void count_targets(const Batch& batch);
   void merge_targets();
   [[noreturn]] void stop_for_loss(double loss);

@@ -77,7 +77,7 @@ void Trainer::gather_states() {
   }
 }
 
-void Trainer::restore_states(const RunState& loaded) {
+void Trainer::restore_states(const RunState& loaded, const std::filesystem::path& checkpoint) {
   if (loaded.step_in_epoch == 0) return;
   for (const auto& name : plan_.states()) {
     const Tensor t = plan_.input(name);
@@ -85,8 +85,9 @@ void Trainer::restore_states(const RunState& loaded) {
     Shape wanted = t.shape();
     wanted[0] = state_.global_batch;
     if (found == loaded.carried.end() || !(found->second.shape == wanted))
-      refuse("the checkpoint's recurrent state {} is {}, expected {}: it belongs to another network", name,
-             found == loaded.carried.end() ? "missing" : to_string(found->second.shape), to_string(wanted));
+      refuse("{}: its recurrent state {} is {}, expected {}: resume with the network and batch of that run",
+             checkpoint.string(), name, found == loaded.carried.end() ? "missing" : to_string(found->second.shape),
+             to_string(wanted));
     const std::int64_t first = (communicator_ ? communicator_->rank() : 0) * t.elements();
     parameters_.context().device().copy_from_host(t.raw(), found->second.values.data() + first, t.bytes());
   }

@@ -23,7 +23,7 @@ class LmCase(Case):
         cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="keelson-cli-"))
         cls.addClassCleanup(shutil.rmtree, cls.shared)
         cls.text = cls.shared / "text"
-        cls.prepare("corpus", "--out", cls.text, "--words", 6000, "--valid-words", 800, "--test-words", 900, "--vocab", 40,
+        cls.prepare("corpus", "--out", cls.text, "--words", 6000, "--validation-words", 800, "--test-words", 900, "--vocab-size", 40,
                     "--branching", 4, "--topics", 2)
 
     @staticmethod

@@ -74,8 +74,8 @@ class Vocab(Case):
 
 class Corpus(Case):
     def corpus(self, *arguments, **options):
-        return self.succeed("corpus", "--out", self.folder / "text", "--words", 30000, "--valid-words", 2000,
-                            "--test-words", 1000, "--vocab", 50, "--branching", 4, "--topics", 2, *arguments, **options)
+        return self.succeed("corpus", "--out", self.folder / "text", "--words", 30000, "--validation-words", 2000,
+                            "--test-words", 1000, "--vocab-size", 50, "--branching", 4, "--topics", 2, *arguments, **options)
 
     def test_the_source_is_described(self):
         text = self.corpus()
@@ -113,8 +113,8 @@ class Corpus(Case):
     def test_refusals(self):
         self.refused("corpus", says="give --out")
         out = self.folder / "out"
-        self.refused("corpus", "--out", out, "--vocab", 2, says="--vocab is 2. Expected 4")
-        self.refused("corpus", "--out", out, "--vocab", 10, "--branching", 6, says="--branching is 6. Expected 2 to 5")
+        self.refused("corpus", "--out", out, "--vocab-size", 2, says="--vocab-size is 2. Expected 4")
+        self.refused("corpus", "--out", out, "--vocab-size", 10, "--branching", 6, says="--branching is 6. Expected 2 to 5")
         self.refused("corpus", "--out", out, "--topics", 0, says="--topics is 0")
         self.refused("corpus", "--out", out, "--sentence", 1, says="--sentence is 1")
         self.refused("corpus", "--out", out, "--words", 0, says="--words")

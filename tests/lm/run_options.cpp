@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "apps/common/options.hpp"
+#include "engine/train/run_state.hpp"
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -64,7 +67,7 @@ TEST(LmRunOptions, ComeBackFromACheckpoint) {
   std::reverse(arguments.begin(), arguments.end());
   verb.parse(arguments);
   state.config = table.values();
-  const auto back = stored_run(state);
+  const auto back = app::stored_options<RunOptions>(state.config);
   EXPECT_EQ(network_name(back), "lm-gru");
   EXPECT_TRUE(back.tied);
   EXPECT_EQ(back.hidden, 24);

@@ -239,9 +239,9 @@ TEST(OracleRecurrence, ByHand) {
   EXPECT_TRUE(close(lstm.gates, Array({1, 4}, {0.75, 0.25, 0.6, 0.5}), "i, f, g, o", tolerance(DType::f64)));
   EXPECT_TRUE(close(lstm.next_state, Array({1, 2, 1}, {0.5 * std::tanh(c), c}), "h, c", tolerance(DType::f64)));
   const auto gru = oracle::cell_forward(ops::CellKind::gru, {Array({1, 3}, {0, three, 0}), Array({1, 3}, {0, 0, three}),
-                                                             Array(Shape{1}, three), Array({1, 1, 1}, {2})});
+                                                             Array(Shape{1}, three), Array(Shape{1, 1, 1}, 2)});
   EXPECT_TRUE(close(gru.gates, Array({1, 3}, {0.5, 0.75, 0.8}), "r, z, n", tolerance(DType::f64)));
-  EXPECT_TRUE(close(gru.next_state, Array({1, 1, 1}, {0.25 * 0.8 + 0.75 * 2}), "h", tolerance(DType::f64)));
+  EXPECT_TRUE(close(gru.next_state, Array(Shape{1, 1, 1}, 0.25 * 0.8 + 0.75 * 2), "h", tolerance(DType::f64)));
 }
 
 /// Weights that an embedding and the output layer share: the gradients of both uses add up.

@@ -13,13 +13,13 @@ void check(const ChainOptions& o) {
   const auto require = [](std::int64_t found, const char* option, std::int64_t from, std::int64_t to) {
     if (found < from || found > to) refuse("{} is {}. Expected {} to {}", option, found, from, to);
   };
-  require(o.words, "--vocab", 4, 1'000'000);
+  require(o.words, "--vocab-size", 4, 1'000'000);
   require(o.branching, "--branching", 2, std::min<std::int64_t>(256, o.words / 2));
   require(o.topics, "--topics", 1, std::min<std::int64_t>(64, o.words / o.branching));
   require(o.sentence, "--sentence", 3, 1000);
   constexpr std::int64_t most = 50'000'000;  // a gigabyte, for the trigrams
   if (const auto found = o.words * o.topics * o.branching; found > most)
-    refuse("--vocab x --topics x --branching is {}. Expected at most {}", found, most);
+    refuse("--vocab-size x --topics x --branching is {}. Expected at most {}", found, most);
 }
 
 /// Random numbers one after the other.
@@ -76,7 +76,8 @@ class Maker {
     c.topics = topics_;
     c.row_of.resize(static_cast<std::size_t>(c.states()));
     const auto set_row = [&](std::int32_t topic, std::int32_t token) {
-      c.row_of[static_cast<std::size_t>(topic * c.tokens() + token)] = static_cast<std::int32_t>(c.rows.size()) - 1;
+      const auto state = topic * c.tokens() + token;
+      c.row_of[static_cast<std::size_t>(state)] = static_cast<std::int32_t>(c.rows.size()) - 1;
     };
     for (std::int32_t word = 0; word < words_; ++word) {
       const bool pivot = successors_.below(4) == 0;
