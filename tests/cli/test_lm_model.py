@@ -33,7 +33,7 @@ class Model(LmCase):
         self.assertAlmostEqual(steps[0]["loss"], math.log(42), delta=0.1)
         self.assertAlmostEqual(sum(s["loss"] for s in steps[:75]) / 75, epochs[0]["train_loss"], places=5)
         report = (self.model / "report.html").read_text()
-        for part in ("Language model, 1 x 32 lstm", "all epochs done", "perplexity", "words per second", "lstm1"):
+        for part in ("Language model, 1 LSTM layer of 32", "all epochs done", "perplexity", "words per second", "lstm1"):
             self.assertTrue(part in report, part)
         sums = re.search("<b>sum</b></td>(.*?)</tr>", report).group(1)
         self.assertEqual(len(re.findall(r"<b>[\d.]+</b>", sums)), 3, sums)  # GFLOP, ms and GFLOP/s, though only a few steps are timed
@@ -86,7 +86,7 @@ class Model(LmCase):
                   says=r"not good enough: a perplexity of \d.\d+, must be at most 4.100")
         self.ends(1, *arguments, "--require-of-best", 1.0001, says="not good enough")
         self.refused("evaluate", "--checkpoint", self.model, "--test", self.write("t.txt", "a b\n"), "--require-of-best", 2,
-                     says="nothing is known about the source of .*t.txt")
+                     says="the best possible perplexity of .*t.txt is not known")
 
     def test_sampling(self):
         drawn = self.sample(self.model, "--tokens", 60, "--seed", 3)
