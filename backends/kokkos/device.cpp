@@ -1,4 +1,10 @@
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
 
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/factory.hpp"
@@ -55,6 +61,36 @@ void prefer_huge_pages(void* memory, std::size_t bytes) {
 #endif
 }
 
+/// Bytes of this process' allocations, and the most there may be.
+struct Budget {
+  std::atomic<std::size_t> used = 0;
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+};
+
+/// Every copy ends before the call returns, so that there is nothing to wait for.
+class KokkosQueue : public Queue {
+ public:
+  explicit KokkosQueue(Device& device) : device_(device) {}
+  void follow() override { device_.fence(); }
+  void lead() override {}
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
+    device_.copy_from_host(dst, src, bytes);
+    device_.fence();
+  }
+  void copy_to_host(void* dst, const void* src, std::size_t bytes) override { device_.copy_to_host(dst, src, bytes); }
+  bool idle() override { return true; }
+  void wait() override {}
+  void* native() override { return nullptr; }
+
+ private:
+  Device& device_;
+};
+
+std::size_t host_memory_bytes() {
+  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
+}
+
 class KokkosDevice : public Device {
  public:
   std::string describe() const override {
@@ -68,20 +104,44 @@ class KokkosDevice : public Device {
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
     const auto size = align64(bytes > 0 ? bytes : 1);
     void* memory = nullptr;
+    const bool allowed = size <= budget_->limit && budget_->used <= budget_->limit - size;
     try {
-      memory = Kokkos::kokkos_malloc<Space::memory_space>(label, size);
+      if (allowed) memory = Kokkos::kokkos_malloc<Space::memory_space>(label, size);
     } catch (const std::exception&) {
       memory = nullptr;
     }
     if (!memory)
-      fail("out of memory: {} needs {:.1f} MiB on {}; try a smaller batch or input, or more ranks", label,
-           static_cast<double>(size) / (1 << 20), describe());
+      fail("out of memory: {} needs {:.1f} MiB on {}{}; try a smaller batch or input, or more ranks", label, mib(size),
+           describe(),
+           allowed ? "" : fmt::format(" beside {:.1f} MiB in use, more than the memory limit", mib(budget_->used)));
     KEELSON_EXPECT(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
     if constexpr (host_memory) prefer_huge_pages(memory, size);
-    std::shared_ptr<void> owner(memory, [](void* p) { Kokkos::kokkos_free<Space::memory_space>(p); });
+    budget_->used += size;
+    std::shared_ptr<void> owner(memory, [size, budget = budget_](void* p) {
+      Kokkos::kokkos_free<Space::memory_space>(p);
+      budget->used -= size;
+    });
     zero_in_parallel(memory, size);
     return owner;
   }
+
+  std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) override {
+    const auto size = align64(bytes > 0 ? bytes : 1);
+    void* memory = std::aligned_alloc(64, size);
+    if (!memory) fail("out of memory: {} needs {:.1f} MiB on the host", label, mib(size));
+    std::memset(memory, 0, size);
+    return std::shared_ptr<void>(memory, std::free);
+  }
+
+  DeviceMemory memory() const override {
+    DeviceMemory m;
+    m.total = host_memory ? host_memory_bytes() : 0;
+    m.used = budget_->used;
+    const auto most = std::min(budget_->limit, m.total);
+    m.available = most > m.used ? most - m.used : 0;
+    return m;
+  }
+  void limit_memory(std::size_t bytes) override { budget_->limit = bytes; }
 
   void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
     if constexpr (host_memory)
@@ -103,6 +163,7 @@ class KokkosDevice : public Device {
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<KokkosQueue>(*this); }
 
   int concurrency() const override { return kokkos::Space().concurrency(); }
   int vector_width() const override { return kokkos::vector_width; }
@@ -115,6 +176,10 @@ class KokkosDevice : public Device {
     return {fma, kokkos::measure_copy_rate(static_cast<float*>(dst.get()), static_cast<const float*>(src.get()),
                                            static_cast<Index>(bytes / sizeof(float)))};
   }
+
+ private:
+  static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+  std::shared_ptr<Budget> budget_ = std::make_shared<Budget>();
 };
 
 }  // namespace

@@ -21,13 +21,15 @@ struct ConvParams {
 class Conv;
 
 /// src (N, C, spatial...), weights (O, C/groups, kernel...), bias (O), dst (N, O, spatial'...). Layouts may be `any`;
-/// bias is plain.
+/// bias is plain. src and weights are of one dtype, f32, bf16 or f16; dst is f32 or of theirs. diff_src is of the dtype
+/// of dst, diff_dst of that of src; bias, diff_weights, diff_bias and all sums are f32.
 struct ConvDesc {
   using Op = Conv;
   ConvParams params;
   TensorDesc src, weights, dst;
   bool training = true;  ///< also make the backward verbs
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
+  bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 };
 
 /// Logical shape of dst; refuses (InputError) what does not fit: channels not divisible by groups, a kernel larger than

@@ -12,13 +12,14 @@ struct DenseParams {
 class Dense;
 
 /// src (N, in), weights (out, in), bias (out), dst (N, out) = activation(src weights^T + bias). Layouts may be `any`;
-/// bias is plain.
+/// bias is plain; dtypes as in ConvDesc.
 struct DenseDesc {
   using Op = Dense;
   DenseParams params;
   TensorDesc src, weights, dst;
   bool training = true;
   bool diff_src = true;
+  bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 };
 
 class Dense : public Primitive {

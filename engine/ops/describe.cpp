@@ -82,6 +82,10 @@ std::string describe(const LossDesc& d) {
 
 std::string describe(const SumSquaresDesc& d) { return fmt::format("sum of squares, src {}", to_string(d.src)); }
 
+std::string describe(const CheckGradientsDesc& d) {
+  return fmt::format("check of gradients{}", d.dynamic ? ", dynamic scale" : "");
+}
+
 std::string describe(const UpdateDesc& d) {
   return fmt::format("{} update{}, parameter {}", d.params.kind == UpdateKind::sgd ? "sgd" : "adam",
                      d.rows > 0 ? fmt::format(" of {} rows", d.rows) : "", to_string(d.param));

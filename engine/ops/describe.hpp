@@ -23,6 +23,7 @@ std::string describe(const MatMulDesc& d);
 std::string describe(const RecurrentCellDesc& d);
 std::string describe(const LossDesc& d);
 std::string describe(const SumSquaresDesc& d);
+std::string describe(const CheckGradientsDesc& d);
 std::string describe(const UpdateDesc& d);
 
 }  // namespace keelson::ops

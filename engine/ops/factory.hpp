@@ -51,6 +51,7 @@ class OpFactory {
   virtual Made<RecurrentCell> make(const RecurrentCellDesc&) { return unsupported(); }
   virtual Made<Loss> make(const LossDesc&) { return unsupported(); }
   virtual Made<SumSquares> make(const SumSquaresDesc&) { return unsupported(); }
+  virtual Made<CheckGradients> make(const CheckGradientsDesc&) { return unsupported(); }
   virtual Made<Update> make(const UpdateDesc&) { return unsupported(); }
 
  protected:

@@ -41,7 +41,7 @@ struct LossDesc {
 class Loss : public Primitive {
  public:
   /// loss: one f64, overwritten, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass;
-  /// it may be `prediction` itself, or empty where none is wanted.
+  /// it may be `prediction` itself, or empty where none is wanted; times StepState::scaling.scale, which `loss` is not.
   virtual void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
                        const Tensor& loss, const Tensor& diff_prediction) = 0;
 };

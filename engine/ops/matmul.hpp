@@ -6,15 +6,17 @@ namespace keelson::ops {
 
 class MatMul;
 
-/// dst (M, N) = src (M, K) weights (K, N), f32 and any strides: a transposed matrix is one with its strides exchanged,
-/// and rows may lie apart, as those of one time step in a sequence do. Operands must not overlap.
+/// dst (M, N) = src (M, K) weights (K, N), any strides; src and weights of one dtype, f32, bf16 or f16; dst f32 or
+/// theirs; sums are f32. Not f32: backends without kernels for it refuse. Strides: a transposed matrix is one with its
+/// strides exchanged, and rows may lie apart, as those of one time step in a sequence do. Operands must not overlap.
 struct MatMulDesc {
   using Op = MatMul;
   TensorDesc src, weights, dst;
   /// bf16: src and weights are rounded to it before they are multiplied; sums and dst stay f32. Refused by backends
   /// without kernels for it.
   DType compute = DType::f32;
-  int uses = 1;  ///< how often the same weights are used: what it pays to rearrange them for
+  int uses = 1;       ///< how often the same weights are used: what it pays to rearrange them for
+  bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 };
 
 class MatMul : public Primitive {

@@ -18,6 +18,22 @@ class SumSquares : public Primitive {
   virtual void forward(const Tensor& src, const Tensor& sums, std::int64_t index) = 0;
 };
 
+class CheckGradients;
+/// Whether all gradients of a step are finite, and the scale of the next step's.
+struct CheckGradientsDesc {
+  using Op = CheckGradients;
+  bool dynamic = false;  ///< the scale moves; else it stays what it is
+  float growth = 2;      ///< it is multiplied by this after `interval` good steps in a row, ...
+  float backoff = 0.5f;  ///< ... and by this after one that is not; between 1 and 2^24
+  std::int32_t interval = 2000;
+};
+class CheckGradients : public Primitive {
+ public:
+  /// `sums`: f64, any number of sums of squares, which together are that of all gradients of all ranks. Writes
+  /// StepState::scaling of `state`: `unscale` for the Update calls that follow, `scale` for the next step.
+  virtual void forward(const Tensor& sums, const Tensor& state) = 0;
+};
+
 enum class UpdateKind : std::uint8_t { sgd, adam };
 
 enum class LarcMode : std::uint8_t { none, scale, clip };
@@ -51,7 +67,8 @@ struct UpdateDesc {
   std::int64_t rows = 0;
 };
 
-/// One parameter's step. Order: global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
+/// One parameter's step; none where StepState::scaling says skip. Order: gradients and norms times
+/// StepState::scaling.unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
 /// StepState::learning_rate * lr_multiplier; Adam's bias correction uses t = StepState::step + 1.
 class Update : public Primitive {
  public:

@@ -30,8 +30,22 @@ constexpr std::string_view to_string(DType t) {
   return names[static_cast<int>(t)];
 }
 
+/// A number of 16 bits as it lies in memory; to_float() and the functions below (half.hpp) give it a meaning.
+struct bf16 {  ///< the upper half of an IEEE binary32
+  std::uint16_t bits;
+};
+struct f16 {  ///< IEEE binary16
+  std::uint16_t bits;
+};
+
+constexpr bool is_low(DType t) { return t == DType::bf16 || t == DType::f16; }  ///< 16-bit floating point
+
 template <class T>
 inline constexpr DType dtype_of = DType::f32;
+template <>
+inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<f16> = DType::f16;
 template <>
 inline constexpr DType dtype_of<double> = DType::f64;
 template <>
