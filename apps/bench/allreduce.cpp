@@ -6,6 +6,7 @@
 
 #include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
+#include "apps/common/device_options.hpp"
 #include "apps/common/options.hpp"
 
 namespace keelson::bench {
@@ -15,6 +16,7 @@ struct AllreduceOptions {
   std::uint64_t least = 4 << 10, most = 64 << 20;
   int factor = 4, repeats = 20, warmup = 3;
   bool json = false;
+  app::DeviceOptions device;
 };
 
 struct SizeResult {
@@ -37,28 +39,35 @@ void check_sum(const std::vector<float>& data, const Communicator& world) {
            expected);
 }
 
-SizeResult measure(std::uint64_t bytes, const AllreduceOptions& o, Communicator& world) {
+SizeResult measure(std::uint64_t bytes, const AllreduceOptions& o, Context& context, Communicator& world) {
   using clock = std::chrono::steady_clock;
-  std::vector<float> data(bytes / sizeof(float), static_cast<float>(world.rank() + 1));
-  const auto sum = world.make_allreduce(data.data(), data.size(), fmt::format("{} bytes of keelson-bench", bytes));
+  Device& device = context.device();
+  std::vector<float> host(bytes / sizeof(float), static_cast<float>(world.rank() + 1));
+  const Tensor data = context.allocate(TensorDesc::plain({static_cast<std::int64_t>(host.size())}), "summed array");
+  const auto sum =
+      world.make_allreduce(data.data<float>(), host.size(), fmt::format("{} bytes of keelson-bench", bytes));
+  device.copy_from_host(data.raw(), host.data(), data.bytes());
   sum->start();
   sum->wait();
-  check_sum(data, world);
-  std::fill(data.begin(), data.end(), 0.0f);  // sums of sums would soon be infinite
+  device.copy_to_host(host.data(), data.raw(), data.bytes());
+  check_sum(host, world);
+  device.zero(data.raw(), data.bytes());  // sums of sums would soon be infinite
+  device.fence();
   std::vector<double> seconds;
   for (int i = -o.warmup; i < o.repeats; ++i) {
     world.barrier();
     const auto start = clock::now();
     sum->start();
     sum->wait();
+    device.fence();
     if (i >= 0) seconds.push_back(std::chrono::duration<double>(clock::now() - start).count());
   }
   world.allreduce(seconds.data(), seconds.size(), Reduction::max);
   return {bytes, summarize(std::move(seconds)), world.size()};
 }
 
-void print_head(const AllreduceOptions& o, const app::Session& session) {
-  fmt::print("sum of f32 over {}; median of {}, slowest rank\n", session.machine, o.repeats);
+void print_head(const AllreduceOptions& o, const app::Session& session, const app::Workplace& place) {
+  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", session.machine, place.describe(), o.repeats);
   if (session.world.size() == 1) fmt::print("one rank has nobody to talk to: start this under mpirun or srun\n");
   fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}\n", "bytes", "floats", "us", "(fastest, slowest)", "algbw GB/s",
              "busbw GB/s");
@@ -84,12 +93,16 @@ nlohmann::json json_of(const SizeResult& r) {
 ExitCode run_allreduce(const AllreduceOptions& o, app::Session& session) {
   if (o.least > o.most)
     refuse("--min-bytes {} is more than --max-bytes {}: no size lies between them", o.least, o.most);
-  auto& world = session.world;
+  const auto place = app::open_device(o.device, session);
+  auto& world = *place.ranks;
   const bool speaks = world.rank() == 0;
-  if (speaks && !o.json) print_head(o, session);
-  nlohmann::json all{{"ranks", world.size()}, {"machine", session.machine}, {"sizes", nlohmann::json::array()}};
+  if (speaks && !o.json) print_head(o, session, place);
+  nlohmann::json all{{"ranks", world.size()},
+                     {"machine", session.machine},
+                     {"device", place.describe()},
+                     {"sizes", nlohmann::json::array()}};
   for (std::uint64_t bytes = o.least; bytes <= o.most; bytes *= static_cast<std::uint64_t>(o.factor)) {
-    const auto result = measure(bytes / sizeof(float) * sizeof(float), o, world);
+    const auto result = measure(bytes / sizeof(float) * sizeof(float), o, *place.context, world);
     if (speaks && o.json) all["sizes"].push_back(json_of(result));
     if (speaks && !o.json) print_row(result);
   }
@@ -113,6 +126,7 @@ void define_allreduce(app::CommandLine& line) {
   app::option(v, "--repeats", o->repeats, "Timed sums of each size, of which the median counts", "N")
       ->check(CLI::PositiveNumber);
   app::option(v, "--warmup", o->warmup, "Sums before those", "N")->check(CLI::NonNegativeNumber);
+  app::declare(o->device, v);
   app::flag(v, "--json", o->json, "Print one JSON object");
 }
 

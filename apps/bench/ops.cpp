@@ -13,7 +13,7 @@ namespace {
 
 struct OpsOptions {
   std::vector<std::string> problem;
-  std::string file, backend;
+  std::string file, backend, device = "auto";
   Repeats repeats;
   bool json = false, remeasure = false;
 };
@@ -115,7 +115,7 @@ ExitCode run_ops(const OpsOptions& o, app::Session& session) {
   const auto problems = problems_of(o);
   Contexts contexts;
   for (const auto& name : backends::selected(o.backend))
-    contexts.emplace_back(name, backends::make_context("cpu", name));
+    contexts.emplace_back(name, backends::make_context(o.device, name));
   auto& world = session.world;
   const auto peaks = machine_peaks(*contexts.front().second, session, o.remeasure);
   const auto device = contexts.front().second->device().describe();
@@ -152,6 +152,7 @@ void define_ops(app::CommandLine& line) {
       ->type_name("OP KEY=VALUE...");
   v.footer(problem_help());
   app::option_without_default(v, "--file", o->file, "Problems, one per line", "FILE");
+  app::option(v, "--device", o->device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
   app::option_without_default(v, "--backend", o->backend,
                               "Backends to compare, each alone; default: KEELSON_BACKEND, else all of this build",
                               "NAME,...");

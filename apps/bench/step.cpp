@@ -9,17 +9,18 @@
 #include "apps/bench/roofline.hpp"
 #include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
+#include "apps/common/device_options.hpp"
 #include "apps/common/options.hpp"
-#include "backends/registry.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/precision.hpp"
+#include "engine/graph/choose_precision.hpp"
 
 namespace keelson::bench {
 namespace {
 
 struct StepOptions {
-  std::string net = "mlperf", backend, roofline, precision = "fp32";
+  std::string net = "mlperf", backend, roofline, precision = "default";
+  app::DeviceOptions device;
   std::int64_t size = 0, batch = 0;
   int steps = 10, warmup = 2;
   bool plan = false, json = false, remeasure = false;
@@ -45,17 +46,19 @@ void fill_inputs(Context& context, const Network& net, const Plan& plan) {
   }
 }
 
-double one_step(Plan& plan, Communicator& world, Device& device, ops::StepState& state) {
+/// Seconds of one step, of `count` that follow each other as in training: a device is waited for at their end.
+double time_steps(int count, Plan& plan, Communicator& world, Device& device, ops::StepState& state) {
   using clock = std::chrono::steady_clock;
   world.barrier();
   const auto start = clock::now();
-  plan.forward(state);
-  plan.backward();
-  plan.update();
-  plan.carry_states();
+  for (int i = 0; i < count; ++i, ++state.step) {
+    plan.forward(state);
+    plan.backward();
+    plan.update();
+    plan.carry_states();
+  }
   device.fence();
-  double seconds = std::chrono::duration<double>(clock::now() - start).count();
-  ++state.step;
+  double seconds = std::chrono::duration<double>(clock::now() - start).count() / count;
   world.allreduce(&seconds, 1, Reduction::max);
   return seconds;
 }
@@ -65,10 +68,12 @@ Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& de
   state.learning_rate = 1e-3f;
   state.sample_offset = world.rank() * plan.batch();
   state.loss_scale = 1.0f / static_cast<float>(plan.batch() * world.size());
-  for (int i = 0; i < o.warmup; ++i) one_step(plan, world, device, state);
+  for (int i = 0; i < o.warmup; ++i) time_steps(1, plan, world, device, state);
   plan.set_profiling(o.profile());
+  // A step that a device is waited for is longer than one among others, by what the host needs to start it.
+  const int together = device.host_accessible() || o.profile() ? 1 : 10;
   std::vector<double> seconds;
-  for (int i = 0; i < o.steps; ++i) seconds.push_back(one_step(plan, world, device, state));
+  for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, plan, world, device, state));
   return summarize(std::move(seconds));
 }
 
@@ -78,7 +83,7 @@ struct StepResult {
   const app::Session& session;
   const Network& net;
   const Plan& plan;
-  DType compute;
+  Precision precision;
   std::string device;
   Timing seconds;  ///< a step, of the slowest rank in each step
   DevicePeaks peaks;
@@ -92,16 +97,14 @@ struct StepResult {
     for (const auto& r : plan.rows()) gflop += r.gflop;
     return gflop * session.world.size() / seconds.median;
   }
-  std::string title() const {
-    return fmt::format("{}, batch {} a rank, {}", net.title, batch(), precision_name(compute));
-  }
+  std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
 };
 
 nlohmann::json json_of(const StepResult& r) {
   const auto& o = r.options;
   nlohmann::json j{{"net", o.net},
                    {"batch", r.batch()},
-                   {"precision", precision_name(r.compute)},
+                   {"precision", to_string(r.precision)},
                    {"ranks", r.session.world.size()},
                    {"machine", r.session.machine},
                    {"device", r.device},
@@ -163,17 +166,18 @@ void report(const StepResult& r) {
 
 ExitCode run_step(const StepOptions& o, app::Session& session) {
   const Network net = make_network(o.net, o.size);
-  const auto context = backends::make_context("cpu", o.backend);
+  const auto place = app::open_device(o.device, session, o.backend);
+  const auto& context = place.context;
   DevicePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, session, o.remeasure);
   PlanOptions options{
-      .batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .communicator = &session.world};
-  options.compute = choose_precision(o.precision, net.graph, *context, options);
+      .batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .communicator = place.ranks.get()};
+  options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Plan plan(net.graph, parameters, options);
   fill_inputs(*context, net, plan);
   const Timing timing = measure(o, plan, session.world, context->device());
-  if (session.world.rank() == 0) report({o, session, net, plan, options.compute, context->describe(), timing, peaks});
+  if (session.world.rank() == 0) report({o, session, net, plan, options.precision, place.describe(), timing, peaks});
   return ExitCode::done;
 }
 
@@ -190,9 +194,12 @@ void define_step(app::CommandLine& line) {
       ->check(CLI::NonNegativeNumber);
   app::option(v, "--steps", o->steps, "Timed steps, of which the median counts", "N")->check(CLI::PositiveNumber);
   app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
-  app::option(v, "--precision", o->precision,
-              "Of convolutions' and dense layers' operands; auto: what is faster here, measured at the start")
+  app::option(
+      v, "--precision", o->precision,
+      "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
+      "what is faster here, measured at the start")
       ->check(CLI::IsMember(precisions()));
+  app::declare(o->device, v);
   option_backend(v, o->backend);
   app::flag(v, "--plan", o->plan,
             "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

@@ -8,6 +8,7 @@ namespace keelson::app {
 void declare_checkpoint(EvaluationOptions& o, CLI::App& v) {
   option_without_default(v, "--checkpoint", o.checkpoint, "A checkpoint, or a run's folder: its best, else its newest",
                          "PATH");
+  declare(o.device, v);
 }
 
 void declare_evaluation(EvaluationOptions& o, CLI::App& v) {

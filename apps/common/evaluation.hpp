@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/common/app.hpp"
+#include "apps/common/device_options.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/run_state.hpp"
 
@@ -16,9 +17,10 @@ struct EvaluationOptions {
   std::int64_t batch = 4;
   int loader_threads = 1;
   bool json = false;
+  DeviceOptions device;
 };
 
-/// --checkpoint alone; --batch, --loader-threads and --json.
+/// --checkpoint and the device; --batch, --loader-threads and --json.
 void declare_checkpoint(EvaluationOptions& o, CLI::App& verb);
 void declare_evaluation(EvaluationOptions& o, CLI::App& verb);
 

@@ -8,9 +8,9 @@
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/options.hpp"
-#include "backends/registry.hpp"
 #include "engine/base/interrupt.hpp"
-#include "engine/graph/precision.hpp"
+#include "engine/graph/choose_precision.hpp"
+#include "engine/graph/memory_needs.hpp"
 #include "engine/train/machine.hpp"
 
 namespace keelson::app {
@@ -30,7 +30,7 @@ fs::path folder_of(const TrainingOptions& o, const std::optional<fs::path>& chec
 }
 
 ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session,
-                         const Context& context) {
+                         const Workplace& place) {
   ReportInput r;
   r.title = task.title;
   r.subtitle = fmt::format("{} parameters, trained on {}", task.graph.parameter_count(), task.training.describe());
@@ -41,7 +41,7 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.targets_note = task.targets_note;
   r.machine = describe_machine();
   r.machine.emplace_back("Ranks and threads", session.machine);
-  r.machine.emplace_back("Devices", context.describe());
+  r.machine.emplace_back("Devices", place.describe());
   r.machine.emplace_back("Keelson", KEELSON_VERSION);
   r.configuration.emplace_back("command", fmt::format("{} {}", session.program, fmt::join(session.arguments, " ")));
   for (const auto& [key, value] : t.config)
@@ -50,16 +50,30 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   return r;
 }
 
-void print_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session, const Context& context,
+void print_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session, const Workplace& place,
                  const Trainer& trainer) {
   const auto& s = trainer.state();
-  fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), context.describe());
+  fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
   fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}; {}\n", t.epochs,
              trainer.steps_per_epoch(), s.global_batch, session.world.size(), s.optimizer, s.schedule,
-             precision_name(t.compute));
+             to_string(t.precision));
   std::fflush(stdout);
+}
+
+/// Where the device has no room for it, that is refused with what fits.
+std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, Parameters& parameters, Communicator& ranks,
+                                      const TrainerOptions& t) {
+  std::string found;
+  try {
+    return std::make_unique<Trainer>(task.graph, parameters, task.training, task.validation, &ranks, t);
+  } catch (const OutOfMemory& e) {
+    found = e.what();
+  }
+  const PlanOptions plan{.batch = t.batch, .precision = t.precision, .optimizer = &t.optimizer};
+  refuse("{}\n{}: give --batch or --global-batch accordingly, or more ranks, or more with --memory-limit", found,
+         describe_memory_needs(task.graph, parameters.context(), plan));
 }
 
 ExitCode exit_code(StopReason reason) {
@@ -91,6 +105,7 @@ void declare(TrainingOptions& o, CLI::App& v) {
   option(v, "--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
          "STEPS")
       ->check(CLI::NonNegativeNumber);
+  declare(o.device, v);
   option(v, "--loader-threads", o.loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
   option(v, "--prefetch", o.prefetch, "Batches decoded ahead", "N")->check(CLI::PositiveNumber);
 }
@@ -133,20 +148,22 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
 }
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
-  auto& world = session_.world;
-  const auto context = backends::make_context();
-  t.compute = choose_precision(task.precision, task.graph, *context, {.batch = t.batch, .communicator = &world});
-  t.config["precision"] = precision_name(t.compute);
+  const Workplace place = open_device(options_.device, session_);
+  auto& world = *place.ranks;
+  Context* const context = place.context.get();
+  t.precision = choose_precision(task.precision, task.graph, *context, {.batch = t.batch, .communicator = &world});
+  t.config["precision"] = to_string(t.precision);
   Parameters parameters(task.graph, *context, t.seed);
-  Trainer trainer(task.graph, parameters, task.training, task.validation, &world, t);
+  const auto made = make_trainer(task, parameters, world, t);
+  Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
   if (world.rank() != 0) return exit_code(trainer.run().reason);
 
   folder_.prepare(checkpoint_.has_value());
-  print_frame(task, t, session_, *context, trainer);
+  print_frame(task, t, session_, place, trainer);
   const auto every =
       options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-  RunRecorder recorder(folder_, every, trainer, report_frame(task, t, session_, *context));
+  RunRecorder recorder(folder_, every, trainer, report_frame(task, t, session_, place));
   Console console(stdout, t, trainer.steps_per_epoch());
   const auto code = exit_code(trainer.run({&recorder, &console}).reason);
   fmt::print("report: {}\n", folder_.report().string());

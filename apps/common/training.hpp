@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/common/app.hpp"
+#include "apps/common/device_options.hpp"
 #include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
 #include "engine/graph/graph.hpp"
@@ -21,6 +22,7 @@ struct TrainingOptions {
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2, loader_threads = 1, prefetch = 2;
   double time_limit = 0;
+  DeviceOptions device;
 };
 
 /// Declares them on a train verb.

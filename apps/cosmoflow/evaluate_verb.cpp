@@ -8,7 +8,6 @@
 #include "apps/common/options.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
-#include "backends/registry.hpp"
 #include "engine/train/checkpoint.hpp"
 
 namespace keelson::cosmoflow {
@@ -106,7 +105,8 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
   const auto requirements = parse_requirements(o.require, metric);
-  const auto context = backends::make_context();
+  const auto place = app::open_device(o.device, session);
+  const auto& context = place.context;
   Parameters parameters(graph, *context, run.seed);
   auto e = app::evaluator_options(o, session);
   e.metric = metric;

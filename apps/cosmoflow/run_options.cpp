@@ -86,7 +86,9 @@ void declare(RunOptions& o, CLI::App& v, OptionTable& t) {
   t.add(app::option(v, "--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
             ->check(CLI::Range(0.0, 0.99)));
   t.add(app::option(v, "--precision", o.precision,
-                    "Of convolutions' and dense layers' operands; auto: what is faster here, measured at the start")
+                    "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
+                    "Ampere); auto: "
+                    "what is faster here, measured at the start")
             ->check(CLI::IsMember(precisions())));
   declare_data(o, v, t);
   app::declare(o, v, t);

@@ -18,7 +18,7 @@ struct RunOptions : app::OptimizerOptions {
   std::string net = "mlperf";
   std::int64_t size = 0;  ///< 0: as stored
   float dropout = 0.5f;
-  std::string precision = "fp32";
+  std::string precision = "default";
 
   std::string train, validation;
   std::string normalise = "auto";

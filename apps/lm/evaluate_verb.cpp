@@ -8,7 +8,6 @@
 #include "apps/common/options.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
-#include "backends/registry.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "engine/train/evaluator.hpp"
 
@@ -86,7 +85,8 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
         "it, as `keelson-lm corpus` writes it, and a model of words whose vocabulary has all of them",
         files[0]);
 
-  const auto context = backends::make_context();
+  const auto place = app::open_device(o.device, session);
+  const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
   Parameters parameters(graph, *context, model.state.seed);
   auto e = app::evaluator_options(o, session);

@@ -23,7 +23,7 @@ struct RunOptions : app::OptimizerOptions {
   int layers = 2;
   float dropout = 0, init = 0.1f;
   bool tied = false;
-  std::string precision = "fp32";
+  std::string precision = "default";
 
   TextOptions text;
   std::string vocab;            ///< file; empty: made from the training text

@@ -130,7 +130,7 @@ ExitCode sample(const SampleOptions& o, app::Session& session) {
     if (!vocabulary.contains(t))
       fmt::print(stderr, "keelson-lm: '{}' is not in the model's vocabulary of {} tokens: read as <unk>\n", t,
                  vocabulary.size());
-  const auto context = backends::make_context();
+  const auto context = backends::make_context(o.device.device);
   Sampler sampler(model, *context);
   Writer writer(vocabulary.level());
   // A text begins where another one has ended.

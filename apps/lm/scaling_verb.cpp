@@ -5,21 +5,22 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/device_options.hpp"
 #include "apps/common/options.hpp"
 #include "apps/lm/scaling.hpp"
 #include "apps/lm/verbs.hpp"
-#include "backends/registry.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
+#include "engine/graph/choose_precision.hpp"
 #include "engine/graph/plan.hpp"
-#include "engine/graph/precision.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 
 namespace keelson::lm {
 namespace {
 
 struct ScalingOptions {
-  std::string net = "small", precision = "fp32", report;
+  std::string net = "small", precision = "default", report;
+  app::DeviceOptions device;
   std::int64_t batch = 0;
   int steps = 20, warmup = 3;
   bool strong = false, json = false;
@@ -49,13 +50,13 @@ void fill_tokens(Context& context, Plan& plan, const char* name, std::int64_t vo
 }
 
 /// Times training steps on the ranks of `group`.
-ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net, std::int64_t batch, DType compute,
-                   Context& context, Communicator& group) {
+ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net, std::int64_t batch,
+                   Precision precision, Context& context, Communicator& group) {
   const Graph graph = nets::lstm_lm(net.net);
   Optimizer optimizer;
   optimizer.clip_norm = net.clip_norm;
   PlanOptions options{.batch = batch, .optimizer = &optimizer, .communicator = &group};
-  options.compute = compute;
+  options.precision = precision;
   Parameters parameters(graph, context, 1);
   Plan plan(graph, parameters, options);
   fill_tokens(context, plan, "x", net.net.vocabulary, group.rank());
@@ -111,20 +112,21 @@ ExitCode run_scaling(const ScalingOptions& o, app::Session& session) {
         "a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides "
         "it",
         o.batch > 0 ? o.batch : net.batch, world.size());
-  const auto context = backends::make_context();
+  const auto place = app::open_device(o.device, session);
+  const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net.net);
   // Once, so that all rows have the same.
-  const DType compute =
-      choose_precision(o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .communicator = &world});
+  const Precision precision = choose_precision(
+      o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .communicator = place.ranks.get()});
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
-                                 graph.parameter_count(), net.net.unroll, precision_name(compute)),
-                     session.machine, context->describe(), o.strong};
+                                 graph.parameter_count(), net.net.unroll, to_string(precision)),
+                     session.machine, place.describe(), o.strong};
   if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
   for (int ranks = 1; ranks <= world.size();
        ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
-    const auto group = world.split(world.rank() < ranks ? 0 : -1, world.rank());
+    const auto group = place.ranks->split(world.rank() < ranks ? 0 : -1, world.rank());
     const auto batch = batch_of(o, net, ranks);
-    if (group && batch > 0) table.rows.push_back(measure(o, net, batch, compute, *context, *group));
+    if (group && batch > 0) table.rows.push_back(measure(o, net, batch, precision, *context, *group));
     if (world.rank() == 0 && !o.json && batch > 0) fmt::print("{}", table.line(table.rows.back()));
     std::fflush(stdout);
     world.barrier();  // the others wait here, and leave their cores alone
@@ -154,7 +156,10 @@ void define_scaling(app::CommandLine& line) {
   app::flag(v, "--strong", o->strong, "Share one global batch out among the ranks, instead of a batch for each");
   app::option(v, "--steps", o->steps, "Timed steps", "N")->check(CLI::PositiveNumber);
   app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
-  app::option(v, "--precision", o->precision, "Of matrix products' operands")->check(CLI::IsMember(precisions()));
+  app::declare(o->device, v);
+  app::option(v, "--precision", o->precision,
+              "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere)")
+      ->check(CLI::IsMember(precisions()));
   app::option_without_default(v, "--report", o->report, "Draw the table: one HTML page", "FILE");
   app::flag(v, "--json", o->json, "Print one JSON object");
 }

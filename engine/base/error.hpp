@@ -17,6 +17,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A device has no room for what was asked of it.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Something the user gave cannot be used. The message says what was found, what was expected and what to try.
 class InputError : public Error {
  public:

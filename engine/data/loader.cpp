@@ -22,14 +22,10 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-struct AlignedDelete {
-  void operator()(char* p) const { ::operator delete(p, std::align_val_t(alignment)); }
-};
-using AlignedBytes = std::unique_ptr<char, AlignedDelete>;
-
 /// Not touched here: the thread that decodes into a page first places it near itself.
-AlignedBytes allocate(std::size_t bytes) {
-  return AlignedBytes(static_cast<char*>(::operator new(std::max(bytes, alignment), std::align_val_t(alignment))));
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  return {::operator new(std::max(bytes, alignment), std::align_val_t(alignment)),
+          [](void* p) { ::operator delete(p, std::align_val_t(alignment)); }};
 }
 
 /// Uniform in 0 ... n - 1; the bias of at most n / 2^64 is below notice.
@@ -54,7 +50,8 @@ std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std
 struct Loader::Impl {
   struct Slot {
     Batch batch;
-    std::vector<AlignedBytes> memory;
+    std::vector<std::shared_ptr<void>> memory;
+    char* field(std::size_t f) const { return static_cast<char*>(memory[f].get()); }
     std::vector<float> weight;
     std::vector<std::int64_t> indices;
     std::int64_t open = 0;  ///< samples not yet decoded
@@ -111,7 +108,8 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
     slot.weight.resize(static_cast<std::size_t>(options.batch));
     slot.indices.resize(static_cast<std::size_t>(options.batch));
     for (std::int64_t bytes : sample_bytes) {
-      slot.memory.push_back(allocate(static_cast<std::size_t>(bytes * options.batch)));
+      const auto all = static_cast<std::size_t>(bytes * options.batch);
+      slot.memory.push_back(options.allocate ? options.allocate(all) : allocate(all));
       slot.batch.fields.push_back(slot.memory.back().get());
     }
     slot.batch.weight = slot.weight.data();
@@ -146,7 +144,7 @@ void Loader::Impl::prepare(std::int64_t step) {
   }
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
     const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
-    std::memset(slot.memory[f].get() + used, 0, static_cast<std::size_t>(all - used));
+    std::memset(slot.field(f) + used, 0, static_cast<std::size_t>(all - used));
   }
   slot.open = b.count;
   slot.error = nullptr;
@@ -155,7 +153,7 @@ void Loader::Impl::prepare(std::int64_t step) {
 void Loader::Impl::decode(Slot& slot, std::int64_t sample) {
   thread_local std::vector<void*> dst;
   dst.resize(sample_bytes.size());
-  for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = slot.memory[f].get() + sample * sample_bytes[f];
+  for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = slot.field(f) + sample * sample_bytes[f];
   const std::int64_t index = slot.indices[static_cast<std::size_t>(sample)];
   if (!options.augment) return dataset.read(index, dst.data());
   const philox::Key key{options.seed, philox::stream_of("cube symmetry"), static_cast<std::uint64_t>(epoch)};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct LoaderOptions {
   /// CPUs on which the decoding threads may run, e.g. all of the rank's; empty: those of the thread that makes the
   /// loader, which is a single one where OpenMP has bound it.
   std::vector<int> cpus;
+  /// Where batches lie: so many bytes, 64-byte aligned; empty: ordinary memory. A device copies faster from memory of
+  /// its own kind (Device::allocate_host).
+  std::function<std::shared_ptr<void>(std::size_t)> allocate;
 };
 
 /// One rank's part of a global batch, in host memory.

@@ -52,6 +52,8 @@ class Layer {
   /// Makes primitives and emits the forward calls; returns how to emit the backward ones (null: no gradient flows).
   virtual BackwardFn plan(NodePlan& p) const = 0;
 
+  /// Whether the result is of the dtype that the sources have (element-wise work, pooling, regrouping).
+  virtual bool keeps_type() const { return false; }
   /// For the fusion pass: the element-wise function that this node is, if it is just that.
   virtual const ops::EltwiseParams* as_eltwise() const { return nullptr; }
   /// For the fusion pass: the max pooling that this node is, if it is one.

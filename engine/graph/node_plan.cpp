@@ -27,7 +27,7 @@ BufferId Emitter::converted(BufferId b, const Layout& layout, DType type) {
   for (BufferId known : build_.reordered[b])
     if (desc(known).layout == layout && desc(known).dtype == type) return known;
   const std::string name = build_.program.buffer(b).name;
-  const TensorDesc dst{src.shape, type, layout};
+  const TensorDesc dst{src.shape, type, layout.is_any() ? src.layout : layout};
   Buffer made;
   made.name = name;
   made.desc = dst;
@@ -36,7 +36,8 @@ BufferId Emitter::converted(BufferId b, const Layout& layout, DType type) {
   const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
   call(
       reorder, ops::Verb::forward, {in(b), out(result), out(scratch_buffer)},
-      [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
+      [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); },
+      src.layout == dst.layout ? "convert" : "reorder");
   build_.reordered[b].push_back(result);
   return result;
 }
@@ -69,7 +70,8 @@ BufferId parameter_buffer(PlanBuild& build, const Parameter& p) {
 
 BufferId NodePlan::parameter_in(const std::string& name, const Layout& layout, DType type) {
   Parameter& p = parameter(name);
-  const bool own = !layout.is_any() && type == DType::f32;
+  // A copy of another dtype is an element-wise conversion where both lie alike; backends' own layouts depend on it.
+  const bool own = layout.is_strided() || (layout.is_opaque() && type == DType::f32);
   if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.shape));
   return converted(parameter_buffer(build_, p), layout, type);
 }
@@ -84,8 +86,8 @@ BufferId NodePlan::next_state(int i) {
   return b;
 }
 
-BufferId NodePlan::new_dst(const Layout& layout) {
-  const BufferId b = new_buffer("dst", dst_request().with(layout));
+BufferId NodePlan::new_dst(const Layout& layout, DType type) {
+  const BufferId b = new_buffer("dst", dst_request(type).with(layout));
   set_dst(b);
   return b;
 }
@@ -99,7 +101,7 @@ BackwardPlan::BackwardPlan(PlanBuild& build, int node) : Emitter(build, Phase::b
   }
   const TensorDesc d = desc(parts[0]);
   std::vector<Operand> operands;
-  for (BufferId part : parts) operands.push_back(in(in_layout(part, d.layout)));
+  for (BufferId part : parts) operands.push_back(in(converted(part, d.layout, d.dtype)));
   diff_dst_ = new_buffer("diff_dst", d);
   operands.push_back(out(diff_dst_));
   const auto count = static_cast<int>(parts.size());
@@ -108,9 +110,9 @@ BackwardPlan::BackwardPlan(PlanBuild& build, int node) : Emitter(build, Phase::b
       [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); }, "sum of gradients");
 }
 
-BufferId BackwardPlan::new_diff_src(int i, const Layout& layout) {
+BufferId BackwardPlan::new_diff_src(int i, const Layout& layout, DType type) {
   const Graph::Node& src = build_.nodes[node().srcs[i]];
-  const BufferId b = new_buffer(fmt::format("diff_src{}", i), {src.shape.at_batch(batch()), src.shape.dtype, layout});
+  const BufferId b = new_buffer(fmt::format("diff_src{}", i), {src.shape.at_batch(batch()), type, layout});
   set_diff_src(i, b);
   return b;
 }

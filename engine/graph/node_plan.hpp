@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/graph/parameters.hpp"
+#include "engine/graph/precision.hpp"
 #include "engine/graph/program.hpp"
 
 namespace keelson {
@@ -25,13 +26,16 @@ struct PlanBuild {
   Program program;
   bool training = true;
   std::int64_t batch = 1;
-  DType compute = DType::f32;
+  Precision precision = Precision::fp32;
+  bool low_values = false;        ///< values between layers have the precision's type where a primitive makes them so
+  bool checks_gradients = false;  ///< on the device, before parameters move
   int ranks = 1;
   bool rows_allowed = false;  ///< the optimizer can take gradients by rows
 
   std::vector<Graph::Node> nodes;            ///< after fusion
   std::vector<BufferId> values;              ///< per node; no_buffer until planned
   std::vector<bool> wants_gradient;          ///< per node: a parameter lies upstream
+  std::vector<bool> wants_f32;               ///< per node: losses and callers read its value
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
   BufferId state = no_buffer;   ///< one StepState, u8
@@ -54,7 +58,8 @@ class Emitter {
 
   bool training() const { return build_.training; }
   std::int64_t batch() const { return build_.batch; }
-  DType compute() const { return build_.compute; }
+  DType compute() const { return compute_type(build_.precision); }
+  bool tf32() const { return build_.precision == Precision::tf32; }
   const Graph::Node& node() const { return build_.nodes[node_]; }
   const ValueShape& src_value(int i) const { return build_.nodes[node().srcs[i]].shape; }
   bool wants_diff_src(int i) const { return training() && build_.wants_gradient[node().srcs[i]]; }
@@ -111,14 +116,21 @@ class NodePlan : public Emitter {
 
   BufferId src_buffer(int i) const { return build_.values[node().srcs[i]]; }
   const TensorDesc& src(int i) const { return desc(src_buffer(i)); }
-  BufferId src_in(int i, const Layout& layout) { return in_layout(src_buffer(i), layout); }
+  /// src i in this layout and in type().
+  BufferId src_in(int i, const Layout& layout) { return converted(src_buffer(i), layout, type()); }
+  /// The dtype in which a layer works that adopts its sources' (element-wise work, pooling, ...).
+  DType type() const { return is_low(src(0).dtype) && wants_f32() ? DType::f32 : src(0).dtype; }
+  /// Whether the result has to be f32, since a loss or the caller reads it.
+  bool wants_f32() const { return build_.wants_f32[node_]; }
+  /// The dtype of a result that is computed anew.
+  DType result_type() const { return build_.low_values && !wants_f32() ? compute() : DType::f32; }
   /// What a compute-bound op asks for: `any`, but a graph input's own layout, since nothing was computed that could lie
   /// otherwise.
   TensorDesc src_request(int i) const;
   /// The layout of src i where it is strided, else channels-last: for ops that read elements by index.
   Layout strided_src(int i) const;
   Shape dst_shape() const { return node().shape.at_batch(batch()); }
-  TensorDesc dst_request() const { return {dst_shape(), node().shape.dtype, Layout::any()}; }
+  TensorDesc dst_request(DType type = DType::f32) const { return {dst_shape(), type, Layout::any()}; }
 
   /// Makes a primitive with weights: in the layout that the parameter has already, if that costs no better backend,
   /// else in `any`. `describe(TensorDesc weights)` gives the description.
@@ -135,7 +147,7 @@ class NodePlan : public Emitter {
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 
   /// The result: a new buffer, or (set_dst) one that exists, e.g. a view of src.
-  BufferId new_dst(const Layout& layout);
+  BufferId new_dst(const Layout& layout, DType type = DType::f32);
   void set_dst(BufferId b) { build_.values[node_] = b; }
   BufferId dst() const { return build_.values[node_]; }
   /// The value that src i, a state, gets after this step: memory outside the arena, like the state itself.
@@ -152,9 +164,9 @@ class BackwardPlan : public Emitter {
 
   /// The gradient of this node's result, summed over its consumers, as they made it or in `layout`.
   BufferId diff_dst() const { return diff_dst_; }
-  BufferId diff_dst_in(const Layout& layout) { return in_layout(diff_dst_, layout); }
-  /// A new buffer for this node's contribution to the gradient of src i.
-  BufferId new_diff_src(int i, const Layout& layout);
+  BufferId diff_dst_in(const Layout& layout, DType type = DType::f32) { return converted(diff_dst_, layout, type); }
+  /// A new buffer for this node's contribution to the gradient of src i, f32 or 16-bit whatever src i is.
+  BufferId new_diff_src(int i, const Layout& layout, DType type = DType::f32);
   /// The contribution is a buffer that exists: diff_dst itself or a view of it.
   void set_diff_src(int i, BufferId b) { build_.diffs[node().srcs[i]].push_back(b); }
   /// Where to write a parameter's gradient, in `layout`; call finish_gradients() after the call that writes it. Where

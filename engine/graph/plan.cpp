@@ -1,21 +1,50 @@
 #include "engine/graph/plan.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <cstddef>
 
 #include "engine/graph/fuse.hpp"
 #include "engine/graph/gradients.hpp"
 #include "engine/graph/plan_report.hpp"
+#include "engine/graph/replay.hpp"
+#include "engine/graph/result_post.hpp"
 #include "engine/graph/updates.hpp"
+#include "engine/tensor/half.hpp"
 
 namespace keelson {
+
+namespace {
+
+/// Whether a backend takes 16-bit operands and makes 16-bit results.
+bool takes_low_values(Context& context, DType type) {
+  if (!is_low(type)) return false;
+  const TensorDesc d{{8, 8}, type, Layout::any()};
+  return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
+}
+
+bool finite(Device& device, const Tensor& t) {
+  if (!t || (t.dtype() != DType::f32 && !is_low(t.dtype()))) return true;
+  std::vector<std::byte> host(t.bytes());
+  device.copy_to_host(host.data(), t.raw(), t.bytes());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(t.stored_elements()); ++i) {
+    const void* at = host.data() + i * size_of(t.dtype());
+    const float value = t.dtype() == DType::f32    ? *static_cast<const float*>(at)
+                        : t.dtype() == DType::bf16 ? to_float(*static_cast<const bf16*>(at))
+                                                   : to_float(*static_cast<const f16*>(at));
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 struct Plan::Impl {
   Impl(const Graph& graph, Parameters& parameters, const PlanOptions& options);
 
   Context& context() { return build.parameters.context(); }
   BufferId external(const std::string& name, const TensorDesc& desc);
+  void find_wanted_f32(const Graph& graph, const std::vector<int>& index);
   void add_inputs();
   std::vector<BackwardFn> plan_forward();
   void plan_outputs(const Graph& graph, const std::vector<int>& index);
@@ -25,11 +54,11 @@ struct Plan::Impl {
 
   void read_input_from(const std::string& name, void* data);
   void run(std::size_t first, std::size_t last);
+  void write_scale(const ops::GradientScale& scale);
   bool exchanging() const { return loss_reduce != nullptr; }
   void finish_exchange();
   std::vector<float> whole(const RowGradient& g);  ///< on the host, zero in the other rows
   std::string first_non_finite();
-  bool finite(const Tensor& t);
 
   PlanOptions options;
   PlanBuild build;
@@ -37,9 +66,11 @@ struct Plan::Impl {
   std::map<std::string, BufferId> outputs;
   std::unique_ptr<Gradients> gradients;
   std::unique_ptr<Collective> loss_reduce;
+  std::unique_ptr<Replay> replay;
+  std::unique_ptr<ResultPost> post;
   std::size_t forward_end = 0, backward_end = 0, merge_end = 0;
   int bound_generation = -1;
-  bool profiling = false, in_exchange = false;
+  bool in_exchange = false;
 };
 
 Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& o) : options(o), build(parameters) {
@@ -48,7 +79,9 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
     refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
   build.training = options.training;
   build.batch = options.batch;
-  build.compute = options.compute;
+  build.precision = options.precision;
+  // The host looks at losses when a device has gone on already.
+  build.checks_gradients = options.precision == Precision::fp16 || !context().device().host_accessible();
   build.ranks = options.communicator ? options.communicator->size() : 1;
   build.rows_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
   FusedNodes fused = fuse(graph, options.training, options.fuse);
@@ -58,6 +91,9 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
   build.values.assign(count, no_buffer);
   build.diffs.assign(count, {});
   build.wants_gradient.assign(count, false);
+  build.wants_f32.assign(count, false);
+  build.low_values = takes_low_values(context(), compute_type(build.precision));
+  find_wanted_f32(graph, fused.index);
 
   add_inputs();
   const auto backward = plan_forward();
@@ -65,6 +101,18 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
   forward_end = build.program.calls().size();
   if (options.training) plan_backward(backward);
   finish();
+}
+
+/// Losses read f32, callers too; so do the nodes whose result keeps its sources' type for them.
+void Plan::Impl::find_wanted_f32(const Graph& graph, const std::vector<int>& index) {
+  for (const auto& [name, node] : graph.outputs()) build.wants_f32[index[node]] = true;
+  for (int i = static_cast<int>(build.nodes.size()) - 1; i >= 0; --i) {
+    const Graph::Node& n = build.nodes[i];
+    if (n.srcs.empty()) continue;
+    if (n.shape.dtype == DType::f64) build.wants_f32[n.srcs[0]] = true;
+    if (build.wants_f32[i] && n.layer->keeps_type())
+      for (int s : n.srcs) build.wants_f32[s] = true;
+  }
 }
 
 BufferId Plan::Impl::external(const std::string& name, const TensorDesc& desc) {
@@ -77,6 +125,9 @@ BufferId Plan::Impl::external(const std::string& name, const TensorDesc& desc) {
 
 void Plan::Impl::add_inputs() {
   build.state = external("step state", TensorDesc::plain({sizeof(ops::StepState)}, DType::u8));
+  ops::GradientScale scale;
+  if (options.training && options.precision == Precision::fp16) scale.scale = 65536;
+  write_scale(scale);
   build.loss = external("loss", TensorDesc::plain({1}, DType::f64));
   build.weight = external("weight", TensorDesc::plain({options.batch}));
   build.inputs["weight"] = build.weight;
@@ -140,6 +191,9 @@ void Plan::Impl::finish() {
   build.program.place();
   build.parameters.arena().reserve(build.program.arena_bytes());
   bind();
+  replay = std::make_unique<Replay>(build.program, context().device(),
+                                    std::vector<std::size_t>{0, forward_end, backward_end, merge_end});
+  post = std::make_unique<ResultPost>(context().device());
 }
 
 void Plan::Impl::bind() {
@@ -147,6 +201,7 @@ void Plan::Impl::bind() {
   if (bound_generation == arena.generation()) return;
   build.program.bind(arena.data());
   bound_generation = arena.generation();
+  if (replay) replay->forget();
 }
 
 void Plan::Impl::read_input_from(const std::string& name, void* data) {
@@ -160,20 +215,17 @@ void Plan::Impl::read_input_from(const std::string& name, void* data) {
       if (id != no_buffer && build.program.root(id) == input)
         c.tensors[o] = Tensor(build.program.buffer(id).desc, data);
     }
+  replay->forget();
 }
 
 void Plan::Impl::run(std::size_t first, std::size_t last) {
-  using clock = std::chrono::steady_clock;
-  auto& calls = build.program.calls();
-  for (std::size_t i = first; i < last; ++i) {
-    const auto start = profiling ? clock::now() : clock::time_point{};
-    calls[i].run(calls[i].tensors.data());
-    if (profiling) {
-      context().device().fence();
-      calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(clock::now() - start).count());
-    }
-    if (in_exchange) options.communicator->progress();
-  }
+  replay->run(first, last, in_exchange ? options.communicator : nullptr);
+}
+
+void Plan::Impl::write_scale(const ops::GradientScale& scale) {
+  ops::StepState initial;
+  initial.scaling = scale;
+  context().device().copy_from_host(build.program.buffer(build.state).external.raw(), &initial, sizeof initial);
 }
 
 void Plan::Impl::finish_exchange() {
@@ -182,15 +234,6 @@ void Plan::Impl::finish_exchange() {
   loss_reduce->wait();
   in_exchange = false;
   run(backward_end, merge_end);
-}
-
-bool Plan::Impl::finite(const Tensor& t) {
-  if (!t || t.dtype() != DType::f32) return true;
-  std::vector<float> host(static_cast<std::size_t>(t.stored_elements()));
-  context().device().copy_to_host(host.data(), t.raw(), t.bytes());
-  for (float v : host)
-    if (!std::isfinite(v)) return false;
-  return true;
 }
 
 std::vector<float> Plan::Impl::whole(const RowGradient& g) {
@@ -208,17 +251,20 @@ std::vector<float> Plan::Impl::whole(const RowGradient& g) {
 }
 
 std::string Plan::Impl::first_non_finite() {
+  Device& device = context().device();
   for (const auto& [name, buffer] : build.inputs)
-    if (!finite(build.program.buffer(buffer).external)) return "input " + name;
+    if (!finite(device, build.program.buffer(buffer).external)) return "input " + name;
   for (const Parameter& p : build.parameters.all())
-    if (!finite(p.value)) return "parameter " + p.name;
-  const auto& calls = build.program.calls();
+    if (!finite(device, p.value)) return "parameter " + p.name;
+  auto& calls = build.program.calls();
   for (std::size_t i = 0; i < forward_end; ++i) {
-    run(i, i + 1);
+    calls[i].run(calls[i].tensors.data());
     for (std::size_t o = 0; o < calls[i].operands.size(); ++o)
-      if (calls[i].operands[o].write && !finite(calls[i].tensors[o])) return "layer " + calls[i].node;
+      if (calls[i].operands[o].write && !finite(device, calls[i].tensors[o])) return "layer " + calls[i].node;
   }
-  return std::isfinite(build.program.buffer(build.loss).external.data<double>()[0]) ? "" : "layer loss";
+  double loss = 0;
+  device.copy_to_host(&loss, build.program.buffer(build.loss).external.raw(), sizeof loss);
+  return std::isfinite(loss) ? "" : "layer loss";
 }
 
 Plan::Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options)
@@ -248,8 +294,9 @@ std::int64_t Plan::batch() const { return impl_->options.batch; }
 void Plan::forward(const ops::StepState& state) {
   impl_->finish_exchange();
   impl_->bind();
+  // The device keeps what follows.
   impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.state).external.raw(), &state,
-                                           sizeof state);
+                                           offsetof(ops::StepState, scaling));
   impl_->run(0, impl_->forward_end);
 }
 
@@ -300,6 +347,25 @@ double Plan::loss() const {
   return value;
 }
 
+void Plan::post_result() {
+  impl_->finish_exchange();
+  auto& program = impl_->build.program;
+  impl_->post->send(program.buffer(impl_->build.loss).external, program.buffer(impl_->build.state).external);
+}
+
+Plan::StepResult Plan::take_result() { return impl_->post->take(impl_->options.communicator); }
+
+ops::GradientScale Plan::gradient_scale() const {
+  ops::StepState state;
+  impl_->context().device().copy_to_host(&state, impl_->build.program.buffer(impl_->build.state).external.raw(),
+                                         sizeof state);
+  return state.scaling;
+}
+
+bool Plan::checks_gradients() const { return impl_->build.checks_gradients; }
+
+void Plan::set_gradient_scale(const ops::GradientScale& scale) { impl_->write_scale(scale); }
+
 std::vector<float> Plan::gradient(const std::string& parameter) const {
   impl_->finish_exchange();
   for (const auto& [name, buffer] : impl_->build.gradients) {
@@ -316,17 +382,13 @@ std::vector<float> Plan::gradient(const std::string& parameter) const {
 
 std::string Plan::first_non_finite() { return impl_->first_non_finite(); }
 
-void Plan::set_profiling(bool on) {
-  impl_->profiling = on;
-  if (!on) return;
-  for (Call& c : impl_->build.program.calls()) {
-    c.milliseconds.clear();
-    c.milliseconds.reserve(1024);
-  }
-}
+void Plan::set_profiling(bool on) { impl_->replay->set_profiling(on); }
 
 std::vector<PlanRow> Plan::rows() const { return plan_rows(impl_->build.program); }
 std::vector<std::string> Plan::reorders() const { return plan_reorders(impl_->build.program); }
+std::vector<std::pair<std::string, std::size_t>> Plan::memory() const {
+  return memory_of(impl_->build, impl_->gradients ? impl_->gradients->block() : Tensor());
+}
 std::size_t Plan::arena_bytes() const { return impl_->build.program.arena_bytes(); }
 std::size_t Plan::arena_lower_bound() const { return impl_->build.program.lower_bound(); }
 std::uint64_t Plan::hash() const { return plan_hash(impl_->build.program); }

@@ -7,6 +7,7 @@
 
 #include "engine/base/communicator.hpp"
 #include "engine/graph/parameters.hpp"
+#include "engine/graph/precision.hpp"
 #include "engine/ops/peaks.hpp"
 #include "engine/ops/step_state.hpp"
 #include "engine/optim/optimizer.hpp"
@@ -17,9 +18,8 @@ struct PlanOptions {
   std::int64_t batch = 1;
   bool training = true;  ///< with backward pass, dropout and updates
   bool fuse = true;      ///< activations and max pooling into the layers that feed them
-  /// Of the operands of convolutions, dense and recurrent layers: f32, or bf16 where a backend has kernels for it.
-  /// Sums, results, parameters, gradients and everything else stay f32.
-  DType compute = DType::f32;
+  /// Where a backend takes results of 16 bits, too (GPUs), values between layers are kept in the precision's type.
+  Precision precision = Precision::fp32;
   std::size_t bucket_bytes = 8u << 20;   ///< a gradient bucket is sent when it holds this much
   const Optimizer* optimizer = nullptr;  ///< null: gradients only
   Communicator* communicator = nullptr;  ///< null or one rank: no exchange
@@ -80,10 +80,26 @@ class Plan {
   void carry_states();
   void reset_states();
   /// Mean loss of the step over all ranks (after backward() in training, after forward() otherwise, then of this rank
-  /// only).
+  /// only). Waits for the device.
   double loss() const;
 
-  /// Gradient of a parameter after backward() and finish_exchange(), in plain host order.
+  /// How a step went.
+  struct StepResult {
+    double loss = 0;  ///< as loss()
+    ops::GradientScale scaling;
+  };
+  /// The same without waiting for the step: post_result() queues the copy of its loss and, if update() is called
+  /// before, of its gradients' scale; take_result() waits for the oldest one that was posted. At most two may be under
+  /// way.
+  void post_result();
+  StepResult take_result();
+  /// Scale of the gradients: f16 begins with 2^16 and moves it, all others have 1. To be stored in checkpoints.
+  ops::GradientScale gradient_scale() const;
+  /// Whether parameters rest where gradients are not finite (GradientScale::skip).
+  bool checks_gradients() const;
+  void set_gradient_scale(const ops::GradientScale& scale);
+
+  /// Gradient of a parameter after backward() and finish_exchange(), in plain host order; times the gradients' scale.
   std::vector<float> gradient(const std::string& parameter) const;
   void finish_exchange();
 
@@ -97,6 +113,8 @@ class Plan {
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;
   /// Reorders in one step, as "conv1/dst: plain -> channels-last" lines: what a test pins.
   std::vector<std::string> reorders() const;
+  /// Bytes on the device, by what for: what a plan of this batch needs.
+  std::vector<std::pair<std::string, std::size_t>> memory() const;
   std::size_t arena_bytes() const;
   std::size_t arena_lower_bound() const;  ///< most bytes alive at one call: no placement can do with less
   /// Equal on two ranks exactly if they will make the same calls; compared when training starts.

@@ -25,6 +25,26 @@ constexpr double mebi = 1024.0 * 1024.0;
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::size_t>> memory_of(const PlanBuild& build, const Tensor& gradients) {
+  std::size_t parameters = 0, moments = 0, others = 0;
+  const auto add = [](std::size_t& sum, const Tensor& t) { sum += t ? t.bytes() : 0; };
+  for (const Parameter& p : build.parameters.all()) {
+    add(parameters, p.value);
+    for (const Tensor& m : p.moments) add(moments, m);
+  }
+  for (const Buffer& b : build.program.buffers()) add(others, b.external);
+  // Parameters, moments and gradients are buffers of the program, too; the block of gradients one as a whole at most.
+  const auto block = gradients ? gradients.bytes() : 0;
+  std::size_t known = parameters + moments;
+  for (const auto& [name, buffer] : build.gradients) known += build.program.buffer(buffer).bytes;
+  for (const Buffer& b : build.program.buffers()) known += b.external && b.name == "gradients" ? block : 0;
+  return {{"parameters", parameters},
+          {"optimizer state", moments},
+          {"gradients", block},
+          {"inputs and states", others > known ? others - known : 0},
+          {"activations", build.program.arena_bytes()}};
+}
+
 std::vector<PlanRow> plan_rows(const Program& program) {
   std::vector<PlanRow> rows;
   for (const Call& c : program.calls()) {

@@ -34,6 +34,15 @@ void append_sum_squares(Program& program, Context& context, const std::string& n
       [index](ops::SumSquares& s, const Tensor* t) { s.forward(t[0], t[1], index); }, "sum of squares");
 }
 
+void append_check(PlanBuild& build, BufferId squares) {
+  ops::CheckGradientsDesc d;
+  d.dynamic = build.precision == Precision::fp16;
+  std::shared_ptr<ops::CheckGradients> check = build.parameters.context().make(d);
+  append(
+      build.program, "all gradients", check, {in(squares), out(build.state)},
+      [](ops::CheckGradients& c, const Tensor* t) { c.forward(t[0], t[1]); }, "check");
+}
+
 }  // namespace
 
 void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& gradients) {
@@ -42,16 +51,18 @@ void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& 
   const auto sums = [&](const std::string& name, std::int64_t count) {
     return external(program, name, context.allocate(TensorDesc::plain({count}, DType::f64), name));
   };
-  BufferId global_norm = no_buffer;
-  if (optimizer.clip_norm > 0) {
+  BufferId squares = no_buffer;
+  if (optimizer.clip_norm > 0 || build.checks_gradients) {
     const int whole = gradients ? 1 : 0, by_rows = static_cast<int>(build.row_gradients.size());
-    global_norm = sums("global norm", whole + by_rows);
+    squares = sums("global norm", whole + by_rows);
     if (gradients)
-      append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), global_norm, 0);
+      append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), squares, 0);
     for (int i = 0; i < by_rows; ++i)
-      append_sum_squares(program, context, build.row_gradients[i].parameter, build.row_gradients[i].values, global_norm,
+      append_sum_squares(program, context, build.row_gradients[i].parameter, build.row_gradients[i].values, squares,
                          whole + i);
   }
+  if (build.checks_gradients) append_check(build, squares);
+  const BufferId global_norm = optimizer.clip_norm > 0 ? squares : no_buffer;
   const auto update = [&](const std::string& name, BufferId gradient, BufferId rows, std::int64_t count) {
     Parameter& p = build.parameters.at(name);
     build.parameters.add_moments(p, optimizer.moments());

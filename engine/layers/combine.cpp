@@ -10,6 +10,7 @@ using ops::Verb;
 class AddLayer : public Layer {
  public:
   std::string kind() const override { return "add"; }
+  bool keeps_type() const override { return true; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     for (const auto& s : srcs)
@@ -21,6 +22,7 @@ class AddLayer : public Layer {
   BackwardFn plan(NodePlan& p) const override {
     const auto count = static_cast<int>(p.node().srcs.size());
     TensorDesc d = p.src(0);
+    d.dtype = p.type();
     std::shared_ptr<ops::Sum> sum = p.try_make(ops::SumDesc{d, count});
     if (!sum) {
       d = d.with(p.strided_src(0));
@@ -28,7 +30,7 @@ class AddLayer : public Layer {
     }
     std::vector<Operand> operands;
     for (int i = 0; i < count; ++i) operands.push_back(in(p.src_in(i, d.layout)));
-    operands.push_back(out(p.new_dst(d.layout)));
+    operands.push_back(out(p.new_dst(d.layout, d.dtype)));
     p.call(sum, Verb::forward, operands, [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); });
     return [count](BackwardPlan& b) {
       for (int i = 0; i < count; ++i)
@@ -42,6 +44,7 @@ class ConcatLayer : public Layer {
   explicit ConcatLayer(int axis) : axis_(axis) {}
 
   std::string kind() const override { return "concat"; }
+  bool keeps_type() const override { return true; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     if (axis_ < 1) refuse("concat along axis {}: expected 1 (channels) or more, since axis 0 is the batch", axis_);
@@ -56,20 +59,20 @@ class ConcatLayer : public Layer {
     const auto like = [last = p.strided_src(0).is_channels_last(p.src(0).shape)](const Shape& s) {
       return last ? Layout::channels_last(s) : Layout::plain(s);
     };
-    ops::ConcatDesc d{{}, axis_, p.dst_request().with(like(p.dst_shape()))};
+    ops::ConcatDesc d{{}, axis_, p.dst_request(p.type()).with(like(p.dst_shape()))};
     std::vector<Operand> operands;
     for (int i = 0; i < count; ++i) {
-      d.srcs.push_back(p.src(i).with(like(p.src(i).shape)));
+      d.srcs.push_back({p.src(i).shape, p.type(), like(p.src(i).shape)});
       operands.push_back(in(p.src_in(i, d.srcs[i].layout)));
     }
     std::shared_ptr<ops::Concat> concat = p.make(d);
-    operands.push_back(out(p.new_dst(d.dst.layout)));
+    operands.push_back(out(p.new_dst(d.dst.layout, d.dst.dtype)));
     p.call(concat, Verb::forward, operands, [count](ops::Concat& c, const Tensor* t) { c.forward(t, t[count]); });
     return [concat, d](BackwardPlan& b) {
-      std::vector<Operand> operands{in(b.diff_dst_in(d.dst.layout))};
+      std::vector<Operand> operands{in(b.diff_dst_in(d.dst.layout, d.dst.dtype))};
       for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i)
-        operands.push_back(
-            out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout) : b.new_buffer("unused", d.srcs[i])));
+        operands.push_back(out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout, d.dst.dtype)
+                                                   : b.new_buffer("unused", d.srcs[i])));
       b.call(concat, Verb::backward_data, operands, [](ops::Concat& c, const Tensor* t) { c.backward(t[0], t + 1); });
     };
   }
@@ -92,9 +95,9 @@ class SoftmaxLayer : public Layer {
   }
 
   BackwardFn plan(NodePlan& p) const override {
-    const TensorDesc d = p.src(0).with(p.strided_src(0));
+    const TensorDesc d{p.src(0).shape, DType::f32, p.strided_src(0)};
     std::shared_ptr<ops::Softmax> softmax = p.make(ops::SoftmaxDesc{d, axis_});
-    const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout);
+    const BufferId src = p.converted(p.src_buffer(0), d.layout, d.dtype), dst = p.new_dst(d.layout);
     Call& c = p.call(softmax, Verb::forward, {in(src), out(dst)},
                      [](ops::Softmax& s, const Tensor* t) { s.forward(t[0], t[1]); });
     c.in_place_src = 0;

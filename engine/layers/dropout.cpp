@@ -11,6 +11,7 @@ class DropoutLayer : public Layer {
   explicit DropoutLayer(float rate) : rate_(rate) {}
 
   std::string kind() const override { return "dropout"; }
+  bool keeps_type() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
 
   BackwardFn plan(NodePlan& p) const override {
@@ -18,17 +19,17 @@ class DropoutLayer : public Layer {
       p.set_dst(p.src_buffer(0));
       return [](BackwardPlan& b) { b.set_diff_src(0, b.diff_dst()); };
     }
-    const TensorDesc d = p.src(0).with(p.strided_src(0));
+    const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
     const std::int64_t rows = p.src_value(0).rows_per_sample();
     std::shared_ptr<ops::Dropout> dropout =
         p.make(ops::DropoutDesc{{rate_, philox::stream_of(p.node().name)}, d, rows});
-    const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout);
+    const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout, d.dtype);
     Call& c = p.call(dropout, ops::Verb::forward, {in(p.state()), in(src), out(dst)},
                      [](ops::Dropout& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
     c.in_place_src = 1;
     c.in_place_dst = 2;
-    return [dropout, layout = d.layout](BackwardPlan& b) {
-      const BufferId diff_dst = b.diff_dst_in(layout), diff_src = b.new_diff_src(0, layout);
+    return [dropout, d](BackwardPlan& b) {
+      const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype), diff_src = b.new_diff_src(0, d.layout, d.dtype);
       b.call(dropout, ops::Verb::backward_data, {in(b.state()), in(diff_dst), out(diff_src)},
              [](ops::Dropout& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });
     };

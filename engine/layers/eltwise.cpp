@@ -7,7 +7,7 @@ BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activati
   if (activation.kind == ops::EltwiseKind::identity) return diff_dst;
   const TensorDesc d = b.desc(saved);
   auto eltwise = b.make(ops::EltwiseDesc{activation, d});
-  diff_dst = b.in_layout(diff_dst, d.layout);
+  diff_dst = b.converted(diff_dst, d.layout, d.dtype);
   const BufferId result = b.new_buffer("diff_activation", d);
   Call& c = b.call(
       eltwise, ops::Verb::backward_data, {in(diff_dst), in(saved), out(result)},
@@ -25,13 +25,16 @@ class EltwiseLayer : public Layer {
 
   std::string kind() const override { return kind_; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
+  bool keeps_type() const override { return true; }
   const ops::EltwiseParams* as_eltwise() const override { return &params_; }
 
   BackwardFn plan(NodePlan& p) const override {
-    auto eltwise = p.try_make(ops::EltwiseDesc{params_, p.src(0)});
-    if (!eltwise) eltwise = p.make(ops::EltwiseDesc{params_, p.src(0).with(p.strided_src(0))});
+    TensorDesc d = p.src(0);
+    d.dtype = p.type();
+    auto eltwise = p.try_make(ops::EltwiseDesc{params_, d});
+    if (!eltwise) eltwise = p.make(ops::EltwiseDesc{params_, d.with(p.strided_src(0))});
     const BufferId src = p.src_in(0, eltwise->layout(ops::Verb::forward, ops::Role::src));
-    const BufferId dst = p.new_dst(p.desc(src).layout);
+    const BufferId dst = p.new_dst(p.desc(src).layout, d.dtype);
     Call& c = p.call(eltwise, ops::Verb::forward, {in(src), out(dst)},
                      [](ops::Eltwise& e, const Tensor* t) { e.forward(t[0], t[1]); });
     c.in_place_src = 0;

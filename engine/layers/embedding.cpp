@@ -29,7 +29,7 @@ class EmbeddingLayer : public Layer {
     const Shape table{options_.entries, options_.features};
     const BufferId ids = p.src_buffer(0), weights = p.parameter_in("weights", Layout::plain(table));
     std::shared_ptr<ops::Embedding> op = p.make(ops::EmbeddingDesc{p.src(0), TensorDesc::plain(table)});
-    const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()));
+    const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()), p.result_type());
     p.call(op, Verb::forward, {in(ids), in(weights), out(dst)},
            [](ops::Embedding& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
     return [op, ids, shape = p.dst_shape()](BackwardPlan& b) { backward(b, op, ids, shape); };
@@ -40,7 +40,7 @@ class EmbeddingLayer : public Layer {
   static void backward(BackwardPlan& b, const std::shared_ptr<ops::Embedding>& op, BufferId ids, const Shape& dst) {
     const std::int64_t count = dst[0];
     const TensorDesc values = TensorDesc::plain(dst);
-    const BufferId diff_dst = b.diff_dst_in(values.layout);
+    const BufferId diff_dst = b.in_layout(b.diff_dst(), values.layout);
     const bool by_rows = b.rows_pay("weights", count);
     const RowGradient g = by_rows ? b.new_row_gradient("weights", count)
                                   : RowGradient{"", count, b.new_buffer("rows", TensorDesc::plain({count}, DType::s32)),

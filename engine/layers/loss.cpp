@@ -30,9 +30,9 @@ class LossLayer : public Layer {
 
   BackwardFn plan(NodePlan& p) const override {
     const Layout plain = Layout::plain(p.src(0).shape);
-    const ops::LossDesc d{params_, p.src(0).with(plain), p.src(1), p.src_value(0).rows_per_sample()};
+    const ops::LossDesc d{params_, TensorDesc::plain(p.src(0).shape), p.src(1), p.src_value(0).rows_per_sample()};
     std::shared_ptr<ops::Loss> loss = p.make(d);
-    const BufferId prediction = p.src_in(0, plain), target = p.src_buffer(1);
+    const BufferId prediction = p.converted(p.src_buffer(0), plain, DType::f32), target = p.src_buffer(1);
     p.set_dst(p.loss());
     const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", d.prediction) : no_buffer;
     Call& c = p.call(loss, Verb::forward,

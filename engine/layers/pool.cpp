@@ -23,24 +23,28 @@ const char* op_name(const ops::PoolParams& p) { return p.kind == ops::PoolKind::
 }  // namespace
 
 PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src) {
-  const auto describe = [&](const TensorDesc& x) { return ops::PoolDesc{params, x, p.dst_request(), p.training()}; };
-  const TensorDesc x = p.desc(src);
+  const DType type = is_low(p.desc(src).dtype) && p.wants_f32() ? DType::f32 : p.desc(src).dtype;
+  const auto describe = [&](const TensorDesc& x) {
+    return ops::PoolDesc{params, x, p.dst_request(type), p.training()};
+  };
+  TensorDesc x = p.desc(src);
+  x.dtype = type;
   std::shared_ptr<ops::Pool> pool = p.try_make(describe(x));
   if (!pool) pool = p.make(describe(x.with(x.layout.is_strided() ? x.layout : Layout::channels_last(x.shape))));
-  src = p.in_layout(src, pool->layout(Verb::forward, Role::src));
+  src = p.converted(src, pool->layout(Verb::forward, Role::src), type);
   const BufferId workspace = p.workspace(*pool);
-  const BufferId dst = p.new_dst(pool->layout(Verb::forward, Role::dst));
+  const BufferId dst = p.new_dst(pool->layout(Verb::forward, Role::dst), type);
   p.call(
       pool, Verb::forward, {in(src), out(dst), out(workspace)},
       [](ops::Pool& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); }, op_name(params));
-  return {pool, workspace, dst};
+  return {pool, workspace, dst, type};
 }
 
 BufferId pool_backward(BackwardPlan& b, const PlannedPool& forward, BufferId diff_dst,
-                       const std::function<BufferId(const Layout&)>& new_diff_src) {
+                       const std::function<BufferId(const Layout&, DType)>& new_diff_src) {
   const auto& pool = forward.pool;
-  diff_dst = b.in_layout(diff_dst, pool->layout(Verb::backward_data, Role::diff_dst));
-  const BufferId diff_src = new_diff_src(pool->layout(Verb::backward_data, Role::diff_src));
+  diff_dst = b.converted(diff_dst, pool->layout(Verb::backward_data, Role::diff_dst), forward.type);
+  const BufferId diff_src = new_diff_src(pool->layout(Verb::backward_data, Role::diff_src), forward.type);
   b.call(
       pool, Verb::backward_data,
       {in(diff_dst), in(forward.workspace), out(diff_src), out(b.scratch(*pool, Verb::backward_data))},
@@ -63,12 +67,14 @@ class PoolLayer : public Layer {
     return {ops::pool_dst_shape(x.shape, params(x.shape)), x.dtype, x.batch_axis};
   }
 
+  bool keeps_type() const override { return true; }
   const PoolOptions* as_max_pool() const override { return kind_ == ops::PoolKind::max ? &options_ : nullptr; }
 
   BackwardFn plan(NodePlan& p) const override {
     const PlannedPool planned = plan_pool(p, params(p.src(0).shape), p.src_buffer(0));
     return [planned](BackwardPlan& b) {
-      pool_backward(b, planned, b.diff_dst(), [&](const Layout& layout) { return b.new_diff_src(0, layout); });
+      pool_backward(b, planned, b.diff_dst(),
+                    [&](const Layout& layout, DType type) { return b.new_diff_src(0, layout, type); });
     };
   }
 

@@ -11,13 +11,14 @@ ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, cons
 struct PlannedPool {
   std::shared_ptr<ops::Pool> pool;
   BufferId workspace, dst;
+  DType type;  ///< of src, dst and their gradients
 };
 
 /// Emits the pooling of `src`; its result is the node's.
 PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src);
 
-/// Emits the gradient of the source, into `diff_src(layout)`.
+/// Emits the gradient of the source, into new_diff_src(layout, dtype).
 BufferId pool_backward(BackwardPlan& b, const PlannedPool& forward, BufferId diff_dst,
-                       const std::function<BufferId(const Layout&)>& new_diff_src);
+                       const std::function<BufferId(const Layout&, DType)>& new_diff_src);
 
 }  // namespace keelson

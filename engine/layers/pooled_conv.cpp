@@ -60,8 +60,9 @@ BackwardFn plan_pooled_conv(NodePlan& p, const PoolOptions& pooling, const ops::
   const bool has_bias = conv.params.bias;
   const auto activation = conv.params.activation;
   const ops::PoolParams pool = pool_params(ops::PoolKind::max, pooling, conv.dst.shape);
-  const WinnersOp winners = p.training() ? make_winners_op(p, conv, pool) : nullptr;
-  if (winners || !p.training()) {
+  const bool f32 = p.result_type() == DType::f32;
+  const WinnersOp winners = p.training() && f32 ? make_winners_op(p, conv, pool) : nullptr;
+  if (winners || (!p.training() && f32)) {
     DType type = p.compute();
     auto slabs = make_slabs(p, conv, pool, type);
     if (!slabs && type != DType::f32) slabs = make_slabs(p, conv, pool, type = DType::f32);
@@ -72,10 +73,11 @@ BackwardFn plan_pooled_conv(NodePlan& p, const PoolOptions& pooling, const ops::
       };
     }
   }
-  const auto f = forward_weighted(p, has_bias, conv.dst, [&](const TensorDesc& x, const TensorDesc& w) {
+  const auto f = forward_weighted(p, has_bias, conv.dst, [&](const TensorDesc& x, const TensorDesc& w, DType result) {
     ops::ConvDesc d = conv;
     d.src = x;
     d.weights = w;
+    d.dst.dtype = result;
     return d;
   });
   const PlannedPool planned = plan_pool(p, pool, f.y);
@@ -84,8 +86,9 @@ BackwardFn plan_pooled_conv(NodePlan& p, const PoolOptions& pooling, const ops::
   return [=](BackwardPlan& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
     if (by_winners) return backward_by_winners(b, winners, f.src, diff, planned.workspace, has_bias);
-    const BufferId unpooled = pool_backward(
-        b, planned, diff, [&](const Layout& layout) { return b.new_buffer("diff_dst", conv.dst.with(layout)); });
+    const BufferId unpooled = pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {
+      return b.new_buffer("diff_dst", {conv.dst.shape, type, layout});
+    });
     backward_weighted(b, f, unpooled, has_bias);
   };
 }

@@ -26,16 +26,16 @@ class Pieces {
 /// Row t of each sample of a (N * steps, width) matrix.
 TensorDesc step_desc(const ops::RecurrentCellDesc& d, std::int64_t width) {
   const Shape shape{d.batch, width};
-  return {shape, DType::f32, Layout::strided(shape, {d.steps * width, 1})};
+  return {shape, d.type, Layout::strided(shape, {d.steps * width, 1})};
 }
 Tensor step_of(const TensorDesc& d, const Tensor& rows, std::int64_t t) {
-  return {d, rows.data<float>() + t * d.shape[1]};
+  return {d, static_cast<std::byte*>(rows.raw()) + static_cast<std::size_t>(t * d.shape[1]) * size_of(d.dtype)};
 }
 
 /// The candidate's columns of gru's gradients.
 TensorDesc candidate_desc(const ops::RecurrentCellDesc& d) {
   const Shape shape{d.rows(), d.hidden};
-  return {shape, DType::f32, Layout::strided(shape, {d.gates(), 1})};
+  return {shape, d.type, Layout::strided(shape, {d.gates(), 1})};
 }
 
 std::shared_ptr<ops::MatMul> make_product(Context& context, ops::MatMulDesc d) {
@@ -49,25 +49,39 @@ std::size_t total(const ops::MatMul& m) { return align64(m.packed_bytes()) + ali
 
 }  // namespace
 
-Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute)
+bool Recurrence::takes(Context& context, const ops::RecurrentCellDesc& cell) {
+  const TensorDesc weights = TensorDesc::plain({cell.gates(), cell.hidden}, cell.type);
+  return context.try_make(cell) && context.try_make(ops::MatMulDesc{step_desc(cell, cell.hidden), weights.transposed(),
+                                                                    TensorDesc::plain({cell.batch, cell.gates()})});
+}
+
+Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute, bool tf32)
     : desc_(cell),
       dense_(TensorDesc::plain({cell.batch, cell.gates()})),
       hidden_(TensorDesc::plain({cell.batch, cell.hidden})),
-      weights_(TensorDesc::plain({cell.gates(), cell.hidden})),
+      weights_(TensorDesc::plain({cell.gates(), cell.hidden}, cell.type)),
       cell_(context.make(cell)) {
   const int steps = static_cast<int>(cell.steps);
-  step_ = make_product(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps});
+  if (cell.type != DType::f32) compute = DType::f32;  // said by the operands
+  step_ = make_product(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps, tf32});
   set_backend(step_->backend());
   if (!training) return;
-  step_back_ = make_product(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps});
-  const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}),
-                   rows = TensorDesc::plain({cell.rows(), cell.hidden});
-  all_steps_ = make_product(context, {gates.transposed(), rows, weights_, compute});
+  step_back_ = make_product(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps, tf32});
+  const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}, cell.type),
+                   rows = TensorDesc::plain({cell.rows(), cell.hidden}, cell.type),
+                   diff_weights = TensorDesc::plain(weights_.shape);
+  all_steps_ = make_product(context, {gates.transposed(), rows, diff_weights, compute, 1, tf32});
   if (cell.kind != ops::CellKind::gru) return;
   const TensorDesc sums = TensorDesc::plain({1, cell.hidden});
-  bias_sum_ = context.make(ops::MatMulDesc{TensorDesc::plain({1, cell.rows()}), candidate_desc(cell), sums});
-  ones_ = context.allocate(TensorDesc::plain({1, cell.rows()}), "ones");
-  context.write_plain(ones_, std::vector<float>(static_cast<std::size_t>(cell.rows()), 1.0f).data());
+  const TensorDesc ones = TensorDesc::plain({1, cell.rows()});
+  ones_ = context.allocate({ones.shape, cell.type, ones.layout}, "ones");
+  const Tensor filled = cell.type == DType::f32 ? ones_ : context.allocate(ones, "ones");
+  context.write_plain(filled, std::vector<float>(static_cast<std::size_t>(cell.rows()), 1.0f).data());
+  if (cell.type != DType::f32) {
+    context.make(ops::ReorderDesc{ones, ones_.desc()})->forward(filled, ones_, {});
+    context.device().fence();
+  }
+  bias_sum_ = context.make(ops::MatMulDesc{ones_.desc(), candidate_desc(cell), sums});
 }
 
 std::string Recurrence::name(Verb verb) const {
@@ -84,7 +98,8 @@ std::size_t Recurrence::scratch_bytes(Verb verb) const {
 ops::Cost Recurrence::cost(Verb verb) const {
   const auto steps = static_cast<double>(desc_.steps);
   const double flops = 2.0 * static_cast<double>(desc_.rows()) * static_cast<double>(weights_.elements());
-  const auto rows = static_cast<double>(desc_.rows() * (desc_.gates() + desc_.hidden)) * sizeof(float);
+  const auto size = static_cast<double>(size_of(desc_.type));
+  const auto rows = static_cast<double>(desc_.rows() * (desc_.gates() + desc_.hidden)) * size;
   const auto weights = static_cast<double>(weights_.bytes());
   if (verb == Verb::backward_weights) return {flops, rows + weights};
   const ops::Cost gates = cell_->cost(verb);
@@ -138,7 +153,10 @@ void Recurrence::backward_weights(const Tensor* t) {
   run(*all_steps_, {diff_recurrent.desc().transposed(), diff_recurrent.raw()}, h_prev, t[2]);
   if (!bias_sum_) return;
   const Tensor sums(TensorDesc::plain({1, desc_.hidden}), t[3].raw());
-  run(*bias_sum_, ones_, {candidate_desc(desc_), diff_recurrent.data<float>() + 2 * desc_.hidden}, sums);
+  run(*bias_sum_, ones_,
+      {candidate_desc(desc_), static_cast<std::byte*>(diff_recurrent.raw()) +
+                                  static_cast<std::size_t>(2 * desc_.hidden) * size_of(desc_.type)},
+      sums);
 }
 
 }  // namespace keelson

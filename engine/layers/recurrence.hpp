@@ -9,8 +9,11 @@ namespace keelson {
 /// are rearranged once for all steps, and the fused gates; the gradient of the weights is one product over all steps.
 class Recurrence : public ops::Primitive {
  public:
-  /// `compute`: of the matrix products, as in ops::MatMulDesc, where a backend has kernels for it.
-  Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute);
+  /// `compute`, `tf32`: of the matrix products, as in ops::MatMulDesc, where a backend has kernels for it. cell.type
+  /// that is not f32: the products' operands are of that type; throws Error where no backend multiplies those.
+  Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute, bool tf32);
+  /// Whether `context` can make one with this cell.type.
+  static bool takes(Context& context, const ops::RecurrentCellDesc& cell);
 
   const ops::RecurrentCellDesc& cell() const { return desc_; }
   Layout layout(ops::Verb, ops::Role) const override { return Layout::plain({desc_.rows(), desc_.hidden}); }
@@ -18,8 +21,8 @@ class Recurrence : public ops::Primitive {
   std::size_t scratch_bytes(ops::Verb verb) const override;
   ops::Cost cost(ops::Verb verb) const override;
 
-  /// Operands (shapes as in ops::RecurrentCell::Sequence): gates' input parts; gates, may be the same; state; weights
-  /// (gates, H); bias or empty; h_prev; saved; next_state; dst; scratch.
+  /// Operands (shapes and dtypes as in ops::RecurrentCell::Sequence): gates' input parts; gates, may be the same;
+  /// state; weights (gates, H) of cell.type; bias or empty; h_prev; saved; next_state; dst; scratch.
   void forward(const Tensor* t);
   /// Operands: gates' activations; gradients of the input parts, may be the same; weights; h_prev; saved; next_state;
   /// diff_dst; gradients of the recurrent parts (gru) or empty; scratch.

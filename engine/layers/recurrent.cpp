@@ -31,20 +31,19 @@ class RecurrentLayer : public Layer {
   }
 
   BackwardFn plan(NodePlan& p) const override {
-    const auto r = std::make_shared<Recurrence>(
-        p.context(), ops::RecurrentCellDesc{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_}, p.training(),
-        p.compute());
-    const Shape rows = p.dst_shape();
-    const Layout plain = Layout::plain(rows);
+    ops::RecurrentCellDesc cell{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_, p.result_type()};
+    if (cell.type != DType::f32 && !Recurrence::takes(p.context(), cell)) cell.type = DType::f32;
+    const auto r = std::make_shared<Recurrence>(p.context(), cell, p.training(), p.compute(), p.tf32());
+    const TensorDesc rows = TensorDesc::plain(p.dst_shape(), cell.type);
     Buffers f;
-    const BufferId src = p.src_in(0, Layout::plain(p.src(0).shape));
+    const BufferId src = p.converted(p.src_buffer(0), Layout::plain(p.src(0).shape), cell.type);
     f.gates = p.new_buffer("gates", p.desc(src));
-    f.weights = p.parameter_in("weights", Layout::plain(p.parameter("weights").shape));
+    f.weights = p.parameter_in("weights", Layout::plain(p.parameter("weights").shape), cell.type);
     f.bias = cell_ == CellKind::gru ? p.parameter_in("bias", Layout::any()) : no_buffer;
-    f.h_prev = p.new_buffer("h_prev", TensorDesc::plain(rows));
-    f.saved = p.new_buffer("saved", TensorDesc::plain(rows));
+    f.h_prev = p.new_buffer("h_prev", rows);
+    f.saved = p.new_buffer("saved", TensorDesc::plain(rows.shape));
     f.next_state = p.next_state(1);
-    const BufferId dst = p.new_dst(plain);
+    const BufferId dst = p.new_dst(rows.layout, cell.type);
     Call& c = p.call(r, Verb::forward,
                      {in(src), out(f.gates), in(p.src_buffer(1)), in(f.weights), in(f.bias), out(f.h_prev),
                       out(f.saved), out(f.next_state), out(dst), out(p.scratch(*r, Verb::forward))},
@@ -61,12 +60,12 @@ class RecurrentLayer : public Layer {
 
   static void backward(BackwardPlan& b, const std::shared_ptr<Recurrence>& r, const Buffers& f) {
     const auto& d = r->cell();
-    const Shape rows{d.rows(), d.hidden}, gate_rows{d.rows(), d.gates()};
-    const BufferId diff_dst = b.diff_dst_in(Layout::plain(rows));
-    const BufferId diff_src = b.new_diff_src(0, Layout::plain(gate_rows));
+    const TensorDesc gates = TensorDesc::plain({d.rows(), d.gates()}, d.type);
+    const BufferId diff_dst = b.diff_dst_in(Layout::plain({d.rows(), d.hidden}), d.type);
+    const BufferId diff_src = b.new_diff_src(0, gates.layout, d.type);
     // Of gru the gradients of input and recurrent parts differ in the candidate.
     const bool two = d.kind == CellKind::gru;
-    const BufferId diff_recurrent = two ? b.new_buffer("diff_recurrent", TensorDesc::plain(gate_rows)) : no_buffer;
+    const BufferId diff_recurrent = two ? b.new_buffer("diff_recurrent", gates) : no_buffer;
     Call& c = b.call(r, Verb::backward_data,
                      {in(f.gates), out(diff_src), in(f.weights), in(f.h_prev), in(f.saved), in(f.next_state),
                       in(diff_dst), out(diff_recurrent), out(b.scratch(*r, Verb::backward_data))},

@@ -12,6 +12,7 @@ class ReshapeLayer : public Layer {
       : kind_(std::move(kind)), order_(order), sample_(sample) {}
 
   std::string kind() const override { return kind_; }
+  bool keeps_type() const override { return true; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     const ValueShape& x = srcs[0];
@@ -29,9 +30,14 @@ class ReshapeLayer : public Layer {
   BackwardFn plan(NodePlan& p) const override {
     const Shape src_shape = p.src(0).shape;
     const Layout read = order_ == ElementOrder::logical ? Layout::plain(src_shape) : Layout::channels_last(src_shape);
+    // Of whatever dtype value and gradient are: words, too, may be regrouped.
     const TensorDesc from = p.src(0).with(read), to = p.dst_request().with(Layout::plain(p.dst_shape()));
-    p.set_dst(p.view(p.src_in(0, read), to));
-    return [from, to](BackwardPlan& b) { b.set_diff_src(0, b.view(b.diff_dst_in(to.layout), from)); };
+    const BufferId src = p.src_in(0, read);
+    p.set_dst(p.view(src, {to.shape, p.desc(src).dtype, to.layout}));
+    return [from, to](BackwardPlan& b) {
+      const BufferId diff = b.in_layout(b.diff_dst(), to.layout);
+      b.set_diff_src(0, b.view(diff, {from.shape, b.desc(diff).dtype, from.layout}));
+    };
   }
 
  private:

@@ -18,34 +18,39 @@ BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activati
 template <class Op>
 struct WeightedForward {
   std::shared_ptr<Op> op;
-  DType type;  ///< of src, weights and diff_dst; all else is f32
+  DType type, result;  ///< of src, weights and diff_dst; of dst and diff_src
   BufferId src, x, y;
 };
 
-/// Emits the forward call. `describe(src, weights)` gives the op's description for these operands, whose result is a
-/// new buffer like `result`.
+/// Emits the forward call. `describe(src, weights, dst's dtype)` gives the op's description for these operands, whose
+/// result is a new buffer like `result`. The backends are asked for 16-bit operands and result, where values of a plan
+/// may be that, for 16-bit operands, and at last for f32.
 template <class F>
 auto forward_weighted(NodePlan& p, bool has_bias, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
   const TensorDesc x_request = p.src_request(0);
-  DType type = p.compute();
-  auto made = type == DType::f32 ? nullptr
-                                 : p.try_make(describe({x_request.shape, type, x_request.layout},
-                                                       {p.parameter("weights").shape, type, Layout::any()}));
+  const Shape& w_shape = p.parameter("weights").shape;
+  DType type = p.compute(), y_type = p.result_type();
+  const auto low = [&](DType of_result) {
+    return p.try_make(describe({x_request.shape, type, x_request.layout}, {w_shape, type, Layout::any()}, of_result));
+  };
+  auto made = is_low(type) ? low(y_type) : nullptr;
+  if (!made && is_low(type) && is_low(y_type)) made = low(y_type = DType::f32);
   if (!made) {
-    type = DType::f32;
-    made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(x_request, weights); });
+    type = y_type = DType::f32;
+    const TensorDesc x{x_request.shape, type, x_request.layout};
+    made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(x, weights, y_type); });
   }
   using Op = typename decltype(made)::element_type;
   const std::shared_ptr<Op> op = std::move(made);
   const BufferId x = p.converted(p.src_buffer(0), op->layout(forward, src), type);
   const BufferId w = p.parameter_in("weights", op->layout(forward, weights), type);
   const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
-  const BufferId y = p.new_buffer("dst", result.with(op->layout(forward, dst)));
+  const BufferId y = p.new_buffer("dst", {result.shape, y_type, op->layout(forward, dst)});
   p.call(op, forward, {in(x), in(w), in(b), out(y), out(p.scratch(*op, forward))},
          [](Op& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4]); });
-  return WeightedForward<Op>{op, type, p.src_buffer(0), x, y};
+  return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
 }
 
 template <class Op>
@@ -63,7 +68,7 @@ void backward_weighted(BackwardPlan& b, const WeightedForward<Op>& f, BufferId d
   if (!b.wants_diff_src(0)) return;
   const BufferId diff_d = b.converted(diff, op->layout(backward_data, diff_dst), f.type);
   const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights), f.type);
-  const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src));
+  const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src), f.result);
   b.call(op, backward_data, {in(diff_d), in(w), out(dx), out(b.scratch(*op, backward_data))},
          [](Op& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
 }

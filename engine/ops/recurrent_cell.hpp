@@ -29,6 +29,7 @@ struct RecurrentCellDesc {
   using Op = RecurrentCell;
   CellKind kind = CellKind::lstm;
   std::int64_t batch = 1, steps = 1, hidden = 1;
+  DType type = DType::f32;
   std::int64_t rows() const { return batch * steps; }
   std::int64_t gates() const { return gates_of(kind) * hidden; }
   Shape state_shape() const { return {batch, states_of(kind), hidden}; }

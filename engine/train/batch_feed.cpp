@@ -1,6 +1,7 @@
 #include "engine/train/batch_feed.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace keelson {
 namespace {
@@ -18,8 +19,22 @@ void turn_to_plain(const float* src, float* dst, std::int64_t samples, std::int6
 
 }  // namespace
 
+std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
+  if (device.host_accessible()) return {};
+  return [&device](std::size_t bytes) { return device.allocate_host(bytes, "batches"); };
+}
+
 BatchFeed::BatchFeed(const std::vector<Field>& fields, Plan& plan, Context& context)
-    : plan_(plan), context_(context), weight_(plan.input("weight")) {
+    : plan_(plan), context_(context), weight_{"weight", plan.input("weight"), false, {}, nullptr} {
+  Device& device = context.device();
+  const bool far = !device.host_accessible();
+  if (far) queue_ = device.make_queue();
+  const auto make_ahead = [&](Target& t, bool staged) {
+    if (!far) return;
+    t.ahead = context.allocate(t.tensor.desc(), t.name + " of the next step");
+    if (staged) t.staged = device.allocate_host(t.tensor.bytes(), t.name + " on the host");
+  };
+  make_ahead(weight_, true);
   for (const auto& f : fields) {
     const auto tensor = plan.input(f.name);
     Shape expected = tensor.shape();
@@ -35,28 +50,48 @@ BatchFeed::BatchFeed(const std::vector<Field>& fields, Plan& plan, Context& cont
     if (!channels_last && (!tensor.layout().is_plain(expected) || tensor.dtype() != DType::f32))
       fail("input {} has the layout {}, which is neither plain nor channels-last", f.name,
            tensor.layout().describe(expected));
-    const bool staged = !channels_last && !context.device().host_accessible();
-    targets_.push_back(
-        {f.name, tensor, !channels_last, std::vector<float>(staged ? static_cast<std::size_t>(tensor.elements()) : 0)});
+    targets_.push_back({f.name, tensor, !channels_last, {}, nullptr});
+    make_ahead(targets_.back(), !channels_last);
   }
 }
 
-void BatchFeed::feed(const Batch& batch) {
-  auto& device = context_.device();
+void BatchFeed::feed(const Batch& batch) { queue_ ? feed_device(batch) : feed_here(batch); }
+
+void BatchFeed::finish() {
+  if (queue_) queue_->wait();
+}
+
+void BatchFeed::feed_here(const Batch& batch) {
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     auto& t = targets_[i];
-    if (t.turn) {
-      const auto& s = t.tensor.shape();
-      auto* turned = t.staging.empty() ? t.tensor.data<float>() : t.staging.data();
-      turn_to_plain(static_cast<const float*>(batch.fields[i]), turned, s[0], s[1], s.elements() / (s[0] * s[1]));
-      if (!t.staging.empty()) device.copy_from_host(t.tensor.raw(), t.staging.data(), t.tensor.bytes());
-    } else if (device.host_accessible()) {
+    const auto& s = t.tensor.shape();
+    if (t.turn)
+      turn_to_plain(static_cast<const float*>(batch.fields[i]), t.tensor.data<float>(), s[0], s[1],
+                    s.elements() / (s[0] * s[1]));
+    else
       plan_.read_input_from(t.name, batch.fields[i]);
-    } else {
-      device.copy_from_host(t.tensor.raw(), batch.fields[i], t.tensor.bytes());
-    }
   }
-  device.copy_from_host(weight_.raw(), batch.weight, weight_.bytes());
+  context_.device().copy_from_host(weight_.tensor.raw(), batch.weight, weight_.tensor.bytes());
+}
+
+/// Each batch is copied while the step before is at work. Within the device it then goes to where the step reads it,
+/// which costs little and leaves the step's calls as they are recorded.
+void BatchFeed::feed_device(const Batch& batch) {
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    auto& t = targets_[i];
+    const auto& s = t.tensor.shape();
+    if (t.turn)
+      turn_to_plain(static_cast<const float*>(batch.fields[i]), static_cast<float*>(t.staged.get()), s[0], s[1],
+                    s.elements() / (s[0] * s[1]));
+    queue_->copy_from_host(t.ahead.raw(), t.turn ? t.staged.get() : batch.fields[i], t.ahead.bytes());
+  }
+  std::memcpy(weight_.staged.get(), batch.weight, weight_.ahead.bytes());
+  queue_->copy_from_host(weight_.ahead.raw(), weight_.staged.get(), weight_.ahead.bytes());
+  queue_->lead();
+  Device& device = context_.device();
+  for (const auto& t : targets_) device.copy(t.tensor.raw(), t.ahead.raw(), t.tensor.bytes());
+  device.copy(weight_.tensor.raw(), weight_.ahead.raw(), weight_.tensor.bytes());
+  queue_->follow();  // the next batch may come when this one has left `ahead`
 }
 
 }  // namespace keelson

@@ -20,7 +20,7 @@
 /// Attribute "names" of /parameters lists the parameters in the network's order.
 namespace keelson {
 
-inline constexpr int checkpoint_format = 1;
+inline constexpr int checkpoint_format = 2;
 
 /// Names of the optimizer's moments in checkpoints, in the order of Parameter::moments.
 std::vector<std::string> moment_names(const Optimizer& optimizer);

@@ -10,11 +10,11 @@ PlanOptions evaluation_plan(const EvaluatorOptions& o) {
   PlanOptions p;
   p.batch = o.batch;
   p.training = false;
-  p.compute = o.compute;
+  p.precision = o.precision;
   return p;
 }
 
-LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c) {
+LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c, Device& device) {
   LoaderOptions l;
   l.batch = o.batch;
   l.rank = c ? c->rank() : 0;
@@ -23,6 +23,7 @@ LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c
   l.threads = o.threads;
   l.prefetch = o.prefetch;
   l.cpus = o.cpus;
+  l.allocate = batch_memory(device);
   return l;
 }
 
@@ -53,7 +54,7 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       context_(parameters.context()),
       plan_(graph, parameters, evaluation_plan(options)),
       feed_(dataset.fields(), plan_, context_),
-      loader_(dataset, evaluation_loader(options, communicator)) {
+      loader_(dataset, evaluation_loader(options, communicator, context_.device())) {
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
   if (options_.metric.compares()) find_targets();
 }
@@ -131,6 +132,7 @@ Evaluation Evaluator::run() {
     plan_.forward(state);
     plan_.carry_states();
     e.loss += plan_.loss();
+    feed_.finish();
     if (compares) collect(*batch, rows);
   }
   if (communicator_) communicator_->allreduce(&e.loss, 1, Reduction::sum);

@@ -13,8 +13,8 @@
 namespace keelson {
 
 struct EvaluatorOptions {
-  std::int64_t batch = 1;      ///< per rank
-  DType compute = DType::f32;  ///< as in PlanOptions
+  std::int64_t batch = 1;                 ///< per rank
+  Precision precision = Precision::fp32;  ///< as in PlanOptions
   int threads = 1, prefetch = 2;
   std::vector<int> cpus;                  ///< of the decoding threads, as in LoaderOptions
   std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, F); the rows of a sample are averaged

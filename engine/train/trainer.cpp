@@ -16,13 +16,13 @@ int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
 PlanOptions training_plan(const TrainerOptions& o, Communicator* c) {
   PlanOptions p;
   p.batch = o.batch;
-  p.compute = o.compute;
+  p.precision = o.precision;
   p.optimizer = &o.optimizer;
   p.communicator = c;
   return p;
 }
 
-LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c) {
+LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, Device& device) {
   LoaderOptions l;
   l.batch = o.batch;
   l.rank = c ? c->rank() : 0;
@@ -33,6 +33,7 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c) {
   l.threads = o.loader_threads;
   l.prefetch = o.prefetch;
   l.cpus = o.cpus;
+  l.allocate = batch_memory(device);
   return l;
 }
 
@@ -83,14 +84,15 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       moments_(moment_names(options_.optimizer)),
       plan_(graph, parameters, training_plan(options_, communicator)),
       feed_(training.fields(), plan_, parameters.context()),
-      loader_(training, training_loader(options_, communicator)),
+      loader_(training, training_loader(options_, communicator, parameters.context().device())),
       folder_(options_.checkpoints, options_.keep),
-      vote_(communicator, options_.start, options_.time_limit, options_.interrupted) {
+      vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
+      runs_ahead_(!parameters.context().device().host_accessible()) {
   compare_plans(plan_, communicator);
   if (validation) {
     auto e = options_.evaluation;
     e.batch = options_.batch;
-    e.compute = options_.compute;
+    e.precision = options_.precision;
     e.threads = options_.loader_threads;
     e.prefetch = options_.prefetch;
     e.cpus = options_.cpus;
@@ -127,6 +129,10 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
     refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data",
            checkpoint.string(), loaded.train_samples, now.train_samples);
   restore_states(loaded, checkpoint);
+  if (options_.precision == Precision::fp16)
+    plan_.set_gradient_scale({.scale = static_cast<float>(loaded.gradient_scale),
+                              .good_steps = static_cast<std::int32_t>(loaded.good_steps),
+                              .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
   loaded.carried.clear();
   loaded.config = now.config;
   loaded.texts = now.texts;
@@ -168,6 +174,12 @@ TrainResult Trainer::run(const std::vector<TrainObserver*>& observers) {
 }
 
 std::optional<StopReason> Trainer::train_epoch() {
+  const auto stop = train_steps();
+  settle(0);
+  return stop;
+}
+
+std::optional<StopReason> Trainer::train_steps() {
   if (options_.max_steps >= 0 && state_.step >= options_.max_steps) return StopReason::max_steps;
   epoch_seconds_ = {};
   epoch_wall_ = 0;
@@ -181,19 +193,21 @@ std::optional<StopReason> Trainer::train_epoch() {
     const Batch* batch = loader_.next();
     if (!batch) return std::nullopt;
     vote_.begin(state_.step_in_epoch + 1 == steps_per_epoch() ? validation_seconds_ : 0);
-    TimeSplit seconds;
-    seconds.data = since(begin);
-    step(*batch, seconds);
+    const double waited = since(begin);
+    auto now = step(*batch);
+    now.record.seconds.data = waited;
     const auto decision = vote_.end();
     const auto wall = since(begin);
     vote_.step_took(wall);
-    epoch_seconds_ += seconds;
+    now.record.rate = units(batch->global_count) / wall;
+    epoch_seconds_ += now.record.seconds;
     epoch_wall_ += wall;
     epoch_samples_ += batch->global_count;
     state_.seconds = seconds_before_ + since(run_start_);
-    const StepRecord record{
-        state_.step, position(), last_loss_ / units(1), last_rate_, units(batch->global_count) / wall, seconds};
-    tell([&](auto& o) { o.on_step(state_, record); });
+    if (runs_ahead_)
+      launched_.push_back(now);
+    else
+      tell([&](auto& o) { o.on_step(state_, now.record); });
     if (decision != StopVote::Reason::none)
       return decision == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
     if (options_.max_steps >= 0 && state_.step >= options_.max_steps && state_.step_in_epoch < steps_per_epoch())
@@ -204,13 +218,17 @@ std::optional<StopReason> Trainer::train_epoch() {
   }
 }
 
-void Trainer::step(const Batch& batch, TimeSplit& seconds) {
+Trainer::Launched Trainer::step(const Batch& batch) {
+  Launched now;
+  now.epoch = state_.epoch;
+  now.samples = batch.global_count;
   auto mark = Clock::now();
   const auto lap = [&](double& into) {
-    const auto now = Clock::now();
-    into += std::chrono::duration<double>(now - mark).count();
-    mark = now;
+    const auto at = Clock::now();
+    into += std::chrono::duration<double>(at - mark).count();
+    mark = at;
   };
+  TimeSplit& seconds = now.record.seconds;
   ++run_steps_;  // the first two warm up caches and threads
   if (options_.profiled_steps > 0 && run_steps_ == 3) plan_.set_profiling(true);
   if (run_steps_ == 3 + options_.profiled_steps) plan_.set_profiling(false);
@@ -226,18 +244,47 @@ void Trainer::step(const Batch& batch, TimeSplit& seconds) {
   plan_.backward();
   lap(seconds.compute);
   plan_.finish_exchange();
-  last_loss_ = plan_.loss();
+  const double loss = runs_ahead_ ? 0 : plan_.loss();
   lap(seconds.exchange);
-  if (!std::isfinite(last_loss_)) stop_for_loss(last_loss_);
-  plan_.update();
-  plan_.carry_states();
-  if (state_.epoch == 0) count_targets(batch);
-  lap(seconds.compute);
   ++state_.step;
   ++state_.step_in_epoch;
   state_.samples += batch.global_count;
-  state_.loss_sum += last_loss_ * static_cast<double>(batch.global_count);
-  state_.loss_samples += batch.global_count;
+  now.record.step = state_.step;
+  now.record.epoch = position();
+  now.record.learning_rate = last_rate_;
+  if (!runs_ahead_) settle(now, {loss, plan_.checks_gradients() ? plan_.gradient_scale() : ops::GradientScale()});
+  plan_.update();
+  plan_.carry_states();
+  if (state_.epoch == 0) count_targets(batch);
+  if (runs_ahead_) {
+    plan_.post_result();
+    settle(0);  // of the step before, while this one goes on
+  }
+  lap(seconds.compute);
+  feed_.finish();
+  lap(seconds.copy);
+  return now;
+}
+
+void Trainer::settle(std::size_t left) {
+  while (launched_.size() > left) {
+    Launched done = launched_.front();
+    launched_.erase(launched_.begin());
+    settle(done, plan_.take_result());
+    tell([&](auto& o) { o.on_step(state_, done.record); });
+  }
+}
+
+void Trainer::settle(Launched& step, const Plan::StepResult& result) {
+  step.record.loss = result.loss / units(1);
+  if (!std::isfinite(result.loss))
+    stop_for(step, fmt::format("the loss became {}", std::isnan(result.loss) ? "NaN"
+                                                     : result.loss > 0       ? "infinite"
+                                                                             : "minus infinite"));
+  state_.skipped_steps = result.scaling.skipped;
+  if (result.scaling.skip && result.scaling.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
+  state_.loss_sum += result.loss * static_cast<double>(step.samples);
+  state_.loss_samples += step.samples;
 }
 
 }  // namespace keelson

@@ -30,7 +30,7 @@ struct TrainerOptions {
       -1;                  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
   std::uint64_t seed = 0;  ///< of sample order, augmentation and dropout
   bool shuffle = true, augment = false;
-  DType compute = DType::f32;  ///< as in PlanOptions, for training and validation
+  Precision precision = Precision::fp32;  ///< as in PlanOptions, for training and validation
   Optimizer optimizer;
   Schedule schedule;
   double target = 0;      ///< > 0: ends when the validation metric is at most this
@@ -78,15 +78,25 @@ class Trainer {
   static void check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
 
  private:
+  /// A step that is queued on the device; its loss is not known yet.
+  struct Launched {
+    StepRecord record;
+    std::int64_t epoch = 0, samples = 0;  ///< epochs done before it; of all ranks
+  };
+
   std::optional<StopReason> train_epoch();
-  void step(const Batch& batch, TimeSplit& seconds);
+  std::optional<StopReason> train_steps();
+  Launched step(const Batch& batch);
+  /// Takes the losses of the oldest steps under way until `left` are.
+  void settle(std::size_t left);
+  void settle(Launched& step, const Plan::StepResult& result);
   void finish_epoch();
   void save(bool best);
   void gather_states();
   void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
   void count_targets(const Batch& batch);
   void merge_targets();
-  [[noreturn]] void stop_for_loss(double loss);
+  [[noreturn]] void stop_for(const Launched& step, const std::string& what);
   bool is_root() const { return !communicator_ || communicator_->rank() == 0; }
   double position() const;
   double units(std::int64_t samples) const { return static_cast<double>(samples * options_.unit.per_sample); }
@@ -112,7 +122,9 @@ class Trainer {
   std::chrono::steady_clock::time_point run_start_;
   double seconds_before_ = 0;
   std::int64_t saved_step_ = -1, run_steps_ = 0;
-  double last_loss_ = 0, last_rate_ = 0;
+  bool runs_ahead_;  ///< steps are queued while the device is at work on the one before
+  std::vector<Launched> launched_;
+  double last_rate_ = 0;
   TimeSplit epoch_seconds_;
   double epoch_wall_ = 0, validation_seconds_ = 0;
   std::vector<double> seen_targets_;  ///< of this rank, not yet in state_: sums per target, then how many

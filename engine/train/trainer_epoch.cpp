@@ -94,8 +94,15 @@ void Trainer::restore_states(const RunState& loaded, const std::filesystem::path
 }
 
 void Trainer::save(bool best) {
+  settle(0);
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
+  if (plan_.checks_gradients()) {
+    const auto scale = plan_.gradient_scale();
+    state_.gradient_scale = scale.scale;
+    state_.good_steps = scale.good_steps;
+    state_.skipped_steps = scale.skipped;
+  }
   merge_targets();
   last_saved_ = folder_.path_of(state_.step);
   const auto begin = std::chrono::steady_clock::now();
@@ -110,7 +117,7 @@ void Trainer::save(bool best) {
   vote_.reserve(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
-void Trainer::stop_for_loss(double loss) {
+void Trainer::stop_for(const Launched& step, const std::string& what) {
   auto culprit = plan_.first_non_finite();
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
@@ -119,13 +126,10 @@ void Trainer::stop_for_loss(double loss) {
       if (!all[r].empty()) culprit = fmt::format("{} on rank {}", all[r], r);
   }
   fail(
-      "the loss became {} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller "
+      "{} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller "
       "learning rate, a longer "
       "warm-up or --clip-norm",
-      std::isnan(loss) ? "NaN"
-      : loss > 0       ? "infinite"
-                       : "minus infinite",
-      state_.step + 1, state_.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
+      what, step.record.step, step.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
       last_saved_.empty() ? "No checkpoint was written."
                           : fmt::format("The last checkpoint is {}.", last_saved_.string()));
 }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <sstream>
 
-#include "engine/graph/precision.hpp"
+#include "engine/graph/choose_precision.hpp"
 #include "engine/layers/layers.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/compare.hpp"
@@ -112,7 +112,7 @@ TEST_P(PlanTest, Bf16IsNearF32AndFallsBackToIt) {
   std::uint64_t hash[2];
   for (const bool low : {false, true}) {
     Parameters parameters(g, ctx(), 1);
-    Plan plan(g, parameters, {.batch = 2, .compute = low ? DType::bf16 : DType::f32});
+    Plan plan(g, parameters, {.batch = 2, .precision = low ? Precision::bf16 : Precision::fp32});
     set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
     set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
     plan.forward({});
@@ -133,7 +133,7 @@ TEST_P(PlanTest, Bf16ReachesConvolutionsByThemselves) {
   std::uint64_t hash[2];
   for (const bool low : {false, true}) {
     Parameters parameters(g, ctx(), 1);
-    hash[low] = Plan(g, parameters, {.compute = low ? DType::bf16 : DType::f32}).hash();
+    hash[low] = Plan(g, parameters, {.precision = low ? Precision::bf16 : Precision::fp32}).hash();
   }
   const Shape s{1, 16, 8, 8}, w{16, 16, 3, 3}, one{1, 1};
   const ops::ConvDesc d{{{3, 3}, one, one, one, one, 1, true, {}},
@@ -177,10 +177,10 @@ TEST_P(PlanTest, SlabsChangeNothingButTheMemory) {
 
 TEST_P(PlanTest, ChoosesAPrecision) {
   const Graph g = branched();
-  EXPECT_EQ(choose_precision("fp32", g, ctx(), {}), DType::f32);
-  EXPECT_EQ(choose_precision("bf16", g, ctx(), {}), DType::bf16);
+  EXPECT_EQ(choose_precision("fp32", g, ctx(), {}), Precision::fp32);
+  EXPECT_EQ(choose_precision("bf16", g, ctx(), {}), Precision::bf16);
   const auto chosen = choose_precision("auto", g, ctx(), {.batch = 2});
-  EXPECT_TRUE(chosen == DType::f32 || chosen == DType::bf16);
+  EXPECT_TRUE(chosen == Precision::fp32 || chosen == Precision::bf16);
   EXPECT_THROW(choose_precision("fp8", g, ctx(), {}), InputError);
 }
 

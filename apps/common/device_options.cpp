@@ -1,0 +1,28 @@
+#include "apps/common/device_options.hpp"
+
+#include "apps/common/options.hpp"
+#include "backends/registry.hpp"
+#include "comm/on_device.hpp"
+
+namespace keelson::app {
+
+void declare(DeviceOptions& o, CLI::App& v) {
+  option(v, "--device", o.device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
+  option(v, "--memory-limit", o.memory_limit, "Take at most this of each rank's device, e.g. 40G; 0: all", "BYTES")
+      ->transform(CLI::AsSizeValue(false));
+}
+
+std::string Workplace::describe() const {
+  const auto way = ranks->collectives();
+  return context->describe() + (ranks->size() > 1 && !way.empty() ? "; gradients by " + way : "");
+}
+
+Workplace open_device(const DeviceOptions& o, Session& session, const std::string& backends) {
+  Workplace w;
+  w.context = backends::make_context(o.device, backends);
+  if (o.memory_limit > 0) w.context->device().limit_memory(o.memory_limit);
+  w.ranks = comm::on_device(session.world, w.context->device());
+  return w;
+}
+
+}  // namespace keelson::app

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "apps/common/app.hpp"
+#include "engine/ops/context.hpp"
+
+namespace keelson::app {
+
+/// On what a verb computes; nothing of it is stored in checkpoints.
+struct DeviceOptions {
+  std::string device = "auto";
+  std::uint64_t memory_limit = 0;  ///< bytes; 0: none
+};
+
+/// Declares --device and --memory-limit on a verb.
+void declare(DeviceOptions& o, CLI::App& verb);
+
+/// The device, its backends, and the ranks with collectives on its memory.
+struct Workplace {
+  std::unique_ptr<Context> context;
+  std::unique_ptr<Communicator> ranks;
+  /// "NVIDIA H200 ...; backends cuda, kokkos; gradients by NCCL 2.28.9"
+  std::string describe() const;
+};
+
+/// `backends`: as in backends::make_context. Throws InputError for a device that this build or machine does not have.
+/// Collective.
+Workplace open_device(const DeviceOptions& o, Session& session, const std::string& backends = "");
+
+}  // namespace keelson::app

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "engine/base/communicator.hpp"
+#include "engine/graph/plan.hpp"
+
+namespace keelson {
+
+/// Brings the loss of a step and the scale of its gradients to the host while the device goes on.
+class ResultPost {
+ public:
+  explicit ResultPost(Device& device);
+  /// Queues the copies, behind all work queued so far. `state` holds one StepState.
+  void send(const Tensor& loss, const Tensor& state);
+  /// The oldest one sent. While it waits, `communicator` may report which ranks keep it waiting.
+  Plan::StepResult take(Communicator* communicator);
+
+ private:
+  struct Slot {
+    std::unique_ptr<Queue> queue;
+    std::shared_ptr<void> loss, state;
+  };
+  static constexpr std::size_t slots = 2;
+  Slot slots_[slots];
+  std::size_t sent_ = 0, taken_ = 0;
+};
+
+}  // namespace keelson
