@@ -12,24 +12,42 @@ if(KEELSON_APPS)
   find_package(FFTW3 REQUIRED)
 endif()
 
-# --- Kokkos >= 4.5 and < 6. Its version file accepts one major version only, hence no version range here.
-if(NOT TARGET Kokkos::kokkos)
+# --- Kokkos >= 4.5 and < 6. Its version file accepts one major version only, hence no version range here. CUDA is used
+# where it was asked for, or where the Kokkos that was found has it.
+if(NOT TARGET Kokkos::kokkos AND NOT FETCHCONTENT_SOURCE_DIR_KOKKOS)
   find_package(Kokkos CONFIG QUIET)
 endif()
 if(Kokkos_FOUND AND (Kokkos_VERSION VERSION_LESS 4.5 OR Kokkos_VERSION VERSION_GREATER_EQUAL 6))
   message(FATAL_ERROR "Kokkos ${Kokkos_VERSION} found in ${Kokkos_DIR}, but 4.5 <= version < 6 is needed. "
-                      "Set Kokkos_ROOT to another one, or hide this one with CMAKE_IGNORE_PREFIX_PATH.")
+                      "Set Kokkos_ROOT to another one, or hide this one with CMAKE_DISABLE_FIND_PACKAGE_Kokkos=ON.")
 elseif(NOT TARGET Kokkos::kokkos AND NOT KEELSON_FETCH_KOKKOS)
   message(FATAL_ERROR "Kokkos is not installed. Set Kokkos_ROOT, or configure with -DKEELSON_FETCH_KOKKOS=ON.")
-elseif(NOT TARGET Kokkos::kokkos)
-  include(FetchContent)
-  option(Kokkos_ENABLE_OPENMP "Kokkos' OpenMP backend" ON)
-  option(Kokkos_ENABLE_SERIAL "Kokkos' serial backend" ON)
-  FetchContent_Declare(kokkos
-    URL https://github.com/kokkos/kokkos/releases/download/4.7.02/kokkos-4.7.02.tar.gz
-    URL_HASH SHA256=a81826ac0a167933d13506bc2a986fb5517038df9abb780fe9bb2c1d4e80803b
-    DOWNLOAD_EXTRACT_TIMESTAMP OFF)
-  FetchContent_MakeAvailable(kokkos)
+endif()
+
+set(KEELSON_HAVE_CUDA OFF)
+if(Kokkos_FOUND)
+  string(TOUPPER "${Kokkos_DEVICES}" Kokkos_DEVICES)
+  if("CUDA" IN_LIST Kokkos_DEVICES)
+    set(KEELSON_HAVE_CUDA ON)
+  endif()
+  if(KEELSON_HAVE_CUDA AND NOT KEELSON_WITH_CUDA AND NOT KEELSON_WITH_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_CUDA=OFF, but Kokkos in ${Kokkos_DIR} was built with CUDA, and everything that "
+                        "includes it has to be, too. Set Kokkos_ROOT to another one, or CMAKE_DISABLE_FIND_PACKAGE_Kokkos=ON.")
+  elseif(NOT KEELSON_HAVE_CUDA AND KEELSON_WITH_CUDA AND NOT KEELSON_WITH_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_CUDA=ON, but Kokkos in ${Kokkos_DIR} was built without CUDA (${Kokkos_DEVICES}). "
+                        "Set Kokkos_ROOT to another one, or CMAKE_DISABLE_FIND_PACKAGE_Kokkos=ON for one built here.")
+  endif()
+elseif(KEELSON_WITH_CUDA AND NOT KEELSON_WITH_CUDA STREQUAL "AUTO")
+  set(KEELSON_HAVE_CUDA ON)
+endif()
+if(KEELSON_HAVE_CUDA)
+  include(KeelsonCuda)
+endif()
+if(NOT TARGET Kokkos::kokkos)
+  include(KeelsonFetchKokkos)
+endif()
+if(KEELSON_HAVE_CUDA)
+  keelson_hide_cuda_driver()
 endif()
 
 # --- Kokkos Kernels
@@ -56,5 +74,20 @@ if(NOT KEELSON_WITH_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 
+# --- what the cuda backend calls
+set(KEELSON_HAVE_CUDNN OFF)
+if(KEELSON_HAVE_CUDA AND (KEELSON_WITH_CUDNN OR KEELSON_WITH_CUDNN STREQUAL "AUTO"))
+  find_package(cuDNN 9 QUIET)
+  if(cuDNN_FOUND)
+    set(KEELSON_HAVE_CUDNN ON)
+  elseif(NOT KEELSON_WITH_CUDNN STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_CUDNN=ON, but cuDNN 9 was not found (${cuDNN_VERSION}); set cuDNN_ROOT.")
+  endif()
+endif()
+
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}); Kokkos Kernels ${KEELSON_HAVE_KOKKOS_KERNELS}; "
                "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}")
+if(KEELSON_HAVE_CUDA)
+  message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}; "
+                 "cuDNN ${KEELSON_HAVE_CUDNN} ${cuDNN_VERSION}")
+endif()

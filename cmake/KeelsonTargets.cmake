@@ -20,7 +20,10 @@ endfunction()
 # Warnings and sanitizers, for everything that is compiled here and for nobody who links it. Designated initialisers
 # leave members out on purpose; GCC's maybe-uninitialized is wrong too often, inside the standard library, to be an error.
 function(keelson_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -Wno-error=maybe-uninitialized)
+  set(warnings -Wall -Wextra -Wno-missing-field-initializers -Wno-error=maybe-uninitialized)
+  list(JOIN warnings "," nvcc_warnings)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${warnings}> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${nvcc_warnings}>)
   if(KEELSON_SANITIZE)
     target_compile_options(${target} PRIVATE
       -fsanitize=${KEELSON_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -32,7 +35,8 @@ endfunction()
 function(keelson_library target folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "EXCLUDE" "SOURCES;PUBLIC;PRIVATE")
   if(NOT arg_SOURCES)
-    file(GLOB_RECURSE arg_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+    file(GLOB_RECURSE arg_SOURCES CONFIGURE_DEPENDS
+      ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
     if(arg_EXCLUDE)
       list(FILTER arg_SOURCES EXCLUDE REGEX "${arg_EXCLUDE}")
     endif()
@@ -56,13 +60,23 @@ function(keelson_library target folder)
   keelson_link(${target} PRIVATE ${arg_PRIVATE})
 endfunction()
 
-# keelson_backend(<name> <lib>...): backends/<name>, which alone sees the vendor's headers.
+# keelson_backend(<name> [EXCLUDE <regex>] [LINK <lib>...]): backends/<name>, which alone sees the vendor's headers. Of a
+# CUDA build nvcc compiles the Kokkos backend and the .cu files of the others.
 function(keelson_backend name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCLUDE" "LINK")
   set(target keelson_backend_${name})
-  keelson_library(${target} backends/${name} PUBLIC keelson_engine ${ARGN})
+  keelson_library(${target} backends/${name} EXCLUDE "${arg_EXCLUDE}" PUBLIC keelson_engine PRIVATE ${arg_LINK})
   get_target_property(type ${target} TYPE)
+  if(KEELSON_HAVE_CUDA AND NOT type STREQUAL INTERFACE_LIBRARY)
+    get_target_property(kernels ${target} SOURCES)
+    if(NOT name STREQUAL kokkos)
+      list(FILTER kernels INCLUDE REGEX "\\.cu$")
+    endif()
+    keelson_cuda_sources(${target} ${kernels})
+  endif()
   if(KEELSON_NATIVE AND NOT type STREQUAL INTERFACE_LIBRARY)
-    target_compile_options(${target} PRIVATE -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:-march=native;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math>)
   endif()
   set_property(GLOBAL APPEND PROPERTY KEELSON_BACKENDS ${name})
 endfunction()
