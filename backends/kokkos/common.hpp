@@ -25,10 +25,14 @@ constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 /// The label, or nothing while no tool listens: Kokkos keeps labels in std::string, and most would allocate.
 inline std::string heard(const char* label) { return Kokkos::Tools::profileLibraryLoaded() ? label : std::string(); }
 
-/// functor(i) for 0 <= i < items.
+/// functor(i) for 0 <= i < items. Light weight: Kokkos hands the functor to a GPU's kernel as its argument. Through
+/// constant memory, where larger functors go otherwise, it would wait for the kernel before and copy from a buffer that
+/// the next launch overwrites, which a recording must not do.
 template <class Functor>
 void launch(const char* label, Index items, const Functor& functor) {
-  Kokkos::parallel_for(heard(label), Range(0, items), functor);
+  static_assert(sizeof(Functor) < 3584, "a kernel's argument has at most 4 KiB");
+  constexpr auto light = Kokkos::Experimental::WorkItemProperty::HintLightWeight;
+  Kokkos::parallel_for(heard(label), Kokkos::Experimental::require(Range(0, items), light), functor);
 }
 
 inline void fence(const char* label) { Space().fence(heard(label)); }
