@@ -31,6 +31,9 @@ class KokkosFactory : public ops::OpFactory {
   ops::Made<ops::SumSquares> make(const ops::SumSquaresDesc& d) override {
     return kokkos::make_sum_squares(d, device_);
   }
+  ops::Made<ops::CheckGradients> make(const ops::CheckGradientsDesc& d) override {
+    return kokkos::make_check_gradients(d);
+  }
   ops::Made<ops::Update> make(const ops::UpdateDesc& d) override { return kokkos::make_update(d); }
 
  private:

@@ -50,7 +50,7 @@ struct Operands {
     for (Index f = 0; f < features; ++f) {
       const double d = static_cast<double>(x[f]) - t[f];
       sum += one(d);
-      if (diff) diff[r * features + f] = static_cast<float>(scale * slope(d));
+      if (diff) diff[r * features + f] = static_cast<float>(scale * state->scaling.scale * slope(d));
     }
     return scale * sum;
   }
@@ -71,12 +71,13 @@ struct Operands {
         diff ? exponentials<true>(x, largest, diff + r * features) : exponentials<false>(x, largest, nullptr);
     if (diff) {
       float* d = diff + r * features;
-      const auto scale = static_cast<float>(share / sum);
+      const double whole = share * state->scaling.scale;
+      const auto scale = static_cast<float>(whole / sum);
       KEELSON_INDEPENDENT_ITERATIONS
       for (Index f = 0; f < features; ++f) d[f] *= scale;
       // By itself, since softmax - 1 cancels where the network is sure.
       if (c >= 0 && c < features)
-        d[c] = static_cast<float>(share * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
+        d[c] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
     }
     return share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
   }

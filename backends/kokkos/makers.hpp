@@ -25,6 +25,7 @@ ops::Made<ops::MatMul> make_matmul(const ops::MatMulDesc& d);
 ops::Made<ops::RecurrentCell> make_recurrent_cell(const ops::RecurrentCellDesc& d);
 ops::Made<ops::Loss> make_loss(const ops::LossDesc& d, Device& device);
 ops::Made<ops::SumSquares> make_sum_squares(const ops::SumSquaresDesc& d, Device& device);
+ops::Made<ops::CheckGradients> make_check_gradients(const ops::CheckGradientsDesc& d);
 ops::Made<ops::Update> make_update(const ops::UpdateDesc& d);
 
 }  // namespace keelson::kokkos

@@ -10,7 +10,7 @@ using namespace ops;
 /// What one step needs, worked out anew by each block of elements: a few scalar operations beside thousands of
 /// elements, and nothing has to be read back from the device.
 struct Coefficients {
-  float gradient;            ///< g is scaled by this (global clip) ...
+  float gradient;            ///< g is scaled by this (loss scale, global clip) ...
   float decay;               ///< ... then + decay * w ...
   float local;               ///< ... then scaled by this (LARC)
   float rate;                ///< learning rate of this parameter
@@ -26,10 +26,11 @@ struct Step {
   const float* diff;
   float *param, *moment1, *moment2;
 
-  /// Local learning rate of LARC. The gradient's norm is taken after the global clip and before weight decay.
-  KOKKOS_FUNCTION double larc(double clip, double rate) const {
+  /// Local learning rate of LARC. The gradient's norm is taken after `scaled` (loss scale, global clip) and before
+  /// weight decay.
+  KOKKOS_FUNCTION double larc(double scaled, double rate) const {
     if (p.larc == LarcMode::none) return 1;
-    const double weights = Kokkos::sqrt(norms[0]), gradient = clip * Kokkos::sqrt(norms[1]);
+    const double weights = Kokkos::sqrt(norms[0]), gradient = scaled * Kokkos::sqrt(norms[1]);
     const double local = weights > 0 && gradient > 0 ? p.larc_eta * weights / gradient : p.larc_floor;
     if (p.larc == LarcMode::scale) return local;
     const double ratio = local / (p.larc_relative ? rate : 1.0);
@@ -37,18 +38,18 @@ struct Step {
   }
 
   KOKKOS_FUNCTION Coefficients coefficients() const {
-    double clip = 1;
+    double scaled = state->scaling.unscale;
     if (p.clip_norm > 0) {
       double squares = 0;
       for (int i = 0; i < global_norms; ++i) squares += global_norm[i];
-      const double norm = Kokkos::sqrt(squares);
-      if (norm > p.clip_norm) clip = p.clip_norm / norm;
+      const double norm = scaled * Kokkos::sqrt(squares);
+      if (norm > p.clip_norm) scaled *= p.clip_norm / norm;
     }
     const double rate = static_cast<double>(state->learning_rate) * p.lr_multiplier;
     Coefficients c{};
-    c.gradient = static_cast<float>(clip);
+    c.gradient = static_cast<float>(scaled);
     c.decay = p.weight_decay;
-    c.local = static_cast<float>(larc(clip, rate));
+    c.local = static_cast<float>(larc(scaled, rate));
     c.rate = static_cast<float>(rate);
     c.keep = static_cast<float>(1 - rate * p.decoupled_decay);
     if (p.kind == UpdateKind::adam) {
@@ -100,6 +101,7 @@ struct Step {
   }
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+    if (state->scaling.skip) return;
     const Coefficients c = coefficients();
     if (p.kind == UpdateKind::adam)
       adam(c, begin, end);

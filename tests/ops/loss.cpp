@@ -99,6 +99,20 @@ TEST_P(LossTest, MatchesOracle) {
   EXPECT_EQ(op->cost(ops::Verb::forward).bytes, 2 * sizeof(float) * static_cast<double>(prediction.elements()));
 }
 
+TEST_P(LossTest, OnlyTheGradientIsScaled) {
+  const auto op = make_loss();
+  if (!op) return;
+  const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
+             w = put(ctx(), weight, Layout::plain(weight.shape));
+  const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
+  const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1})), plain = put_f64(ctx(), Array(Shape{1}));
+  op->forward(put_state(ctx(), {.loss_scale = 0.5f}), p, t, w, plain, {});
+  const ops::StepState now{.loss_scale = 0.5f, .scaling = {.scale = 1024, .unscale = 1.0f / 512}};
+  op->forward(put_state(ctx(), now), p, t, w, loss, diff);
+  EXPECT_EQ(raw_bytes(ctx(), loss), raw_bytes(ctx(), plain));
+  check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample), c().name);
+}
+
 TEST_P(LossTest, LargePredictionsStayFinite) {
   const auto op = make_loss();
   if (!op) return;

@@ -16,6 +16,7 @@ struct UpdateCase {
   ops::UpdateParams params;
   double gradient_scale = 1;
   double param_scale = 1;
+  float scale = 1;  ///< StepState::scaling's
 };
 
 std::vector<UpdateCase> update_cases() {
@@ -45,6 +46,15 @@ std::vector<UpdateCase> update_cases() {
        {.kind = sgd, .weight_decay = 0.1f, .larc = LarcMode::scale, .larc_floor = 0.5f},
        0},
       {"larc_floor_parameter", "|w| = 0", {.kind = sgd, .larc = LarcMode::clip, .larc_floor = 1.0f / 16000}, 1, 0},
+      {"scaled",
+       "gradients come 4096 times too large",
+       {.kind = sgd, .weight_decay = 0.1f, .momentum = 0.9f},
+       4096,
+       1,
+       4096},
+      {"scaled_adam", "", {.kind = adam}, 1024, 1, 1024},
+      {"scaled_clipped", "the norm that counts is the unscaled one", {.kind = sgd, .clip_norm = 0.5f}, 64, 1, 64},
+      {"scaled_larc", "", {.kind = sgd, .momentum = 0.9f, .larc = LarcMode::clip}, 64, 1, 64},
       {"larc_decay",
        "decay before LARC",
        {.kind = sgd, .weight_decay = 0.1f, .momentum = 0.5f, .larc = LarcMode::scale, .larc_eta = 0.02f}},
@@ -73,7 +83,7 @@ class UpdateTest : public CaseTest<UpdateCase> {
       const auto norms =
           has_norms ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(get(ctx(), param)), own}}) : Tensor();
       const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, global)) : Tensor();
-      const ops::StepState now{.step = step, .learning_rate = 0.05f};
+      const ops::StepState now{.step = step, .learning_rate = 0.05f, .scaling = {.unscale = 1 / c().scale}};
       const auto state = put_state(ctx(), now);
       const auto used =
           allocations_of([&] { op->forward(state, diff, {}, global_norm, norms, param, moment1, moment2); });
@@ -119,6 +129,24 @@ TEST_P(UpdateTest, ManyStepsLater) {
   const ops::StepState now{.step = 5'000'000'000, .learning_rate = 0.05f};
   op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
   check(param, oracle::update(want, g, p, now, own).param, c().name + " after 5e9 steps");
+}
+
+TEST_P(UpdateTest, SkippedStepsMoveNothing) {
+  const auto& p = c().params;
+  const Shape shape{1001};
+  const auto plain = Layout::plain(shape);
+  const auto op = make(ops::UpdateDesc{p, TensorDesc::plain(shape)});
+  if (!op) return;
+  const Array w = oracle::random_uniform(shape, "w"), m = oracle::random_uniform(shape, "m"), v(shape, 0.25);
+  const auto param = put(ctx(), w, plain), moment1 = put(ctx(), m, plain), moment2 = put(ctx(), v, plain);
+  const Array g(shape, std::numeric_limits<double>::infinity());
+  const auto norms = p.larc != LarcMode::none ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
+  const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, g[0])) : Tensor();
+  const ops::StepState now{.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}};
+  op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
+  check(param, w, c().name, exact);
+  check(moment1, m, c().name + " moment1", exact);
+  check(moment2, v, c().name + " moment2", exact);
 }
 
 INSTANTIATE_TEST_SUITE_P(Update, UpdateTest, ::testing::ValuesIn(on_every_context(update_cases())), CaseName());

@@ -111,7 +111,10 @@ double sum_squares(const Array& a);
 struct OptimizerState {
   Array param, moment1, moment2;
 };
-/// One step of one parameter. `global_sum_squares`: of all gradients, used if clip_norm > 0.
+/// What CheckGradients makes of `now` when the gradients' sums of squares are `sums`.
+ops::GradientScale check_gradients(ops::GradientScale now, const ops::CheckGradientsDesc& d, const Array& sums);
+/// One step of one parameter. `global_sum_squares`: of all gradients as they are, before they are unscaled; used if
+/// clip_norm > 0.
 OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepState& state,
                       double global_sum_squares = 0);
 

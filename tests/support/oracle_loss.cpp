@@ -102,7 +102,7 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
         d = probabilities[at] - (f == label_of(r, target, rows_per_sample) ? 1 : 0);
       else
         d = pointwise_derivative(prediction[at] - target[sample * features + f], p) / static_cast<double>(features);
-      diff[at] = factor * d;
+      diff[at] = factor * d * state.scaling.scale;
     }
   }
   return diff;

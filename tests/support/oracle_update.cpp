@@ -7,15 +7,37 @@ namespace keelson::oracle {
 
 double sum_squares(const Array& a) { return dot(a, a); }
 
+ops::GradientScale check_gradients(ops::GradientScale now, const ops::CheckGradientsDesc& d, const Array& sums) {
+  ops::GradientScale next = now;
+  next.unscale = 1 / now.scale;
+  const bool good = std::all_of(sums.data.begin(), sums.data.end(), [](double s) { return std::isfinite(s); });
+  next.skip = good ? 0 : 1;
+  if (!good) ++next.skipped;
+  if (!d.dynamic) return next;
+  if (!good) {
+    next.scale = std::max(1.0f, now.scale * d.backoff);
+    next.good_steps = 0;
+  } else if (++next.good_steps == d.interval) {
+    next.scale = std::min(std::ldexp(1.0f, 24), now.scale * d.growth);
+    next.good_steps = 0;
+  }
+  return next;
+}
+
 OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepState& state,
                       double global_sum_squares) {
+  if (state.scaling.skip) return s;
   Array& w = s.param;
   const double lr = static_cast<double>(state.learning_rate) * p.lr_multiplier;
   const double w_norm = std::sqrt(sum_squares(w));
 
+  const double unscale = state.scaling.unscale;
+  for (auto& g : diff.data) g *= unscale;
+
   // Global clip. LARC's |g| is the norm of the clipped gradient.
   double clip = 1;
-  if (p.clip_norm > 0 && global_sum_squares > 0) clip = std::min(1.0, p.clip_norm / std::sqrt(global_sum_squares));
+  if (p.clip_norm > 0 && global_sum_squares > 0)
+    clip = std::min(1.0, p.clip_norm / (unscale * std::sqrt(global_sum_squares)));
   for (auto& g : diff.data) g *= clip;
   const double g_norm = std::sqrt(sum_squares(diff));
 
