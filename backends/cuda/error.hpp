@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "engine/base/error.hpp"
+
+/// Every status that a vendor's function returns goes through check().
+namespace keelson::cuda {
+
+/// How a library's status is read: which one is good, and what the others mean, in the library's own words. Other
+/// libraries specialise it beside their handles.
+template <class Status>
+struct Library;
+
+template <>
+struct Library<cudaError_t> {
+  static constexpr cudaError_t good = cudaSuccess;
+  static std::string decode(cudaError_t s);  ///< "cudaErrorMemoryAllocation (2): out of memory", with advice
+};
+template <>
+struct Library<cublasStatus_t> {
+  static constexpr cublasStatus_t good = CUBLAS_STATUS_SUCCESS;
+  static std::string decode(cublasStatus_t s);
+};
+
+/// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the one that this thread uses; "no GPU" where there is none.
+std::string this_gpu();
+
+/// Throws Error "WHAT failed on GPU ...: STATUS".
+[[noreturn]] void raise(const std::string& what, const std::string& decoded);
+
+/// Throws Error unless `status` is good. `what` is the call with what matters of its arguments, e.g.
+/// check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
+template <class Status, class... A>
+void check(Status status, fmt::format_string<A...> what, A&&... args) {
+  if (status == Library<Status>::good) [[likely]]
+    return;
+  const auto decoded = Library<Status>::decode(status);  // before other calls replace the library's last message
+  raise(fmt::format(what, std::forward<A>(args)...), decoded);
+}
+
+}  // namespace keelson::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace keelson {
+
+/// Choices that were made by measuring, kept in a JSON file {"key": "choice", ...} which processes share.
+///
+/// The first one to measure a key holds a lock while it does; the others wait and then find what it chose. A choice
+/// stays until somebody cannot use it. Where the folder cannot be written or locked, choices are kept in memory, and
+/// each process makes its own. A file that is broken is ignored, with a warning on stderr, and replaced.
+class ChoiceCache {
+ public:
+  /// Empty: in memory only.
+  explicit ChoiceCache(std::filesystem::path file = {}) : file_(std::move(file)) {}
+
+  /// The known choice for `key`, if `usable` takes it; else what `measure` returns, from now on. What `measure` throws
+  /// passes through, and nothing is kept.
+  std::string choose(const std::string& key, const std::function<bool(const std::string&)>& usable,
+                     const std::function<std::string()>& measure);
+
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  void read();
+  void write();
+
+  std::filesystem::path file_;
+  std::map<std::string, std::string> choices_;
+  bool warned_ = false;
+};
+
+/// The folder for what can be made again: ${KEELSON_CACHE}, else ${XDG_CACHE_HOME}/keelson, else ~/.cache/keelson;
+/// empty where none of them is set.
+std::filesystem::path cache_folder();
+
+}  // namespace keelson
