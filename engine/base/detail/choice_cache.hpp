@@ -10,8 +10,9 @@ namespace keelson {
 /// Choices that were made by measuring, kept in a JSON file {"key": "choice", ...} which processes share.
 ///
 /// The first one to measure a key holds a lock while it does; the others wait and then find what it chose. A choice
-/// stays until somebody cannot use it. Where the folder cannot be written or locked, choices are kept in memory, and
-/// each process makes its own. A file that is broken is ignored, with a warning on stderr, and replaced.
+/// stays until somebody cannot use it. Where the file system has no locks each process measures, and the last one's
+/// file stays; where the folder cannot be written, choices are kept in memory only. A file that is broken is ignored,
+/// with a warning on stderr, and replaced.
 class ChoiceCache {
  public:
   /// Empty: in memory only.

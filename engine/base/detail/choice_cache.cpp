@@ -1,0 +1,94 @@
+#include "engine/base/detail/choice_cache.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/atomic_file.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// An exclusive lock on a file beside the one that it guards, which is replaced as a whole. Ends with the process, too.
+class Lock {
+ public:
+  explicit Lock(const fs::path& guarded) {
+    std::error_code ignored;  // opening the file then tells
+    fs::create_directories(guarded.parent_path(), ignored);
+    fd_ = ::open((guarded.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd_ < 0) return;
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) continue;  // some file systems have no locks
+  }
+  ~Lock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Lock(const Lock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace
+
+std::string ChoiceCache::choose(const std::string& key, const std::function<bool(const std::string&)>& usable,
+                                const std::function<std::string()>& measure) {
+  const auto known = [&] {
+    const auto found = choices_.find(key);
+    return found != choices_.end() && usable(found->second);
+  };
+  if (known()) return choices_[key];
+  if (file_.empty()) return choices_[key] = measure();
+  const Lock lock(file_);
+  read();
+  if (known()) return choices_[key];
+  choices_[key] = measure();
+  write();
+  return choices_[key];
+}
+
+void ChoiceCache::read() {
+  std::ifstream in(file_);
+  if (!in) return;
+  auto all = nlohmann::json::parse(in, nullptr, false);
+  bool broken = !all.is_object();
+  if (broken) all = nlohmann::json::object();
+  for (const auto& [key, choice] : all.items()) {
+    if (choice.is_string())
+      choices_.insert_or_assign(key, choice.get<std::string>());
+    else
+      broken = true;
+  }
+  if (broken && !warned_)
+    fmt::print(stderr, "keelson: warning: {} is not a file of choices and is ignored; it will be replaced\n",
+               file_.string());
+  warned_ = warned_ || broken;
+}
+
+void ChoiceCache::write() {
+  try {
+    write_atomically(file_, nlohmann::json(choices_).dump(1) + "\n");
+  } catch (const Error&) {
+    // A full or read-only disk costs the next run its time, no more.
+  }
+}
+
+fs::path cache_folder() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (const auto own = variable("KEELSON_CACHE"); !own.empty()) return own;
+  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "keelson";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "keelson";
+  return {};
+}
+
+}  // namespace keelson
