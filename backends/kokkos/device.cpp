@@ -1,11 +1,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 
+#include "backends/detail/budget.hpp"
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/factory.hpp"
 #include "backends/kokkos/peaks.hpp"
@@ -61,12 +60,6 @@ void prefer_huge_pages(void* memory, std::size_t bytes) {
 #endif
 }
 
-/// Bytes of this process' allocations, and the most there may be.
-struct Budget {
-  std::atomic<std::size_t> used = 0;
-  std::size_t limit = std::numeric_limits<std::size_t>::max();
-};
-
 /// Every copy ends before the call returns, so that there is nothing to wait for.
 class KokkosQueue : public Queue {
  public:
@@ -104,16 +97,12 @@ class KokkosDevice : public Device {
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
     const auto size = align64(bytes > 0 ? bytes : 1);
     void* memory = nullptr;
-    const bool allowed = size <= budget_->limit && budget_->used <= budget_->limit - size;
     try {
-      if (allowed) memory = Kokkos::kokkos_malloc<Space::memory_space>(label, size);
+      if (size <= budget_->left()) memory = Kokkos::kokkos_malloc<Space::memory_space>(label, size);
     } catch (const std::exception&) {
       memory = nullptr;
     }
-    if (!memory)
-      fail("out of memory: {} needs {:.1f} MiB on {}{}; try a smaller batch or input, or more ranks", label, mib(size),
-           describe(),
-           allowed ? "" : fmt::format(" beside {:.1f} MiB in use, more than the memory limit", mib(budget_->used)));
+    if (!memory) budget_->out_of_memory(size, label, describe());
     KEELSON_EXPECT(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
     if constexpr (host_memory) prefer_huge_pages(memory, size);
     budget_->used += size;
@@ -128,7 +117,7 @@ class KokkosDevice : public Device {
   std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) override {
     const auto size = align64(bytes > 0 ? bytes : 1);
     void* memory = std::aligned_alloc(64, size);
-    if (!memory) fail("out of memory: {} needs {:.1f} MiB on the host", label, mib(size));
+    if (!memory) Budget().out_of_memory(size, label, "the host");
     std::memset(memory, 0, size);
     return std::shared_ptr<void>(memory, std::free);
   }
@@ -137,8 +126,7 @@ class KokkosDevice : public Device {
     DeviceMemory m;
     m.total = host_memory ? host_memory_bytes() : 0;
     m.used = budget_->used;
-    const auto most = std::min(budget_->limit, m.total);
-    m.available = most > m.used ? most - m.used : 0;
+    m.available = std::min(budget_->left(), m.total > m.used ? m.total - m.used : 0);
     return m;
   }
   void limit_memory(std::size_t bytes) override { budget_->limit = bytes; }
@@ -178,7 +166,6 @@ class KokkosDevice : public Device {
   }
 
  private:
-  static double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
   std::shared_ptr<Budget> budget_ = std::make_shared<Budget>();
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/kokkos/common.hpp"
+#include <cstdint>
 
 /// What the device reaches at best (DevicePeaks). Each takes some tenths of a second and returns the best of several
 /// runs.
@@ -11,6 +11,6 @@ double measure_fma_rate();
 
 /// Bytes/s, read + written, of dst[i] = src[i] for `count` floats in the device's memory. What the hardware reads
 /// besides, to own the lines that it writes, is not counted.
-double measure_copy_rate(float* dst, const float* src, Index count);
+double measure_copy_rate(float* dst, const float* src, std::int64_t count);
 
 }  // namespace keelson::kokkos

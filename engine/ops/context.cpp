@@ -3,22 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
+
+#include "engine/base/verbose.hpp"
 
 namespace keelson {
-
-namespace {
-
-bool verbose() {
-  static const bool on = [] {
-    const char* v = std::getenv("KEELSON_VERBOSE");
-    return v && *v && std::string_view(v) != "0";
-  }();
-  return on;
-}
-
-}  // namespace
 
 Tensor Context::allocate(const TensorDesc& desc, const std::string& label) {
   auto memory = device_->allocate(desc.bytes(), label);

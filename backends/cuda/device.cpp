@@ -1,0 +1,129 @@
+#include "backends/cuda/device.hpp"
+
+#include <algorithm>
+
+#include "backends/cuda/gpu.hpp"
+#include "backends/cuda/queue.hpp"
+#include "backends/cuda/recording.hpp"
+#include "backends/cuda/staging.hpp"
+#include "backends/detail/budget.hpp"
+#include "backends/kokkos/peaks.hpp"
+#include "engine/base/align.hpp"
+
+namespace keelson::cuda {
+
+namespace {
+
+class CudaRecording : public Recording {
+ public:
+  CudaRecording(GraphExec graph, cudaStream_t stream) : graph_(std::move(graph)), stream_(stream) {}
+  void replay() override { check(cudaGraphLaunch(graph_.get(), stream_), "cudaGraphLaunch of recorded work"); }
+
+ private:
+  GraphExec graph_;
+  cudaStream_t stream_;
+};
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice() : gpu_(gpu_in_use()), stream_(compute_stream()), staging_(stream_) {}
+  ~CudaDevice() override { (void)cudaStreamSynchronize(stream_); }  // what is queued may read the staging memory
+
+  std::string describe() const override {
+    return fmt::format("{}, sm_{}, {:.0f} GiB", gpu_.name, gpu_.architecture,
+                       static_cast<double>(gpu_.bytes) / (1 << 30));
+  }
+  bool host_accessible() const override { return false; }
+
+  std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
+    use();
+    const auto size = align64(std::max<std::size_t>(bytes, 1));
+    void* memory = nullptr;
+    if (size <= budget_->left()) {
+      const auto status = cudaMalloc(&memory, size);
+      if (status != cudaErrorMemoryAllocation) check(status, "cudaMalloc of {} bytes for {}", size, label);
+      if (status != cudaSuccess) cudaGetLastError();
+    }
+    if (!memory) budget_->out_of_memory(size, label, describe(), others());
+    budget_->used += size;
+    std::shared_ptr<void> owner(memory, [size, budget = budget_](void* p) {
+      (void)cudaFree(p);  // waits for work that uses it
+      budget->used -= size;
+    });
+    zero(memory, size);
+    return owner;
+  }
+
+  std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) override {
+    use();
+    const auto owner = std::make_shared<PinnedMemory>(allocate_pinned(align64(std::max<std::size_t>(bytes, 1)), label));
+    return {owner, owner->get()};
+  }
+
+  DeviceMemory memory() const override {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return {total, std::min(free, budget_->left()), budget_->used};
+  }
+  void limit_memory(std::size_t bytes) override { budget_->limit = bytes; }
+
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override { staging_.copy(dst, src, bytes); }
+  void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync of {} bytes from the GPU",
+          bytes);
+    fence();
+  }
+  void copy(void* dst, const void* src, std::size_t bytes) override {
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream_),
+          "cudaMemcpyAsync of {} bytes within the GPU", bytes);
+  }
+  void zero(void* dst, std::size_t bytes) override {
+    check(cudaMemsetAsync(dst, 0, bytes, stream_), "cudaMemsetAsync of {} bytes", bytes);
+  }
+  void fence() override { check(cudaStreamSynchronize(stream_), "work on the GPU"); }
+
+  std::unique_ptr<Queue> make_queue() override {
+    use();
+    return cuda::make_queue(stream_);
+  }
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    return std::make_unique<CudaRecording>(cuda::record(stream_, work), stream_);
+  }
+
+  int concurrency() const override { return gpu_.threads; }
+  int vector_width() const override { return 1; }
+  DType low_precision() const override {
+    return gpu_.architecture >= 80 ? DType::bf16 : gpu_.architecture >= 70 ? DType::f16 : DType::f32;
+  }
+
+  DevicePeaks measure_peaks() override {
+    const auto fma = kokkos::measure_fma_rate();
+    const std::size_t bytes = std::min<std::size_t>(std::size_t{1} << 30, memory().available / 4) / 64 * 64;
+    const auto src = allocate(bytes, "peaks: source of the copy"), dst = allocate(bytes, "peaks: copy");
+    return {fma, kokkos::measure_copy_rate(static_cast<float*>(dst.get()), static_cast<const float*>(src.get()),
+                                           static_cast<std::int64_t>(bytes / sizeof(float)))};
+  }
+
+ private:
+  /// Threads begin with GPU 0, whichever this process computes on.
+  void use() const { check(cudaSetDevice(gpu_.device), "cudaSetDevice({})", gpu_.device); }
+
+  /// What the message about full memory says of other processes.
+  std::string others() const {
+    std::size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "";
+    return fmt::format(" ({:.1f} MiB of it are free now; nvidia-smi shows who else is on it)",
+                       static_cast<double>(free) / (1 << 20));
+  }
+
+  Gpu gpu_;
+  cudaStream_t stream_;
+  Staging staging_;
+  std::shared_ptr<backends::Budget> budget_ = std::make_shared<backends::Budget>();
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_device() { return std::make_unique<CudaDevice>(); }
+
+}  // namespace keelson::cuda

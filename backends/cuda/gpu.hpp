@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+
+/// The GPU of this process: which one, and what it is.
+namespace keelson::cuda {
+
+struct Gpu {
+  int device = 0;        ///< CUDA's number of it in this process
+  std::string name;      ///< "NVIDIA H200"
+  int architecture = 0;  ///< 10 * major + minor of the compute capability, e.g. 90
+  int multiprocessors = 0;
+  int threads = 0;        ///< that it runs at once
+  std::size_t bytes = 0;  ///< of memory
+  std::string bus;        ///< "0000:1b:00.0"
+};
+
+Gpu gpu_in_use();  ///< the one that Kokkos was started on; throws Error where it cannot be asked
+
+/// Among the GPUs that this process sees (CUDA_VISIBLE_DEVICES).
+struct GpuChoice {
+  int device = -1;      ///< -1: none
+  std::string refused;  ///< why there is none: what was found, what is needed and what to try
+};
+
+/// GPU number `local_rank` modulo their number, if this build can compute on it. Throws nothing where there is no GPU
+/// and no driver: a login node is no error.
+GpuChoice choose_gpu(int local_rank);
+
+// What needs Kokkos or nvcc to be known (gpu.cu).
+
+cudaStream_t compute_stream();  ///< that of Kokkos' default instance, on which everything runs
+int compute_device();           ///< the GPU that Kokkos was started on
+/// Makes `device` this thread's GPU and looks whether this build's kernels load there.
+cudaError_t try_kernels(int device);
+std::string built_architectures();  ///< "sm_80, sm_90"
+
+}  // namespace keelson::cuda

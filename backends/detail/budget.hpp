@@ -1,0 +1,29 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::backends {
+
+/// Bytes that this process has taken of a device's memory, and the most that it may take.
+struct Budget {
+  std::atomic<std::size_t> used = 0;
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+
+  std::size_t left() const { return limit > used ? limit - used : 0; }
+
+  /// Throws for `size` bytes of `label` that could not be had. `where` names the device; `advice` what else may help.
+  [[noreturn]] void out_of_memory(std::size_t size, const std::string& label, const std::string& where,
+                                  const std::string& advice = "") const {
+    const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    const bool limited = size > left();
+    fail("out of memory: {} needs {:.1f} MiB on {}{}; try a smaller batch or input, or more ranks{}", label, mib(size),
+         where, limited ? fmt::format(" beside {:.1f} MiB in use, more than the memory limit", mib(used)) : "", advice);
+  }
+};
+
+}  // namespace keelson::backends
