@@ -7,6 +7,10 @@
 #include <string_view>
 
 #include "backends/kokkos/factory.hpp"
+#ifdef KEELSON_HAVE_CUDA
+#include "backends/cuda/device.hpp"
+#include "backends/cuda/factory.hpp"
+#endif
 #ifdef KEELSON_HAVE_ONEDNN
 #include "backends/onednn/factory.hpp"
 #endif
@@ -23,6 +27,9 @@ struct Backend {
 /// Every backend of this build, in the order in which a context asks them.
 const std::vector<Backend>& backends() {
   static const std::vector<Backend> all = {
+#ifdef KEELSON_HAVE_CUDA
+      {"cuda", cuda::make_factory},
+#endif
 #ifdef KEELSON_HAVE_ONEDNN
       {"onednn", make_onednn_factory},
 #endif
@@ -30,6 +37,17 @@ const std::vector<Backend>& backends() {
   };
   return all;
 }
+
+/// What all kernels of this build were compiled for.
+#ifdef KEELSON_HAVE_CUDA
+constexpr const char* built_for = "cuda";
+constexpr auto make_device = cuda::make_device;
+constexpr const char* advice = "for CPUs use a build without CUDA (configured with -DKEELSON_WITH_CUDA=OFF)";
+#else
+constexpr const char* built_for = "cpu";
+constexpr auto make_device = make_kokkos_device;
+constexpr const char* advice = "'cuda' needs a build with CUDA (./dev build --preset cuda)";
+#endif
 
 }  // namespace
 
@@ -58,9 +76,13 @@ std::vector<std::string> selected(const std::string& wish) {
   }
 }
 
+std::vector<std::string> devices() { return {built_for}; }
+
 std::unique_ptr<Context> make_context(const std::string& device, const std::string& backends_wanted) {
-  if (device != "cpu") refuse("device '{}': this build knows only 'cpu'", device);
-  auto memory = make_kokkos_device();
+  if (!device.empty() && device != "auto" && device != built_for)
+    refuse("device '{}': this build computes on '{}'; {}", device, built_for, advice);
+  if (std::string why; !device_available(&why)) refuse("device '{}': {}; {}", built_for, why, advice);
+  auto memory = make_device();
   std::vector<std::unique_ptr<ops::OpFactory>> factories;
   for (const auto& name : selected(backends_wanted))
     for (const auto& b : backends())

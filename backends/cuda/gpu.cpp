@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "backends/cuda/device.hpp"
 #include "backends/cuda/error.hpp"
 
 namespace keelson::cuda {

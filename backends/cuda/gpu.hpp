@@ -20,16 +20,6 @@ struct Gpu {
 
 Gpu gpu_in_use();  ///< the one that Kokkos was started on; throws Error where it cannot be asked
 
-/// Among the GPUs that this process sees (CUDA_VISIBLE_DEVICES).
-struct GpuChoice {
-  int device = -1;      ///< -1: none
-  std::string refused;  ///< why there is none: what was found, what is needed and what to try
-};
-
-/// GPU number `local_rank` modulo their number, if this build can compute on it. Throws nothing where there is no GPU
-/// and no driver: a login node is no error.
-GpuChoice choose_gpu(int local_rank);
-
 // What needs Kokkos or nvcc to be known (gpu.cu).
 
 cudaStream_t compute_stream();  ///< that of Kokkos' default instance, on which everything runs

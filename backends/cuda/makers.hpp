@@ -6,7 +6,6 @@
 namespace keelson::cuda {
 
 ops::Made<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d);
-ops::Made<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d);
 ops::Made<ops::Dense> make_dense(const SessionPtr& session, const ops::DenseDesc& d);
 ops::Made<ops::MatMul> make_matmul(const SessionPtr& session, const ops::MatMulDesc& d);
 

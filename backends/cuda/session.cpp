@@ -11,9 +11,9 @@ Session::Session(Device& d, const std::string& libraries)
       lt(make_lt_handle()),
       tuner(stream, gpu.name, fmt::format("cublasLt-{}{}", cublasLtGetVersion(), libraries)) {}
 
-std::size_t workspace_limit(const Gpu& gpu) {
+std::size_t workspace_limit(const Session& session) {
   constexpr std::size_t most = std::size_t{1} << 30;
-  return std::min(most, gpu.bytes / 64) / 256 * 256;
+  return std::min(most, session.gpu.bytes / 64) / 256 * 256;
 }
 
 GpuMemory trial_memory(std::size_t bytes) {

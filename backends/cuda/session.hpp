@@ -26,7 +26,7 @@ using SessionPtr = std::shared_ptr<Session>;
 
 /// The most scratch memory that a library may ask for, bytes. A property of the GPU's model only, so that ranks with
 /// more or less memory left choose alike.
-std::size_t workspace_limit(const Gpu& gpu);
+std::size_t workspace_limit(const Session& session);
 
 /// Memory for trying candidates on: not zero, since zeros draw less power and so run faster than numbers do. Empty
 /// where the GPU has not so much left: then the first candidate must do.

@@ -33,7 +33,7 @@ std::vector<std::string> network_contexts() {
 
 Context& context(const std::string& name) {
   auto& c = made()[name];
-  if (!c) c = backends::make_context("cpu", name == "mix" ? "" : name);
+  if (!c) c = backends::make_context("", name == "mix" ? "" : name);
   return *c;
 }
 

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/ops/context.hpp"
+
+namespace keelson::cuda {
+
+/// Convolution, dense layers and matrix products by NVIDIA's libraries, on the device that Kokkos was started on. The
+/// device outlives the factory.
+std::unique_ptr<ops::OpFactory> make_factory(Device& device);
+
+}  // namespace keelson::cuda
