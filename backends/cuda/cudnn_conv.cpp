@@ -1,0 +1,263 @@
+#include "backends/cuda/cudnn_conv.hpp"
+
+#include <map>
+
+#include "backends/cuda/makers.hpp"
+#include "backends/kokkos/channels.hpp"
+
+namespace keelson::cuda {
+
+namespace {
+
+using namespace ops;
+
+/// Engines tried per way. The heuristics sort well; what comes later rarely wins.
+constexpr std::size_t most_engines = 8;
+
+constexpr std::size_t align(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t bytes_of(const Shape& s, DType t) { return static_cast<std::size_t>(s.elements()) * size_of(t); }
+
+void* part(void* scratch, std::size_t offset) { return static_cast<char*>(scratch) + offset; }
+
+cudnnHandle_t handle_of(Session& session) {
+  if (!session.cudnn) session.cudnn = std::make_shared<Cudnn>(session.stream);
+  return session.cudnn->handle();
+}
+
+}  // namespace
+
+/// Memory to try candidates on, and the plans that were made for it.
+class CudnnConvVerb::Trial {
+ public:
+  explicit Trial(CudnnConvVerb& verb) : verb_(verb) {
+    const auto& d = verb.d_;
+    const std::size_t sizes[] = {bytes_of(d.src.shape, verb.types_.src), bytes_of(d.weights.shape, verb.types_.weights),
+                                 bytes_of({d.dst.shape[1]}, DType::f32), bytes_of(d.dst.shape, verb.types_.dst)};
+    std::size_t bytes = 0;
+    for (auto s : sizes) bytes += align(s);
+    memory_ = trial_memory(bytes);
+    if (!memory_) return;
+    auto* at = static_cast<char*>(memory_.get());
+    for (auto [operand, size] : {std::pair{&operands_.src, sizes[0]}, {&operands_.weights, sizes[1]},
+                                 {&operands_.bias, sizes[2]}, {&operands_.dst, sizes[3]}}) {
+      *operand = at;
+      at += align(size);
+    }
+  }
+
+  bool possible() const { return static_cast<bool>(memory_); }
+
+  /// False where the engine turns out not to run, or needs more memory than there is.
+  bool run(std::size_t number, const Candidate& c) {
+    const auto& v = verb_.variants_[c.variant];
+    try {
+      auto& plan = plans_[number];
+      if (!plan) plan = verb_.make_plan(c);
+      const auto needed = verb_.parts_of(v, plan->workspace_bytes()).end;
+      if (needed > scratch_bytes_) {
+        scratch_ = trial_memory(needed);
+        scratch_bytes_ = scratch_ ? needed : 0;
+        if (!scratch_) return false;
+      }
+      verb_.run(v, *plan, operands_, scratch_.get());
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  std::unique_ptr<CudnnPlan> take(std::size_t number) { return std::move(plans_[number]); }
+
+ private:
+  CudnnConvVerb& verb_;
+  GpuMemory memory_, scratch_;
+  std::size_t scratch_bytes_ = 0;
+  ConvOperands operands_;
+  std::map<std::size_t, std::unique_ptr<CudnnPlan>> plans_;
+};
+
+CudnnConvVerb::CudnnConvVerb(const SessionPtr& session, const ConvDesc& d, Verb verb)
+    : session_(session),
+      d_(d),
+      verb_(verb),
+      types_(conv_types(d, verb)),
+      target_(handle_of(*session)),
+      src_rows_(d.src.elements() / d.src.shape[1]),
+      dst_rows_(d.dst.elements() / d.dst.shape[1]),
+      weight_rows_(d.weights.elements() / d.weights.shape[1]),
+      variants_(conv_variants(d, verb, target_, most_engines)) {
+  choose();
+}
+
+/// An engine whose workspace is within bounds. Throws Error where it is not, or the engine does not run.
+std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
+  auto plan = std::make_unique<CudnnPlan>(variants_[c.variant].engines[c.engine], target_);
+  if (plan->workspace_bytes() > workspace_limit(*session_))
+    fail("{} needs {} bytes of workspace", plan->name(), plan->workspace_bytes());
+  return plan;
+}
+
+void CudnnConvVerb::choose() {
+  std::vector<Candidate> all;
+  std::vector<std::string> names;
+  for (std::size_t v = 0; v < variants_.size(); ++v)
+    for (std::size_t e = 0; e < variants_[v].engines.size(); ++e) {
+      all.push_back({v, e});
+      names.push_back(variants_[v].name + variants_[v].engines[e].name);
+    }
+  if (all.empty()) fail("no engine of cuDNN {} takes it", cudnnGetVersion());
+  Trial trial(*this);
+  std::size_t best = 0;
+  if (trial.possible()) {
+    const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
+                                 workspace_limit(*session_));
+    best = session_->tuner.choose(key, names, [&](std::size_t i) { return trial.run(i, all[i]); });
+  }
+  // Not all that is proposed can be made, and what was not tried must be found out now.
+  std::string why;
+  for (std::size_t i = 0; i <= all.size(); ++i) {
+    const auto number = i == 0 ? best : i - 1;
+    try {
+      plan_ = trial.take(number);
+      if (!plan_) plan_ = make_plan(all[number]);
+      chosen_ = all[number];
+      return;
+    } catch (const Error& e) {
+      why = e.what();
+    }
+  }
+  fail("none of {} engines of cuDNN {} can be made ready; the last one: {}", all.size(), cudnnGetVersion(), why);
+}
+
+bool CudnnConvVerb::copies_weights(const ConvVariant& v) const {
+  return copies_src(v) || (verb_ == Verb::backward_weights && v.types.weights != DType::f32);
+}
+
+CudnnConvVerb::Parts CudnnConvVerb::parts_of(const ConvVariant& v, std::size_t workspace) const {
+  Parts p;
+  p.src = p.end;
+  if (copies_src(v)) p.end += align(bytes_of(v.padded.src.shape, v.types.src));
+  p.weights = p.end;
+  if (copies_weights(v)) p.end += align(bytes_of(v.padded.weights.shape, v.types.weights));
+  p.sums = p.end;
+  if (verb_ == Verb::backward_weights && d_.params.bias)
+    p.end += align(kokkos::channel_sums_scratch(dst_rows_, d_.dst.shape[1]));
+  p.workspace = p.end;
+  p.end += workspace;
+  return p;
+}
+
+void CudnnConvVerb::run(const ConvVariant& v, CudnnPlan& plan, const ConvOperands& o, void* scratch) const {
+  const auto parts = parts_of(v, plan.workspace_bytes());
+  ConvOperands used = o;
+  if (copies_src(v)) {
+    used.src = part(scratch, parts.src);
+    kokkos::copy_channels(o.src, v.types.src, d_.src.shape[1], used.src, v.types.src, v.padded.src.shape[1], src_rows_);
+  }
+  if (copies_weights(v)) {
+    used.weights = part(scratch, parts.weights);
+    if (verb_ == Verb::forward)
+      kokkos::copy_channels(o.weights, v.types.weights, d_.weights.shape[1], used.weights, v.types.weights,
+                            v.padded.weights.shape[1], weight_rows_);
+  }
+  const std::int64_t uids[] = {conv_src, conv_weights, conv_dst, conv_bias};
+  void* const pointers[] = {used.src, used.weights, used.dst, used.bias};
+  const std::size_t count = v.epilogue == Epilogue::bias_activation && d_.params.bias ? 4 : 3;
+  plan.execute(session_->cudnn->handle(), std::span(uids, count), std::span(pointers, count),
+               plan.workspace_bytes() > 0 ? part(scratch, parts.workspace) : nullptr);
+  if (verb_ == Verb::forward && v.epilogue == Epilogue::none)
+    kokkos::add_bias_and_activate(o.dst, v.types.dst, dst_rows_, d_.dst.shape[1],
+                                  d_.params.bias ? static_cast<const float*>(o.bias) : nullptr, d_.params.activation);
+  if (verb_ == Verb::backward_weights) {
+    if (copies_weights(v))
+      kokkos::copy_channels(used.weights, v.types.weights, v.padded.weights.shape[1], o.weights, DType::f32,
+                            d_.weights.shape[1], weight_rows_);
+    if (d_.params.bias)
+      kokkos::channel_sums(o.dst, v.types.dst, dst_rows_, d_.dst.shape[1], static_cast<float*>(o.bias),
+                           part(scratch, parts.sums));
+  }
+}
+
+namespace {
+
+class CudnnConv : public Conv {
+ public:
+  CudnnConv(const SessionPtr& session, const ConvDesc& d) : d_(d), forward_(session, d, Verb::forward) {
+    if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(session, d, Verb::backward_data);
+    if (d.training) weights_ = std::make_unique<CudnnConvVerb>(session, d, Verb::backward_weights);
+  }
+
+  Layout layout(Verb, Role r) const override {
+    if (r == Role::src || r == Role::diff_src) return Layout::channels_last(d_.src.shape);
+    if (r == Role::weights || r == Role::diff_weights) return Layout::channels_last(d_.weights.shape);
+    if (r == Role::dst || r == Role::diff_dst) return Layout::channels_last(d_.dst.shape);
+    return Layout::plain({d_.dst.shape[1]});
+  }
+
+  // Not the engine: ranks whose caches differ would take their plans for different ones.
+  std::string name(Verb) const override { return "cudnn"; }
+
+  std::size_t scratch_bytes(Verb v) const override {
+    if (v == Verb::forward) return forward_.scratch_bytes();
+    const auto& verb = v == Verb::backward_data ? data_ : weights_;
+    return verb ? verb->scratch_bytes() : 0;
+  }
+
+  Cost cost(Verb v) const override {
+    const auto types = conv_types(d_, v);
+    const auto bytes = bytes_of(d_.src.shape, types.src) + bytes_of(d_.weights.shape, types.weights) +
+                       bytes_of(d_.dst.shape, types.dst);
+    return {conv_flops(d_), static_cast<double>(bytes)};
+  }
+
+  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
+               const Tensor& scratch) override {
+    forward_.run({src.raw(), weights.raw(), bias.raw(), dst.raw()}, scratch.raw());
+  }
+  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
+                     const Tensor& scratch) override {
+    KEELSON_EXPECT(data_);
+    data_->run({diff_src.raw(), weights.raw(), nullptr, diff_dst.raw()}, scratch.raw());
+  }
+  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
+                        const Tensor& scratch) override {
+    KEELSON_EXPECT(weights_);
+    weights_->run({src.raw(), diff_weights.raw(), diff_bias.raw(), diff_dst.raw()}, scratch.raw());
+  }
+
+ private:
+  ConvDesc d_;
+  CudnnConvVerb forward_;
+  std::unique_ptr<CudnnConvVerb> data_, weights_;
+};
+
+std::string unfit(const ConvDesc& d) {
+  const int spatial = d.src.shape.rank() - 2;
+  if (spatial < 1 || spatial > 3) return fmt::format("{} spatial dims; cuDNN convolves over 1 to 3", spatial);
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
+    if (!t->layout.is_any() && !(t->layout == Layout::channels_last(t->shape)))
+      return fmt::format("{} is {}, not channels-last", name, t->layout.describe(t->shape));
+  if (d.src.dtype != d.weights.dtype) return fmt::format("src is {}, weights are {}", to_string(d.src.dtype), to_string(d.weights.dtype));
+  if (d.src.dtype != DType::f32 && !is_low(d.src.dtype)) return fmt::format("src is {}", to_string(d.src.dtype));
+  if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
+    return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));
+  if (d.training && !derivative_from_dst(d.params.activation))
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+  return "";
+}
+
+}  // namespace
+
+Made<Conv> make_cudnn_conv(const SessionPtr& session, const ConvDesc& d) {
+  if (auto why = unfit(d); !why.empty()) return why;
+  ConvDesc fixed = d;
+  for (auto* t : {&fixed.src, &fixed.weights, &fixed.dst}) t->layout = Layout::channels_last(t->shape);
+  try {
+    return std::unique_ptr<Conv>(std::make_unique<CudnnConv>(session, fixed));
+  } catch (const Error& e) {
+    return std::string(e.what());
+  }
+}
+
+}  // namespace keelson::cuda

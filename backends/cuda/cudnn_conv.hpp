@@ -1,0 +1,54 @@
+#pragma once
+
+#include "backends/cuda/cudnn_conv_variants.hpp"
+#include "backends/cuda/session.hpp"
+
+namespace keelson::cuda {
+
+/// Convolution by cuDNN: channels-last tensors, weights as (O, kernel..., I/groups), f32, bf16 or f16.
+ops::Made<ops::Conv> make_cudnn_conv(const SessionPtr& session, const ops::ConvDesc& d);
+
+/// Operands of one verb; in the backward verbs what the verb reads or writes in their place: diff_src as src, and so on.
+struct ConvOperands {
+  void *src = nullptr, *weights = nullptr, *bias = nullptr, *dst = nullptr;
+};
+
+/// One verb of a convolution, its algorithm chosen.
+class CudnnConvVerb {
+ public:
+  /// Throws Error where no engine takes it.
+  CudnnConvVerb(const SessionPtr& session, const ops::ConvDesc& d, ops::Verb verb);
+
+  std::size_t scratch_bytes() const { return parts_of(variant(), plan_->workspace_bytes()).end; }
+  void run(const ConvOperands& o, void* scratch) { run(variant(), *plan_, o, scratch); }
+
+ private:
+  /// Where things lie in scratch memory, as offsets in bytes.
+  struct Parts {
+    std::size_t src = 0, weights = 0, sums = 0, workspace = 0, end = 0;
+  };
+  struct Candidate {
+    std::size_t variant, engine;
+  };
+  class Trial;
+
+  const ConvVariant& variant() const { return variants_[chosen_.variant]; }
+  bool copies_src(const ConvVariant& v) const { return v.padded.src.shape[1] != d_.src.shape[1]; }
+  bool copies_weights(const ConvVariant& v) const;
+  Parts parts_of(const ConvVariant& v, std::size_t workspace) const;
+  std::unique_ptr<CudnnPlan> make_plan(const Candidate& c) const;
+  void choose();
+  void run(const ConvVariant& v, CudnnPlan& plan, const ConvOperands& o, void* scratch) const;
+
+  SessionPtr session_;
+  ops::ConvDesc d_;
+  ops::Verb verb_;
+  ConvTypes types_;
+  Target target_;
+  std::int64_t src_rows_, dst_rows_, weight_rows_;  ///< elements per channel
+  std::vector<ConvVariant> variants_;
+  Candidate chosen_{0, 0};
+  std::unique_ptr<CudnnPlan> plan_;
+};
+
+}  // namespace keelson::cuda

@@ -1,0 +1,68 @@
+#include "backends/cuda/cudnn_conv_variants.hpp"
+
+namespace keelson::cuda {
+
+namespace {
+
+using namespace ops;
+
+bool has_epilogue(const ConvDesc& d) {
+  return d.params.bias || d.params.activation.kind != EltwiseKind::identity;
+}
+
+/// How many channels tensor cores take at once (16 bytes of them); 1: they are not used.
+std::int64_t channels_at_once(const ConvDesc& d) {
+  if (is_low(d.src.dtype)) return 8;
+  return d.tf32 ? 4 : 1;
+}
+
+/// With source channels that tensor cores like; the added ones meet weights that are zero.
+ConvDesc with_channels(ConvDesc d, std::int64_t channels) {
+  d.src.shape[1] = d.weights.shape[1] = channels;
+  d.src.layout = d.weights.layout = Layout::any();
+  return d;
+}
+
+/// The ways without looking at engines. Which of them is fastest is left to trying.
+std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
+  const auto types = conv_types(d, verb);
+  std::vector<ConvVariant> plain;
+  if (verb == Verb::forward && has_epilogue(d) && channels_at_once(d) > 1 && not_fusible(d.params.activation).empty())
+    plain.push_back({"fused/", d, Epilogue::bias_activation, types});
+  plain.push_back({"", d, Epilogue::none, types});
+  if (verb == Verb::backward_weights && is_low(d.src.dtype)) {
+    // Few engines write f32 gradients from 16-bit operands. The others round what they have summed in f32.
+    plain.push_back({"rounded/", d, Epilogue::none, types});
+    plain.back().types.weights = d.src.dtype;
+  }
+  const auto step = channels_at_once(d), channels = d.src.shape[1];
+  if (verb == Verb::backward_data || d.params.groups > 1 || channels % step == 0) return plain;
+  std::vector<ConvVariant> all;
+  for (auto v : plain) {
+    v.name = fmt::format("pad{}/{}", step, v.name);
+    v.padded = with_channels(d, (channels + step - 1) / step * step);
+    all.push_back(std::move(v));
+  }
+  all.insert(all.end(), plain.begin(), plain.end());
+  return all;
+}
+
+}  // namespace
+
+std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const Target& target, std::size_t most_engines) {
+  const EngineRules rules{is_low(d.src.dtype) || d.tf32};
+  std::vector<ConvVariant> found;
+  for (auto& v : ways(d, verb)) {
+    try {
+      v.graph = std::make_shared<Descriptor>(conv_graph(v.padded, verb, v.epilogue, v.types, target));
+    } catch (const Error&) {
+      continue;  // not expressible: another way is
+    }
+    v.engines = engines(*v.graph, target, rules);
+    if (v.engines.size() > most_engines) v.engines.resize(most_engines);
+    if (!v.engines.empty()) found.push_back(std::move(v));
+  }
+  return found;
+}
+
+}  // namespace keelson::cuda
