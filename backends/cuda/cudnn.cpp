@@ -22,8 +22,8 @@ std::string name_of(const Descriptor& config, const Descriptor& engine) {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i)
     raw.push_back(knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).get());
-  const auto count = config.read(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 CUDNN_KNOB_TYPE_COUNTS, raw.data());
+  const auto count =
+      config.read(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS, raw.data());
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     cudnnBackendKnobType_t type{};
     std::int64_t value = 0;
@@ -59,16 +59,14 @@ std::vector<EngineChoice> proposals(const Descriptor& graph, const Target& targe
   if (target.described()) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.described());
 #endif
   heuristics.finalize();
-  const auto count =
-      heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  const auto count = heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
   std::vector<EngineChoice> found;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) {
     found.push_back({"", std::make_shared<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)});
     raw.push_back(found.back().config->get());
   }
-  const auto filled =
-      heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
+  const auto filled = heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
   found.resize(static_cast<std::size_t>(std::min(count, filled)));
   return found;
 }
@@ -109,8 +107,8 @@ void Descriptor::finalize() {
 std::int64_t Descriptor::read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                               void* values) const {
   std::int64_t count = 0;
-  check(cudnnBackendGetAttribute(get(), name, type, most, &count, values), "reading attribute {} of a cuDNN descriptor {}",
-        static_cast<int>(name), static_cast<int>(type_));
+  check(cudnnBackendGetAttribute(get(), name, type, most, &count, values),
+        "reading attribute {} of a cuDNN descriptor {}", static_cast<int>(name), static_cast<int>(type_));
   return count;
 }
 

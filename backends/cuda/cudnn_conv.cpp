@@ -39,8 +39,10 @@ class CudnnConvVerb::Trial {
     memory_ = trial_memory(bytes);
     if (!memory_) return;
     auto* at = static_cast<char*>(memory_.get());
-    for (auto [operand, size] : {std::pair{&operands_.src, sizes[0]}, {&operands_.weights, sizes[1]},
-                                 {&operands_.bias, sizes[2]}, {&operands_.dst, sizes[3]}}) {
+    for (auto [operand, size] : {std::pair{&operands_.src, sizes[0]},
+                                 {&operands_.weights, sizes[1]},
+                                 {&operands_.bias, sizes[2]},
+                                 {&operands_.dst, sizes[3]}}) {
       *operand = at;
       at += align(size);
     }
@@ -238,7 +240,8 @@ std::string unfit(const ConvDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
     if (!t->layout.is_any() && !(t->layout == Layout::channels_last(t->shape)))
       return fmt::format("{} is {}, not channels-last", name, t->layout.describe(t->shape));
-  if (d.src.dtype != d.weights.dtype) return fmt::format("src is {}, weights are {}", to_string(d.src.dtype), to_string(d.weights.dtype));
+  if (d.src.dtype != d.weights.dtype)
+    return fmt::format("src is {}, weights are {}", to_string(d.src.dtype), to_string(d.weights.dtype));
   if (d.src.dtype != DType::f32 && !is_low(d.src.dtype)) return fmt::format("src is {}", to_string(d.src.dtype));
   if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
     return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));

@@ -8,7 +8,8 @@ namespace keelson::cuda {
 /// Convolution by cuDNN: channels-last tensors, weights as (O, kernel..., I/groups), f32, bf16 or f16.
 ops::Made<ops::Conv> make_cudnn_conv(const SessionPtr& session, const ops::ConvDesc& d);
 
-/// Operands of one verb; in the backward verbs what the verb reads or writes in their place: diff_src as src, and so on.
+/// Operands of one verb; in the backward verbs what the verb reads or writes in their place: diff_src as src, and so
+/// on.
 struct ConvOperands {
   void *src = nullptr, *weights = nullptr, *bias = nullptr, *dst = nullptr;
 };

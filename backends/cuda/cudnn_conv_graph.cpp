@@ -94,9 +94,12 @@ struct VerbAttributes {
 VerbAttributes attributes_of(Verb verb) {
   switch (verb) {
     case Verb::forward:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
     case Verb::backward_data:
       return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
@@ -184,8 +187,7 @@ Descriptor conv_graph(const ConvDesc& d, Verb verb, Epilogue epilogue, const Con
     const auto values = b.tensor(conv_bias, DType::f32, one);
     b.pointwise(CUDNN_POINTWISE_ADD, {}, product, &values, act ? sum : dst);
   }
-  if (act)
-    b.pointwise(mode_of(d.params.activation.kind), d.params.activation, bias ? sum : product, nullptr, dst);
+  if (act) b.pointwise(mode_of(d.params.activation.kind), d.params.activation, bias ? sum : product, nullptr, dst);
   return b.finish(target);
 }
 

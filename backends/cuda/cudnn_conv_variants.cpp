@@ -6,9 +6,7 @@ namespace {
 
 using namespace ops;
 
-bool has_epilogue(const ConvDesc& d) {
-  return d.params.bias || d.params.activation.kind != EltwiseKind::identity;
-}
+bool has_epilogue(const ConvDesc& d) { return d.params.bias || d.params.activation.kind != EltwiseKind::identity; }
 
 /// How many channels tensor cores take at once (16 bytes of them); 1: they are not used.
 std::int64_t channels_at_once(const ConvDesc& d) {
@@ -26,13 +24,21 @@ ConvDesc with_channels(ConvDesc d, std::int64_t channels) {
 /// The ways without looking at engines. Which of them is fastest is left to trying.
 std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
   const auto types = conv_types(d, verb);
+  const auto way = [&](const char* name, Epilogue epilogue) {
+    ConvVariant v;
+    v.name = name;
+    v.padded = d;
+    v.epilogue = epilogue;
+    v.types = types;
+    return v;
+  };
   std::vector<ConvVariant> plain;
   if (verb == Verb::forward && has_epilogue(d) && channels_at_once(d) > 1 && not_fusible(d.params.activation).empty())
-    plain.push_back({"fused/", d, Epilogue::bias_activation, types});
-  plain.push_back({"", d, Epilogue::none, types});
+    plain.push_back(way("fused/", Epilogue::bias_activation));
+  plain.push_back(way("", Epilogue::none));
   if (verb == Verb::backward_weights && is_low(d.src.dtype)) {
     // Few engines write f32 gradients from 16-bit operands. The others round what they have summed in f32.
-    plain.push_back({"rounded/", d, Epilogue::none, types});
+    plain.push_back(way("rounded/", Epilogue::none));
     plain.back().types.weights = d.src.dtype;
   }
   const auto step = channels_at_once(d), channels = d.src.shape[1];

@@ -60,9 +60,9 @@ void copy_packs(const From* src, Index src_channels, To* dst, Index dst_channels
   constexpr const char* label = "keelson::channels::copy";
   const bool whole = src_channels >= dst_channels && src_channels % N == 0 && aligned<From, N>(src);
   const Index packs = dst_channels / N;
-  for_each_block(label, rows * packs,
-                 CopyChannels<From, To, N>{src, src_channels, reinterpret_cast<Pack<To, N>*>(dst), dst_channels, packs,
-                                           whole});
+  for_each_block(
+      label, rows * packs,
+      CopyChannels<From, To, N>{src, src_channels, reinterpret_cast<Pack<To, N>*>(dst), dst_channels, packs, whole});
 }
 
 /// How the sums are divided: `slots` partial sums per channel, each over every slots-th row, so that neighbours in a

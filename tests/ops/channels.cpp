@@ -65,9 +65,8 @@ TEST_P(ChannelsTest, SumsChannelsTheSameWayTwice) {
     for (std::int64_t i = 0; i < values.elements(); ++i) want[i % shape()[1]] += values[i];
     const auto sums = destination(ctx(), want.shape, Layout::plain(want.shape));
     const auto extra = scratch(ctx(), kokkos::channel_sums_scratch(shape()[0], shape()[1]));
-    run("sums", {sums}, [&] {
-      kokkos::channel_sums(t.raw(), type, shape()[0], shape()[1], sums.data<float>(), extra.raw());
-    });
+    run("sums", {sums},
+        [&] { kokkos::channel_sums(t.raw(), type, shape()[0], shape()[1], sums.data<float>(), extra.raw()); });
     check(sums, want, std::string(to_string(type)));
   }
 }
