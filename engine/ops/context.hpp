@@ -46,6 +46,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string describe() const = 0;  ///< "OpenMP, 2 threads", "NVIDIA H200"
+  /// What tells this device from others of its machine ("0000:1b:00.0", a GPU's PCI address); empty: nothing does.
+  virtual std::string unit() const { return ""; }
   virtual bool host_accessible() const = 0;  ///< whether the CPU may read and write its memory directly
   /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size
   /// when out of memory.

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/base/communicator.hpp"
+
+namespace keelson {
+
+class Device;
+
+namespace comm {
+
+/// `world` with make_allreduce and make_allgather on arrays in the memory of `device`; everything else is world's, on
+/// host memory. split() gives groups of the same kind. Collective. `world` and `device` must outlive it.
+///
+/// A collective's start() takes its place behind the work queued on the device so far and returns. After its wait(), or
+/// once test() is true, work queued on the device sees the result; the host need not have waited for that work.
+///
+/// How arrays travel (Communicator::collectives() tells in words): by `wish`, which the variable KEELSON_COLLECTIVES
+/// overrides:
+/// - "nccl": by NCCL, from device to device; needs a build with it and a GPU per rank.
+/// - "mpi": by MPI, which reads and writes the device's memory: with a CUDA-aware MPI only.
+/// - "staged": copied to page-locked host memory, by MPI, and copied back, all beside the device's work.
+/// - "" or "auto": the first of these that works here.
+/// Where the host can access the device's memory, world's own collectives are used whatever the wish. A group of one
+/// rank sends nothing. Throws InputError for another word and for a wish that cannot be had, with the reason.
+std::unique_ptr<Communicator> on_device(Communicator& world, Device& device, const std::string& wish = "");
+
+}  // namespace comm
+}  // namespace keelson
