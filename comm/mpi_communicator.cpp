@@ -1,19 +1,15 @@
 #include "comm/detail/mpi_communicator.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <climits>
 #include <cstring>
-#include <exception>
 #include <numeric>
-#include <thread>
 
 #include "comm/detail/host_name.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/patience.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {
@@ -86,23 +82,14 @@ void MpiCommunicator::find_nodes() {
 }
 
 void MpiCommunicator::complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number) {
-  constexpr int eager = 200;  // tests before others may have the core, and before the clock is read
   Wait wait{number, label};
-  int tests = 0;
+  Patience patience;
   for (MPI_Request& request : requests) {
     for (;;) {
       int done = 0;
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", label);
       if (done) break;
-      if (tests < eager) {
-        if (++tests == eager) wait.since = std::chrono::steady_clock::now();
-        continue;
-      }
-      sched_yield();
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - wait.since).count();
-      if (seconds < 0.5) continue;
-      lookout_->look(wait, seconds);
-      std::this_thread::sleep_for(std::chrono::microseconds(20));  // a late rank: leave it the core
+      if (const double seconds = patience(); seconds >= Patience::late) lookout_->look(wait, seconds);
     }
   }
 }
@@ -209,6 +196,15 @@ std::unique_ptr<Collective> MpiCommunicator::make_allgather(const void* mine, vo
 void MpiCommunicator::progress() {
   // Testing one request drives all: MPI's progress is that of the process.
   if (!active_.empty()) active_.front()->test();
+}
+
+void MpiCommunicator::look(std::string_view waiting_for, double seconds) {
+  if (seconds < looked_) looking_ = {};  // another wait than last time
+  looked_ = seconds;
+  looking_.label = waiting_for;
+  // Not a call that others could wait for too: seen from those who are in the next call, one that came before it.
+  looking_.number = std::max<std::uint64_t>(calls_, 1);
+  lookout_->look(looking_, seconds);
 }
 
 void MpiCommunicator::abort(int exit_code) { end_job(exit_code); }

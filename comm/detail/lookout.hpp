@@ -17,7 +17,6 @@ namespace keelson::comm::detail {
 struct Wait {
   std::uint64_t number = 0;  ///< of the call, counted alike on all ranks
   std::string_view label;
-  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   int announcements = 0;
   int reports = 0;
 };
@@ -34,7 +33,7 @@ class Lookout {
 
   const Watchdog& watchdog() const { return watchdog_; }
   const std::vector<std::string>& hosts() const { return hosts_; }
-  /// Called over and over while waiting, `seconds` after wait.since.
+  /// Called over and over while waiting, `seconds` after the wait began.
   void look(Wait& wait, double seconds);
 
  private:

@@ -46,6 +46,8 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
                                              const std::string& label) override;
   void progress() override;
+  void look(std::string_view waiting_for, double seconds) override;
+  std::string collectives() const override { return "MPI"; }
   [[noreturn]] void abort(int exit_code) override;
 
  private:
@@ -61,6 +63,8 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
   std::unique_ptr<Lookout> lookout_;
+  Wait looking_;                        ///< what look() was last called for
+  double looked_ = 0;                   ///< seconds, then
   std::uint64_t calls_ = 0;             ///< collective calls begun
   std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first
   std::size_t made_ = 0;                ///< reductions alive: active_ has room for them all

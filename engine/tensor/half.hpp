@@ -22,7 +22,8 @@ constexpr float to_float(f16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
   // Scaled by 2^112 the exponents of both formats agree, also those of subnormal numbers.
   const float scaled = std::bit_cast<float>(rest << 13) * 0x1p112f;
-  const std::uint32_t bits = rest >= 0x7c00u ? 0x7f800000u | (rest & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(scaled);
+  const std::uint32_t bits =
+      rest >= 0x7c00u ? 0x7f800000u | (rest & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(scaled);
   return std::bit_cast<float>(sign | bits);
 }
 
@@ -32,7 +33,7 @@ constexpr f16 to_f16(float x) {
   const auto made = [&](std::uint32_t value) { return f16{static_cast<std::uint16_t>(sign | value)}; };
   if (rest > 0x7f800000u) return made(0x7e00u);
   if (rest >= 0x477ff000u) return made(0x7c00u);  // 65520: half way to what would be 65536
-  if (rest < 0x38800000u)  // subnormal: adding 0.5 leaves the right number of bits, rounded
+  if (rest < 0x38800000u)                         // subnormal: adding 0.5 leaves the right number of bits, rounded
     return made(std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest) + 0.5f) - 0x3f000000u);
   return made((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
 }

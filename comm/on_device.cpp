@@ -1,0 +1,120 @@
+#include "comm/on_device.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+#include "comm/detail/route.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::comm {
+namespace {
+
+using detail::Route;
+using detail::RouteFacts;
+using detail::Through;
+
+#ifdef KEELSON_HAVE_NCCL
+constexpr bool nccl_built = true;
+using detail::make_nccl_route;
+#else
+constexpr bool nccl_built = false;
+std::unique_ptr<Route> make_nccl_route(Communicator&, Device&, std::string&) { return nullptr; }
+#endif
+
+/// The facts of all ranks, in rank order. Collective.
+std::vector<RouteFacts> exchange_facts(Communicator& world, Device& device, const std::string& wish) {
+  const auto wishes = world.allgather(wish), hosts = world.allgather(world.host()),
+             units = world.allgather(device.unit()),
+             cuda = world.allgather(world.size() > 1 && detail::mpi_knows_cuda() ? "yes" : "no");
+  std::vector<RouteFacts> ranks;
+  for (std::size_t r = 0; r < wishes.size(); ++r) ranks.push_back({wishes[r], cuda[r] == "yes", hosts[r], units[r]});
+  return ranks;
+}
+
+/// Null: world's own collectives will do.
+std::unique_ptr<Route> make_route(Communicator& world, Device& device, const std::string& wish) {
+  const auto ranks = exchange_facts(world, device, wish);
+  auto plan = plan_route(ranks, nccl_built);
+  if (device.host_accessible()) return nullptr;
+  if (world.size() == 1) return detail::make_local_route(device);
+  if (plan.nccl) {
+    if (auto route = make_nccl_route(world, device, plan.why_not_nccl)) return route;
+    if (wish == "nccl") refuse("{}; KEELSON_COLLECTIVES=staged does without it", plan.why_not_nccl);
+  }
+  const std::string reason =
+      nccl_built && !plan.why_not_nccl.empty() ? fmt::format(" (no NCCL: {})", plan.why_not_nccl) : "";
+  return plan.device_mpi ? make_relay(world, device, Through::device, "CUDA-aware MPI" + reason)
+                         : make_relay(world, device, Through::host, "staged through host memory" + reason);
+}
+
+class OnDevice final : public Communicator {
+ public:
+  OnDevice(Communicator& world, Device& device, std::string wish)
+      : world_(world), device_(device), wish_(std::move(wish)), route_(make_route(world, device, wish_)) {}
+  OnDevice(std::unique_ptr<Communicator> owned, Device& device, std::string wish)
+      : owned_(std::move(owned)),
+        world_(*owned_),
+        device_(device),
+        wish_(std::move(wish)),
+        route_(make_route(world_, device, wish_)) {}
+
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+  int local_rank() const override { return world_.local_rank(); }
+  int local_size() const override { return world_.local_size(); }
+  int node() const override { return world_.node(); }
+  int nodes() const override { return world_.nodes(); }
+  std::string host() const override { return world_.host(); }
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    auto part = world_.split(color, key);
+    return part ? std::make_unique<OnDevice>(std::move(part), device_, wish_) : nullptr;
+  }
+
+  void barrier() override { world_.barrier(); }
+  void broadcast(void* data, std::size_t bytes, int root) override { world_.broadcast(data, bytes, root); }
+  void allreduce(double* data, std::size_t count, Reduction op) override { world_.allreduce(data, count, op); }
+  void allreduce(std::int64_t* data, std::size_t count, Reduction op) override { world_.allreduce(data, count, op); }
+  void allreduce(float* data, std::size_t count, Reduction op) override { world_.allreduce(data, count, op); }
+  std::vector<std::string> allgather(const std::string& text) override { return world_.allgather(text); }
+  std::vector<float> gather(const std::vector<float>& mine, int root) override { return world_.gather(mine, root); }
+
+  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override {
+    return route_ ? route_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
+  }
+  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override {
+    return route_ ? route_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
+  }
+  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
+                                             const std::string& label) override {
+    return route_ ? route_->make_allgather(mine, all, bytes, label) : world_.make_allgather(mine, all, bytes, label);
+  }
+  void progress() override {
+    world_.progress();
+    if (route_) route_->progress();
+  }
+  void look(std::string_view waiting_for, double seconds) override {
+    if (route_)
+      route_->look(waiting_for, seconds);
+    else
+      world_.look(waiting_for, seconds);
+  }
+  std::string collectives() const override { return route_ ? route_->describe() : world_.collectives(); }
+
+  void abort(int exit_code) override { world_.abort(exit_code); }
+
+ private:
+  std::unique_ptr<Communicator> owned_;  ///< a part that split() made; else null
+  Communicator& world_;
+  Device& device_;
+  std::string wish_;
+  std::unique_ptr<Route> route_;  ///< null: world's own collectives
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> on_device(Communicator& world, Device& device, const std::string& wish) {
+  const char* variable = std::getenv("KEELSON_COLLECTIVES");
+  return std::make_unique<OnDevice>(world, device, variable != nullptr && *variable != '\0' ? variable : wish);
+}
+
+}  // namespace keelson::comm
