@@ -1,0 +1,12 @@
+# KEELSON_HAVE_NCCL: whether comm/ exchanges arrays between GPUs by NCCL. In builds with CUDA only.
+set(KEELSON_WITH_NCCL AUTO CACHE STRING "NCCL, to exchange arrays between GPUs: AUTO, ON or OFF")
+set(KEELSON_HAVE_NCCL OFF)
+if(KEELSON_HAVE_CUDA AND NOT KEELSON_WITH_NCCL STREQUAL "OFF")
+  find_package(NCCL 2.13 QUIET)
+  if(NCCL_FOUND)
+    set(KEELSON_HAVE_NCCL ON)
+    message(STATUS "NCCL ${NCCL_VERSION}")
+  elseif(NOT KEELSON_WITH_NCCL STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_NCCL=ON, but NCCL >= 2.13 was not found (${NCCL_VERSION}); set NCCL_ROOT.")
+  endif()
+endif()
