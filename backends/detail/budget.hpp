@@ -21,8 +21,9 @@ struct Budget {
                                   const std::string& advice = "") const {
     const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
     const bool limited = size > left();
-    fail("out of memory: {} needs {:.1f} MiB on {}{}; try a smaller batch or input, or more ranks{}", label, mib(size),
-         where, limited ? fmt::format(" beside {:.1f} MiB in use, more than the memory limit", mib(used)) : "", advice);
+    throw OutOfMemory(fmt::format(
+        "out of memory: {} needs {:.1f} MiB on {}{}; try a smaller batch or input, or more ranks{}", label, mib(size),
+        where, limited ? fmt::format(" beside {:.1f} MiB in use, more than the memory limit", mib(used)) : "", advice));
   }
 };
 

@@ -53,9 +53,6 @@ class Communicator {
   /// Every rank's `bytes` bytes, one after the other in rank order, in `all` on every rank; the same promises hold.
   virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
                                                      const std::string& label) = 0;
-  /// For those who wait, beside this communicator's own calls, for what other ranks take part in: reports by name whom
-  /// everybody waits for when the watchdog's time has passed. `seconds`: how long the wait has lasted.
-  virtual void look(std::string_view waiting_for, double seconds) { (void)waiting_for, (void)seconds; }
   /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.
   virtual void progress() = 0;
   /// For a host that waits, by polling, for a device whose work may in turn wait for other ranks: called between two

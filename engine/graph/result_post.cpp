@@ -30,7 +30,7 @@ Plan::StepResult ResultPost::take(Communicator* communicator) {
   while (communicator && !s.queue->idle()) {
     const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
     communicator->progress();
-    if (seconds > 0.5) communicator->look("the loss of a step", seconds);
+    communicator->look("the loss of a step", seconds);
     std::this_thread::sleep_for(std::chrono::microseconds(seconds > 0.01 ? 200 : 5));
   }
   s.queue->wait();
