@@ -16,8 +16,6 @@ namespace {
 
 using kokkos::Index;
 using kokkos::Space;
-using Bytes = Kokkos::View<char*, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-using HostBytes = Kokkos::View<char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 constexpr bool host_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space::memory_space>::accessible;
 
@@ -45,6 +43,13 @@ void copy_in_parallel(void* dst, const void* src, std::size_t bytes) {
         for (Index i = begin; i < end; ++i) to[i] = from[i];
       },
       65536);
+}
+
+/// Bytes in one of Kokkos' memories.
+template <class Memory>
+auto view(const void* bytes, std::size_t count) {
+  using Bytes = Kokkos::View<char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  return Bytes(Kokkos::view_wrap(static_cast<char*>(const_cast<void*>(bytes))), count);
 }
 
 /// Large arrays in 2 MiB pages, where the system gives them on request (its default for most): kernels that walk
@@ -135,16 +140,14 @@ class KokkosDevice : public Device {
     if constexpr (host_memory)
       copy_in_parallel(dst, src, bytes);
     else
-      Kokkos::deep_copy(Bytes(static_cast<char*>(dst), bytes),
-                        HostBytes(static_cast<char*>(const_cast<void*>(src)), bytes));
+      Kokkos::deep_copy(view<Space::memory_space>(dst, bytes), view<Kokkos::HostSpace>(src, bytes));
   }
 
   void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
     if constexpr (host_memory)
       copy_in_parallel(dst, src, bytes);
     else
-      Kokkos::deep_copy(HostBytes(static_cast<char*>(dst), bytes),
-                        Bytes(static_cast<char*>(const_cast<void*>(src)), bytes));
+      Kokkos::deep_copy(view<Kokkos::HostSpace>(dst, bytes), view<Space::memory_space>(src, bytes));
   }
 
   void copy(void* dst, const void* src, std::size_t bytes) override { copy_in_parallel(dst, src, bytes); }
