@@ -203,7 +203,7 @@ void MpiCommunicator::look(std::string_view waiting_for, double seconds) {
   looked_ = seconds;
   looking_.label = waiting_for;
   // Not a call that others could wait for too: seen from those who are in the next call, one that came before it.
-  looking_.number = std::max<std::uint64_t>(calls_, 1);
+  looking_.number = calls_;
   lookout_->look(looking_, seconds);
 }
 

@@ -99,8 +99,8 @@ class NcclRoute final : public Route {
   Communicator& world_;
   std::unique_ptr<Clique> clique_;  ///< null once broken off
   std::unique_ptr<Queue> queue_;
-  std::uint64_t started_ = 0;     ///< collectives
-  std::uint64_t led_ = 0;         ///< of these, those that the device's work waits for already
+  std::uint64_t started_ = 0;  ///< collectives
+  std::uint64_t led_ = 0;      ///< of these, those that the device's work waits for already
 };
 
 class NcclCollective : public Collective {

@@ -164,7 +164,7 @@ void bind(const Placement& placement) {
          placement.cpus.size(), std::strerror(errno));
 }
 
-std::string describe(const Placement& placement, Communicator& world) {
+std::string describe(const Placement& placement, Communicator& world, Computes computes) {
   const std::int64_t node_cores = world.local_rank() == 0 ? placement.node_cores : 0;
   std::int64_t sums[2] = {std::min(placement.threads, placement.cores), node_cores};
   std::int64_t range[2] = {placement.threads, -placement.threads};
@@ -176,8 +176,9 @@ std::string describe(const Placement& placement, Communicator& world) {
   const std::string threads =
       range[0] == -range[1] ? plural(range[0], "thread") : fmt::format("{} to {} threads", -range[1], range[0]);
   std::string text =
-      fmt::format("{} on {}, {}{} ({} of {})", plural(world.size(), "rank"), plural(world.nodes(), "node"), threads,
-                  world.size() > 1 ? " each" : "", std::min(sums[0], sums[1]), plural(sums[1], "core"));
+      fmt::format("{} on {}, {}{}{} ({} of {})", plural(world.size(), "rank"), plural(world.nodes(), "node"), threads,
+                  computes == Computes::on_gpu ? " and 1 GPU" : "", world.size() > 1 ? " each" : "",
+                  std::min(sums[0], sums[1]), plural(sums[1], "core"));
   const auto advice = world.allgather(placement.advice);
   const auto first = std::find_if(advice.begin(), advice.end(), [](const std::string& a) { return !a.empty(); });
   return first == advice.end() ? text : text + "; " + *first;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,11 @@ PlacementFacts placement_facts(Communicator& world);
 /// refuses.
 void bind(const Placement& placement);
 
-/// One line on all ranks: "4 ranks on 2 nodes, 8 threads each (32 of 32 cores)", with the advice if there is any.
-/// Collective.
-std::string describe(const Placement& placement, Communicator& world);
+/// What a rank computes on.
+enum class Computes : std::uint8_t { on_cores, on_gpu };
+
+/// One line on all ranks: "4 ranks on 2 nodes, 8 threads each (32 of 32 cores)", or "8 threads and 1 GPU each", with
+/// the advice if there is any. Collective.
+std::string describe(const Placement& placement, Communicator& world, Computes computes = Computes::on_cores);
 
 }  // namespace keelson::comm

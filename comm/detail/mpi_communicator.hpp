@@ -65,7 +65,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Lookout> lookout_;
   Wait looking_;                        ///< what look() was last called for
   double looked_ = 0;                   ///< seconds, then
-  std::uint64_t calls_ = 0;             ///< collective calls begun
+  std::uint64_t calls_ = 1;             ///< collective calls begun, the making of this included
   std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first
   std::size_t made_ = 0;                ///< reductions alive: active_ has room for them all
 };

@@ -214,6 +214,7 @@ TEST(Placement, DescribesItself) {
   placement.node_cores = 2;
   const auto self = make_self();
   EXPECT_EQ(describe(placement, *self), "1 rank on 1 node, 1 thread (1 of 2 cores)");
+  EXPECT_EQ(describe(placement, *self, Computes::on_gpu), "1 rank on 1 node, 1 thread and 1 GPU (1 of 2 cores)");
   placement.threads = 2;
   placement.cores = 2;
   placement.advice = "do this";

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   // A test that fails on one rank may leave the others waiting: not for ever.
   setenv("KEELSON_WATCHDOG", "30", 0);
   setenv("KEELSON_WATCHDOG_ABORT", "90", 0);
+  unsetenv("KEELSON_COLLECTIVES");
   ::testing::InitGoogleTest(&argc, argv);
   return keelson::testing::run_tests();
 }

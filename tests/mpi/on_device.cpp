@@ -1,0 +1,288 @@
+#include "comm/on_device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "comm/communicators.hpp"
+#include "engine/base/error.hpp"
+#include "tests/mpi/world.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/support/far_device.hpp"
+
+namespace keelson::testing {
+namespace {
+
+using Reach = FarDevice::Reach;
+
+/// An array in a device's memory.
+template <class T>
+class FarArray {
+ public:
+  FarArray(Device& device, std::size_t count)
+      : device_(device), count_(count), memory_(device.allocate(count * sizeof(T), "array")) {}
+  T* data() const { return static_cast<T*>(memory_.get()); }
+  std::size_t size() const { return count_; }
+  void operator=(const std::vector<T>& values) { device_.copy_from_host(data(), values.data(), count_ * sizeof(T)); }
+  std::vector<T> values() const {
+    std::vector<T> v(count_);
+    device_.copy_to_host(v.data(), data(), count_ * sizeof(T));
+    return v;
+  }
+
+ private:
+  Device& device_;
+  std::size_t count_;
+  std::shared_ptr<void> memory_;
+};
+
+template <class T>
+std::vector<T> waves(std::size_t count, int rank, int step) {
+  std::vector<T> v(count);
+  for (std::size_t i = 0; i < count; ++i)
+    v[i] = static_cast<T>(std::sin(static_cast<double>(i + 1) * (rank + 1) + 0.1 * step));
+  return v;
+}
+
+/// What the world's own reduction makes of the same numbers in host memory.
+template <class T>
+std::vector<T> summed_on_hosts(std::vector<T> values) {
+  const auto sum = world().make_allreduce(values.data(), values.size(), "on hosts");
+  sum->start();
+  sum->wait();
+  return values;
+}
+
+class OnDeviceTest : public MpiTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  bool staged() const { return std::string(GetParam()) == "staged"; }
+  FarDevice device{staged() ? Reach::device : Reach::libraries};
+  std::unique_ptr<Communicator> comm = comm::on_device(world(), device, GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Routes, OnDeviceTest, ::testing::Values("staged", "mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(OnDeviceTest, SaysHow) {
+  EXPECT_EQ(comm->collectives(), size() == 1 ? "" : staged() ? "staged through host memory" : "CUDA-aware MPI");
+}
+
+TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
+  const std::vector<std::size_t> counts{3, 100000, 1, 0, 20000};
+  std::vector<FarArray<float>> arrays;
+  std::vector<std::unique_ptr<Collective>> sums;
+  for (std::size_t count : counts) {
+    arrays.emplace_back(device, count);
+    sums.push_back(comm->make_allreduce(arrays.back().data(), count, "bucket " + std::to_string(sums.size())));
+  }
+  FarArray<double> loss(device, 2);
+  const auto loss_sum = comm->make_allreduce(loss.data(), loss.size(), "loss");
+  for (int step = 0; step < 3; ++step) {
+    loss = waves<double>(loss.size(), rank(), step);
+    loss_sum->start();
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      arrays[i] = waves<float>(counts[i], rank(), step);
+      sums[i]->start();
+      // Each rank gets on at its own pace, and all meet in other calls in between.
+      for (int n = 0; n < 3 * rank() + step; ++n) comm->progress();
+      if (i == 2) {
+        std::int64_t one = 1;
+        comm->allreduce(&one, 1, Reduction::sum);
+        EXPECT_EQ(one, size());
+      }
+    }
+    for (std::size_t i = sums.size(); i-- > 0;) sums[i]->wait();
+    loss_sum->wait();
+    EXPECT_TRUE(loss_sum->test());
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      EXPECT_EQ(arrays[i].values(), summed_on_hosts(waves<float>(counts[i], rank(), step))) << counts[i];
+    EXPECT_EQ(loss.values(), summed_on_hosts(waves<double>(loss.size(), rank(), step)));
+  }
+}
+
+TEST_P(OnDeviceTest, TakesItsPlaceAmongTheDevicesWork) {
+  KEELSON_NEED_RANKS(2);
+  FarArray<float> array(device, 1000), before(device, 1000), after(device, 1000);
+  const auto bytes = array.size() * sizeof(float);
+  const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
+  before = std::vector<float>(1000, 1.0f);
+  device.copy(array.data(), before.data(), bytes);
+  sum->start();
+  EXPECT_FALSE(device.idle()) << "start() waited for the device";
+  device.copy(after.data(), before.data(), bytes);  // nobody waits for it: it may run beside the exchange
+  sum->wait();
+  EXPECT_FALSE(device.idle()) << "wait() waited for work queued after start()";
+  EXPECT_EQ(device.queues_at_work(), staged() ? 1 : 0) << "the host need not wait for the copy back";
+  device.copy(after.data(), array.data(), bytes);
+  EXPECT_EQ(after.values(), std::vector<float>(1000, static_cast<float>(size())));
+}
+
+TEST_P(OnDeviceTest, GathersRows) {
+  FarArray<std::int32_t> mine(device, 5), all(device, 5 * static_cast<std::size_t>(size()));
+  const auto gather = comm->make_allgather(mine.data(), all.data(), 5 * sizeof(std::int32_t), "rows");
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::int32_t> own(5), expected;
+    for (int r = 0; r < size(); ++r) {
+      std::iota(own.begin(), own.end(), 100 * r + step);
+      expected.insert(expected.end(), own.begin(), own.end());
+    }
+    std::iota(own.begin(), own.end(), 100 * rank() + step);
+    mine = own;
+    gather->start();
+    gather->wait();
+    EXPECT_EQ(all.values(), expected);
+    EXPECT_EQ(mine.values(), own);
+  }
+}
+
+TEST_P(OnDeviceTest, TestingAloneCompletes) {
+  FarArray<float> array(device, 30000);
+  const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
+  EXPECT_TRUE(sum->test());  // never started
+  array = std::vector<float>(array.size(), 1.0f);
+  sum->start();
+  while (!sum->test()) {
+  }
+  // What is done is done: also for work that does not wait for the collective.
+  EXPECT_EQ(device.queues_at_work(), 0);
+  EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
+}
+
+TEST_P(OnDeviceTest, SplitsIntoGroups) {
+  const auto half = comm->split(rank() % 2, rank());
+  FarArray<float> array(device, 10);
+  const auto sum = half->make_allreduce(array.data(), array.size(), "array");
+  array = std::vector<float>(10, 1.0f);
+  sum->start();
+  sum->wait();
+  EXPECT_EQ(array.values(), std::vector<float>(10, static_cast<float>((size() + 1 - rank() % 2) / 2)));
+  EXPECT_EQ(comm->split(-1, 0), nullptr);
+}
+
+TEST_P(OnDeviceTest, SurvivesAnException) {
+  FarArray<float> array(device, 1000);
+  const auto throw_while_under_way = [&] {
+    const auto first = comm->make_allreduce(array.data(), 500, "first");
+    const auto second = comm->make_allreduce(array.data() + 500, 500, "second");
+    second->start();
+    first->start();
+    throw std::runtime_error("bad luck");
+  };
+  EXPECT_THROW(throw_while_under_way(), std::runtime_error);
+  // All ranks threw before MPI saw anything, so that they can go on together.
+  const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
+  array = std::vector<float>(array.size(), 1.0f);
+  sum->start();
+  sum->wait();
+  EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
+}
+
+TEST_P(OnDeviceTest, EndsWhatIsUnderWay) {
+  FarArray<float> array(device, 1000);
+  array = std::vector<float>(array.size(), 1.0f);
+  comm->make_allreduce(array.data(), array.size(), "array")->start();
+  EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
+}
+
+class OnDeviceChoice : public MpiTest {
+ protected:
+  void TearDown() override {
+    unsetenv("KEELSON_COLLECTIVES");
+    MpiTest::TearDown();
+  }
+};
+
+TEST_F(OnDeviceChoice, LeavesHostMemoryToTheWorld) {
+  Device& device = context("kokkos").device();
+  if (!device.host_accessible()) GTEST_SKIP() << "this build computes on " << device.describe();
+  const auto comm = comm::on_device(world(), device, "staged");
+  EXPECT_EQ(comm->collectives(), world().collectives());
+  std::vector<float> data(10, 1.0f);
+  const auto sum = comm->make_allreduce(data.data(), data.size(), "data");
+  sum->start();
+  comm->progress();
+  sum->wait();
+  EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(size())));
+}
+
+TEST_F(OnDeviceChoice, HeedsTheVariable) {
+  FarDevice device(Reach::libraries);
+  setenv("KEELSON_COLLECTIVES", "mpi", 1);
+  EXPECT_EQ(comm::on_device(world(), device, "staged")->collectives(), size() == 1 ? "" : "CUDA-aware MPI");
+  setenv("KEELSON_COLLECTIVES", "pigeon", 1);
+  EXPECT_THROW(comm::on_device(world(), device), InputError);
+  unsetenv("KEELSON_COLLECTIVES");
+  KEELSON_NEED_RANKS(2);
+  setenv("KEELSON_COLLECTIVES", rank() == 0 ? "mpi" : "staged", 1);
+  EXPECT_THROW(comm::on_device(world(), device), InputError);
+}
+
+/// A world whose reports are kept, under a communicator on a device.
+class OnDeviceWatchdog : public MpiTest {
+ protected:
+  static constexpr double limit = 2, late_by = 4.5;
+
+  void SetUp() override {
+    comm::Watchdog watchdog;
+    watchdog.seconds = limit;
+    watchdog.report = [this](const std::string& text) { reports += text + "\n"; };
+    watched = comm::make_world(watchdog);
+    comm = comm::on_device(*watched, device, "staged");
+    array = std::vector<float>(array.size(), 1.0f);
+    comm->barrier();
+  }
+  static void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+  void expect_report(const std::string& part) const {
+    EXPECT_NE(reports.find(part), std::string::npos) << "rank " << rank() << " reported '" << reports << "'";
+  }
+
+  std::string reports;
+  FarDevice device{Reach::device};
+  std::unique_ptr<Communicator> watched, comm;
+  FarArray<float> array{device, 10};
+};
+
+TEST_F(OnDeviceWatchdog, NamesTheLateRank) {
+  KEELSON_NEED_RANKS(2);
+  {
+    const auto sum = comm->make_allreduce(array.data(), array.size(), "gradient bucket 3");
+    if (rank() == 1) sleep(late_by);
+    sum->start();
+    sum->wait();
+  }
+  if (rank() == 0) expect_report("for gradient bucket 3; not waiting for it: rank 1 (");
+}
+
+TEST_F(OnDeviceWatchdog, NamesTheRankWhoseDeviceIsLate) {
+  KEELSON_NEED_RANKS(2);
+  {
+    const auto sum = comm->make_allreduce(array.data(), array.size(), "gradient bucket 3");
+    if (rank() == 1) device.stall(late_by);
+    sum->start();
+    sum->wait();
+  }
+  EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
+  if (rank() == 0) expect_report("for gradient bucket 3; waiting for an earlier call: rank 1 (");
+}
+
+TEST_F(OnDeviceWatchdog, ReportsForWhoeverPolls) {
+  KEELSON_NEED_RANKS(2);
+  using clock = std::chrono::steady_clock;
+  const auto begin = clock::now();
+  for (double seconds = 0; rank() != 1 && seconds < limit + 1; sleep(0.01)) {
+    seconds = std::chrono::duration<double>(clock::now() - begin).count();
+    comm->look("the loss of step 12", seconds);
+  }
+  if (rank() == 1) sleep(limit + 1);
+  comm->barrier();
+  if (rank() == 0) expect_report("for the loss of step 12; not waiting for it: rank 1 (");
+}
+
+}  // namespace
+}  // namespace keelson::testing

@@ -1,0 +1,125 @@
+#include "tests/support/far_device.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::testing {
+
+void Lane::run_to(std::uint64_t count) {
+  while (done_ < count) {
+    const auto work = std::move(pending_.front());
+    pending_.pop_front();
+    ++done_;
+    work();
+  }
+}
+
+class FarQueue : public Queue {
+ public:
+  FarQueue(FarDevice& device, std::shared_ptr<Lane> lane, int pace)
+      : device_(device), lane_(std::move(lane)), pace_(pace) {}
+  ~FarQueue() override { EXPECT_TRUE(lane_->idle()) << "a queue is destroyed with work left"; }
+
+  void follow() override {
+    lane_->add([main = device_.main_, count = device_.main_->added()] { main->run_to(count); });
+  }
+  void lead() override {
+    device_.main_->add([lane = lane_, count = lane_->added()] { lane->run_to(count); });
+  }
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
+    lane_->add([to = device_.inside(dst), src, bytes] { std::memcpy(to, src, bytes); });
+  }
+  void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
+    lane_->add([dst, from = device_.inside(src), bytes] { std::memcpy(dst, from, bytes); });
+  }
+  bool idle() override {
+    if (device_.stalls()) return lane_->idle();
+    if (++asked_ % pace_ == 0) lane_->run_to(std::min(lane_->done() + 1, lane_->added()));
+    return lane_->idle();
+  }
+  void wait() override { lane_->run(); }
+  void* native() override { return nullptr; }
+
+ private:
+  FarDevice& device_;
+  std::shared_ptr<Lane> lane_;
+  int pace_, asked_ = 0;
+};
+
+std::unique_ptr<Queue> FarDevice::make_queue() {
+  const auto lane = std::make_shared<Lane>();
+  lanes_.push_back(lane);
+  return std::make_unique<FarQueue>(*this, lane, static_cast<int>(lanes_.size() * 5 % 7 + 1));
+}
+
+std::shared_ptr<void> FarDevice::allocate(std::size_t bytes, const std::string& label) {
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const int file = memfd_create(label.c_str(), 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) fail("no memory for {}", label);
+  const auto map = [&](int access) { return mmap(nullptr, size, access, MAP_SHARED, file, 0); };
+  void* outside = map(reach_ == Reach::libraries ? PROT_READ | PROT_WRITE : PROT_NONE);
+  void* inside = map(PROT_READ | PROT_WRITE);
+  close(file);
+  if (outside == MAP_FAILED || inside == MAP_FAILED) fail("no memory for {}", label);
+  areas_.push_back({static_cast<char*>(outside), static_cast<char*>(inside), size});
+  return {outside, [this, inside, size](void* p) {
+            fence();
+            std::erase_if(areas_, [&](const Area& a) { return a.outside == p; });
+            munmap(p, size);
+            munmap(inside, size);
+          }};
+}
+
+std::shared_ptr<void> FarDevice::allocate_host(std::size_t bytes, const std::string& label) {
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail("no memory for {}", label);
+  return {memory, [size](void* p) { munmap(p, size); }};
+}
+
+char* FarDevice::inside(const void* device) const {
+  const auto* p = static_cast<const char*>(device);
+  for (const Area& a : areas_)
+    if (p >= a.outside && p < a.outside + a.bytes) return a.inside + (p - a.outside);
+  fail("an address that is not of this device's memory");
+}
+
+void FarDevice::copy_from_host(void* dst, const void* src, std::size_t bytes) {
+  const auto* from = static_cast<const char*>(src);
+  main_->add([to = inside(dst), data = std::vector<char>(from, from + bytes)] {
+    std::memcpy(to, data.data(), data.size());
+  });
+}
+
+void FarDevice::copy_to_host(void* dst, const void* src, std::size_t bytes) {
+  main_->run();
+  std::memcpy(dst, inside(src), bytes);
+}
+
+void FarDevice::copy(void* dst, const void* src, std::size_t bytes) {
+  main_->add([to = inside(dst), from = inside(src), bytes] { std::memcpy(to, from, bytes); });
+}
+
+void FarDevice::zero(void* dst, std::size_t bytes) {
+  main_->add([to = inside(dst), bytes] { std::memset(to, 0, bytes); });
+}
+
+void FarDevice::stall(double seconds) {
+  stalls_until_ = std::chrono::steady_clock::now() +
+                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+int FarDevice::queues_at_work() const {
+  return static_cast<int>(std::count_if(lanes_.begin(), lanes_.end(), [](const std::weak_ptr<Lane>& w) {
+    const auto lane = w.lock();
+    return lane && !lane->idle();
+  }));
+}
+
+}  // namespace keelson::testing
