@@ -73,11 +73,12 @@ endif()
 find_package(CUDAToolkit REQUIRED)
 
 # Compiles the sources as CUDA, with what Kokkos' kernels need. (A Kokkos that was built by its compiler wrapper gives
-# these flags to C++ sources only.) Warning 611 is about overriding one of several overloads, as backends do.
+# these flags to C++ sources only.) Warning 611 is about overriding
+# one of several overloads, as backends do; the host compiler does not know nvcc's pragmas.
 function(keelson_cuda_sources target)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr;-Xcompiler=-fopenmp;--diag-suppress=611>)
+    $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr;-Xcompiler=-fopenmp,-Wno-unknown-pragmas;--diag-suppress=611>)
   # Old versions of fmt take nvcc for a compiler without constexpr.
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
