@@ -1,6 +1,7 @@
 # tests/<dir>/ with C++ sources is the GoogleTest program test_<dir>. These are special:
 #   support  a library linked into every test program (it may bring main())
 #   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
+#   <backend>  what only this backend has, where it is built
 #   headers  every public header compiles alone, without any vendor's headers
 #   cli      tests/cli/test_*.py, run by Python; what they share lies beside them. The environment has KEELSON_BIN (the
 #            folder of the programs) and KEELSON_MPIEXEC (how to start N ranks, but for "-n N", e.g. "mpirun --bind-to
@@ -42,6 +43,9 @@ file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
 foreach(folder IN LISTS folders)
   cmake_path(GET folder FILENAME name)
   if(name MATCHES "^(support|cli|headers|install)$" OR NOT IS_DIRECTORY ${folder})
+    continue()
+  endif()
+  if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/backends/${name} AND NOT TARGET keelson_backend_${name})
     continue()
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)

@@ -1,4 +1,5 @@
-#include "backends/cuda/conv_engines.hpp"
+#include <algorithm>
+
 #include "backends/cuda/makers.hpp"
 #include "backends/kokkos/gemm_conv.hpp"
 #ifdef KEELSON_HAVE_CUDNN
@@ -27,27 +28,11 @@ ops::Made<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d
   return made.primitive ? std::move(made) : by_products(session, d, made.declined);
 }
 
-std::optional<std::vector<std::string>> conv_engines(std::string_view gpu, const ops::ConvDesc& d, ops::Verb verb) {
-  constexpr std::size_t most_engines = 8;
-  if (cudnnGetVersion() < 91100 || CUDNN_VERSION < 91100) return {};
-  const Target target(gpu);
-  std::vector<std::string> names;
-  for (const auto& way : conv_variants(d, verb, target, most_engines))
-    for (const auto& e : way.engines) try {
-        names.push_back(way.name + CudnnPlan(e, target).name());
-      } catch (const Error&) {
-        continue;
-      }
-  return names;
-}
-
 #else
 
 ops::Made<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d) {
   return by_products(session, d, "this build has no cuDNN");
 }
-
-std::optional<std::vector<std::string>> conv_engines(std::string_view, const ops::ConvDesc&, ops::Verb) { return {}; }
 
 #endif
 

@@ -50,6 +50,14 @@ bool obeys(const Descriptor& engine, const EngineRules& rules) {
   });
 }
 
+bool compiles(const Descriptor& engine) {
+  std::array<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT> notes{};
+  const auto count =
+      engine.read(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, std::ssize(notes), notes.data());
+  return std::find(notes.begin(), notes.begin() + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) !=
+         notes.begin() + count;
+}
+
 /// The heuristics' proposals of one mode.
 std::vector<EngineChoice> proposals(const Descriptor& graph, const Target& target, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -63,7 +71,7 @@ std::vector<EngineChoice> proposals(const Descriptor& graph, const Target& targe
   std::vector<EngineChoice> found;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) {
-    found.push_back({"", std::make_shared<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)});
+    found.push_back({"", false, std::make_shared<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)});
     raw.push_back(found.back().config->get());
   }
   const auto filled = heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
@@ -170,6 +178,7 @@ std::vector<EngineChoice> engines(const Descriptor& graph, const Target& target,
     for (auto& p : proposed) {
       const auto engine = engine_of(*p.config);
       p.name = name_of(*p.config, engine);
+      p.compiles = compiles(engine);
       const bool known = std::any_of(found.begin(), found.end(), [&](const auto& f) { return f.name == p.name; });
       if (!known && obeys(engine, rules)) found.push_back(std::move(p));
     }

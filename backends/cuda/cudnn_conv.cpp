@@ -11,9 +11,6 @@ namespace {
 
 using namespace ops;
 
-/// Engines tried per way. The heuristics sort well; what comes later rarely wins.
-constexpr std::size_t most_engines = 8;
-
 constexpr std::size_t align(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::size_t bytes_of(const Shape& s, DType t) { return static_cast<std::size_t>(s.elements()) * size_of(t); }
@@ -88,7 +85,7 @@ CudnnConvVerb::CudnnConvVerb(const SessionPtr& session, const ConvDesc& d, Verb 
       src_rows_(d.src.elements() / d.src.shape[1]),
       dst_rows_(d.dst.elements() / d.dst.shape[1]),
       weight_rows_(d.weights.elements() / d.weights.shape[1]),
-      variants_(conv_variants(d, verb, target_, most_engines)) {
+      variants_(conv_variants(d, verb, target_)) {
   choose();
 }
 

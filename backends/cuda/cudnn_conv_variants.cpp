@@ -1,12 +1,21 @@
 #include "backends/cuda/cudnn_conv_variants.hpp"
 
+#include <algorithm>
+
 namespace keelson::cuda {
 
 namespace {
 
 using namespace ops;
 
-bool has_epilogue(const ConvDesc& d) { return d.params.bias || d.params.activation.kind != EltwiseKind::identity; }
+/// Whether bias and activation are worth trying within the graph. That saves one pass over dst, but the engines that
+/// can do it compile their kernels when the plan is made, in every process; so dst must be large.
+bool may_fuse(const ConvDesc& d, const ConvTypes& types) {
+  constexpr std::size_t large = std::size_t{16} << 20;
+  return (d.params.bias || d.params.activation.kind != EltwiseKind::identity) &&
+         not_fusible(d.params.activation).empty() &&
+         static_cast<std::size_t>(d.dst.elements()) * size_of(types.dst) >= large;
+}
 
 /// How many channels tensor cores take at once (16 bytes of them); 1: they are not used.
 std::int64_t channels_at_once(const ConvDesc& d) {
@@ -33,7 +42,7 @@ std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
     return v;
   };
   std::vector<ConvVariant> plain;
-  if (verb == Verb::forward && has_epilogue(d) && channels_at_once(d) > 1 && not_fusible(d.params.activation).empty())
+  if (verb == Verb::forward && channels_at_once(d) > 1 && may_fuse(d, types))
     plain.push_back(way("fused/", Epilogue::bias_activation));
   plain.push_back(way("", Epilogue::none));
   if (verb == Verb::backward_weights && is_low(d.src.dtype)) {
@@ -53,9 +62,21 @@ std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
   return all;
 }
 
+/// The first engines of each kind. The heuristics sort well; what comes later rarely wins.
+void keep_best(std::vector<EngineChoice>& engines) {
+  constexpr int most = 8, most_compiling = 3;
+  int kept = 0, compiling = 0;
+  std::erase_if(engines, [&](const EngineChoice& e) {
+    const bool keep = kept < most && (!e.compiles || compiling < most_compiling);
+    kept += keep;
+    compiling += keep && e.compiles;
+    return !keep;
+  });
+}
+
 }  // namespace
 
-std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const Target& target, std::size_t most_engines) {
+std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const Target& target) {
   const EngineRules rules{is_low(d.src.dtype) || d.tf32};
   std::vector<ConvVariant> found;
   for (auto& v : ways(d, verb)) {
@@ -65,7 +86,7 @@ std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const Targe
       continue;  // not expressible: another way is
     }
     v.engines = engines(*v.graph, target, rules);
-    if (v.engines.size() > most_engines) v.engines.resize(most_engines);
+    keep_best(v.engines);
     if (!v.engines.empty()) found.push_back(std::move(v));
   }
   return found;

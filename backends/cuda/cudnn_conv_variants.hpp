@@ -16,8 +16,8 @@ struct ConvVariant {
   std::vector<EngineChoice> engines;  ///< the most promising first
 };
 
-/// The ways that have engines on `target`, the most promising first. `most_engines` of each are kept.
-std::vector<ConvVariant> conv_variants(const ops::ConvDesc& d, ops::Verb verb, const Target& target,
-                                       std::size_t most_engines);
+/// The ways that have engines on `target`, the most promising first, with the few engines of each that are worth
+/// trying.
+std::vector<ConvVariant> conv_variants(const ops::ConvDesc& d, ops::Verb verb, const Target& target);
 
 }  // namespace keelson::cuda

@@ -235,8 +235,7 @@ class GemmConv : public Conv {
       void* a = src_.make(src.raw(), g, piece, space);
       float* whole = diff_weights.data<float>() + g * size;
       void* y = piece == 0 ? static_cast<void*>(whole) : part;
-      weights_.run(last, at(diff_dst.raw(), piece * src_.piece * o + g * co_, d_.src.dtype), a, y,
-                   sums + sums_bytes());
+      weights_.run(last, at(diff_dst.raw(), piece * src_.piece * o + g * co_, d_.src.dtype), a, y, sums + sums_bytes());
       if (piece > 0) for_each_block(label, size, AddPart{whole, reinterpret_cast<const float*>(part)});
     });
     if (d_.params.bias) channel_sums(diff_dst.raw(), d_.src.dtype, src_.rows, o, diff_bias.data<float>(), sums);

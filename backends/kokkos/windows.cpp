@@ -29,7 +29,7 @@ template <class Unit>
 struct GatherWindows {
   Windows w;
   const Unit* in;
-  Index in_step;       ///< units from one element of `in` to the next
+  Index in_step;                   ///< units from one element of `in` to the next
   std::uint32_t units, tap_count;  ///< of a tap; of a window
   Index first;
   Unit* matrix;

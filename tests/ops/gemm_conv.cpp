@@ -115,13 +115,12 @@ class GemmConvTest : public CaseTest<ConvCase> {
     Tensor b;
     if (c().params.bias) b = put(ctx(), bias, Layout::plain(bias.shape));
     const auto close_enough = tolerance(types.dst);
-    const std::string what = fmt::format("{} to {}, pieces of {}", to_string(types.operands), to_string(types.dst),
-                                         piece_bytes);
+    const std::string what =
+        fmt::format("{} to {}, pieces of {}", to_string(types.operands), to_string(types.dst), piece_bytes);
 
     const auto y = destination_of(diff_dst.shape, types.dst);
     op->forward(x, w, b, y, extra(Verb::forward));
-    check(converted(y, DType::f32), oracle::conv_forward(src, weights, bias, c().params), what + ", dst",
-          close_enough);
+    check(converted(y, DType::f32), oracle::conv_forward(src, weights, bias, c().params), what + ", dst", close_enough);
     const auto dx = destination_of(c().src, types.dst);
     op->backward_data(dy, w, dx, extra(Verb::backward_data));
     check(converted(dx, DType::f32), oracle::conv_backward_data(diff_dst, weights, c().src, c().params),
