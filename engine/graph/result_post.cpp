@@ -13,6 +13,10 @@ ResultPost::ResultPost(Device& device) {
   }
 }
 
+ResultPost::~ResultPost() {
+  for (Slot& s : slots_) s.queue->wait();  // it may still write what goes next
+}
+
 void ResultPost::send(const Tensor& loss, const Tensor& state) {
   KEELSON_EXPECT(sent_ - taken_ < slots);
   Slot& s = slots_[sent_++ % slots];

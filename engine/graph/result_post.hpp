@@ -9,6 +9,8 @@ namespace keelson {
 class ResultPost {
  public:
   explicit ResultPost(Device& device);
+  ~ResultPost();
+  ResultPost(const ResultPost&) = delete;
   /// Queues the copies, behind all work queued so far. `state` holds one StepState.
   void send(const Tensor& loss, const Tensor& state);
   /// The oldest one sent. While it waits, `communicator` may report which ranks keep it waiting.
@@ -16,8 +18,8 @@ class ResultPost {
 
  private:
   struct Slot {
-    std::unique_ptr<Queue> queue;
     std::shared_ptr<void> loss, state;
+    std::unique_ptr<Queue> queue;
   };
   static constexpr std::size_t slots = 2;
   Slot slots_[slots];

@@ -18,6 +18,8 @@ class BatchFeed {
  public:
   /// Throws InputError for a data set whose fields do not fit the plan's inputs, naming both.
   BatchFeed(const std::vector<Field>& fields, Plan& plan, Context& context);
+  ~BatchFeed() { finish(); }
+  BatchFeed(const BatchFeed&) = delete;
   /// For the next step; `batch` must stay valid until finish(), and on the host's own device until that step has ended.
   void feed(const Batch& batch);
   /// Returns when the batch is no longer read. Call after the work of its step is queued.

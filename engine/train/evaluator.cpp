@@ -53,8 +53,8 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       options_(options),
       context_(parameters.context()),
       plan_(graph, parameters, evaluation_plan(options)),
-      feed_(dataset.fields(), plan_, context_),
-      loader_(dataset, evaluation_loader(options, communicator, context_.device())) {
+      loader_(dataset, evaluation_loader(options, communicator, context_.device())),
+      feed_(dataset.fields(), plan_, context_) {
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
   if (options_.metric.compares()) find_targets();
 }

@@ -60,8 +60,8 @@ class Evaluator {
   EvaluatorOptions options_;
   Context& context_;
   Plan plan_;
-  BatchFeed feed_;
   Loader loader_;
+  BatchFeed feed_;  ///< ends before the batches that it reads
   Tensor prediction_;
   std::size_t target_field_ = 0;
   std::int64_t targets_ = 0, rows_per_sample_ = 1;

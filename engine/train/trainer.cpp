@@ -83,8 +83,8 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       options_(std::move(options)),
       moments_(moment_names(options_.optimizer)),
       plan_(graph, parameters, training_plan(options_, communicator)),
-      feed_(training.fields(), plan_, parameters.context()),
       loader_(training, training_loader(options_, communicator, parameters.context().device())),
+      feed_(training.fields(), plan_, parameters.context()),
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       runs_ahead_(!parameters.context().device().host_accessible()) {

@@ -111,8 +111,8 @@ class Trainer {
   TrainerOptions options_;
   std::vector<std::string> moments_;
   Plan plan_;
-  BatchFeed feed_;
   Loader loader_;
+  BatchFeed feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;
   CheckpointFolder folder_;
   StopVote vote_;

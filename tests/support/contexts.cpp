@@ -1,5 +1,7 @@
 #include "tests/support/contexts.hpp"
 
+#include <gtest/gtest.h>
+
 #include <map>
 
 #include "backends/registry.hpp"
@@ -11,6 +13,12 @@ namespace {
 std::map<std::string, std::unique_ptr<Context>>& made() {
   static std::map<std::string, std::unique_ptr<Context>> contexts;
   return contexts;
+}
+
+/// Ends the test at hand as skipped, from wherever it is.
+[[noreturn]] void skip(const std::string& why) {
+  [&] { GTEST_SKIP() << why; }();
+  throw ::testing::AssertionException({::testing::TestPartResult::kSkip, __FILE__, __LINE__, why.c_str()});
 }
 
 }  // namespace
@@ -33,6 +41,7 @@ std::vector<std::string> network_contexts() {
 
 Context& context(const std::string& name) {
   auto& c = made()[name];
+  if (std::string why; !c && !backends::device_available(&why)) skip(why);
   if (!c) c = backends::make_context("", name == "mix" ? "" : name);
   return *c;
 }

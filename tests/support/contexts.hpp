@@ -14,7 +14,8 @@ const std::vector<std::string>& contexts();
 /// Those of contexts() that run whole networks: the ones that contain the backend which makes every op.
 std::vector<std::string> network_contexts();
 
-/// The context of that name, made on first use and kept until release_contexts().
+/// The context of that name, made on first use and kept until release_contexts(). Where this build's device is missing,
+/// the test ends as skipped, with the reason.
 Context& context(const std::string& name);
 
 /// Frees all contexts; main() calls it before the runtime ends.

@@ -110,6 +110,23 @@ void FarDevice::zero(void* dst, std::size_t bytes) {
   main_->add([to = inside(dst), bytes] { std::memset(to, 0, bytes); });
 }
 
+class FarRecording : public Recording {
+ public:
+  FarRecording(FarDevice& device, std::vector<std::function<void()>> work) : device_(device), work_(std::move(work)) {}
+  void replay() override {
+    ++device_.replays_;
+    for (const auto& w : work_) device_.queue(w);
+  }
+
+ private:
+  FarDevice& device_;
+  std::vector<std::function<void()>> work_;
+};
+
+std::unique_ptr<Recording> FarDevice::record(const std::function<void()>& work) {
+  return std::make_unique<FarRecording>(*this, main_->kept(work));
+}
+
 void FarDevice::stall(double seconds) {
   stalls_until_ = std::chrono::steady_clock::now() +
                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));

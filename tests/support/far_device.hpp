@@ -21,6 +21,15 @@ class Lane {
   std::uint64_t added() const { return done_ + pending_.size(); }
   std::uint64_t done() const { return done_; }
   bool idle() const { return pending_.empty(); }
+  /// What `add` is given while `work` runs, instead of taking it.
+  std::vector<std::function<void()>> kept(const std::function<void()>& work) {
+    std::deque<std::function<void()>> before;
+    before.swap(pending_);
+    work();
+    std::vector<std::function<void()>> added(pending_.begin(), pending_.end());
+    pending_.swap(before);
+    return added;
+  }
 
  private:
   std::deque<std::function<void()>> pending_;
@@ -54,6 +63,11 @@ class FarDevice : public Device {
   int vector_width() const override { return 1; }
   DevicePeaks measure_peaks() override { return {}; }
 
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+
+  /// Kernels on this device: `work` is done in order with everything else.
+  void queue(std::function<void()> work) { main_->add(std::move(work)); }
+  int replays() const { return replays_; }  ///< recordings started so far
   bool idle() const { return main_->idle(); }  ///< whether all work but that of queues has ended
   void stall(double seconds);                  ///< from now on, no queue does anything for so long unless waited for
   bool stalls() const { return std::chrono::steady_clock::now() < stalls_until_; }
@@ -67,8 +81,10 @@ class FarDevice : public Device {
     std::size_t bytes;
   };
 
+  friend class FarRecording;
   Reach reach_;
   std::string unit_;
+  int replays_ = 0;
   std::shared_ptr<Lane> main_ = std::make_shared<Lane>();
   std::vector<std::weak_ptr<Lane>> lanes_;  ///< of the queues
   std::vector<Area> areas_;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "tests/support/far_device.hpp"
+
+namespace keelson::testing {
+
+/// Kokkos' kernels on a device far away: what a GPU's context looks like to the engine, on a CPU. Kernels run when
+/// somebody waits, on operands as they are then. Values of 16 bits are taken everywhere: where a kernel has no such
+/// version, they are converted around it.
+std::unique_ptr<Context> make_far_context();
+
+/// The device of such a context.
+FarDevice& far_device(Context& context);
+
+}  // namespace keelson::testing

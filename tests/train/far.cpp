@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/contexts.hpp"
+#include "tests/support/far_context.hpp"
+#include "tests/train/support.hpp"
+
+/// Training on a device that the host runs ahead of.
+namespace keelson::testing {
+namespace {
+
+struct FarTraining {
+  explicit FarTraining(const TrainerOptions& options, Context* where = nullptr)
+      : far(make_far_context()),
+        graph(small_network()),
+        parameters(graph, where ? *where : *far, options.seed),
+        training(18),
+        validation(7, 6, 99),
+        trainer(graph, parameters, training, &validation, nullptr, options) {}
+  TrainResult go() { return trainer.run({&recorder}); }
+  std::unique_ptr<Context> far;
+  Graph graph;
+  Parameters parameters;
+  CubeDataset training, validation;
+  Trainer trainer;
+  Recorder recorder;
+};
+
+TEST(FarTraining, IsThatOfTheHost) {
+  auto o = small_options();
+  o.epochs = 3;
+  FarTraining far(o), near(o, &context("kokkos"));
+  const auto got = far.go(), want = near.go();
+  EXPECT_EQ(got.state.step, want.state.step);
+  ASSERT_EQ(far.recorder.losses.size(), near.recorder.losses.size());
+  for (std::size_t i = 0; i < near.recorder.losses.size(); ++i)
+    EXPECT_NEAR(far.recorder.losses[i], near.recorder.losses[i], 1e-5 * near.recorder.losses[i]) << i;
+  for (std::size_t i = 0; i < near.recorder.metrics.size(); ++i)
+    EXPECT_NEAR(far.recorder.metrics[i], near.recorder.metrics[i], 1e-5) << i;
+  EXPECT_NEAR(got.state.best_metric, want.state.best_metric, 1e-5);
+}
+
+TEST(FarTraining, ResumesBitForBitAlsoInFp16) {
+  for (const auto precision : {Precision::fp32, Precision::fp16}) {
+    const Folder folder;
+    auto o = small_options();
+    o.precision = precision;
+    FarTraining whole(o);
+    whole.go();
+    o.checkpoints = folder.path();
+    o.max_steps = 7;
+    FarTraining half(o);
+    EXPECT_EQ(half.go().reason, StopReason::max_steps);
+    o.max_steps = -1;
+    FarTraining rest(o);
+    rest.trainer.resume(find_checkpoint(folder.path(), false));
+    rest.go();
+    EXPECT_EQ(everything(rest.parameters), everything(whole.parameters));
+    const auto& all = whole.recorder.losses;
+    EXPECT_EQ(rest.recorder.losses, std::vector<double>(all.begin() + 7, all.end()));
+    if (precision == Precision::fp16) {
+      EXPECT_EQ(read_run_state(find_checkpoint(folder.path(), false)).gradient_scale, 65536);
+    }
+  }
+}
+
+TEST(FarTraining, StopsForALossThatIsNotFiniteAndHasMovedNothing) {
+  const Folder folder;
+  auto o = small_options();
+  o.checkpoints = folder.path();
+  o.checkpoint_steps = 2;
+  o.shuffle = false;
+  FarTraining run(o);
+  run.training.poisoned = 9;  // in the third batch
+  const auto text = message_of<Error>([&] { run.go(); });
+  EXPECT_NE(text.find("in step 3 (epoch 1)"), std::string::npos) << text;
+  EXPECT_NE(text.find("step-0000000002.h5"), std::string::npos) << text;
+  for (float v : everything(run.parameters)) ASSERT_TRUE(std::isfinite(v));
+}
+
+TEST(FarTraining, TakesTheModelOfTheHostAndGivesItBack) {
+  const Folder folder;
+  auto o = small_options();
+  o.checkpoints = folder.path();
+  o.epochs = 1;
+  FarTraining near(o, &context("kokkos"));
+  near.go();
+  o.epochs = 2;
+  o.precision = Precision::bf16;
+  FarTraining far(o);
+  far.trainer.resume(find_checkpoint(folder.path(), false));
+  far.go();
+  o.epochs = 3;
+  o.precision = Precision::fp32;
+  FarTraining back(o, &context("kokkos"));
+  back.trainer.resume(find_checkpoint(folder.path(), false));
+  EXPECT_EQ(back.trainer.state().epoch, 2);
+  EXPECT_EQ(everything(back.parameters), everything(far.parameters));
+  EXPECT_EQ(back.go().state.epoch, 3);
+}
+
+}  // namespace
+}  // namespace keelson::testing
