@@ -49,17 +49,16 @@ class CudnnConvVerb::Trial {
 
   /// False where the engine turns out not to run, or needs more memory than there is.
   bool run(std::size_t number, const Candidate& c) {
-    const auto& v = verb_.variants_[c.variant];
     try {
       auto& plan = plans_[number];
       if (!plan) plan = verb_.make_plan(c);
-      const auto needed = verb_.parts_of(v, plan->workspace_bytes()).end;
+      const auto needed = verb_.parts_of(*c.way, plan->workspace_bytes()).end;
       if (needed > scratch_bytes_) {
         scratch_ = trial_memory(needed);
         scratch_bytes_ = scratch_ ? needed : 0;
         if (!scratch_) return false;
       }
-      verb_.run(v, *plan, operands_, scratch_.get());
+      verb_.run(*c.way, *plan, operands_, scratch_.get());
       return true;
     } catch (const Error&) {
       return false;
@@ -84,26 +83,26 @@ CudnnConvVerb::CudnnConvVerb(const SessionPtr& session, const ConvDesc& d, Verb 
       target_(handle_of(*session)),
       src_rows_(d.src.elements() / d.src.shape[1]),
       dst_rows_(d.dst.elements() / d.dst.shape[1]),
-      weight_rows_(d.weights.elements() / d.weights.shape[1]),
-      variants_(conv_variants(d, verb, target_)) {
+      weight_rows_(d.weights.elements() / d.weights.shape[1]) {
   choose();
 }
 
 /// An engine whose workspace is within bounds. Throws Error where it is not, or the engine does not run.
 std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
-  auto plan = std::make_unique<CudnnPlan>(variants_[c.variant].engines[c.engine], target_);
+  auto plan = std::make_unique<CudnnPlan>(*c.engine, target_);
   if (plan->workspace_bytes() > workspace_limit(*session_))
     fail("{} needs {} bytes of workspace", plan->name(), plan->workspace_bytes());
   return plan;
 }
 
 void CudnnConvVerb::choose() {
+  const auto ways = conv_variants(d_, verb_, target_);
   std::vector<Candidate> all;
   std::vector<std::string> names;
-  for (std::size_t v = 0; v < variants_.size(); ++v)
-    for (std::size_t e = 0; e < variants_[v].engines.size(); ++e) {
-      all.push_back({v, e});
-      names.push_back(variants_[v].name + variants_[v].engines[e].name);
+  for (const auto& way : ways)
+    for (const auto& e : way.engines) {
+      all.push_back({&way, &e});
+      names.push_back(way.name + e.name);
     }
   if (all.empty()) fail("no engine of cuDNN {} takes it", cudnnGetVersion());
   Trial trial(*this);
@@ -120,7 +119,8 @@ void CudnnConvVerb::choose() {
     try {
       plan_ = trial.take(number);
       if (!plan_) plan_ = make_plan(all[number]);
-      chosen_ = all[number];
+      way_ = *all[number].way;
+      way_.engines.clear();  // the plan keeps its own
       return;
     } catch (const Error& e) {
       why = e.what();

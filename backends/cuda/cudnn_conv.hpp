@@ -20,8 +20,8 @@ class CudnnConvVerb {
   /// Throws Error where no engine takes it.
   CudnnConvVerb(const SessionPtr& session, const ops::ConvDesc& d, ops::Verb verb);
 
-  std::size_t scratch_bytes() const { return parts_of(variant(), plan_->workspace_bytes()).end; }
-  void run(const ConvOperands& o, void* scratch) { run(variant(), *plan_, o, scratch); }
+  std::size_t scratch_bytes() const { return parts_of(way_, plan_->workspace_bytes()).end; }
+  void run(const ConvOperands& o, void* scratch) { run(way_, *plan_, o, scratch); }
 
  private:
   /// Where things lie in scratch memory, as offsets in bytes.
@@ -29,11 +29,11 @@ class CudnnConvVerb {
     std::size_t src = 0, weights = 0, sums = 0, workspace = 0, end = 0;
   };
   struct Candidate {
-    std::size_t variant, engine;
+    const ConvVariant* way;
+    const EngineChoice* engine;
   };
   class Trial;
 
-  const ConvVariant& variant() const { return variants_[chosen_.variant]; }
   bool copies_src(const ConvVariant& v) const { return v.padded.src.shape[1] != d_.src.shape[1]; }
   bool copies_weights(const ConvVariant& v) const;
   Parts parts_of(const ConvVariant& v, std::size_t workspace) const;
@@ -47,8 +47,7 @@ class CudnnConvVerb {
   ConvTypes types_;
   Target target_;
   std::int64_t src_rows_, dst_rows_, weight_rows_;  ///< elements per channel
-  std::vector<ConvVariant> variants_;
-  Candidate chosen_{0, 0};
+  ConvVariant way_;
   std::unique_ptr<CudnnPlan> plan_;
 };
 

@@ -166,6 +166,9 @@ ConvTypes conv_types(const ConvDesc& d, Verb verb) {
 
 std::string not_fusible(const EltwiseParams& activation) {
   if (activation.kind == EltwiseKind::linear) return "alpha x + beta is two operations of a graph";
+  // cuDNN's kernels take the larger of x and alpha x (and keep a NaN).
+  if (activation.kind == EltwiseKind::leaky_relu && !(activation.alpha >= 0 && activation.alpha <= 1))
+    return "cuDNN's leaky ReLU is one for slopes from 0 to 1 only";
   return "";
 }
 

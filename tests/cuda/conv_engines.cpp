@@ -75,9 +75,9 @@ TEST_P(ConvEnginesTest, FewChannelsAreTriedPaddedAndAsTheyAre) {
   for (const auto v : {Verb::forward, Verb::backward_weights}) {
     const auto names = engines(d, v);
     EXPECT_TRUE(any(names, "pad8/")) << to_string(v);
-    EXPECT_FALSE(names.empty() || std::all_of(names.begin(), names.end(), [](const auto& n) {
-      return n.starts_with("pad8/");
-    })) << to_string(v);
+    EXPECT_FALSE(names.empty() ||
+                 std::all_of(names.begin(), names.end(), [](const auto& n) { return n.starts_with("pad8/"); }))
+        << to_string(v);
   }
   EXPECT_FALSE(any(engines(d, Verb::backward_data), "pad8/"));
   EXPECT_FALSE(any(engines(conv(16, 32, 16, DType::bf16), Verb::forward), "pad8/"));
@@ -108,8 +108,8 @@ TEST_P(ConvEnginesTest, EverythingThatConvolutionsMayHave) {
   auto grouped = conv(32, 32, 8, DType::f32);
   grouped.params.groups = 4;
   grouped.weights.shape[1] = 8;
-  for (const auto& [what, d] : {std::pair{"stride, dilation and uneven padding", strided}, {"one dimension", flat},
-                                {"groups", grouped}})
+  for (const auto& [what, d] :
+       {std::pair{"stride, dilation and uneven padding", strided}, {"one dimension", flat}, {"groups", grouped}})
     for (const auto v : verbs) EXPECT_FALSE(engines(d, v).empty()) << what << ", " << to_string(v);
 }
 
