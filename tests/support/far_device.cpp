@@ -92,9 +92,8 @@ char* FarDevice::inside(const void* device) const {
 
 void FarDevice::copy_from_host(void* dst, const void* src, std::size_t bytes) {
   const auto* from = static_cast<const char*>(src);
-  main_->add([to = inside(dst), data = std::vector<char>(from, from + bytes)] {
-    std::memcpy(to, data.data(), data.size());
-  });
+  main_->add(
+      [to = inside(dst), data = std::vector<char>(from, from + bytes)] { std::memcpy(to, data.data(), data.size()); });
 }
 
 void FarDevice::copy_to_host(void* dst, const void* src, std::size_t bytes) {
@@ -128,8 +127,8 @@ std::unique_ptr<Recording> FarDevice::record(const std::function<void()>& work) 
 }
 
 void FarDevice::stall(double seconds) {
-  stalls_until_ = std::chrono::steady_clock::now() +
-                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  stalls_until_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                         std::chrono::duration<double>(seconds));
 }
 
 int FarDevice::queues_at_work() const {
