@@ -49,8 +49,9 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
                   const std::vector<std::string>& arguments) {
   const auto placement = comm::decide_placement(comm::placement_facts(world));
   comm::bind(placement);
-  const backends::Runtime runtime(placement.threads);
-  const std::string machine = comm::describe(placement, world);
+  const backends::Runtime runtime(placement.threads, world.local_rank());
+  const bool gpu = backends::devices().front() == "cuda" && backends::device_available();
+  const std::string machine = comm::describe(placement, world, gpu ? comm::Computes::on_gpu : comm::Computes::on_cores);
   if (world.rank() == 0) say(stderr, fmt::format("{} {}: {}\n", info.name, KEELSON_VERSION, machine));
   Session session{world, placement, info.name, arguments, machine};
   return request.run(session);
