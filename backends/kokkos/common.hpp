@@ -151,7 +151,7 @@ Layout weighted_layout(const Desc& d, ops::Role r) {
   if (r == src || r == diff_src) return d.src.layout;
   if (r == weights || r == diff_weights) return d.weights.layout;
   if (r == dst || r == diff_dst) return d.dst.layout;
-  return Layout::plain({d.dst.shape[1]});  // bias
+  return Layout::plain(Shape{d.dst.shape[1]});  // bias
 }
 
 }  // namespace keelson::kokkos

@@ -25,7 +25,7 @@ struct Gather {
   Index dst_n, dst_c;
   Triple dst_step;
 
-  Index positions() const { return n * extent[0] * extent[1] * extent[2]; }
+  KOKKOS_FUNCTION Index positions() const { return n * extent[0] * extent[1] * extent[2]; }
 
   /// Taps that are neighbours in both operands join the contiguous part: a longer inner loop for few input channels.
   void join_taps() {
