@@ -63,17 +63,17 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Sessio
 }
 
 /// Where the device has no room for it, that is refused with what fits.
-std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, Parameters& parameters, Communicator& ranks,
-                                      const TrainerOptions& t) {
-  std::string found;
+std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const Workplace& place, const TrainerOptions& t,
+                                      std::optional<Parameters>& parameters) {
   try {
-    return std::make_unique<Trainer>(task.graph, parameters, task.training, task.validation, &ranks, t);
-  } catch (const OutOfMemory& e) {
-    found = e.what();
+    parameters.emplace(task.graph, *place.context, t.seed);
+    return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, place.ranks.get(), t);
+  } catch (const OutOfMemory&) {
+    parameters.reset();
   }
   const PlanOptions plan{.batch = t.batch, .precision = t.precision, .optimizer = &t.optimizer};
-  refuse("{}\n{}: give --batch or --global-batch accordingly, or more ranks, or more with --memory-limit", found,
-         describe_memory_needs(task.graph, parameters.context(), plan));
+  refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
+         describe_memory_needs(task.graph, *place.context, plan));
 }
 
 ExitCode exit_code(StopReason reason) {
@@ -150,11 +150,11 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   const Workplace place = open_device(options_.device, session_);
   auto& world = *place.ranks;
-  Context* const context = place.context.get();
-  t.precision = choose_precision(task.precision, task.graph, *context, {.batch = t.batch, .communicator = &world});
+  t.precision =
+      choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .communicator = &world});
   t.config["precision"] = to_string(t.precision);
-  Parameters parameters(task.graph, *context, t.seed);
-  const auto made = make_trainer(task, parameters, world, t);
+  std::optional<Parameters> parameters;
+  const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
   if (world.rank() != 0) return exit_code(trainer.run().reason);

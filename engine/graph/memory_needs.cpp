@@ -6,9 +6,7 @@ namespace keelson {
 
 namespace {
 
-using Needs = std::vector<std::pair<std::string, double>>;  ///< GiB
-
-constexpr double gibi = 1024.0 * 1024.0 * 1024.0;
+using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
 
 Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
   options.batch = batch;
@@ -16,13 +14,13 @@ Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::i
   Parameters parameters(graph, context, 1);
   const Plan plan(graph, parameters, options);
   Needs needs;
-  for (const auto& [what, bytes] : plan.memory()) needs.emplace_back(what, static_cast<double>(bytes) / gibi);
+  for (const auto& [what, bytes] : plan.memory()) needs.emplace_back(what, static_cast<double>(bytes));
   return needs;
 }
 
 double total(const Needs& needs) {
   double sum = 0;
-  for (const auto& [what, gib] : needs) sum += gib;
+  for (const auto& [what, bytes] : needs) sum += bytes;
   return sum;
 }
 
@@ -34,30 +32,36 @@ Needs extrapolate(const Needs& one, const Needs& two, std::int64_t batch) {
   return needs;
 }
 
+std::string size(double bytes) {
+  constexpr double mebi = 1024.0 * 1024.0;
+  return bytes >= 1024 * mebi ? fmt::format("{:.1f} GiB", bytes / mebi / 1024)
+                              : fmt::format("{:.1f} MiB", bytes / mebi);
+}
+
 std::string list(const Needs& needs) {
   std::string text;
-  for (const auto& [what, gib] : needs) text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", what, gib);
+  for (const auto& [what, bytes] : needs) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, size(bytes));
   return text;
 }
 
 }  // namespace
 
 std::string describe_memory_needs(const Graph& graph, Context& context, PlanOptions options) {
-  const double available = static_cast<double>(context.device().memory().available) / gibi;
+  const double available = static_cast<double>(context.device().memory().available);
   const std::string device = context.device().describe();
   try {
     const Needs one = needs_of(graph, context, options, 1), two = needs_of(graph, context, options, 2);
     const Needs wanted = extrapolate(one, two, options.batch);
     const double slope = total(two) - total(one);
     const auto fits = 1 + static_cast<std::int64_t>(std::floor((available - total(one)) / slope));
-    return fmt::format(
-        "a batch of {} needs {:.2f} GiB on {} ({}), but {:.2f} GiB are available; {}", options.batch, total(wanted), device,
-        list(wanted), available,
+    const std::string advice =
         fits < options.batch ? fmt::format("a batch of {} fits", fits)
-                             : std::string("what else the run allocates does not fit beside it: try a smaller batch"));
+                             : std::string("what else the run allocates does not fit beside it: try a smaller batch");
+    return fmt::format("a batch of {} needs {} on {} ({}), but {} are available; {}", options.batch,
+                       size(total(wanted)), device, list(wanted), size(available), advice);
   } catch (const OutOfMemory& e) {
-    return fmt::format("{:.2f} GiB are available on {}, which is not enough for a batch of {}: {}", available, device,
-                       options.batch > 2 ? 2 : 1, e.what());
+    return fmt::format("{} are available on {}, where not even a batch of 2 fits: {}", size(available), device,
+                       e.what());
   }
 }
 

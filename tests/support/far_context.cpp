@@ -175,9 +175,8 @@ struct FarMatMul : Far<MatMul> {
     queue({weights}, [p = inside(packed)](auto& o, const Tensor* t) { o.pack(t[0], p); });
   }
   void forward(const Tensor& a, const Tensor& b, const void* packed, const Tensor& c, void* scratch) override {
-    queue({a, b, c}, [p = inside(packed), s = inside(scratch)](auto& o, const Tensor* t) {
-      o.forward(t[0], t[1], p, t[2], s);
-    });
+    queue({a, b, c},
+          [p = inside(packed), s = inside(scratch)](auto& o, const Tensor* t) { o.forward(t[0], t[1], p, t[2], s); });
   }
 };
 struct FarCell : Far<RecurrentCell> {

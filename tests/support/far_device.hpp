@@ -67,7 +67,7 @@ class FarDevice : public Device {
 
   /// Kernels on this device: `work` is done in order with everything else.
   void queue(std::function<void()> work) { main_->add(std::move(work)); }
-  int replays() const { return replays_; }  ///< recordings started so far
+  int replays() const { return replays_; }     ///< recordings started so far
   bool idle() const { return main_->idle(); }  ///< whether all work but that of queues has ended
   void stall(double seconds);                  ///< from now on, no queue does anything for so long unless waited for
   bool stalls() const { return std::chrono::steady_clock::now() < stalls_until_; }
