@@ -54,11 +54,12 @@ class CudnnConvVerb::Trial {
       if (!plan) plan = verb_.make_plan(c);
       const auto needed = verb_.parts_of(*c.way, plan->workspace_bytes()).end;
       if (needed > scratch_bytes_) {
-        scratch_ = trial_memory(needed);
-        scratch_bytes_ = scratch_ ? needed : 0;
-        if (!scratch_) return false;
+        auto more = trial_memory(needed);
+        if (!more) return false;
+        scratch_.push_back(std::move(more));
+        scratch_bytes_ = needed;
       }
-      verb_.run(*c.way, *plan, operands_, scratch_.get());
+      verb_.run(*c.way, *plan, operands_, scratch_.empty() ? nullptr : scratch_.back().get());
       return true;
     } catch (const Error&) {
       return false;
@@ -69,7 +70,8 @@ class CudnnConvVerb::Trial {
 
  private:
   CudnnConvVerb& verb_;
-  GpuMemory memory_, scratch_;
+  GpuMemory memory_;
+  std::vector<GpuMemory> scratch_;  ///< the last one is in use; runs that were recorded before know the earlier ones
   std::size_t scratch_bytes_ = 0;
   ConvOperands operands_;
   std::map<std::size_t, std::unique_ptr<CudnnPlan>> plans_;
