@@ -88,6 +88,7 @@ class OnDevice final : public Communicator {
                                              const std::string& label) override {
     return route_ ? route_->make_allgather(mine, all, bytes, label) : world_.make_allgather(mine, all, bytes, label);
   }
+  Communicator& on_host() override { return world_; }
   void progress() override {
     world_.progress();
     if (route_) route_->progress();

@@ -12,7 +12,8 @@ class Device;
 namespace comm {
 
 /// `world` with make_allreduce and make_allgather on arrays in the memory of `device`; everything else is world's, on
-/// host memory. split() gives groups of the same kind. Collective. `world` and `device` must outlive it.
+/// host memory, and on_host() is world. split() gives groups of the same kind. Collective. `world` and `device` must
+/// outlive it.
 ///
 /// A collective's start() takes its place behind the work queued on the device so far and returns. After its wait(), or
 /// once test() is true, work queued on the device sees the result; the host need not have waited for that work.

@@ -53,6 +53,8 @@ class Communicator {
   /// Every rank's `bytes` bytes, one after the other in rank order, in `all` on every rank; the same promises hold.
   virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
                                                      const std::string& label) = 0;
+  /// The same ranks with collectives on arrays in host memory, where those above are on arrays in a device's.
+  virtual Communicator& on_host() { return *this; }
   /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.
   virtual void progress() = 0;
   /// For a host that waits, by polling, for a device whose work may in turn wait for other ranks: called between two

@@ -6,7 +6,7 @@ StopVote::StopVote(Communicator* communicator, std::chrono::steady_clock::time_p
                    std::function<bool()> interrupted)
     : start_(start), limit_(limit), interrupted_(std::move(interrupted)) {
   if (communicator && communicator->size() > 1)
-    sum_ = communicator->make_allreduce(votes_, 2, "vote on ending the run");
+    sum_ = communicator->on_host().make_allreduce(votes_, 2, "vote on ending the run");
 }
 
 void StopVote::begin(double extra) {

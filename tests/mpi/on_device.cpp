@@ -165,6 +165,20 @@ TEST_P(OnDeviceTest, SplitsIntoGroups) {
   EXPECT_EQ(comm->split(-1, 0), nullptr);
 }
 
+TEST_P(OnDeviceTest, LeavesTheHostsArraysToTheWorld) {
+  FarArray<float> array(device, 10);
+  array = std::vector<float>(10, 1.0f);
+  std::vector<double> vote{1.0};
+  const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
+  const auto votes = comm->on_host().make_allreduce(vote.data(), 1, "vote");
+  sum->start();
+  votes->start();
+  while (!votes->test()) comm->progress();
+  EXPECT_EQ(vote[0], size());
+  sum->wait();
+  EXPECT_EQ(array.values(), std::vector<float>(10, static_cast<float>(size())));
+}
+
 TEST_P(OnDeviceTest, SurvivesAnException) {
   FarArray<float> array(device, 1000);
   const auto throw_while_under_way = [&] {
