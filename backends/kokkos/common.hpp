@@ -16,9 +16,14 @@ using Space = Kokkos::DefaultExecutionSpace;
 using Index = std::int64_t;
 using Range = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 
-/// Kernels give one work item a run of elements on a CPU (the compiler vectorises the run) and one element on a GPU
-/// (neighbouring threads then touch neighbouring addresses).
+/// Kernels give one work item a run of elements on a CPU (the compiler vectorises the run) and one element, or 16 bytes
+/// of them, on a GPU (neighbouring threads then touch neighbouring addresses). A build that tests the device paths
+/// takes those of a GPU on a CPU.
+#ifdef KEELSON_DEVICE_PATHS
+inline constexpr bool runs_on_host = false;
+#else
 inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace>;
+#endif
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
@@ -49,8 +54,8 @@ struct BlockFunctor {
 };
 
 template <class Body>
-void for_each_block(const char* label, Index n, const Body& body, Index host_block = 4096) {
-  const Index block = runs_on_host ? host_block : 1;
+void for_each_block(const char* label, Index n, const Body& body, Index host_block = 4096, Index device_block = 1) {
+  const Index block = runs_on_host ? host_block : device_block;
   launch(label, ceil_div(n, block), BlockFunctor<Body>{body, n, block});
 }
 
@@ -91,11 +96,11 @@ struct Gapped {
 };
 
 /// Element-wise work on operands that share the layout of `t`: over the flat array where it is dense (padding
-/// included).
+/// included), on a GPU `device_block` of them at once.
 template <class Body>
-void for_each_element(const char* label, const Tensor& t, const Body& body) {
+void for_each_element(const char* label, const Tensor& t, const Body& body, Index device_block = 1) {
   if (t.layout().is_dense(t.shape()))
-    for_each_block(label, t.stored_elements(), body);
+    for_each_block(label, t.stored_elements(), body, 4096, device_block);
   else
     for_each_block(label, t.elements(), Gapped<Body>{body, Strided(t)});
 }

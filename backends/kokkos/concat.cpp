@@ -26,15 +26,20 @@ class KokkosConcat : public Concat {
   Cost cost(Verb) const override { return {0, 2 * static_cast<double>(desc_.dst.bytes())}; }
 
   void forward(const Tensor* srcs, const Tensor& dst) override {
-    constexpr const char* label = "keelson::concat::forward";
-    for (std::size_t i = 0; i < slices_.size(); ++i)
-      copy_strided(label, slices_[i].join, srcs[i].data<float>(), dst.data<float>() + slices_[i].offset);
+    with_type(desc_.dst.dtype, [&](auto type) {
+      using T = decltype(type);
+      for (std::size_t i = 0; i < slices_.size(); ++i)
+        copy_strided("keelson::concat::forward", slices_[i].join, srcs[i].data<T>(), dst.data<T>() + slices_[i].offset);
+    });
   }
 
   void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
-    constexpr const char* label = "keelson::concat::backward";
-    for (std::size_t i = 0; i < slices_.size(); ++i)
-      copy_strided(label, slices_[i].split, diff_dst.data<float>() + slices_[i].offset, diff_srcs[i].data<float>());
+    with_type(desc_.dst.dtype, [&](auto type) {
+      using T = decltype(type);
+      for (std::size_t i = 0; i < slices_.size(); ++i)
+        copy_strided("keelson::concat::backward", slices_[i].split, diff_dst.data<T>() + slices_[i].offset,
+                     diff_srcs[i].data<T>());
+    });
   }
 
  private:
@@ -52,10 +57,12 @@ Made<Concat> make_concat(const ConcatDesc& desc) {
   ConcatDesc d = desc;
   if (d.srcs.empty()) return std::string("concat needs at least one input");
   for (const auto& src : d.srcs) {
-    if (auto why = not_strided_f32("an input", src); !why.empty()) return why;
+    if (auto why = not_strided_values("an input", src); !why.empty()) return why;
     if (src.layout.is_any()) return std::string("an input has no layout yet; concat adopts its producers'");
+    if (src.dtype != d.dst.dtype)
+      return fmt::format("an input is {}, dst {}", to_string(src.dtype), to_string(d.dst.dtype));
   }
-  if (auto why = not_strided_f32("dst", d.dst); !why.empty()) return why;
+  if (auto why = not_strided_values("dst", d.dst); !why.empty()) return why;
   std::vector<Shape> shapes;
   for (const auto& src : d.srcs) shapes.push_back(src.shape);
   try {

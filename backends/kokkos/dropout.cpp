@@ -1,5 +1,5 @@
-#include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/values.hpp"
 #include "engine/base/philox.hpp"
 
 namespace keelson::kokkos {
@@ -42,14 +42,15 @@ KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high
 /// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
 /// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes `lanes`
 /// blocks from base / 4 + lanes * i on.
+template <class T>
 struct Mask {
   DropoutParams p;
   const StepState* state;
   Index elements, elements_per_sample;
   Strided at;
   bool plain;
-  const float* src;
-  float* dst;
+  const T* src;
+  T* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index base = state->sample_offset * elements_per_sample;
@@ -63,17 +64,17 @@ struct Mask {
       return static_cast<float>(static_cast<std::int32_t>(words[i] >> 8)) >= rate * 16777216.0f;
     };
     if (plain && first >= 0 && first + 4 * lanes <= elements) {
-      const float* from = src + first;
-      float* to = dst + first;
+      const T* from = src + first;
+      T* to = dst + first;
       KEELSON_INDEPENDENT_ITERATIONS
-      for (int i = 0; i < 4 * lanes; ++i) to[i] = keep(i) ? from[i] * scale : 0.0f;
+      for (int i = 0; i < 4 * lanes; ++i) to[i] = stored<T>(keep(i) ? value_of(from[i]) * scale : 0.0f);
       return;
     }
     for (int i = 0; i < 4 * lanes; ++i) {
       const Index l = first + i;
       if (l < 0 || l >= elements) continue;
       const Index o = plain ? l : at.offset(l);
-      dst[o] = keep(i) ? src[o] * scale : 0.0f;
+      dst[o] = stored<T>(keep(i) ? value_of(src[o]) * scale : 0.0f);
     }
   }
 };
@@ -102,9 +103,12 @@ class KokkosDropout : public Dropout {
     const Index elements = shape.elements();
     if (elements == 0) return;
     const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
-    launch(label, elements / (4 * lanes) + 2,
-           Mask{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src), plain_,
-                src.data<float>(), dst.data<float>()});
+    with_type(desc_.src.dtype, [&](auto type) {
+      using T = decltype(type);
+      launch(label, elements / (4 * lanes) + 2,
+             Mask<T>{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src),
+                     plain_, src.data<T>(), dst.data<T>()});
+    });
   }
 
   DropoutDesc desc_;
@@ -114,7 +118,7 @@ class KokkosDropout : public Dropout {
 }  // namespace
 
 Made<Dropout> make_dropout(const DropoutDesc& d) {
-  if (auto why = not_strided_f32("src", d.src); !why.empty()) return why;
+  if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
   if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout adopts its producer's");
   if (d.src.shape.rank() < 1) return std::string("src has no batch dim");
   return std::unique_ptr<Dropout>(std::make_unique<KokkosDropout>(d));

@@ -1,5 +1,6 @@
 #include "backends/kokkos/eltwise_math.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/values.hpp"
 
 namespace keelson::kokkos {
 
@@ -7,28 +8,27 @@ namespace {
 
 using namespace ops;
 
-/// Traffic: 2 elements per element forward, 3 backward. In place is fine: every element is read before it is written.
-template <class F>
+/// Traffic: 2 elements per element forward, 3 backward.
+template <class F, class T>
 struct Forward {
   EltwiseParams p;
-  const float* src;
-  float* dst;
+  const T* src;
+  T* dst;
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
     const EltwiseParams params = p;  // through `this`, a write to dst might change it, for all the compiler knows
-    KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) dst[i] = F::value(params, src[i]);
+    map_run(begin, end, [params](float x) { return F::value(params, x); }, dst, src);
   }
 };
 
-template <class F>
+template <class F, class T>
 struct Backward {
   EltwiseParams p;
-  const float *diff_dst, *saved;
-  float* diff_src;
+  const T *diff_dst, *saved;
+  T* diff_src;
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
     const EltwiseParams params = p;
-    KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) diff_src[i] = diff_dst[i] * F::derivative(params, saved[i]);
+    map_run(
+        begin, end, [params](float dy, float s) { return dy * F::derivative(params, s); }, diff_src, diff_dst, saved);
   }
 };
 
@@ -44,22 +44,33 @@ class KokkosEltwise : public Eltwise {
   }
 
   void forward(const Tensor& src, const Tensor& dst) override {
-    constexpr const char* label = "keelson::eltwise::forward";
-    with_function(params_.kind, [&](auto f) {
-      for_each_element(label, src, Forward<decltype(f)>{params_, src.data<float>(), dst.data<float>()});
-    });
+    with_type(desc_.dtype, [&](auto type) { forward<decltype(type)>(src, dst); });
   }
 
   void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) override {
-    constexpr const char* label = "keelson::eltwise::backward";
-    with_function(params_.kind, [&](auto f) {
-      for_each_element(
-          label, saved,
-          Backward<decltype(f)>{params_, diff_dst.data<float>(), saved.data<float>(), diff_src.data<float>()});
-    });
+    with_type(desc_.dtype, [&](auto type) { backward<decltype(type)>(diff_dst, saved, diff_src); });
   }
 
  private:
+  template <class T>
+  void forward(const Tensor& src, const Tensor& dst) const {
+    const auto* x = src.data<T>();
+    auto* y = dst.data<T>();
+    with_function(params_.kind, [&](auto f) {
+      for_each_element("keelson::eltwise::forward", src, Forward<decltype(f), T>{params_, x, y}, neighbours<T>(x, y));
+    });
+  }
+
+  template <class T>
+  void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) const {
+    const auto *dy = diff_dst.data<T>(), *s = saved.data<T>();
+    auto* dx = diff_src.data<T>();
+    with_function(params_.kind, [&](auto f) {
+      for_each_element("keelson::eltwise::backward", saved, Backward<decltype(f), T>{params_, dy, s, dx},
+                       neighbours<T>(dy, s, dx));
+    });
+  }
+
   EltwiseParams params_;
   TensorDesc desc_;
 };
@@ -67,7 +78,7 @@ class KokkosEltwise : public Eltwise {
 }  // namespace
 
 Made<Eltwise> make_eltwise(const EltwiseDesc& d) {
-  if (d.src.dtype != DType::f32) return fmt::format("src is {}, not f32", to_string(d.src.dtype));
+  if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; element-wise work adopts its producer's");
   const bool moves_zero =
       d.params.kind == EltwiseKind::sigmoid || (d.params.kind == EltwiseKind::linear && d.params.beta != 0);

@@ -1,37 +1,52 @@
 #include "engine/ops/embedding.hpp"
 
-#include <algorithm>
-
-#include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/merge_sort.hpp"
+#include "backends/kokkos/values.hpp"
 
 namespace keelson::kokkos {
 
 namespace {
 
 using namespace ops;
-using Key = std::uint64_t;  ///< id in the upper half, place in the lower: all differ
-
+// Keys have an id in the upper half and its place in the lower, so that all differ.
 constexpr Key no_id = 0xffffffff;
 
 KOKKOS_INLINE_FUNCTION Index id_of(Key k) { return static_cast<Index>(k >> 32); }
 KOKKOS_INLINE_FUNCTION Index place_of(Key k) { return static_cast<Index>(k & 0xffffffff); }
 
+/// How rows of `width` elements are cut into work items: whole rows on a CPU, elements on a GPU.
+struct RowItems {
+  Index width;
+  KOKKOS_FUNCTION Index per_row() const { return runs_on_host ? 1 : width; }
+  Index count(Index rows) const { return rows * per_row(); }
+};
+
+/// Row and elements of item i.
+struct RowItem {
+  Index row, begin, end;
+  KOKKOS_FUNCTION RowItem(const RowItems& r, Index i)
+      : row(i / r.per_row()), begin(runs_on_host ? 0 : i % r.width), end(runs_on_host ? r.width : begin + 1) {}
+};
+
+template <class T>
 struct Lookup {
   const std::int32_t* ids;
   const float* weights;
-  float* dst;
-  Index entries, width;
-  KOKKOS_FUNCTION void operator()(Index m) const {
-    const Index id = ids[m];
-    float* to = dst + m * width;
+  T* dst;
+  Index entries;
+  RowItems items;
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    const RowItem it(items, i);
+    const Index id = ids[it.row];
+    T* to = dst + it.row * items.width;
     if (id < 0 || id >= entries) {
-      for (Index h = 0; h < width; ++h) to[h] = Kokkos::Experimental::quiet_NaN_v<float>;
+      for (Index h = it.begin; h < it.end; ++h) to[h] = stored<T>(Kokkos::Experimental::quiet_NaN_v<float>);
       return;
     }
-    const float* from = weights + id * width;
+    const float* from = weights + id * items.width;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index h = 0; h < width; ++h) to[h] = from[h];
+    for (Index h = it.begin; h < it.end; ++h) to[h] = stored<T>(from[h]);
   }
 };
 
@@ -45,51 +60,82 @@ struct MakeKeys {
   }
 };
 
-/// Where a key stands among all: how many are smaller. Quadratic, but no memory and no order of work is asked for.
-struct Rank {
-  const Key* keys;
-  Key* sorted;
-  Index count;
-  KOKKOS_FUNCTION void operator()(Index m) const {
-    Index before = 0;
-    for (Index i = 0; i < count; ++i) before += keys[i] < keys[m] ? 1 : 0;
-    sorted[before] = keys[m];
-  }
-};
-
-/// Numbers the distinct ids: first[u] is the place in `sorted` where the u-th begins; first[distinct] ends the last.
-struct FindRuns {
+/// Numbers the distinct ids of sorted keys: rows[u] is the u-th, first[u] the place in `sorted` where it begins, and
+/// first[number of distinct ids] ends the last.
+struct Runs {
   const Key* sorted;
   std::int32_t* rows;
   Index* first;
   Index count;
+
+  KOKKOS_FUNCTION bool valid(Index i) const { return i < count && id_of(sorted[i]) != static_cast<Index>(no_id); }
+  KOKKOS_FUNCTION bool begins(Index i) const {
+    return valid(i) && (i == 0 || id_of(sorted[i]) != id_of(sorted[i - 1]));
+  }
+  KOKKOS_FUNCTION void begin(Index run, Index i) const {
+    rows[run] = static_cast<std::int32_t>(id_of(sorted[i]));
+    first[run] = i;
+  }
+};
+
+/// By one work item.
+struct FindRuns : Runs {
   KOKKOS_FUNCTION void operator()(Index) const {
     Index runs = 0, i = 0;
-    for (; i < count && id_of(sorted[i]) != static_cast<Index>(no_id); ++i)
-      if (i == 0 || id_of(sorted[i]) != id_of(sorted[i - 1])) {
-        rows[runs] = static_cast<std::int32_t>(id_of(sorted[i]));
-        first[runs++] = i;
-      }
+    for (; valid(i); ++i)
+      if (begins(i)) begin(runs++, i);
     first[runs] = i;
     for (Index u = runs; u < count; ++u) rows[u] = -1;
   }
 };
 
+/// The same by one work item per place. First the runs that begin in each block of places are counted.
+constexpr Index run_block = 128;
+
+struct CountRuns : Runs {
+  Index* begun;
+  KOKKOS_FUNCTION void operator()(Index b) const {
+    const Index end = (b + 1) * run_block < count ? (b + 1) * run_block : count;
+    Index n = 0;
+    for (Index i = b * run_block; i < end; ++i) n += begins(i) ? 1 : 0;
+    begun[b] = n;
+  }
+};
+
+struct NumberRuns : Runs {
+  const Index* begun;
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    const Index own = i / run_block;
+    Index before = 0, all = 0;
+    for (Index b = 0; b < ceil_div(count, run_block); ++b) {
+      before += b < own ? begun[b] : 0;
+      all += begun[b];
+    }
+    for (Index k = own * run_block; k < i; ++k) before += begins(k) ? 1 : 0;
+    if (begins(i)) begin(before, i);
+    if (valid(i) && !valid(i + 1)) first[all] = i + 1;
+    if (i >= all) rows[i] = -1;
+  }
+};
+
+/// In the order of the places, whatever the work items are.
+template <class T>
 struct SumRuns {
   const Key* sorted;
   const std::int32_t* rows;
   const Index* first;
-  const float* diff_dst;
+  const T* diff_dst;
   float* diff_rows;
-  Index width;
-  KOKKOS_FUNCTION void operator()(Index u) const {
-    float* to = diff_rows + u * width;
-    for (Index h = 0; h < width; ++h) to[h] = 0;
-    if (rows[u] < 0) return;
-    for (Index i = first[u]; i < first[u + 1]; ++i) {
-      const float* from = diff_dst + place_of(sorted[i]) * width;
+  RowItems items;
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    const RowItem it(items, i);
+    float* to = diff_rows + it.row * items.width;
+    for (Index h = it.begin; h < it.end; ++h) to[h] = 0;
+    if (rows[it.row] < 0) return;
+    for (Index k = first[it.row]; k < first[it.row + 1]; ++k) {
+      const T* from = diff_dst + place_of(sorted[k]) * items.width;
       KEELSON_INDEPENDENT_ITERATIONS
-      for (Index h = 0; h < width; ++h) to[h] += from[h];
+      for (Index h = it.begin; h < it.end; ++h) to[h] += value_of(from[h]);
     }
   }
 };
@@ -97,51 +143,69 @@ struct SumRuns {
 class KokkosEmbedding : public Embedding {
  public:
   explicit KokkosEmbedding(const EmbeddingDesc& d)
-      : desc_(d), places_(d.ids.elements()), entries_(d.weights.shape[0]), width_(d.weights.shape[1]) {}
+      : desc_(d), places_(d.ids.elements()), entries_(d.weights.shape[0]), items_{d.weights.shape[1]} {}
 
   Layout layout(Verb, Role r) const override {
-    return r == Role::weights ? desc_.weights.layout : Layout::plain({places_, width_});
+    return r == Role::weights ? desc_.weights.layout : Layout::plain({places_, items_.width});
   }
   std::string name(Verb v) const override { return v == Verb::forward ? "gather" : "sorted rows"; }
   std::size_t scratch_bytes(Verb v) const override {
-    if (v == Verb::forward) return 0;
-    const auto keys = static_cast<std::size_t>(places_) * sizeof(Key);
-    return align64(keys) * 2 + static_cast<std::size_t>(places_ + 1) * sizeof(Index);
+    return v == Verb::forward ? 0 : Scratch::keys_bytes(places_) * 2 + Scratch::indices(places_) * sizeof(Index);
   }
   Cost cost(Verb) const override {
-    const auto moved = static_cast<double>(places_ * width_);
+    const auto moved = static_cast<double>(places_ * items_.width);
     return {0, 2 * moved * sizeof(float)};
   }
 
   void forward(const Tensor& ids, const Tensor& weights, const Tensor& dst) override {
-    launch("keelson::embedding::forward", places_,
-           Lookup{ids.data<std::int32_t>(), weights.data<float>(), dst.data<float>(), entries_, width_});
+    with_type(dst.dtype(), [&](auto type) {
+      using T = decltype(type);
+      launch("keelson::embedding::forward", items_.count(places_),
+             Lookup<T>{ids.data<std::int32_t>(), weights.data<float>(), dst.data<T>(), entries_, items_});
+    });
   }
 
   void backward(const Tensor& ids, const Tensor& diff_dst, const Tensor& rows, const Tensor& diff_rows,
                 const Tensor& scratch) override {
-    auto* at = static_cast<std::byte*>(scratch.raw());
-    const auto keys_bytes = align64(static_cast<std::size_t>(places_) * sizeof(Key));
-    auto* keys = reinterpret_cast<Key*>(at);
-    auto* sorted = reinterpret_cast<Key*>(at + keys_bytes);
-    auto* first = reinterpret_cast<Index*>(at + 2 * keys_bytes);
+    const Scratch s(scratch, places_);
     auto* numbers = rows.data<std::int32_t>();
-    launch("keelson::embedding::keys", places_, MakeKeys{ids.data<std::int32_t>(), keys, entries_});
+    launch("keelson::embedding::keys", places_, MakeKeys{ids.data<std::int32_t>(), s.keys, entries_});
+    const Key* sorted = sort("keelson::embedding::sort", s.keys, s.other_keys, places_);
+    const Runs runs{sorted, numbers, s.first, places_};
     if constexpr (runs_on_host) {
-      fence("keelson::embedding::keys");
-      std::sort(keys, keys + places_);
-      sorted = keys;
+      launch("keelson::embedding::runs", 1, FindRuns{runs});
     } else {
-      launch("keelson::embedding::sort", places_, Rank{keys, sorted, places_});
+      launch("keelson::embedding::count_runs", ceil_div(places_, run_block), CountRuns{runs, s.begun});
+      launch("keelson::embedding::number_runs", places_, NumberRuns{runs, s.begun});
     }
-    launch("keelson::embedding::runs", 1, FindRuns{sorted, numbers, first, places_});
-    launch("keelson::embedding::sum", places_,
-           SumRuns{sorted, numbers, first, diff_dst.data<float>(), diff_rows.data<float>(), width_});
+    with_type(diff_dst.dtype(), [&](auto type) {
+      using T = decltype(type);
+      launch("keelson::embedding::sum", items_.count(places_),
+             SumRuns<T>{sorted, numbers, s.first, diff_dst.data<T>(), diff_rows.data<float>(), items_});
+    });
   }
 
  private:
+  struct Scratch {
+    Key *keys, *other_keys;
+    Index *first, *begun;  ///< of places + 1 and of a number per block
+
+    Scratch(const Tensor& t, Index places) {
+      auto* at = static_cast<std::byte*>(t.raw());
+      keys = reinterpret_cast<Key*>(at);
+      other_keys = reinterpret_cast<Key*>(at + keys_bytes(places));
+      first = reinterpret_cast<Index*>(at + 2 * keys_bytes(places));
+      begun = first + places + 1;
+    }
+    static std::size_t keys_bytes(Index places) { return align64(static_cast<std::size_t>(places) * sizeof(Key)); }
+    static std::size_t indices(Index places) {
+      return static_cast<std::size_t>(places + 1 + ceil_div(places, run_block));
+    }
+  };
+
   EmbeddingDesc desc_;
-  Index places_, entries_, width_;
+  Index places_, entries_;
+  RowItems items_;
 };
 
 struct Zero {
@@ -155,19 +219,20 @@ struct AddRow {
   const std::int32_t* rows;
   const float* diff_rows;
   float* dst;
-  Index width;
-  KOKKOS_FUNCTION void operator()(Index m) const {
-    if (rows[m] < 0) return;
-    const float* from = diff_rows + m * width;
-    float* to = dst + rows[m] * width;
+  RowItems items;
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    const RowItem it(items, i);
+    if (rows[it.row] < 0) return;
+    const float* from = diff_rows + it.row * items.width;
+    float* to = dst + rows[it.row] * items.width;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index h = 0; h < width; ++h) to[h] += from[h];
+    for (Index h = it.begin; h < it.end; ++h) to[h] += from[h];
   }
 };
 
 class KokkosAddRows : public AddRows {
  public:
-  explicit KokkosAddRows(const AddRowsDesc& d) : desc_(d) {}
+  explicit KokkosAddRows(const AddRowsDesc& d) : desc_(d), items_{d.dst.shape[1]} {}
   Layout layout(Verb, Role r) const override { return r == Role::src ? desc_.diff_rows.layout : desc_.dst.layout; }
   std::string name(Verb) const override { return "scatter"; }
   Cost cost(Verb) const override {
@@ -177,12 +242,13 @@ class KokkosAddRows : public AddRows {
   }
   void forward(const Tensor& rows, const Tensor& diff_rows, const Tensor& dst) override {
     if (!desc_.accumulate) for_each_block("keelson::add_rows::zero", dst.elements(), Zero{dst.data<float>()}, 16384);
-    launch("keelson::add_rows::forward", desc_.diff_rows.shape[0],
-           AddRow{rows.data<std::int32_t>(), diff_rows.data<float>(), dst.data<float>(), desc_.dst.shape[1]});
+    launch("keelson::add_rows::forward", items_.count(desc_.diff_rows.shape[0]),
+           AddRow{rows.data<std::int32_t>(), diff_rows.data<float>(), dst.data<float>(), items_});
   }
 
  private:
   AddRowsDesc desc_;
+  RowItems items_;
 };
 
 std::string not_plain_matrix(const char* name, const TensorDesc& d) {

@@ -30,27 +30,19 @@ class KokkosPool : public Pool {
   }
 
   void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
-    constexpr const char* label = "keelson::pool::forward";
-    const PoolWindows windows{geometry_, over_channels_};
-    const Index count = PoolItems(geometry_.dst, over_channels_).count(geometry_.dst);
-    const auto* x = src.data<float>();
-    auto* y = dst.data<float>();
-    void* chosen = workspace_bytes() > 0 ? workspace.raw() : nullptr;
-    if (desc_.params.kind == PoolKind::average)
-      launch(label, count, AverageForward(windows, x, y));
-    else if (wide_index())
-      launch(label, count, MaxForward<std::int32_t>(windows, x, y, static_cast<std::int32_t*>(chosen)));
-    else
-      launch(label, count, MaxForward<std::uint8_t>(windows, x, y, static_cast<std::uint8_t*>(chosen)));
+    with_type(desc_.src.dtype, [&](auto type) { forward<decltype(type)>(src, dst, workspace); });
   }
 
   void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) override {
-    if (desc_.params.kind == PoolKind::average)
-      spread<std::uint8_t>(diff_dst, nullptr, diff_src);
-    else if (wide_index())
-      spread(diff_dst, static_cast<const std::int32_t*>(workspace.raw()), diff_src);
-    else
-      spread(diff_dst, static_cast<const std::uint8_t*>(workspace.raw()), diff_src);
+    with_type(desc_.src.dtype, [&](auto type) {
+      using T = decltype(type);
+      if (desc_.params.kind == PoolKind::average)
+        spread<T, std::uint8_t>(diff_dst, nullptr, diff_src);
+      else if (wide_index())
+        spread<T>(diff_dst, static_cast<const std::int32_t*>(workspace.raw()), diff_src);
+      else
+        spread<T>(diff_dst, static_cast<const std::uint8_t*>(workspace.raw()), diff_src);
+    });
   }
 
  private:
@@ -62,17 +54,45 @@ class KokkosPool : public Pool {
     return false;
   }
 
-  template <class Chosen>
+  /// Runs as long as the kernels take them: whole packs of channels on a GPU, where each begins aligned.
+  template <class T>
+  PoolRuns runs(const void* x, const void* y, const void* chosen) const {
+    constexpr Index width = pool_lanes<T>;
+    if constexpr (runs_on_host) return {geometry_, over_channels_, width};
+    bool whole = over_channels_ && neighbours<T>(x, y, chosen) > 1;
+    for (const auto* v : {&geometry_.src, &geometry_.dst}) {
+      whole = whole && v->c % width == 0 && (v->n == 1 || v->stride_n % width == 0);
+      for (int i = 0; i < 3; ++i) whole = whole && (v->extent[i] == 1 || v->stride[i] % width == 0);
+    }
+    return {geometry_, over_channels_, whole ? width : 1};
+  }
+
+  template <class T>
+  void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) const {
+    constexpr const char* label = "keelson::pool::forward";
+    const auto* x = src.data<T>();
+    auto* y = dst.data<T>();
+    void* chosen = workspace_bytes() > 0 ? workspace.raw() : nullptr;
+    const auto r = runs<T>(x, y, chosen);
+    const Index count = PoolItems(geometry_.dst, r).count(geometry_.dst);
+    if (desc_.params.kind == PoolKind::average)
+      launch(label, count, AverageForward<T>(r, x, y));
+    else if (wide_index())
+      launch(label, count, MaxForward<T, std::int32_t>(r, x, y, static_cast<std::int32_t*>(chosen)));
+    else
+      launch(label, count, MaxForward<T, std::uint8_t>(r, x, y, static_cast<std::uint8_t*>(chosen)));
+  }
+
+  template <class T, class Chosen>
   void spread(const Tensor& diff_dst, const Chosen* chosen, const Tensor& diff_src) const {
     constexpr const char* label = "keelson::pool::backward";
-    const auto* y = diff_dst.data<float>();
-    auto* x = diff_src.data<float>();
+    const auto* y = diff_dst.data<T>();
+    auto* x = diff_src.data<T>();
+    const auto r = runs<T>(x, y, chosen);
     if (overlapping())
-      launch(label, PoolItems(geometry_.src, over_channels_).count(geometry_.src),
-             BackwardGather<Chosen>{geometry_, over_channels_, y, chosen, x});
+      launch(label, PoolItems(geometry_.src, r).count(geometry_.src), BackwardGather<T, Chosen>(r, y, chosen, x));
     else
-      launch(label, PoolItems(geometry_.dst, over_channels_).count(geometry_.dst),
-             BackwardCells<Chosen>({geometry_, over_channels_}, y, chosen, x));
+      launch(label, PoolItems(geometry_.dst, r).count(geometry_.dst), BackwardCells<T, Chosen>(r, y, chosen, x));
   }
 
   PoolDesc desc_;
@@ -84,8 +104,10 @@ class KokkosPool : public Pool {
 
 Made<Pool> make_pool(const PoolDesc& desc) {
   PoolDesc d = desc;
-  if (auto why = not_strided_f32("src", d.src); !why.empty()) return why;
-  if (auto why = not_strided_f32("dst", d.dst); !why.empty()) return why;
+  if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
+  if (auto why = not_strided_values("dst", d.dst); !why.empty()) return why;
+  if (d.src.dtype != d.dst.dtype)
+    return fmt::format("src is {}, dst {}", to_string(d.src.dtype), to_string(d.dst.dtype));
   try {
     if (!(pool_dst_shape(d.src.shape, d.params) == d.dst.shape)) return "dst has shape " + to_string(d.dst.shape);
   } catch (const InputError& e) {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/values.hpp"
 
-/// Pooling on (N, C, D, H, W) with any strides. A work item takes a run of neighbouring windows: over the channels of
+/// Pooling on (N, C, D, H, W) with any strides. A work item takes runs of neighbouring windows: over the channels of
 /// one position where channels are contiguous, else over positions along W.
 namespace keelson::kokkos {
 
@@ -24,7 +24,9 @@ struct PoolGeometry {
   }
 };
 
-inline constexpr int pool_lanes = runs_on_host ? 16 : 1;
+/// The longest run: on a GPU as many channels as a thread moves at once.
+template <class T>
+inline constexpr int pool_lanes = runs_on_host ? 16 : pack_width<T>;
 
 /// `count` neighbouring elements of a volume: channel + l or at[2] + l.
 struct PoolRun {
@@ -35,29 +37,38 @@ struct PoolRun {
   }
 };
 
-/// Calls k.window<lanes>(run) for the whole run where its windows are alike, else for one element after the other.
+/// What all kernels know: `over_channels` says along what runs lie, `lanes` how long they are: pool_lanes, or 1 on a
+/// GPU whose threads would meet unaligned ones.
+struct PoolRuns {
+  PoolGeometry g;
+  bool over_channels;
+  Index lanes;
+};
+
+/// Calls k.window<pool_lanes>(run) for the whole run where its windows are alike, else for one element after the other.
 template <class Kernel>
 KOKKOS_FUNCTION void pool_run(const Kernel& k, PoolRun run) {
+  constexpr int most = pool_lanes<typename Kernel::Value>;
   const bool alike = k.over_channels || k.alike(run);
-  if (run.count == pool_lanes && alike) return k.template window<pool_lanes>(run);
+  if (run.count == most && alike) return k.template window<most>(run);
   for (; run.count > 0; --run.count, ++(k.over_channels ? run.channel : run.at[2])) k.template window<1>(run);
 }
 
 /// How a volume is cut into work items: all runs of one (n, d, h) on a CPU, where decoding an item costs as much as a
-/// run; single elements on a GPU.
+/// run; single runs on a GPU.
 struct PoolItems {
   Index length, others, runs;  ///< of one (n, d, h): extent along the runs, across them, and runs along the former
 
-  KOKKOS_FUNCTION PoolItems(const Volume& v, bool over_channels)
-      : length(over_channels ? v.c : v.extent[2]),
-        others(over_channels ? v.extent[2] : v.c),
-        runs(ceil_div(length, pool_lanes)) {}
+  KOKKOS_FUNCTION PoolItems(const Volume& v, const PoolRuns& r)
+      : length(r.over_channels ? v.c : v.extent[2]),
+        others(r.over_channels ? v.extent[2] : v.c),
+        runs(ceil_div(length, r.lanes)) {}
   Index count(const Volume& v) const { return v.n * v.extent[0] * v.extent[1] * (runs_on_host ? 1 : others * runs); }
 };
 
 template <class Kernel>
 KOKKOS_FUNCTION void pool_item(const Kernel& k, const Volume& v, Index item) {
-  const PoolItems items(v, k.over_channels);
+  const PoolItems items(v, k);
   Index first_run = 0, end_run = items.runs, first_other = 0, end_other = items.others;
   if constexpr (!runs_on_host) {
     first_run = item % items.runs, end_run = first_run + 1;
@@ -72,26 +83,53 @@ KOKKOS_FUNCTION void pool_item(const Kernel& k, const Volume& v, Index item) {
   run.n = item / v.extent[0];
   for (Index other = first_other; other < end_other; ++other)
     for (Index r = first_run; r < end_run; ++r) {
-      const Index first = r * pool_lanes;
+      const Index first = r * k.lanes;
       run.channel = k.over_channels ? first : other;
       run.at[2] = k.over_channels ? other : first;
-      run.count = first + pool_lanes < items.length ? pool_lanes : items.length - first;
+      run.count = first + k.lanes < items.length ? k.lanes : items.length - first;
       pool_run(k, run);
     }
 }
 
-template <int lanes>
-KOKKOS_INLINE_FUNCTION void load_lanes(const float* x, Index lane, float (&v)[lanes]) {
-  if (lane == 1) KEELSON_KEEP_LOOP
-  for (int l = 0; l < lanes; ++l) v[l] = x[l];
-  else KEELSON_KEEP_LOOP for (int l = 0; l < lanes; ++l) v[l] = x[l * lane];
+/// A run whose lanes lie `lane` apart.
+template <int lanes, class T>
+KOKKOS_INLINE_FUNCTION void load_lanes(const T* x, Index lane, float (&v)[lanes]) {
+  if (lane == 1) return load(x, v);
+  KEELSON_KEEP_LOOP
+  for (int l = 0; l < lanes; ++l) v[l] = value_of(x[l * lane]);
+}
+template <int lanes, class T>
+KOKKOS_INLINE_FUNCTION void store_lanes(T* y, Index lane, const float (&v)[lanes]) {
+  if (lane == 1) return store(y, v);
+  KEELSON_KEEP_LOOP
+  for (int l = 0; l < lanes; ++l) y[l * lane] = stored<T>(v[l]);
+}
+
+/// The winners' numbers in their windows, u8 or s32.
+template <int lanes, class Chosen>
+KOKKOS_INLINE_FUNCTION void load_numbers(const Chosen* x, Index lane, std::int32_t (&v)[lanes]) {
+  if constexpr (!runs_on_host && lanes > 1) {
+    const auto pack = *reinterpret_cast<const Pack<Chosen, lanes>*>(x);
+    for (int l = 0; l < lanes; ++l) v[l] = static_cast<std::int32_t>(pack.x[l]);
+  } else {
+    KEELSON_KEEP_LOOP
+    for (int l = 0; l < lanes; ++l) v[l] = static_cast<std::int32_t>(x[l * lane]);
+  }
+}
+template <int lanes, class Chosen>
+KOKKOS_INLINE_FUNCTION void store_numbers(Chosen* y, Index lane, const std::int32_t (&v)[lanes]) {
+  if constexpr (!runs_on_host && lanes > 1) {
+    Pack<Chosen, lanes> pack;
+    for (int l = 0; l < lanes; ++l) pack.x[l] = static_cast<Chosen>(v[l]);
+    *reinterpret_cast<Pack<Chosen, lanes>*>(y) = pack;
+  } else {
+    KEELSON_KEEP_LOOP
+    for (int l = 0; l < lanes; ++l) y[l * lane] = static_cast<Chosen>(v[l]);
+  }
 }
 
 /// What forward and window-wise backward share: a run of windows, each stepping through its own part of src.
-struct PoolWindows {
-  PoolGeometry g;
-  bool over_channels;
-
+struct PoolWindows : PoolRuns {
   /// Elements between the lanes of a run, in src and in dst.
   KOKKOS_FUNCTION Index src_lane() const { return over_channels ? g.src.stride_c : g.stride[2] * g.src.stride[2]; }
   KOKKOS_FUNCTION Index dst_lane() const { return over_channels ? g.dst.stride_c : g.dst.stride[2]; }
@@ -104,13 +142,14 @@ struct PoolWindows {
 
 /// dst = largest element, chosen = its number within the window (d, h, w; w fastest). `Chosen` is u8 or s32; null where
 /// nobody asks.
-template <class Chosen>
+template <class T, class Chosen>
 struct MaxForward : PoolWindows {
-  const float* src;
-  float* dst;
+  using Value = T;
+  const T* src;
+  T* dst;
   Chosen* chosen;
 
-  MaxForward(const PoolWindows& w, const float* x, float* y, Chosen* c) : PoolWindows(w), src(x), dst(y), chosen(c) {}
+  MaxForward(const PoolRuns& r, const T* x, T* y, Chosen* c) : PoolWindows{r}, src(x), dst(y), chosen(c) {}
   KOKKOS_FUNCTION void operator()(Index item) const { pool_item(*this, g.dst, item); }
 
   template <int lanes>
@@ -120,7 +159,7 @@ struct MaxForward : PoolWindows {
       begin[d] = p.at[d] * g.stride[d] - g.pad[d];
       g.clip(d, begin[d], first[d], last[d]);
     }
-    const float* base = src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
+    const T* base = src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
     const Index lane = src_lane();
     float best[lanes] = {};
     std::int32_t index[lanes] = {};
@@ -128,7 +167,7 @@ struct MaxForward : PoolWindows {
     for (Index d = first[0]; d < last[0]; ++d)
       for (Index h = first[1]; h < last[1]; ++h)
         for (Index w = first[2]; w < last[2]; ++w) {
-          const float* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
+          const T* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
           const auto number =
               static_cast<std::int32_t>(((d - begin[0]) * g.kernel[1] + h - begin[1]) * g.kernel[2] + w - begin[2]);
           const bool first_tap = !started;
@@ -144,53 +183,54 @@ struct MaxForward : PoolWindows {
           started = true;
         }
     const Index o = p.offset(g.dst);
-    KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) dst[o + l * dst_lane()] = best[l];
-    if (chosen) KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) chosen[o + l * dst_lane()] = static_cast<Chosen>(index[l]);
+    store_lanes(dst + o, dst_lane(), best);
+    if (chosen) store_numbers(chosen + o, dst_lane(), index);
   }
 };
 
+template <class T>
 struct AverageForward : PoolWindows {
-  const float* src;
-  float* dst;
+  using Value = T;
+  const T* src;
+  T* dst;
 
-  AverageForward(const PoolWindows& w, const float* x, float* y) : PoolWindows(w), src(x), dst(y) {}
+  AverageForward(const PoolRuns& r, const T* x, T* y) : PoolWindows{r}, src(x), dst(y) {}
   KOKKOS_FUNCTION void operator()(Index item) const { pool_item(*this, g.dst, item); }
 
   template <int lanes>
   KOKKOS_FUNCTION void window(const PoolRun& p) const {
     Index first[3], last[3];
     for (int d = 0; d < 3; ++d) g.clip(d, p.at[d] * g.stride[d] - g.pad[d], first[d], last[d]);
-    const float* base = src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
+    const T* base = src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
     const Index lane = src_lane();
     float sum[lanes] = {};
     for (Index d = first[0]; d < last[0]; ++d)
       for (Index h = first[1]; h < last[1]; ++h)
         for (Index w = first[2]; w < last[2]; ++w) {
-          const float* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
+          const T* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
           float v[lanes];
           load_lanes(x, lane, v);
           KEELSON_KEEP_LOOP
           for (int l = 0; l < lanes; ++l) sum[l] += v[l];
         }
     const float factor = g.average_factor(first, last);
-    float* y = dst + p.offset(g.dst);
     KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) y[l * dst_lane()] = sum[l] * factor;
+    for (int l = 0; l < lanes; ++l) sum[l] *= factor;
+    store_lanes(dst + p.offset(g.dst), dst_lane(), sum);
   }
 };
 
 /// Backward where windows do not overlap (stride >= kernel): each window writes its cell, from its own beginning to
 /// that of the next one, so that diff_src is written whole, once.
-template <class Chosen>
+template <class T, class Chosen>
 struct BackwardCells : PoolWindows {
-  const float* diff_dst;
+  using Value = T;
+  const T* diff_dst;
   const Chosen* chosen;  ///< null for average pooling
-  float* diff_src;
+  T* diff_src;
 
-  BackwardCells(const PoolWindows& w, const float* y, const Chosen* c, float* x)
-      : PoolWindows(w), diff_dst(y), chosen(c), diff_src(x) {}
+  BackwardCells(const PoolRuns& r, const T* y, const Chosen* c, T* x)
+      : PoolWindows{r}, diff_dst(y), chosen(c), diff_src(x) {}
   KOKKOS_FUNCTION void operator()(Index item) const { pool_item(*this, g.dst, item); }
 
   /// The last cell along W also takes what no window covers.
@@ -212,17 +252,17 @@ struct BackwardCells : PoolWindows {
     const Index o = p.offset(g.dst), step = dst_lane(), lane = src_lane();
     float diff[lanes];
     std::int32_t number[lanes];
-    KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) diff[l] = diff_dst[o + l * step];
-    if (chosen) KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) number[l] = static_cast<std::int32_t>(chosen[o + l * step]);
-    else KEELSON_KEEP_LOOP for (int l = 0; l < lanes; ++l) diff[l] *= g.average_factor(first, last);
+    load_lanes(diff_dst + o, step, diff);
+    if (chosen)
+      load_numbers(chosen + o, step, number);
+    else
+      KEELSON_KEEP_LOOP for (int l = 0; l < lanes; ++l) diff[l] *= g.average_factor(first, last);
 
-    float* base = diff_src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
+    T* base = diff_src + p.n * g.src.stride_n + p.channel * g.src.stride_c;
     for (Index d = from[0]; d < to[0]; ++d)
       for (Index h = from[1]; h < to[1]; ++h)
         for (Index w = from[2]; w < to[2]; ++w) {
-          float* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
+          T* x = base + d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2];
           const bool covered =
               d >= first[0] && d < last[0] && h >= first[1] && h < last[1] && w >= first[2] && w < last[2];
           const auto tap =
@@ -230,23 +270,22 @@ struct BackwardCells : PoolWindows {
           float value[lanes];
           KEELSON_KEEP_LOOP
           for (int l = 0; l < lanes; ++l) value[l] = covered && (!chosen || number[l] == tap) ? diff[l] : 0.0f;
-          if (lane == 1) KEELSON_KEEP_LOOP
-          for (int l = 0; l < lanes; ++l) x[l] = value[l];
-          else KEELSON_KEEP_LOOP for (int l = 0; l < lanes; ++l) x[l * lane] = value[l];
+          store_lanes(x, lane, value);
         }
   }
 };
 
 /// Backward where windows overlap: diff_src gathers from the windows that cover it, in order; no two work items write
 /// the same element.
-template <class Chosen>
-struct BackwardGather {
-  PoolGeometry g;
-  bool over_channels;
-  const float* diff_dst;
+template <class T, class Chosen>
+struct BackwardGather : PoolRuns {
+  using Value = T;
+  const T* diff_dst;
   const Chosen* chosen;  ///< null for average pooling
-  float* diff_src;
+  T* diff_src;
 
+  BackwardGather(const PoolRuns& r, const T* y, const Chosen* c, T* x)
+      : PoolRuns(r), diff_dst(y), chosen(c), diff_src(x) {}
   KOKKOS_FUNCTION void operator()(Index item) const { pool_item(*this, g.src, item); }
   KOKKOS_FUNCTION bool alike(const PoolRun&) const { return false; }
 
@@ -267,21 +306,23 @@ struct BackwardGather {
           const Index o = base + d * g.dst.stride[0] + h * g.dst.stride[1] + w * g.dst.stride[2];
           const Index tap[3] = {p.at[0] + g.pad[0] - d * g.stride[0], p.at[1] + g.pad[1] - h * g.stride[1],
                                 p.at[2] + g.pad[2] - w * g.stride[2]};
+          float diff[lanes];
+          load(diff_dst + o, diff);
           if (chosen) {
-            const auto number = static_cast<Chosen>((tap[0] * g.kernel[1] + tap[1]) * g.kernel[2] + tap[2]);
+            const auto wanted = static_cast<std::int32_t>((tap[0] * g.kernel[1] + tap[1]) * g.kernel[2] + tap[2]);
+            std::int32_t number[lanes];
+            load_numbers(chosen + o, 1, number);
             KEELSON_KEEP_LOOP
-            for (int l = 0; l < lanes; ++l) sum[l] += chosen[o + l] == number ? diff_dst[o + l] : 0.0f;
+            for (int l = 0; l < lanes; ++l) sum[l] += number[l] == wanted ? diff[l] : 0.0f;
           } else {
             Index from[3], to[3];
             for (int i = 0; i < 3; ++i) g.clip(i, p.at[i] - tap[i], from[i], to[i]);
             const float factor = g.average_factor(from, to);
             KEELSON_KEEP_LOOP
-            for (int l = 0; l < lanes; ++l) sum[l] += factor * diff_dst[o + l];
+            for (int l = 0; l < lanes; ++l) sum[l] += factor * diff[l];
           }
         }
-    float* y = diff_src + p.offset(g.src);
-    KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) y[l] = sum[l];
+    store(diff_src + p.offset(g.src), sum);
   }
 };
 

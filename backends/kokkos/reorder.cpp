@@ -15,30 +15,27 @@ class KokkosReorder : public Reorder {
   Cost cost(Verb) const override { return {0, static_cast<double>(desc_.src.bytes() + desc_.dst.bytes())}; }
 
   void forward(const Tensor& src, const Tensor& dst, const Tensor&) override {
-    constexpr const char* label = "keelson::reorder::forward";
-    switch (desc_.src.dtype) {
-      case DType::f32:
-        if (desc_.dst.dtype == DType::f64) return copy_strided(label, plan_, src.data<float>(), dst.data<double>());
-        return copy_strided(label, plan_, src.data<float>(), dst.data<float>());
-      case DType::f64:
-        if (desc_.dst.dtype == DType::f32) return copy_strided(label, plan_, src.data<double>(), dst.data<float>());
-        return copy_strided(label, plan_, src.data<double>(), dst.data<double>());
-      case DType::s32:
-        return copy_strided(label, plan_, src.data<std::int32_t>(), dst.data<std::int32_t>());
-      case DType::u8:
-        return copy_strided(label, plan_, src.data<std::uint8_t>(), dst.data<std::uint8_t>());
-      default:
-        fail("reorder of {} was not declined", to_string(desc_.src.dtype));
-    }
+    const auto from = desc_.src.dtype, to = desc_.dst.dtype;
+    if (from == DType::s32) return copy<std::int32_t, std::int32_t>(src, dst);
+    if (from == DType::u8) return copy<std::uint8_t, std::uint8_t>(src, dst);
+    if (from == DType::f64 && to == DType::f64) return copy<double, double>(src, dst);
+    if (from == DType::f64) return copy<double, float>(src, dst);
+    if (to == DType::f64) return copy<float, double>(src, dst);
+    with_type(from, [&](auto x) { with_type(to, [&](auto y) { copy<decltype(x), decltype(y)>(src, dst); }); });
   }
 
  private:
+  template <class From, class To>
+  void copy(const Tensor& src, const Tensor& dst) const {
+    copy_strided("keelson::reorder::forward", plan_, src.data<From>(), dst.data<To>());
+  }
+
   ReorderDesc desc_;
   CopyPlan plan_;
 };
 
 bool converts(DType from, DType to) {
-  if (from == to) return from == DType::f32 || from == DType::f64 || from == DType::s32 || from == DType::u8;
+  if (from == to || (is_value_type(from) && is_value_type(to))) return true;
   return (from == DType::f32 && to == DType::f64) || (from == DType::f64 && to == DType::f32);
 }
 

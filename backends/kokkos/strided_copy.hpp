@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/values.hpp"
 
 /// dst = src for arrays of one shape with any strides: the whole of Reorder and Concat.
 namespace keelson::kokkos {
@@ -25,6 +25,18 @@ struct CopyPlan {
 CopyPlan plan_copy(const Shape& shape, const Layout& src, const Layout& dst);
 
 namespace detail {
+
+/// f32 <-> bf16, f16; others, as f32 <-> f64, as the language converts them; equal types bit for bit.
+template <class To, class From>
+KOKKOS_FORCEINLINE_FUNCTION To converted(From x) {
+  constexpr bool low = sizeof(To) == 2 || sizeof(From) == 2;
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (low)
+    return stored<To>(value_of(x));
+  else
+    return static_cast<To>(x);
+}
 
 inline constexpr int copy_tile = runs_on_host ? 32 : 1;
 
@@ -59,9 +71,9 @@ struct CopyTile {
   KOKKOS_FUNCTION void run(const From* from, To* to, Index n) const {
     if (p.row.src == 1 && p.row.dst == 1) {
       KEELSON_INDEPENDENT_ITERATIONS
-      for (Index i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+      for (Index i = 0; i < n; ++i) to[i] = converted<To>(from[i]);
     } else {
-      for (Index i = 0; i < n; ++i) to[i * p.row.dst] = static_cast<To>(from[i * p.row.src]);
+      for (Index i = 0; i < n; ++i) to[i * p.row.dst] = converted<To>(from[i * p.row.src]);
     }
   }
 
@@ -70,7 +82,7 @@ struct CopyTile {
   KOKKOS_FUNCTION void transpose(const From* from, To* to, Index rows, Index columns) const {
     To tile[copy_tile][copy_tile + 1];
     for (Index r = 0; r < rows; ++r)
-      for (Index c = 0; c < columns; ++c) tile[r][c] = static_cast<To>(from[r * p.row.src + c * p.column.src]);
+      for (Index c = 0; c < columns; ++c) tile[r][c] = converted<To>(from[r * p.row.src + c * p.column.src]);
     for (Index c = 0; c < columns; ++c)
       for (Index r = 0; r < rows; ++r) to[r * p.row.dst + c * p.column.dst] = tile[r][c];
   }

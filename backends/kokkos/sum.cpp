@@ -1,5 +1,7 @@
-#include "backends/kokkos/common.hpp"
+#include <algorithm>
+
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/values.hpp"
 
 namespace keelson::kokkos {
 
@@ -9,27 +11,35 @@ using namespace ops;
 
 constexpr int max_terms = 8;  ///< of one pass; longer sums take several
 
+template <class T>
 struct Terms {
-  const float* src[max_terms];
+  const T* src[max_terms];
   int count;
 };
 
 /// dst may be the first term. Traffic: count + 1 elements per element.
+template <class T>
 struct AddTerms {
-  Terms terms;
-  float* dst;
+  Terms<T> terms;
+  T* dst;
+
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
-    if (terms.count == 2) {
-      const float *a = terms.src[0], *b = terms.src[1];
-      KEELSON_INDEPENDENT_ITERATIONS
-      for (Index i = begin; i < end; ++i) dst[i] = a[i] + b[i];
-      return;
+    if (terms.count == 2)
+      return map_run(begin, end, [](float a, float b) { return a + b; }, dst, terms.src[0], terms.src[1]);
+    if constexpr (!runs_on_host)
+      if (end - begin == pack_width<T>) return add<pack_width<T>>(begin);
+    for (Index i = begin; i < end; ++i) add<1>(i);
+  }
+
+  template <int count>
+  KOKKOS_FORCEINLINE_FUNCTION void add(Index at) const {
+    float sum[count], term[count];
+    load(terms.src[0] + at, sum);
+    for (int k = 1; k < terms.count; ++k) {
+      load(terms.src[k] + at, term);
+      for (int l = 0; l < count; ++l) sum[l] += term[l];
     }
-    for (Index i = begin; i < end; ++i) {
-      float s = terms.src[0][i];
-      for (int k = 1; k < terms.count; ++k) s += terms.src[k][i];
-      dst[i] = s;
-    }
+    store(dst + at, sum);
   }
 };
 
@@ -44,24 +54,34 @@ class KokkosSum : public Sum {
   }
 
   void forward(const Tensor* srcs, const Tensor& dst) override {
-    constexpr const char* label = "keelson::sum::forward";
-    int done = 0;
-    while (done < desc_.count) {
-      Terms terms{};
-      if (done > 0) terms.src[terms.count++] = dst.data<float>();
-      while (terms.count < max_terms && done < desc_.count) terms.src[terms.count++] = srcs[done++].data<float>();
-      for_each_element(label, dst, AddTerms{terms, dst.data<float>()});
-    }
+    with_type(desc_.src.dtype, [&](auto type) { forward<decltype(type)>(srcs, dst); });
   }
 
  private:
+  template <class T>
+  void forward(const Tensor* srcs, const Tensor& dst) const {
+    auto* y = dst.data<T>();
+    int done = 0;
+    while (done < desc_.count) {
+      Terms<T> terms{};
+      Index together = neighbours<T>(y);
+      if (done > 0) terms.src[terms.count++] = y;
+      while (terms.count < max_terms && done < desc_.count) {
+        const auto* x = srcs[done++].data<T>();
+        together = std::min(together, neighbours<T>(x));
+        terms.src[terms.count++] = x;
+      }
+      for_each_element("keelson::sum::forward", dst, AddTerms<T>{terms, y}, together);
+    }
+  }
+
   SumDesc desc_;
 };
 
 }  // namespace
 
 Made<Sum> make_sum(const SumDesc& d) {
-  if (d.src.dtype != DType::f32) return fmt::format("src is {}, not f32", to_string(d.src.dtype));
+  if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; a sum adopts its producers'");
   if (d.count < 1) return std::string("a sum needs at least one term");
   return std::unique_ptr<Sum>(std::make_unique<KokkosSum>(d));

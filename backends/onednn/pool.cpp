@@ -88,8 +88,9 @@ std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolD
   if (desc.src.layout.is_any()) desc.src.layout = Layout::channels_last(d.src.shape);
   const Windows windows(d.params);
   const auto forward = describe(session, desc, windows);
-  if (d.params.kind == ops::PoolKind::max && d.src.dtype == DType::f32)
-    return make_max_pool(desc, forward.src_desc(), forward.dst_desc());
+  if (d.params.kind == ops::PoolKind::max && d.src.dtype != DType::f32)
+    decline("oneDNN's max pooling hides NaN, and the loops that take its place are for f32");
+  if (d.params.kind == ops::PoolKind::max) return make_max_pool(desc, forward.src_desc(), forward.dst_desc());
   return std::make_unique<Pool>(session, desc, windows, forward);
 }
 

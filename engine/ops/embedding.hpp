@@ -6,7 +6,8 @@
 namespace keelson::ops {
 
 class Embedding;
-/// ids: any shape, plain s32, M elements; weights (V, H) plain f32.
+/// ids: any shape, plain s32, M elements; weights (V, H) plain f32. dst and diff_dst are f32, bf16 or f16, as the
+/// tensors say that a verb is given.
 struct EmbeddingDesc {
   using Op = Embedding;
   TensorDesc ids, weights;

@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "engine/ops/dense.hpp"
 #include "tests/ops/op_test.hpp"
 
@@ -11,15 +9,6 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-/// To the nearest number that bf16 holds, of two equally near ones the even.
-Array rounded(Array a) {
-  for (std::int64_t i = 0; i < a.elements(); ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(a[i]));
-    a[i] = std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
-  }
-  return a;
-}
-
 struct Bf16Case {
   std::string name, about;
   Shape src, weights;
@@ -28,13 +17,8 @@ struct Bf16Case {
 
 class Bf16Test : public CaseTest<Bf16Case> {
  protected:
-  Tensor put_bf16(const Array& a, const Layout& layout) {
-    const TensorDesc d{a.shape, DType::bf16, layout};
-    const auto reorder = ctx().make(ops::ReorderDesc{TensorDesc::plain(a.shape), d});
-    const auto t = ctx().allocate(d, "bf16");
-    reorder->forward(put(ctx(), a, Layout::plain(a.shape)), t, scratch(ctx(), reorder->scratch_bytes(Verb::forward)));
-    return t;
-  }
+  Tensor put_bf16(const Array& a, const Layout& layout) { return put(ctx(), a, layout, DType::bf16); }
+  static Array rounded(const Array& a) { return testing::rounded(a, DType::bf16); }
 
   template <class Op>
   void check_all(Op& op, const Shape& dst_shape, const Array& x, const Array& w, const Array& b, const Array& dy,

@@ -111,8 +111,11 @@ class OpTest : public ::testing::Test {
     EXPECT_LE(used.bytes, allowed_bytes()) << what << ": " << used.calls << " allocations";
   }
 
-  void check(const Tensor& got, const Array& want, const std::string& what, Tolerance t = tolerance(DType::f32)) {
+  void check(const Tensor& got, const Array& want, const std::string& what, Tolerance t) {
     EXPECT_TRUE(close(get(ctx(), got), want, what, t));
+  }
+  void check(const Tensor& got, const Array& want, const std::string& what) {
+    check(got, want, what, tolerance(got.dtype()));
   }
 
   void TearDown() override {

@@ -28,6 +28,11 @@ std::vector<CellCase> cell_cases() {
     cases.push_back({name + "_one_sample", "", {kind, 1, 7, 5}});
     cases.push_back({name + "_wide", "several work items per sample", {kind, 2, 3, 523}});
     cases.push_back({name + "_saturated", "gates at their ends", {kind, 2, 3, 19}, 200});
+    for (const auto type : {DType::bf16, DType::f16}) {
+      const auto low = fmt::format("{}_{}", name, to_string(type));
+      cases.push_back({low, "16-bit values", {kind, 3, 4, 37, type}});
+      cases.push_back({low + "_one_step", "a state that is f32", {kind, 5, 1, 16, type}});
+    }
   }
   return cases;
 }
@@ -39,7 +44,7 @@ class RecurrentCellTest : public CaseTest<CellCase> {
     const auto& d = c().desc;
     rows = {d.rows(), d.hidden}, gate_rows = {d.rows(), d.gates()}, step_gates = {d.batch, d.gates()},
     step_rows = {d.batch, d.hidden};
-    input = oracle::random_uniform(gate_rows, "input", -c().range, c().range);
+    input = rounded(oracle::random_uniform(gate_rows, "input", -c().range, c().range), d.type);
     state = oracle::random_uniform(d.state_shape(), "state");
     if (gru()) bias = oracle::random_uniform({d.hidden}, "bias");
     for (std::int64_t t = 0; t < d.steps; ++t)
@@ -49,7 +54,9 @@ class RecurrentCellTest : public CaseTest<CellCase> {
 
   bool gru() const { return c().desc.kind == CellKind::gru; }
   Tensor put_plain(const Array& a) { return put(ctx(), a, Layout::plain(a.shape)); }
+  Tensor put_low(const Array& a) { return put(ctx(), a, Layout::plain(a.shape), c().desc.type); }
   Tensor empty(const Shape& s) { return destination(ctx(), s, Layout::plain(s)); }
+  Tensor empty_low(const Shape& s) { return destination(ctx(), s, Layout::plain(s), c().desc.type); }
 
   Array row(const Array& all, std::int64_t t) const {
     Array one(Shape{c().desc.batch, all.shape[1]});
@@ -76,12 +83,13 @@ class RecurrentCellTest : public CaseTest<CellCase> {
       s[(i / hidden * s.shape[1] + which) * hidden + i % hidden] = one[i];
   }
 
-  /// The sequence by the oracle's cell, step by step.
+  /// The sequence by the oracle's cell, step by step; h between steps is of the cell's type.
   void work_out() {
     gates = Array(gate_rows), dst = h_prev = saved = Array(rows);
     steps.clear();
     Array now = state;
     for (std::int64_t t = 0; t < c().desc.steps; ++t) {
+      set_part(now, 0, rounded(part(now, 0), c().desc.type));
       steps.push_back({row(input, t), recurrent[static_cast<std::size_t>(t)], bias, now});
       const auto r = oracle::cell_forward(c().desc.kind, steps.back());
       set_row(gates, t, r.gates);
@@ -104,11 +112,11 @@ class RecurrentCellTest : public CaseTest<CellCase> {
 
   ops::RecurrentCell::Sequence sequence(bool in_place) {
     ops::RecurrentCell::Sequence s;
-    s.input = put_plain(input);
-    s.gates = in_place ? s.input : empty(gate_rows);
+    s.input = put_low(input);
+    s.gates = in_place ? s.input : empty_low(gate_rows);
     s.recurrent = empty(step_gates);
     if (gru()) s.bias = put_plain(bias);
-    s.h_prev = empty(rows);
+    s.h_prev = empty_low(rows);
     s.saved = empty(rows);
     s.next_state = empty(c().desc.state_shape());
     return s;
@@ -126,7 +134,7 @@ class RecurrentCellTest : public CaseTest<CellCase> {
 
   void check_forward(ops::RecurrentCell& op, bool in_place) {
     const auto s = sequence(in_place);
-    const auto first = put_plain(state), to = empty(rows);
+    const auto first = put_plain(state), to = empty_low(rows);
     std::vector<Tensor> parts;
     for (const auto& r : recurrent) parts.push_back(put_plain(r));
     const auto all = [&] { forward(op, s, first, parts, to); };
@@ -138,8 +146,8 @@ class RecurrentCellTest : public CaseTest<CellCase> {
     check(to, dst, what + " dst");
     check(s.gates, gates, what + " gates");
     check(s.h_prev, h_prev, what + " h_prev");
-    check(s.saved, saved, what + " saved");
-    check(s.next_state, next_state, what + " next_state");
+    check(s.saved, saved, what + " saved", tolerance(c().desc.type));
+    check(s.next_state, next_state, what + " next_state", tolerance(c().desc.type));
   }
 
   /// What is handed back at step t: nothing at the last one, where memory that nobody has written must not be read.
@@ -151,16 +159,16 @@ class RecurrentCellTest : public CaseTest<CellCase> {
   void check_backward(ops::RecurrentCell& op, bool in_place) {
     const auto& d = c().desc;
     const std::string what = c().name + " (" + c().about + ") backward" + (in_place ? " in place" : "");
-    const Array above = oracle::random_uniform(rows, "diff_dst");
+    const Array above = rounded(oracle::random_uniform(rows, "diff_dst"), d.type);
     // What forward leaves, as the oracle has it.
     ops::RecurrentCell::Sequence s;
-    s.gates = put_plain(gates);
-    s.h_prev = put_plain(h_prev), s.saved = put_plain(saved), s.next_state = put_plain(next_state);
+    s.gates = put_low(gates);
+    s.h_prev = put_low(h_prev), s.saved = put_plain(saved), s.next_state = put_plain(next_state);
     ops::RecurrentCell::Gradients g;
-    g.diff_dst = put_plain(above);
+    g.diff_dst = put_low(above);
     g.diff_carry = put_plain(Array(step_rows, nan));
-    g.diff_input = in_place ? s.gates : empty(gate_rows);
-    g.diff_recurrent = gru() ? empty(gate_rows) : g.diff_input;
+    g.diff_input = in_place ? s.gates : empty_low(gate_rows);
+    g.diff_recurrent = gru() ? empty_low(gate_rows) : g.diff_input;
 
     std::vector<Tensor> back;
     for (std::int64_t t = 0; t < d.steps; ++t) back.push_back(put_plain(handed_back(t)));
@@ -178,7 +186,7 @@ class RecurrentCellTest : public CaseTest<CellCase> {
       set_row(diff_input, t, want.input);
       set_row(diff_recurrent, t, want.recurrent);
       carry = part(want.state, gru() ? 0 : 1);
-      check(g.diff_carry, carry, fmt::format("{}, carry of step {}", what, t));
+      check(g.diff_carry, carry, fmt::format("{}, carry of step {}", what, t), tolerance(d.type));
     }
     check(g.diff_input, diff_input, what + " diff_input");
     check(g.diff_recurrent, diff_recurrent, what + " diff_recurrent");
@@ -207,7 +215,8 @@ TEST_P(RecurrentCellTest, EachStepMatchesOracle) {
   }
   for (const auto verb : {Verb::forward, Verb::backward_data}) {
     // Gates are read twice and written once, and no state escapes: of one step.
-    const auto least = 3.0 * static_cast<double>(step_gates.elements()) * sizeof(float);
+    const auto least =
+        static_cast<double>(step_gates.elements()) * (2 * static_cast<double>(size_of(c().desc.type)) + sizeof(float));
     EXPECT_GE(op->cost(verb).bytes, least);
     EXPECT_LE(op->cost(verb).bytes, 2 * least);
     EXPECT_GT(op->cost(verb).flops, 0);

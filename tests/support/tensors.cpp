@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "engine/tensor/half.hpp"
+
 namespace keelson::testing {
 
 namespace {
@@ -17,24 +19,50 @@ std::vector<T> cast(const Array& a) {
   return std::vector<T>(a.data.begin(), a.data.end());
 }
 
+/// f32 into a 16-bit type or back, by the context's own reorder.
+void convert(Context& context, const Tensor& src, const Tensor& dst) {
+  const auto op = context.make(ops::ReorderDesc{src.desc(), dst.desc()});
+  op->forward(src, dst, scratch(context, op->scratch_bytes(ops::Verb::forward)));
+  context.device().fence();
+}
+
 }  // namespace
 
-Tensor put(Context& context, const Array& a, const Layout& layout) {
-  Tensor t = context.allocate({a.shape, DType::f32, layout}, "test operand");
+Tensor put(Context& context, const Array& a, const Layout& layout, DType type) {
+  const Tensor t = context.allocate({a.shape, type, layout}, "test operand");
   const auto values = cast<float>(a);
-  context.write_plain(t, values.data());
+  if (type == DType::f32) {
+    context.write_plain(t, values.data());
+  } else {
+    const auto plain = TensorDesc::plain(a.shape);
+    convert(context, put_raw(context, plain, values.data()), t);
+  }
   return t;
 }
 
-Tensor destination(Context& context, const Shape& shape, const Layout& layout) {
-  return put(context, Array(shape, 3e33), layout);
+Tensor destination(Context& context, const Shape& shape, const Layout& layout, DType type) {
+  return put(context, Array(shape, type == DType::f16 ? 6e4 : 3e33), layout, type);
 }
 
 Array get(Context& context, const Tensor& t) {
   std::vector<float> values(static_cast<std::size_t>(t.elements()));
   context.device().fence();
-  context.read_plain(t, values.data());
+  if (t.dtype() == DType::f32) {
+    context.read_plain(t, values.data());
+  } else {
+    const Tensor plain = context.allocate(TensorDesc::plain(t.shape()), "test result");
+    convert(context, t, plain);
+    context.read_plain(plain, values.data());
+  }
   return {t.shape(), std::vector<double>(values.begin(), values.end())};
+}
+
+Array rounded(Array a, DType type) {
+  for (auto& v : a.data) {
+    const auto x = static_cast<float>(v);
+    v = type == DType::bf16 ? to_float(to_bf16(x)) : type == DType::f16 ? to_float(to_f16(x)) : x;
+  }
+  return a;
 }
 
 Tensor put_classes(Context& context, const Array& classes) {

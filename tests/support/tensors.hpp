@@ -12,11 +12,14 @@ namespace keelson::testing {
 
 using oracle::Array;
 
-/// An f32 tensor in `layout` that holds `a`.
-Tensor put(Context& context, const Array& a, const Layout& layout);
-/// An f32 tensor in `layout` whose logical elements hold a value that no result may keep; padding is zero.
-Tensor destination(Context& context, const Shape& shape, const Layout& layout);
-Array get(Context& context, const Tensor& t);  ///< f32, any layout
+/// A tensor of f32, bf16 or f16 in `layout` that holds `a`, rounded.
+Tensor put(Context& context, const Array& a, const Layout& layout, DType type = DType::f32);
+/// One whose logical elements hold a value that no result may keep; padding is zero.
+Tensor destination(Context& context, const Shape& shape, const Layout& layout, DType type = DType::f32);
+Array get(Context& context, const Tensor& t);  ///< f32, bf16 or f16, any layout
+
+/// The nearest values that `type` (f32, bf16, f16) holds.
+Array rounded(Array a, DType type);
 
 Tensor put_classes(Context& context, const Array& classes);  ///< plain s32
 Tensor put_f64(Context& context, const Array& a);            ///< plain f64
