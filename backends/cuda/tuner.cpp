@@ -74,12 +74,14 @@ std::size_t Tuner::fastest(const std::string& key, const std::vector<std::string
     if (!run(i)) continue;  // this time it may load code and set things up
     const double once = time([&] { run(i); });
     const int runs = std::clamp(static_cast<int>(milliseconds_of_replay / std::max(once, 1e-4)), 1, most_runs);
-    trials.push_back({i,
-                      record(stream_,
-                             [&] {
-                               for (int r = 0; r < runs; ++r) run(i);
-                             }),
-                      runs});
+    try {
+      auto graph = record(stream_, [&] {
+        for (int r = 0; r < runs; ++r) run(i);
+      });
+      trials.push_back({i, std::move(graph), runs});
+    } catch (const Error&) {
+      continue;  // nor could a step that uses it be recorded
+    }
   }
   if (trials.empty())
     fail("{}: none of the {} algorithms that the library offers runs on {}", key, candidates.size(), this_gpu());

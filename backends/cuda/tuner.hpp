@@ -28,10 +28,11 @@ class Tuner {
 
   /// The number of the best of `candidates`, names that say fully what to run, best guess first; at least one.
   /// `key` says what is computed: op, verb, dtypes, shapes, layouts, most bytes of scratch memory.
-  /// `run(i)` queues candidate i on the stream, on memory that the caller has set aside, and returns false where it
-  /// cannot (that candidate is then out). Its first call may set things up and be slow; later ones are recorded as a
-  /// CUDA graph, so they do nothing but queue work. No other work may be under way. Throws Error where no candidate
-  /// runs. `run` is not called where the answer is known.
+  /// `run(i)` queues candidate i on the stream, on memory that the caller has set aside and keeps until this returns,
+  /// and returns false where it cannot (that candidate is then out). Its first call may set things up and be slow;
+  /// later ones are recorded as a CUDA graph, so they do nothing but queue work; what cannot be recorded is out, too.
+  /// No other work may be under way. Throws Error where no candidate runs. `run` is not called where the answer is
+  /// known.
   std::size_t choose(const std::string& key, const std::vector<std::string>& candidates,
                      const std::function<bool(std::size_t)>& run);
 
