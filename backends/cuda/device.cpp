@@ -33,6 +33,7 @@ class CudaDevice : public Device {
     return fmt::format("{}, sm_{}, {:.0f} GiB", gpu_.name, gpu_.architecture,
                        static_cast<double>(gpu_.bytes) / (1 << 30));
   }
+  std::string unit() const override { return gpu_.bus; }
   bool host_accessible() const override { return false; }
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
