@@ -2,12 +2,11 @@
 # Included where the build has CUDA. CMAKE_CUDA_ARCHITECTURES: those of the GPUs here, else 80 and 90, with PTX of the
 # highest for what comes after it.
 
-find_program(CMAKE_CUDA_COMPILER nvcc
-  HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin
-  DOC "CUDA's compiler")
-if(DEFINED ENV{CUDACXX})
+if(NOT CMAKE_CUDA_COMPILER AND DEFINED ENV{CUDACXX})
   set(CMAKE_CUDA_COMPILER $ENV{CUDACXX} CACHE FILEPATH "CUDA's compiler" FORCE)
 endif()
+find_program(CMAKE_CUDA_COMPILER nvcc
+  HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin DOC "CUDA's compiler")
 if(NOT CMAKE_CUDA_COMPILER)
   message(FATAL_ERROR "A CUDA build was asked for, but nvcc is in none of PATH, $CUDA_HOME/bin, $CUDA_PATH/bin and "
                       "/usr/local/cuda/bin. Set CUDACXX, or configure with -DKEELSON_WITH_CUDA=OFF.")
