@@ -13,7 +13,7 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch
   OUTPUT_VARIABLE known_architectures ERROR_VARIABLE problem RESULT_VARIABLE status)
-string(REGEX MATCHALL "[0-9]+[a-z]?" known_architectures "${known_architectures}")
+string(REGEX MATCHALL "[0-9]+" known_architectures "${known_architectures}")
 if(NOT status EQUAL 0 OR NOT known_architectures)
   message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} does not say which GPU architectures it knows: ${status}\n${problem}")
 endif()
@@ -37,11 +37,10 @@ endif()
 # The lowest one is Kokkos' own: its headers ask what every GPU of the list can do.
 set(KEELSON_LOWEST_CUDA_ARCHITECTURE 999)
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
-  if(NOT architecture MATCHES "^([0-9]+)([a-z]?)(-real|-virtual)?$")
+  if(NOT architecture MATCHES "^([0-9]+)[af]?(-real|-virtual)?$")
     message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has '${architecture}', but numbers such as 80, 90a or 90-real are "
                         "expected. ${CMAKE_CUDA_COMPILER} knows ${known_architectures}.")
-  elseif(NOT "${CMAKE_MATCH_1}${CMAKE_MATCH_2}" IN_LIST known_architectures AND
-         NOT ("${CMAKE_MATCH_2}" AND "${CMAKE_MATCH_1}" IN_LIST known_architectures))
+  elseif(NOT CMAKE_MATCH_1 IN_LIST known_architectures)
     message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has '${architecture}', but ${CMAKE_CUDA_COMPILER} knows only "
                         "${known_architectures}. (CUDA 12 is the last that builds for sm_70, CUDA 13 begins at sm_75.)")
   elseif(CMAKE_MATCH_1 LESS 70)
