@@ -1,10 +1,18 @@
-# The installed package: find_package(keelson) gives keelson::engine, comm, nets and backends.
+# The installed package: find_package(keelson) gives keelson::engine, comm, nets and backends. Programs find shared
+# libraries in lib/ beside them, where the archive has them, else where they were linked.
 include(CMakePackageConfigHelpers)
 
 get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
 list(TRANSFORM backends PREPEND keelson_backend_)
+if(KEELSON_APP_PROGRAMS)
+  set_target_properties(${KEELSON_APP_PROGRAMS} PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../lib" INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
+foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the libraries' own libraries, too; a RUNPATH does not
+  target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+endforeach()
 install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends ${backends} ${KEELSON_APP_PROGRAMS}
-  EXPORT keelsonTargets)
+  EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
 foreach(folder IN ITEMS engine comm nets)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
@@ -21,3 +29,7 @@ configure_package_config_file(cmake/keelsonConfig.cmake.in keelsonConfig.cmake I
 write_basic_package_version_file(keelsonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/keelsonConfig.cmake ${PROJECT_BINARY_DIR}/keelsonConfigVersion.cmake
   cmake/FindHDF5C.cmake cmake/FindNCCL.cmake DESTINATION ${package_dir})
+
+if(KEELSON_APP_PROGRAMS)
+  include(KeelsonArchive)
+endif()

@@ -96,3 +96,10 @@ if(EXISTS ${tests_dir}/install/CMakeLists.txt AND NOT KEELSON_SANITIZE)
             -P ${PROJECT_SOURCE_DIR}/cmake/BuildConsumer.cmake)
   set_tests_properties(install.consumer PROPERTIES TIMEOUT 300 ENVIRONMENT "${test_environment}")
 endif()
+
+if(KEELSON_APP_PROGRAMS AND NOT KEELSON_SANITIZE)
+  add_test(NAME install.archive
+    COMMAND ${CMAKE_COMMAND} -DBUILD_DIR=${PROJECT_BINARY_DIR} -DWORK_DIR=${PROJECT_BINARY_DIR}/tests/archive
+            -DCONFIG=$<CONFIG> -P ${PROJECT_SOURCE_DIR}/cmake/CheckArchive.cmake)
+  set_tests_properties(install.archive PROPERTIES TIMEOUT 300 ENVIRONMENT "${test_environment}")
+endif()
