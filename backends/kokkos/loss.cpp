@@ -1,6 +1,6 @@
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/loss_strands.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/vector_math.hpp"
+#include "backends/kokkos/parallel_sum.hpp"
 #include "engine/ops/context.hpp"
 
 namespace keelson::kokkos {
@@ -11,124 +11,9 @@ using namespace ops;
 
 constexpr Index max_blocks = 1024;  ///< of rows, summed one by one and then in order, whatever the number of threads
 
-struct Operands {
-  LossParams p;
-  const StepState* state;
-  const float* prediction;
-  const float* target;
-  const std::int32_t* classes;
-  const float* weight;
-  float* diff;  ///< null: no gradient; may be `prediction`
-  Index rows, features, rows_per_sample;
-  bool class_per_row;
-
-  /// What one unit of row r's loss counts for in the total; 0 for padding, whose prediction may be anything.
-  KOKKOS_FUNCTION double share(Index r) const {
-    const double all = static_cast<double>(state->loss_scale) * weight[r / rows_per_sample];
-    return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
-  }
-
-  KOKKOS_FUNCTION double one(double d) const {
-    if (p.kind == LossKind::mse) return d * d;
-    const double a = Kokkos::fabs(d), delta = p.delta;
-    if (p.kind == LossKind::mae) return a;
-    return a <= delta ? 0.5 * d * d : delta * (a - 0.5 * delta);
-  }
-
-  KOKKOS_FUNCTION double slope(double d) const {
-    if (p.kind == LossKind::mse) return 2 * d;
-    const double limit = p.kind == LossKind::mae ? 0.0 : static_cast<double>(p.delta);
-    if (p.kind == LossKind::huber && Kokkos::fabs(d) <= limit) return d;
-    const double unit = d > 0 ? 1.0 : d < 0 ? -1.0 : d;  // a NaN stays a NaN
-    return p.kind == LossKind::huber ? limit * unit : unit;
-  }
-
-  KOKKOS_FUNCTION double difference_row(Index r, double share) const {
-    const float *x = prediction + r * features, *t = target + r / rows_per_sample * features;
-    const double scale = share / static_cast<double>(features);
-    double sum = 0;
-    for (Index f = 0; f < features; ++f) {
-      const double d = static_cast<double>(x[f]) - t[f];
-      sum += one(d);
-      if (diff) diff[r * features + f] = static_cast<float>(scale * state->scaling.scale * slope(d));
-    }
-    return scale * sum;
-  }
-
-  KOKKOS_FUNCTION void zero_row(Index r) const {
-    if (!diff) return;
-    for (Index f = 0; f < features; ++f) diff[r * features + f] = 0;
-  }
-
-  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow, and its gradient, which is softmax
-  /// less the unit vector of c. The row stays in the cache from its first reading to its last writing.
-  KOKKOS_FUNCTION double class_row(Index r, double share) const {
-    const Index c = classes[class_per_row ? r : r / rows_per_sample];
-    if (c == -1) return zero_row(r), 0.0;
-    const float* x = prediction + r * features;
-    const float largest = maximum(x), wanted = c >= 0 && c < features ? x[c] : Kokkos::Experimental::quiet_NaN_v<float>;
-    const double sum =
-        diff ? exponentials<true>(x, largest, diff + r * features) : exponentials<false>(x, largest, nullptr);
-    if (diff) {
-      float* d = diff + r * features;
-      const double whole = share * state->scaling.scale;
-      const auto scale = static_cast<float>(whole / sum);
-      KEELSON_INDEPENDENT_ITERATIONS
-      for (Index f = 0; f < features; ++f) d[f] *= scale;
-      // By itself, since softmax - 1 cancels where the network is sure.
-      if (c >= 0 && c < features)
-        d[c] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
-    }
-    return share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
-  }
-
-  static constexpr int lanes = runs_on_host ? 16 : 1;
-
-  KOKKOS_FUNCTION float maximum(const float* x) const {
-    float most[lanes];
-    for (int l = 0; l < lanes; ++l) most[l] = x[0];
-    Index f = 0;
-    for (; f + lanes <= features; f += lanes)
-      for (int l = 0; l < lanes; ++l) most[l] = x[f + l] > most[l] ? x[f + l] : most[l];
-    for (; f < features; ++f) most[0] = x[f] > most[0] ? x[f] : most[0];
-    for (int l = 1; l < lanes; ++l) most[0] = most[l] > most[0] ? most[l] : most[0];
-    return most[0];
-  }
-
-  /// Their sum, in double after at most 64 additions in float; `store`: writes them, too.
-  template <bool store>
-  KOKKOS_FUNCTION double exponentials(const float* x, float largest, float* to) const {
-    double sum = 0;
-    Index f = 0;
-    while (f + lanes <= features) {
-      float part[lanes] = {};
-      const Index left = (features - f) / lanes, turns = left < 64 ? left : 64;
-      for (Index turn = 0; turn < turns; ++turn, f += lanes)
-        for (int l = 0; l < lanes; ++l) {
-          const float e = fast_exp(x[f + l] - largest);
-          if constexpr (store) to[f + l] = e;
-          part[l] += e;
-        }
-      for (int l = 0; l < lanes; ++l) sum += static_cast<double>(part[l]);
-    }
-    for (; f < features; ++f) {
-      const float e = fast_exp(x[f] - largest);
-      if constexpr (store) to[f] = e;
-      sum += static_cast<double>(e);
-    }
-    return sum;
-  }
-
-  KOKKOS_FUNCTION double row(Index r) const {
-    const double s = share(r);
-    if (s == 0) return zero_row(r), 0.0;
-    return p.kind == LossKind::cross_entropy ? class_row(r, s) : difference_row(r, s);
-  }
-};
-
 Index block_rows(Index rows) { return ceil_div(rows, max_blocks); }
 
-void loss_of_blocks(const Operands& o, double* sums) {
+void loss_of_blocks(const LossRows& o, double* sums) {
   constexpr const char* label = "keelson::loss::rows";
   const Index per_block = block_rows(o.rows);
   launch(
@@ -150,12 +35,18 @@ void add_blocks(const double* sums, Index blocks, double* loss) {
       });
 }
 
+struct LossOfRow {
+  LossRows o;
+  double* losses;
+  KOKKOS_FUNCTION void operator()(Index r) const { losses[r] = o.row(r); }
+};
+
 class KokkosLoss : public Loss {
  public:
   KokkosLoss(const LossDesc& d, Device& device)
       : desc_(d),
-        blocks_(ceil_div(d.prediction.shape[0], block_rows(d.prediction.shape[0]))),
-        sums_(device.allocate(static_cast<std::size_t>(blocks_) * sizeof(double), "loss")) {}
+        strands_(loss_strands(d.params, d.prediction.shape[0], d.prediction.shape[1])),
+        memory_(device.allocate(memory_bytes(), "loss")) {}
 
   Layout layout(Verb, Role) const override { return Layout::plain(desc_.prediction.shape); }
   std::string name(Verb) const override { return std::string(to_string(desc_.params.kind)); }
@@ -168,7 +59,7 @@ class KokkosLoss : public Loss {
                const Tensor& loss, const Tensor& diff_prediction) override {
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
-    const Operands o{desc_.params,
+    const LossRows o{desc_.params,
                      static_cast<const StepState*>(state.raw()),
                      prediction.data<float>(),
                      classes ? nullptr : target.data<float>(),
@@ -179,15 +70,54 @@ class KokkosLoss : public Loss {
                      desc_.prediction.shape[1],
                      per_sample,
                      classes && target.elements() == rows};
-    auto* sums = static_cast<double*>(sums_.get());
-    loss_of_blocks(o, sums);
-    add_blocks(sums, blocks_, loss.data<double>());
+    if constexpr (runs_on_host) {
+      loss_of_blocks(o, memory<double>());
+      add_blocks(memory<double>(), ceil_div(rows, block_rows(rows)), loss.data<double>());
+    } else {
+      const Index parts = on_device(o);
+      parallel_sum("keelson::loss::total", Numbers{memory<double>()}, parts, memory<double>() + parts,
+                   loss.data<double>());
+    }
   }
 
  private:
+  /// The parts of the total, at the beginning of the memory: how many there are.
+  Index on_device(const LossRows& o) const {
+    auto* parts = memory<double>();
+    if (strands_ == 1) {
+      launch("keelson::loss::rows", o.rows, LossOfRow{o, parts});
+      return o.rows;
+    }
+    if (o.p.kind != LossKind::cross_entropy) {
+      launch("keelson::loss::strands", o.rows * strands_, DifferenceStrand{o, strands_, parts});
+      return o.rows * strands_;
+    }
+    auto* rows = reinterpret_cast<ClassRow*>(memory<std::byte>() + sums_bytes(o.rows));
+    auto* strands = reinterpret_cast<Exponentials*>(rows + o.rows);
+    launch("keelson::loss::strands", o.rows * strands_, ClassStrand{o, strands_, strands});
+    launch("keelson::loss::rows", o.rows, ClassTotal{o, strands_, strands, rows, parts});
+    if (o.diff) launch("keelson::loss::gradient", o.rows * o.features, ClassGradient{o, rows});
+    return o.rows;
+  }
+
+  static std::size_t sums_bytes(Index parts) {
+    return align64(static_cast<std::size_t>(parts + parallel_sum_scratch(parts)) * sizeof(double));
+  }
+  std::size_t memory_bytes() const {
+    const Index rows = desc_.prediction.shape[0];
+    if (runs_on_host) return static_cast<std::size_t>(ceil_div(rows, block_rows(rows))) * sizeof(double);
+    if (desc_.params.kind != LossKind::cross_entropy) return sums_bytes(rows * strands_);
+    const auto of_row = sizeof(ClassRow) + static_cast<std::size_t>(strands_) * sizeof(Exponentials);
+    return sums_bytes(rows) + static_cast<std::size_t>(rows) * of_row;
+  }
+  template <class T>
+  T* memory() const {
+    return static_cast<T*>(memory_.get());
+  }
+
   LossDesc desc_;
-  Index blocks_;
-  std::shared_ptr<void> sums_;
+  Index strands_;
+  std::shared_ptr<void> memory_;
 };
 
 }  // namespace

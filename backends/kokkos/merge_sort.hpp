@@ -4,9 +4,10 @@
 
 #include "backends/kokkos/common.hpp"
 
-/// Sorts numbers that all differ. On a GPU: runs of `sort_run` by counting, for each number, the smaller ones; then runs
-/// are merged in pairs, where a number's place is its own in its run plus the number of smaller ones in the other. So
-/// work items need nothing of each other within a pass, no memory but a copy, and there are log2(count / sort_run) passes.
+/// Sorts numbers that all differ. On a GPU: runs of `sort_run` by counting, for each number, the smaller ones; then
+/// runs are merged in pairs, where a number's place is its own in its run plus the number of smaller ones in the other.
+/// So work items need nothing of each other within a pass, no memory but a copy, and there are log2(count / sort_run)
+/// passes.
 namespace keelson::kokkos {
 
 using Key = std::uint64_t;
@@ -33,7 +34,8 @@ struct MergeRuns {
   KOKKOS_FUNCTION void operator()(Index i) const {
     const Index own_run = i / run;
     const Key own = from[i];
-    Index low = (own_run ^ 1) * run, high = low + run;  // of the other run, which may reach over the end or lie behind it
+    Index low = (own_run ^ 1) * run,
+          high = low + run;  // of the other run, which may reach over the end or lie behind it
     low = low < count ? low : count;
     high = high < count ? high : count;
     const Index first = low;

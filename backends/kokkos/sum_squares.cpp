@@ -1,5 +1,5 @@
-#include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/parallel_sum.hpp"
 #include "engine/ops/context.hpp"
 
 namespace keelson::kokkos {
@@ -38,13 +38,17 @@ void total(const double* sums, Index blocks, double* result) {
       });
 }
 
+struct Squares {
+  const float* src;
+  KOKKOS_FUNCTION double operator()(Index i) const { return static_cast<double>(src[i]) * static_cast<double>(src[i]); }
+};
+
 class KokkosSumSquares : public SumSquares {
  public:
   KokkosSumSquares(const SumSquaresDesc& d, Device& device)
       : desc_(d.src),
         elements_(static_cast<Index>(d.src.bytes() / sizeof(float))),
-        blocks_(device.allocate(static_cast<std::size_t>(ceil_div(elements_, block)) * sizeof(double), "sum_squares")) {
-  }
+        sums_(device.allocate(static_cast<std::size_t>(sums_wanted()) * sizeof(double), "sum_squares")) {}
   Layout layout(Verb, Role) const override { return desc_.layout; }
   std::string name(Verb) const override { return "blocked"; }
   Cost cost(Verb) const override {
@@ -52,15 +56,21 @@ class KokkosSumSquares : public SumSquares {
   }
 
   void forward(const Tensor& src, const Tensor& sums, std::int64_t index) override {
-    auto* blocks = static_cast<double*>(blocks_.get());
-    block_sums(src.data<float>(), elements_, blocks);
-    total(blocks, ceil_div(elements_, block), sums.data<double>() + index);
+    auto *parts = static_cast<double*>(sums_.get()), *result = sums.data<double>() + index;
+    if constexpr (runs_on_host) {
+      block_sums(src.data<float>(), elements_, parts);
+      total(parts, ceil_div(elements_, block), result);
+    } else {
+      parallel_sum("keelson::sum_squares::sums", Squares{src.data<float>()}, elements_, parts, result);
+    }
   }
 
  private:
+  Index sums_wanted() const { return runs_on_host ? ceil_div(elements_, block) : parallel_sum_scratch(elements_); }
+
   TensorDesc desc_;
   Index elements_;
-  std::shared_ptr<void> blocks_;
+  std::shared_ptr<void> sums_;
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
 
@@ -7,8 +9,8 @@ namespace {
 
 using namespace ops;
 
-/// What one step needs, worked out anew by each block of elements: a few scalar operations beside thousands of
-/// elements, and nothing has to be read back from the device.
+/// What one step needs, worked out anew by each work item: a few scalar operations beside its many elements, and
+/// nothing has to be read back from the device.
 struct Coefficients {
   float gradient;            ///< g is scaled by this (loss scale, global clip) ...
   float decay;               ///< ... then + decay * w ...
@@ -60,24 +62,29 @@ struct Step {
     return c;
   }
 
+  /// An item's elements are neighbours on a CPU; on a GPU they lie apart, next to those of its neighbours.
+  static constexpr Index next(Index apart) { return runs_on_host ? 1 : apart; }
+
   // The loops read local copies only: through `this`, each write might change a member, for all the compiler knows.
-  KOKKOS_FUNCTION void sgd(const Coefficients c, Index begin, Index end) const {
+  KOKKOS_FUNCTION void sgd(const Coefficients c, Index begin, Index end, Index apart) const {
+    const Index by = next(apart);
     const float* g_in = diff;
     float* w = param;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) {
+    for (Index i = begin; i < end; i += by) {
       const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
       w[i] = w[i] * c.keep - c.rate * g;
     }
   }
 
-  KOKKOS_FUNCTION void momentum(const Coefficients c, Index begin, Index end) const {
+  KOKKOS_FUNCTION void momentum(const Coefficients c, Index begin, Index end, Index apart) const {
+    const Index by = next(apart);
     const float along = p.nesterov ? 1.0f : 0.0f;  // step = along * g + ahead * v
     const float ahead = p.nesterov ? p.momentum : 1.0f, beta = p.momentum;
     const float* g_in = diff;
     float *w = param, *m1 = moment1;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) {
+    for (Index i = begin; i < end; i += by) {
       const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
       const float v = beta * m1[i] + g;
       m1[i] = v;
@@ -85,12 +92,13 @@ struct Step {
     }
   }
 
-  KOKKOS_FUNCTION void adam(const Coefficients c, Index begin, Index end) const {
+  KOKKOS_FUNCTION void adam(const Coefficients c, Index begin, Index end, Index apart) const {
+    const Index by = next(apart);
     const float beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon;
     const float* g_in = diff;
     float *w = param, *m1 = moment1, *m2 = moment2;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index i = begin; i < end; ++i) {
+    for (Index i = begin; i < end; i += by) {
       const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
       const float m = beta1 * m1[i] + (1 - beta1) * g;
       const float v = beta2 * m2[i] + (1 - beta2) * g * g;
@@ -100,24 +108,38 @@ struct Step {
     }
   }
 
-  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+  KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     if (state->scaling.skip) return;
     const Coefficients c = coefficients();
     if (p.kind == UpdateKind::adam)
-      adam(c, begin, end);
+      adam(c, begin, end, apart);
     else if (moment1)
-      momentum(c, begin, end);
+      momentum(c, begin, end, apart);
     else
-      sgd(c, begin, end);
+      sgd(c, begin, end, apart);
   }
 };
+
+/// On a GPU: `items` work items share `elements`.
+struct StepApart {
+  Step step;
+  Index elements, items;
+  KOKKOS_FUNCTION void operator()(Index i) const { step(i, elements, items); }
+};
+
+/// So many that each has up to 16 elements, but enough of them for the whole GPU.
+Index items_for(Index elements) {
+  constexpr Index many = Index{1} << 17, most_each = 16;
+  return ceil_div(elements, std::clamp<Index>(elements / many, 1, most_each));
+}
 
 /// Row m of the gradient belongs to row rows[m] of the parameter: the same step, on arrays shifted against each other.
 struct StepRows {
   Step step;
   const std::int32_t* rows;
-  Index width;
-  KOKKOS_FUNCTION void operator()(Index m) const {
+  Index width, items;  ///< work items of a row
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    const Index m = i / items;
     if (rows[m] < 0) return;
     Step s = step;
     const Index to = rows[m] * width;
@@ -125,7 +147,7 @@ struct StepRows {
     s.param += to;
     if (s.moment1) s.moment1 += to;
     if (s.moment2) s.moment2 += to;
-    s(0, width);
+    s(i % items, width, items);
   }
 };
 
@@ -160,10 +182,15 @@ class KokkosUpdate : public Update {
                     param.data<float>(),
                     has_moment1 ? moment1.data<float>() : nullptr,
                     p.kind == UpdateKind::adam ? moment2.data<float>() : nullptr};
-    if (desc_.rows > 0)
-      launch(label, desc_.rows, StepRows{step, rows.data<std::int32_t>(), desc_.param.shape[1]});
-    else
+    if (desc_.rows > 0) {
+      const Index width = desc_.param.shape[1], items = runs_on_host ? 1 : ceil_div(width, 8);
+      launch(label, desc_.rows * items, StepRows{step, rows.data<std::int32_t>(), width, items});
+    } else if constexpr (runs_on_host) {
       for_each_block(label, param.stored_elements(), step, 16384);
+    } else {
+      const Index items = items_for(param.stored_elements());
+      launch(label, items, StepApart{step, param.stored_elements(), items});
+    }
   }
 
  private:

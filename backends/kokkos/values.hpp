@@ -7,7 +7,8 @@
 #include <cuda_fp16.h>
 #endif
 
-/// Values lie in memory as f32, bf16 or f16; kernels compute in float. Each kernel is a template over the type in memory.
+/// Values lie in memory as f32, bf16 or f16; kernels compute in float. Each kernel is a template over the type in
+/// memory.
 namespace keelson::kokkos {
 
 KOKKOS_FORCEINLINE_FUNCTION float value_of(float x) { return x; }

@@ -7,7 +7,8 @@
 #include "tests/ops/op_test.hpp"
 
 /// Values in bf16 and f16: kernels read them, compute in f32 and round once, so that with operands that the type holds
-/// exactly a result is within half a unit of its last place. Recurrent cells and products have theirs in their own files.
+/// exactly a result is within half a unit of its last place. Recurrent cells and products have theirs in their own
+/// files.
 namespace keelson::testing {
 namespace {
 
@@ -21,7 +22,8 @@ struct LowCase {
   DType type;
 };
 
-const std::vector<LowCase> cases{{"bf16", "8 bits of exponent", DType::bf16}, {"f16", "5 bits of exponent", DType::f16}};
+const std::vector<LowCase> cases{{"bf16", "8 bits of exponent", DType::bf16},
+                                 {"f16", "5 bits of exponent", DType::f16}};
 
 /// Extents that fill what a thread moves at once, and extents that do not.
 const Shape shapes[] = {{1}, {3, 5}, {4, 64}, {2, 3, 5, 7}, {2, 16, 3, 2}, {1, 24, 3, 4, 5}};
@@ -58,8 +60,8 @@ TEST_P(LowPrecisionTest, ReorderConverts) {
     const auto same = make(ops::ReorderDesc{desc(shape, layout), desc(shape, plain)});
     const auto widen = make(ops::ReorderDesc{desc(shape, layout), TensorDesc::plain(shape)});
     if (!narrow || !swap || !same || !widen) return;
-    const auto low = empty(shape, layout), swapped = destination(ctx(), shape, plain, other), straight = empty(shape, plain),
-               wide = destination(ctx(), shape, plain);
+    const auto low = empty(shape, layout), swapped = destination(ctx(), shape, plain, other),
+               straight = empty(shape, plain), wide = destination(ctx(), shape, plain);
     const auto extra = [&](ops::Reorder& r) { return scratch(ctx(), r.scratch_bytes(Verb::forward)); };
     const auto s1 = extra(*narrow), s2 = extra(*swap), s3 = extra(*same), s4 = extra(*widen);
     const auto src = put(ctx(), x, plain);
@@ -211,7 +213,8 @@ TEST_P(LowPrecisionTest, EmbeddingWritesAndReadsLowValues) {
     const auto op = make(ops::EmbeddingDesc{TensorDesc::plain(numbers.shape, DType::s32), TensorDesc::plain(table)});
     if (!op) return;
     const auto plain = Layout::plain(result);
-    const auto ids = put_classes(ctx(), numbers), weights = put(ctx(), w, Layout::plain(table)), dst = empty(result, plain);
+    const auto ids = put_classes(ctx(), numbers), weights = put(ctx(), w, Layout::plain(table)),
+               dst = empty(result, plain);
     run("forward", {dst}, [&] { op->forward(ids, weights, dst); });
     check(dst, rounded(oracle::embedding_forward(numbers, w), type()), c().name, exact);
 

@@ -14,7 +14,8 @@ constexpr float inf = std::numeric_limits<float>::infinity();
 double value(std::uint32_t bits, int exponent_bits, int mantissa) {
   const double sign = bits >> 15 ? -1 : 1;
   const int most = (1 << exponent_bits) - 1, bias = most / 2;
-  const int exponent = static_cast<int>(bits >> mantissa) & most, fraction = static_cast<int>(bits) & ((1 << mantissa) - 1);
+  const int exponent = static_cast<int>(bits >> mantissa) & most,
+            fraction = static_cast<int>(bits) & ((1 << mantissa) - 1);
   if (exponent == most) return fraction ? std::nan("") : sign * std::numeric_limits<double>::infinity();
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
   return sign * std::ldexp((1 << mantissa) + fraction, exponent - bias - mantissa);
