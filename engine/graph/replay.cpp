@@ -18,7 +18,10 @@ Replay::Replay(Program& program, Device& device, const std::vector<std::size_t>&
 }
 
 void Replay::forget() {
-  for (Segment& s : segments_) s.recording.reset();
+  for (Segment& s : segments_) {
+    s.recording.reset();
+    s.warm = false;  // operands elsewhere may meet other kernels
+  }
 }
 
 void Replay::set_profiling(bool on) {
