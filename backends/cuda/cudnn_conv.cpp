@@ -1,5 +1,6 @@
 #include "backends/cuda/cudnn_conv.hpp"
 
+#include <cstdint>
 #include <map>
 
 #include "backends/cuda/makers.hpp"
@@ -11,11 +12,17 @@ namespace {
 
 using namespace ops;
 
-constexpr std::size_t align(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+/// Of the parts of scratch memory. What a plan gives is aligned to 64 bytes only; libraries expect what cudaMalloc
+/// gives.
+constexpr std::size_t alignment = 256;
+
+constexpr std::size_t align(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 std::size_t bytes_of(const Shape& s, DType t) { return static_cast<std::size_t>(s.elements()) * size_of(t); }
 
-void* part(void* scratch, std::size_t offset) { return static_cast<char*>(scratch) + offset; }
+void* part(void* scratch, std::size_t offset) {
+  return reinterpret_cast<void*>(align(reinterpret_cast<std::uintptr_t>(scratch)) + offset);
+}
 
 cudnnHandle_t handle_of(Session& session) {
   if (!session.cudnn) session.cudnn = std::make_shared<Cudnn>(session.stream);
@@ -146,6 +153,7 @@ CudnnConvVerb::Parts CudnnConvVerb::parts_of(const ConvVariant& v, std::size_t w
     p.end += align(kokkos::channel_sums_scratch(dst_rows_, d_.dst.shape[1]));
   p.workspace = p.end;
   p.end += workspace;
+  if (p.end > 0) p.end += alignment;  // part() begins at the first aligned byte
   return p;
 }
 

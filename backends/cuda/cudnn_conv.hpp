@@ -24,7 +24,7 @@ class CudnnConvVerb {
   void run(const ConvOperands& o, void* scratch) { run(way_, *plan_, o, scratch); }
 
  private:
-  /// Where things lie in scratch memory, as offsets in bytes.
+  /// Where things lie in scratch memory, as offsets in bytes from its first address that is a multiple of 256.
   struct Parts {
     std::size_t src = 0, weights = 0, sums = 0, workspace = 0, end = 0;
   };
