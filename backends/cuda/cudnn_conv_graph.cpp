@@ -49,6 +49,8 @@ class ConvGraphBuilder {
     Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     function.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    const auto nan = CUDNN_PROPAGATE_NAN;
+    function.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     if (p.kind == EltwiseKind::leaky_relu)
       function.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, static_cast<double>(p.alpha));
     function.finalize();
