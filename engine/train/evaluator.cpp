@@ -60,12 +60,11 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
 }
 
 void Evaluator::find_targets() {
-  prediction_ = plan_.output(options_.prediction);
   const auto& fields = dataset_.fields();
   while (target_field_ < fields.size() && fields[target_field_].name != options_.target) ++target_field_;
   if (target_field_ == fields.size()) refuse("{} has no field {}", dataset_.describe(), options_.target);
   targets_ = fields[target_field_].shape.elements();
-  const auto& shape = prediction_.shape();
+  const auto shape = plan_.output(options_.prediction).shape();
   rows_per_sample_ = shape[0] / options_.batch;
   if (shape.elements() != options_.batch * rows_per_sample_ * targets_)
     refuse("the network's {} is {}, but a sample of {} has {} targets", options_.prediction, to_string(shape),
@@ -77,7 +76,9 @@ void Evaluator::find_targets() {
 }
 
 void Evaluator::collect(const Batch& batch, std::vector<float>& rows) {
-  context_.device().copy_to_host(host_.data(), prediction_.raw(), host_.size() * sizeof(float));
+  // Asked for anew: a larger plan of these parameters may have moved the arena.
+  const Tensor prediction = plan_.output(options_.prediction);
+  context_.device().copy_to_host(host_.data(), prediction.raw(), host_.size() * sizeof(float));
   const auto* truth = static_cast<const float*>(batch.fields[target_field_]);
   for (std::int64_t n = 0; n < batch.count; ++n) {
     const auto high = batch.indices[n] / half, low = batch.indices[n] % half;

@@ -62,7 +62,6 @@ class Evaluator {
   Plan plan_;
   Loader loader_;
   BatchFeed feed_;  ///< ends before the batches that it reads
-  Tensor prediction_;
   std::size_t target_field_ = 0;
   std::int64_t targets_ = 0, rows_per_sample_ = 1;
   std::vector<float> host_;  ///< the prediction of a batch
