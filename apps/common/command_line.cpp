@@ -80,7 +80,8 @@ CommandLine::Request CommandLine::parse(const std::vector<std::string>& argument
   CLI::App& root = impl_->root;
   std::vector<std::string> all = arguments;
   const auto name = std::find_if(all.begin(), all.end(), [](const auto& a) { return !a.starts_with("-"); });
-  const auto named = root.get_subcommands([&](const CLI::App* v) { return name != all.end() && v->get_name() == *name; });
+  const auto named =
+      root.get_subcommands([&](const CLI::App* v) { return name != all.end() && v->get_name() == *name; });
   CLI::App* verb = named.empty() ? nullptr : named.front();
   if (verb != nullptr) {
     if (const std::string config = config_of(arguments); !config.empty()) {

@@ -114,8 +114,8 @@ struct ClassGradient {
     if (row.share == 0)
       o.diff[i] = 0;
     else if (f == row.wanted)  // by itself, since softmax - 1 cancels where the network is sure
-      o.diff[i] = static_cast<float>(
-          row.share * (Kokkos::exp(static_cast<double>(x) - row.all.largest) / row.all.sum - 1));
+      o.diff[i] =
+          static_cast<float>(row.share * (Kokkos::exp(static_cast<double>(x) - row.all.largest) / row.all.sum - 1));
     else
       o.diff[i] = fast_exp(x - row.all.largest) * static_cast<float>(row.share / row.all.sum);
   }
