@@ -12,9 +12,9 @@ if(KEELSON_HAVE_CUDA)
 endif()
 install(RUNTIME_DEPENDENCY_SET keelson_libraries
   PRE_EXCLUDE_REGEXES ${of_the_node} "^libcudnn"
+  ${where}
   LIBRARY DESTINATION lib COMPONENT libraries EXCLUDE_FROM_ALL
-  RUNTIME DESTINATION lib COMPONENT libraries EXCLUDE_FROM_ALL
-  ${where})
+  RUNTIME DESTINATION lib COMPONENT libraries EXCLUDE_FROM_ALL)
 
 # keelson_archive_libraries(<component> <file>...): what the linked libraries load while they run.
 function(keelson_archive_libraries component)
@@ -48,6 +48,7 @@ foreach(library IN LISTS MPI_CXX_LIBRARIES)
   cmake_path(GET library FILENAME library)
   list(APPEND mpi_library ${library})
 endforeach()
+list(FILTER mpi_library EXCLUDE REGEX "cxx")
 list(JOIN mpi_library ", " mpi_library)
 set(gpu_lines)
 if(KEELSON_HAVE_CUDA)

@@ -70,9 +70,8 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12)
 endif()
 find_package(CUDAToolkit REQUIRED)
 
-# Compiles the sources as CUDA, with what Kokkos' kernels need. (A Kokkos that was built by its compiler wrapper gives
-# these flags to C++ sources only.) Warning 611 is about overriding
-# one of several overloads, as backends do; the host compiler does not know nvcc's pragmas.
+# Compiles the sources as CUDA, with what Kokkos' kernels need. Warning 611 is about overriding one of several
+# overloads, as backends do; the host compiler does not know nvcc's pragmas.
 function(keelson_cuda_sources target)
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
   target_compile_options(${target} PRIVATE
@@ -80,6 +79,18 @@ function(keelson_cuda_sources target)
   # Old versions of fmt take nvcc for a compiler without constexpr.
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+endfunction()
+
+# A Kokkos that was built by its compiler wrapper, as Spack's, hands nvcc's flags to every C++ source and to the linker of
+# all who link it. Ours are compiled by plain compilers, with the flags above.
+function(keelson_own_kokkos_flags)
+  if(Kokkos_FOUND AND NOT Kokkos_COMPILE_LANGUAGE STREQUAL "CUDA")
+    foreach(library IN ITEMS kokkoscore kokkoscontainers kokkosalgorithms kokkossimd)
+      if(TARGET Kokkos::${library})
+        set_target_properties(Kokkos::${library} PROPERTIES INTERFACE_COMPILE_OPTIONS "" INTERFACE_LINK_OPTIONS "")
+      endif()
+    endforeach()
+  endif()
 endfunction()
 
 # Kokkos links the driver's library, which login nodes do not have: backends/cuda_driver stands before it.

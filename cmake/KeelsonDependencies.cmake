@@ -15,6 +15,7 @@ endif()
 # --- Kokkos >= 4.5 and < 6. Its version file accepts one major version only, hence no version range here. CUDA is used
 # where it was asked for, or where the Kokkos that was found has it.
 if(NOT TARGET Kokkos::kokkos AND NOT FETCHCONTENT_SOURCE_DIR_KOKKOS)
+  set(Kokkos_LAUNCH_COMPILER OFF)  # its sources' way to nvcc is not ours: see keelson_cuda_sources
   find_package(Kokkos CONFIG QUIET)
 endif()
 if(Kokkos_FOUND AND (Kokkos_VERSION VERSION_LESS 4.5 OR Kokkos_VERSION VERSION_GREATER_EQUAL 6))
@@ -47,6 +48,7 @@ if(NOT TARGET Kokkos::kokkos)
   include(KeelsonFetchKokkos)
 endif()
 if(KEELSON_HAVE_CUDA)
+  keelson_own_kokkos_flags()
   keelson_hide_cuda_driver()
 endif()
 
