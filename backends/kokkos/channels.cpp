@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/kokkos/eltwise_math.hpp"
-#include "backends/kokkos/packs.hpp"
+#include "backends/kokkos/values.hpp"
 
 namespace keelson::kokkos {
 
@@ -12,8 +12,8 @@ namespace {
 /// Traffic: every value once in, once out.
 template <class T, int N>
 struct BiasActivation {
-  Pack<T, N>* values;
-  Index channels;  ///< in packs
+  T* values;
+  Index channels;  ///< in packs of N
   const float* bias;
   ops::EltwiseParams activation;
 
@@ -21,13 +21,13 @@ struct BiasActivation {
     const ops::EltwiseParams p = activation;
     for (Index i = begin; i < end; ++i) {
       float x[N];
-      load(values[i], x);
+      load(values + i * N, x);
       if (bias) {
         const float* b = bias + i % channels * N;
         for (int j = 0; j < N; ++j) x[j] += b[j];
       }
       activate(p, x);
-      values[i] = stored<T>(x);
+      store(values + i * N, x);
     }
   }
 };
@@ -37,8 +37,8 @@ template <class From, class To, int N>
 struct CopyChannels {
   const From* src;
   Index src_channels;
-  Pack<To, N>* dst;
-  Index dst_channels, packs;  ///< of a row
+  To* dst;
+  Index dst_channels, packs;  ///< of a row; packs of N
   bool whole;                 ///< every pack lies within src's channels and can be read as one
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
@@ -47,10 +47,10 @@ struct CopyChannels {
       const From* from = src + row * src_channels + channel;
       float x[N];
       if (whole)
-        load(*reinterpret_cast<const Pack<From, N>*>(from), x);
+        load(from, x);
       else
-        for (int j = 0; j < N; ++j) x[j] = channel + j < src_channels ? to_float(from[j]) : 0.0f;
-      dst[i] = stored<To>(x);
+        for (int j = 0; j < N; ++j) x[j] = channel + j < src_channels ? value_of(from[j]) : 0.0f;
+      store(dst + i * N, x);
     }
   }
 };
@@ -58,11 +58,9 @@ struct CopyChannels {
 template <class From, class To, int N>
 void copy_packs(const From* src, Index src_channels, To* dst, Index dst_channels, Index rows) {
   constexpr const char* label = "keelson::channels::copy";
-  const bool whole = src_channels >= dst_channels && src_channels % N == 0 && aligned<From, N>(src);
+  const bool whole = src_channels >= dst_channels && src_channels % N == 0 && aligned(src, sizeof(From) * N);
   const Index packs = dst_channels / N;
-  for_each_block(
-      label, rows * packs,
-      CopyChannels<From, To, N>{src, src_channels, reinterpret_cast<Pack<To, N>*>(dst), dst_channels, packs, whole});
+  for_each_block(label, rows * packs, CopyChannels<From, To, N>{src, src_channels, dst, dst_channels, packs, whole});
 }
 
 /// How the sums are divided: `slots` partial sums per channel, each over every slots-th row, so that neighbours in a
@@ -78,20 +76,20 @@ struct SumPlan {
 };
 
 template <class T, int N>
-struct PartialSums {
-  const Pack<T, N>* values;
-  Index rows, slots, channels;  ///< channels in packs
-  Pack<float, N>* sums;         ///< (slots, channels)
+struct ChannelSums {
+  const T* values;
+  Index rows, slots, channels;  ///< channels in packs of N
+  float* sums;                  ///< (slots, channels)
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index slot = item / channels, channel = item % channels;
     float sum[N] = {};
     for (Index row = slot; row < rows; row += slots) {
       float x[N];
-      load(values[row * channels + channel], x);
+      load(values + (row * channels + channel) * N, x);
       for (int j = 0; j < N; ++j) sum[j] += x[j];
     }
-    sums[item] = stored<float>(sum);
+    store(sums + item * N, sum);
   }
 };
 
@@ -100,9 +98,7 @@ void partial_sums(const T* values, Index rows, Index channels, Index slots, floa
   constexpr const char* label = "keelson::channels::partial_sums";
   with_pack<T>(channels, values, sums, [&](auto n) {
     constexpr int N = decltype(n)::value;
-    launch(label, slots * (channels / N),
-           PartialSums<T, N>{reinterpret_cast<const Pack<T, N>*>(values), rows, slots, channels / N,
-                             reinterpret_cast<Pack<float, N>*>(sums)});
+    launch(label, slots * (channels / N), ChannelSums<T, N>{values, rows, slots, channels / N, sums});
   });
 }
 
@@ -115,20 +111,20 @@ void add_bias_and_activate(void* values, DType type, Index rows, Index channels,
                            const ops::EltwiseParams& activation) {
   constexpr const char* label = "keelson::channels::bias_and_activation";
   if (!bias && activation.kind == ops::EltwiseKind::identity) return;
-  with_floating(type, [&](auto tag) {
+  with_type(type, [&](auto tag) {
     using T = decltype(tag);
     with_pack<T>(channels, values, values, [&](auto n) {
       constexpr int N = decltype(n)::value;
       for_each_block(label, rows * (channels / N),
-                     BiasActivation<T, N>{static_cast<Pack<T, N>*>(values), channels / N, bias, activation});
+                     BiasActivation<T, N>{static_cast<T*>(values), channels / N, bias, activation});
     });
   });
 }
 
 void copy_channels(const void* src, DType src_type, Index src_channels, void* dst, DType dst_type, Index dst_channels,
                    Index rows) {
-  with_floating(src_type, [&](auto from) {
-    with_floating(dst_type, [&](auto to) {
+  with_type(src_type, [&](auto from) {
+    with_type(dst_type, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
       with_pack<To>(dst_channels, dst, dst, [&](auto n) {
@@ -149,7 +145,7 @@ void channel_sums(const void* values, DType type, Index rows, Index channels, fl
   const SumPlan plan(rows, channels);
   auto* here = static_cast<float*>(scratch);
   auto* there = here + first_part(plan, channels);
-  with_floating(type, [&](auto tag) {
+  with_type(type, [&](auto tag) {
     using T = decltype(tag);
     partial_sums(static_cast<const T*>(values), rows, channels, plan.slots, plan.slots == 1 ? sums : here);
   });

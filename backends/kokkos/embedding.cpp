@@ -172,7 +172,7 @@ class KokkosEmbedding : public Embedding {
     launch("keelson::embedding::keys", places_, MakeKeys{ids.data<std::int32_t>(), s.keys, entries_});
     const Key* sorted = sort("keelson::embedding::sort", s.keys, s.other_keys, places_);
     const Runs runs{sorted, numbers, s.first, places_};
-    if constexpr (runs_on_host) {
+    if (runs_on_host) {
       launch("keelson::embedding::runs", 1, FindRuns{runs});
     } else {
       launch("keelson::embedding::count_runs", ceil_div(places_, run_block), CountRuns{runs, s.begun});

@@ -64,14 +64,26 @@ inline std::string not_strided_values(const char* name, const TensorDesc& d) {
 template <class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
 template <class T, int width>
-struct alignas(sizeof(T) * width) Pack {
+struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
   T x[width];
 };
+
+inline bool aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
 /// How many neighbours a GPU's thread may take of arrays that begin here: pack_width, or 1 where one is not aligned.
 template <class T, class... Pointers>
 Index neighbours(Pointers... p) {
-  return ((reinterpret_cast<std::uintptr_t>(p) % 16 == 0) && ...) ? pack_width<T> : 1;
+  return (aligned(p, 16) && ...) ? pack_width<T> : 1;
+}
+
+/// Calls use(integral_constant<int, N>) with N = pack_width if it divides `count` and both pointers are aligned for it,
+/// else with N = 1.
+template <class T, class Use>
+void with_pack(Index count, const void* a, const void* b, const Use& use) {
+  if (count % pack_width<T> == 0 && neighbours<T>(a, b) > 1)
+    use(std::integral_constant<int, pack_width<T>>{});
+  else
+    use(std::integral_constant<int, 1>{});
 }
 
 /// `count` neighbours as floats. On a GPU more than one are aligned as a Pack.
