@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
@@ -92,7 +93,8 @@ class KokkosConv : public Conv {
         lanes_view_(g_.dst, g_.groups, panels_ * lanes_, {0, 0, 0},
                     {g_.dst.extent[0] - 1, g_.dst.extent[1] - 1, g_.dst.extent[2] - 1}),
         slots_(g_, sums_bytes(), std::size_t{32} << 20),
-        bias_slots_(g_, static_cast<std::size_t>(g_.dst.c) * sizeof(double), std::size_t{1} << 20) {}
+        bias_slots_(g_, static_cast<std::size_t>(g_.dst.c) * sizeof(double), std::size_t{1} << 20),
+        by_channels_(!runs_on_host && d.dst.layout.is_channels_last(d.dst.shape)) {}
 
   Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
@@ -109,7 +111,8 @@ class KokkosConv : public Conv {
         return diff_view_.scratch_bytes() + backward_panels_.scratch_bytes();
       case Verb::backward_weights:
         return src_view_.scratch_bytes() + lanes_view_.scratch_bytes() + align64(sums_bytes() * slots_.count) +
-               static_cast<std::size_t>(bias_slots_.count * g_.dst.c) * sizeof(double);
+               (by_channels_ ? channel_sums_scratch(positions(), g_.dst.c)
+                             : static_cast<std::size_t>(bias_slots_.count * g_.dst.c) * sizeof(double));
     }
     return 0;
   }
@@ -187,7 +190,7 @@ class KokkosConv : public Conv {
              AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_, g_.ci, g_.co,
                                    g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
     });
-    if (desc_.params.bias) bias_gradient(diff_dst, diff_bias, reinterpret_cast<double*>(part(scratch, used)));
+    if (desc_.params.bias) bias_gradient(diff_dst, diff_bias, part(scratch, used));
   }
 
  private:
@@ -217,7 +220,12 @@ class KokkosConv : public Conv {
     launch_gather(label, k);
   }
 
-  void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, double* partial) const {
+  Index positions() const { return g_.dst.n * g_.dst.extent[0] * g_.dst.extent[1] * g_.dst.extent[2]; }
+
+  void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, void* scratch) const {
+    if (by_channels_)
+      return channel_sums(diff_dst.raw(), DType::f32, positions(), g_.dst.c, diff_bias.data<float>(), scratch);
+    auto* partial = static_cast<double*>(scratch);
     constexpr const char *slots_label = "keelson::conv::bias_slots", *label = "keelson::conv::bias";
     launch(slots_label, bias_slots_.count * ceil_div(g_.dst.c, bias_lanes),
            BiasSlots{diff_dst.data<float>(), g_.dst, bias_slots_.lines, partial});
@@ -231,6 +239,7 @@ class KokkosConv : public Conv {
   Index lanes_, panels_;  ///< of backward weights
   ViewPlan lanes_view_;
   Slots slots_, bias_slots_;
+  bool by_channels_;  ///< bias gradients: slots are too much for one work item of a GPU
 };
 
 /// (kernel..., I, O) with O fastest: the forward kernel's columns.

@@ -1,5 +1,6 @@
 #include "engine/ops/dense.hpp"
 
+#include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/gemm.hpp"
 #include "backends/kokkos/makers.hpp"
 
@@ -39,7 +40,10 @@ class KokkosDense : public Dense {
   Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
   std::string name(Verb v) const override { return product(v).name(); }
-  std::size_t scratch_bytes(Verb v) const override { return product(v).scratch_bytes(); }
+  std::size_t scratch_bytes(Verb v) const override {
+    const bool sums = v == Verb::backward_weights && desc_.params.bias && by_channels();
+    return align64(product(v).scratch_bytes()) + (sums ? channel_sums_scratch(batch_, out_) : 0);
+  }
   Cost cost(Verb v) const override {
     const Index bias = desc_.params.bias && v != Verb::backward_data ? out_ : 0;
     const auto bytes = desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes();
@@ -65,10 +69,17 @@ class KokkosDense : public Dense {
     constexpr const char* label = "keelson::dense::backward_weights";
     backward_weights_.run(label, diff_dst.data<float>(), src.data<float>(), nullptr, {}, diff_weights.data<float>(),
                           static_cast<float*>(scratch.raw()));
-    if (desc_.params.bias) bias_gradient(diff_dst.data<float>(), dst_, batch_, out_, diff_bias.data<float>());
+    if (!desc_.params.bias) return;
+    if (by_channels())
+      channel_sums(diff_dst.raw(), DType::f32, batch_, out_, diff_bias.data<float>(),
+                   static_cast<std::byte*>(scratch.raw()) + align64(backward_weights_.scratch_bytes()));
+    else
+      bias_gradient(diff_dst.data<float>(), dst_, batch_, out_, diff_bias.data<float>());
   }
 
  private:
+  /// A column is too much for one work item of a GPU.
+  bool by_channels() const { return !runs_on_host && desc_.dst.layout.is_plain(desc_.dst.shape); }
   const Gemm& product(Verb v) const {
     return v == Verb::forward ? forward_ : v == Verb::backward_data ? backward_data_ : backward_weights_;
   }
