@@ -60,9 +60,10 @@ class TypedConvTest : public CaseTest<ConvCase> {
   ops::ConvDesc describe(const Types& types) {
     ops::ConvDesc d;
     d.params = c().params;
-    d.src = {c().src, types.operands, Layout::any()};
-    d.weights = {c().weights(), types.operands, Layout::any()};
-    d.dst = {ops::conv_dst_shape(c().src, c().params, c().filters), types.dst, Layout::any()};
+    d.src = {c().src, types.operands, Layout::channels_last(c().src)};
+    d.weights = {c().weights(), types.operands, Layout::channels_last(c().weights())};
+    const Shape dst = ops::conv_dst_shape(c().src, c().params, c().filters);
+    d.dst = {dst, types.dst, Layout::channels_last(dst)};
     return d;
   }
 
