@@ -24,6 +24,9 @@ FetchContent_Declare(kokkos
 set(warning_as_error ${CMAKE_COMPILE_WARNING_AS_ERROR})
 set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
 FetchContent_MakeAvailable(kokkos)
+file(STRINGS ${kokkos_BINARY_DIR}/KokkosConfigVersion.cmake Kokkos_VERSION REGEX "set\\(PACKAGE_VERSION \"")
+string(REGEX MATCH "[0-9.]+" Kokkos_VERSION "${Kokkos_VERSION}")
+set(Kokkos_DEVICES "part of this build")
 set(CMAKE_COMPILE_WARNING_AS_ERROR ${warning_as_error})
 
 if(KEELSON_HAVE_CUDA)
