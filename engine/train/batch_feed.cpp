@@ -53,6 +53,7 @@ BatchFeed::BatchFeed(const std::vector<Field>& fields, Plan& plan, Context& cont
     targets_.push_back({f.name, tensor, !channels_last, {}, nullptr});
     make_ahead(targets_.back(), !channels_last);
   }
+  if (queue_) queue_->follow();  // memory is filled with zeros in the device's order
 }
 
 void BatchFeed::feed(const Batch& batch) { queue_ ? feed_device(batch) : feed_here(batch); }

@@ -68,12 +68,14 @@ std::shared_ptr<void> FarDevice::allocate(std::size_t bytes, const std::string& 
   close(file);
   if (outside == MAP_FAILED || inside == MAP_FAILED) fail("no memory for {}", label);
   areas_.push_back({static_cast<char*>(outside), static_cast<char*>(inside), size});
-  return {outside, [this, inside, size](void* p) {
-            fence();
-            std::erase_if(areas_, [&](const Area& a) { return a.outside == p; });
-            munmap(p, size);
-            munmap(inside, size);
-          }};
+  const std::shared_ptr<void> owner(outside, [this, inside, size](void* p) {
+    fence();
+    std::erase_if(areas_, [&](const Area& a) { return a.outside == p; });
+    munmap(p, size);
+    munmap(inside, size);
+  });
+  zero(outside, size);  // in the order of the work, so that a queue which does not wait for that may come first
+  return owner;
 }
 
 std::shared_ptr<void> FarDevice::allocate_host(std::size_t bytes, const std::string& label) {
