@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/base/error.hpp"
+#include "engine/base/verbose.hpp"
+
 namespace keelson {
 
 Replay::Replay(Program& program, Device& device, const std::vector<std::size_t>& cuts)
@@ -12,7 +15,7 @@ Replay::Replay(Program& program, Device& device, const std::vector<std::size_t>&
     const bool queues_only = calls[i].primitive != nullptr;
     const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
     if (cut || segments_.empty() || segments_.back().queues_only != queues_only)
-      segments_.push_back({i, i, queues_only, false, nullptr});
+      segments_.push_back({i, i, queues_only, queues_only, false, nullptr});
     ++segments_.back().last;
   }
 }
@@ -47,14 +50,22 @@ void Replay::execute(const Segment& s, Communicator* communicator) {
   }
 }
 
+/// Some work of a library may not be recordable, which nobody can know before. Started call by call it does the same.
+void Replay::record(Segment& s) {
+  try {
+    s.recording = device_.record([&] { execute(s, nullptr); });
+    can_record_ = s.recording != nullptr;
+  } catch (const Error& e) {
+    s.recordable = false;
+    if (verbose()) fmt::print(stderr, "keelson: a part of the step is not recorded: {}\n", e.what());
+  }
+}
+
 void Replay::run(std::size_t first, std::size_t last, Communicator* communicator) {
   for (Segment& s : segments_) {
     if (s.first < first || s.first >= last) continue;
     KEELSON_EXPECT(s.last <= last);
-    if (!s.recording && s.warm && s.queues_only && can_record_ && !profiling_) {
-      s.recording = device_.record([&] { execute(s, nullptr); });
-      can_record_ = s.recording != nullptr;
-    }
+    if (!s.recording && s.warm && s.recordable && can_record_ && !profiling_) record(s);
     if (s.recording && !profiling_) {
       s.recording->replay();
       if (communicator) communicator->progress();

@@ -7,7 +7,8 @@ namespace keelson {
 
 /// Runs the calls of a program. Where the device can record work, each run of calls that only queue work is recorded at
 /// its second execution (the first one finds what kernels look up once) and replayed as a whole from then on; the calls
-/// that talk to other ranks stand between the recordings.
+/// that talk to other ranks stand between the recordings. A run that
+/// cannot be recorded is executed call by call.
 class Replay {
  public:
   /// `cuts`: where runs begin that are executed apart (the passes of a step), rising. The program must not move.
@@ -23,9 +24,11 @@ class Replay {
   struct Segment {
     std::size_t first, last;
     bool queues_only;  ///< talks to nobody
+    bool recordable;
     bool warm = false;
     std::unique_ptr<Recording> recording;
   };
+  void record(Segment& s);
   void execute(const Segment& s, Communicator* communicator);
 
   Program& program_;
