@@ -34,28 +34,11 @@ cudnnHandle_t handle_of(Session& session) {
 /// Memory to try candidates on, and the plans that were made for it.
 class CudnnConvVerb::Trial {
  public:
-  explicit Trial(CudnnConvVerb& verb) : verb_(verb) {
-    const auto& d = verb.d_;
-    const std::size_t sizes[] = {bytes_of(d.src.shape, verb.types_.src), bytes_of(d.weights.shape, verb.types_.weights),
-                                 bytes_of({d.dst.shape[1]}, DType::f32), bytes_of(d.dst.shape, verb.types_.dst)};
-    std::size_t bytes = 0;
-    for (auto s : sizes) bytes += align(s);
-    memory_ = trial_memory(bytes);
-    if (!memory_) return;
-    auto* at = static_cast<char*>(memory_.get());
-    for (auto [operand, size] : {std::pair{&operands_.src, sizes[0]},
-                                 {&operands_.weights, sizes[1]},
-                                 {&operands_.bias, sizes[2]},
-                                 {&operands_.dst, sizes[3]}}) {
-      *operand = at;
-      at += align(size);
-    }
-  }
-
-  bool possible() const { return static_cast<bool>(memory_); }
+  explicit Trial(CudnnConvVerb& verb) : verb_(verb) {}
 
   /// False where the engine turns out not to run, or needs more memory than there is.
   bool run(std::size_t number, const Candidate& c) {
+    if (!memory_) make_operands();
     try {
       auto& plan = plans_[number];
       if (!plan) plan = verb_.make_plan(c);
@@ -76,6 +59,25 @@ class CudnnConvVerb::Trial {
   std::unique_ptr<CudnnPlan> take(std::size_t number) { return std::move(plans_[number]); }
 
  private:
+  void make_operands() {
+    const auto& d = verb_.d_;
+    const std::size_t sizes[] = {bytes_of(d.src.shape, verb_.types_.src),
+                                 bytes_of(d.weights.shape, verb_.types_.weights),
+                                 bytes_of({d.dst.shape[1]}, DType::f32), bytes_of(d.dst.shape, verb_.types_.dst)};
+    std::size_t bytes = 0;
+    for (auto s : sizes) bytes += align(s);
+    memory_ = trial_memory(bytes);
+    if (!memory_) throw NoTrialMemory();
+    auto* at = static_cast<char*>(memory_.get());
+    for (auto [operand, size] : {std::pair{&operands_.src, sizes[0]},
+                                 {&operands_.weights, sizes[1]},
+                                 {&operands_.bias, sizes[2]},
+                                 {&operands_.dst, sizes[3]}}) {
+      *operand = at;
+      at += align(size);
+    }
+  }
+
   CudnnConvVerb& verb_;
   GpuMemory memory_;
   std::vector<GpuMemory> scratch_;  ///< the last one is in use; runs that were recorded before know the earlier ones
@@ -116,10 +118,12 @@ void CudnnConvVerb::choose() {
   if (all.empty()) fail("no engine of cuDNN {} takes it", cudnnGetVersion());
   Trial trial(*this);
   std::size_t best = 0;
-  if (trial.possible()) {
-    const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
-                                 workspace_limit(*session_));
+  const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
+                               workspace_limit(*session_));
+  try {
     best = session_->tuner.choose(key, names, [&](std::size_t i) { return trial.run(i, all[i]); });
+  } catch (const NoTrialMemory&) {
+    best = 0;
   }
   // Not all that is proposed can be made, and what was not tried must be found out now.
   std::string why;

@@ -85,8 +85,6 @@ std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
 
 std::size_t span_bytes(const TensorDesc& d) { return (d.bytes() + 255) / 256 * 256; }
 
-struct NoTrialMemory {};
-
 }  // namespace
 
 /// Operands to try candidates on, made when the first one is tried.

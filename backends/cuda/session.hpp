@@ -32,4 +32,7 @@ std::size_t workspace_limit(const Session& session);
 /// where the GPU has not so much left: then the first candidate must do.
 GpuMemory trial_memory(std::size_t bytes);
 
+/// Thrown through Tuner::choose() by a candidate's run for want of that memory. Not while the answer is known.
+struct NoTrialMemory {};
+
 }  // namespace keelson::cuda
