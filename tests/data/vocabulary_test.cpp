@@ -99,8 +99,11 @@ TEST(Vocabulary, ReadsBackItsTextForm) {
     EXPECT_EQ(back.level(), level);
     EXPECT_EQ(back.hash(), v.hash());
     EXPECT_EQ(back.unknown(), v.unknown());
-    auto with_crlf = v.to_text();
-    for (std::size_t i = 0; (i = with_crlf.find('\n', i)) != std::string::npos; i += 2) with_crlf.insert(i, "\r");
+    std::string with_crlf;
+    for (const char c : v.to_text()) {
+      if (c == '\n') with_crlf += '\r';
+      with_crlf += c;
+    }
     EXPECT_EQ(tokens_of(Vocabulary::from_text(with_crlf, "v")), tokens_of(v));
   }
   EXPECT_EQ(of_text("a\n").to_text(), "keelson-vocabulary 1 word 3\n<eos>\t1\na\t1\n<unk>\t0\n");

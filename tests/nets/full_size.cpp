@@ -7,6 +7,7 @@
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/contexts.hpp"
+#include "tests/support/far_context.hpp"
 #include "tests/support/networks.hpp"
 
 /// What a whole MLPerf CosmoFlow step may cost at its real size, 128^3, batch 1, in training with momentum: counts and
@@ -46,6 +47,26 @@ TEST(MlperfAtFullSize, InsertsOnlyThePinnedReorders) {
       EXPECT_TRUE(allowed_reorders.contains(line.substr(0, line.find(':')))) << line;
     }
   }
+}
+
+/// On a device of its own channels-last is chosen once, for all values between layers, which are short where products
+/// are; and gradients lie as parameters do.
+TEST(MlperfAtFullSize, TurnsNothingRoundOnADevice) {
+  const auto far = make_far_context();
+  std::vector<Context*> devices{far.get()};
+  if (Context& own = context(network_contexts().back()); !own.device().host_accessible()) devices.push_back(&own);
+  for (Context* device : devices)
+    for (const auto precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      const Graph graph = nets::cosmoflow_mlperf();
+      Parameters parameters(graph, *device, 1);
+      Optimizer optimizer;
+      optimizer.momentum = 0.9f;
+      const Plan plan(graph, parameters, {.batch = 1, .precision = precision, .optimizer = &optimizer});
+      EXPECT_TRUE(plan.reorders().empty()) << to_string(precision) << ": " << plan.reorders().front();
+      double gigabytes = 0;
+      for (const PlanRow& r : plan.rows()) gigabytes += r.megabytes * 1e-3;
+      std::printf("%s: %.2f GB a step\n", std::string(to_string(precision)).c_str(), gigabytes);
+    }
 }
 
 TEST(MlperfAtFullSize, ArenaIsAsSmallAsItCanBe) {

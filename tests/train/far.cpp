@@ -9,12 +9,13 @@ namespace keelson::testing {
 namespace {
 
 struct FarTraining {
-  explicit FarTraining(const TrainerOptions& options, Context* where = nullptr)
+  explicit FarTraining(const TrainerOptions& options, Context* where = nullptr, std::int64_t samples = 18,
+                       float dropout = 0.25f)
       : far(make_far_context()),
-        graph(small_network()),
+        graph(small_network(dropout)),
         parameters(graph, where ? *where : *far, options.seed),
-        training(18),
-        validation(7, 6, 99),
+        training(samples),
+        validation(samples < 60 ? 7 : 32, 6, 99),
         trainer(graph, parameters, training, &validation, nullptr, options) {}
   TrainResult go() { return trainer.run({&recorder}); }
   std::unique_ptr<Context> far;
@@ -75,6 +76,23 @@ TEST(FarTraining, StopsForALossThatIsNotFiniteAndHasMovedNothing) {
   EXPECT_NE(text.find("in step 3 (epoch 1)"), std::string::npos) << text;
   EXPECT_NE(text.find("step-0000000002.h5"), std::string::npos) << text;
   for (float v : everything(run.parameters)) ASSERT_TRUE(std::isfinite(v));
+}
+
+/// Validation errors of short values are those of long ones within 2 %.
+TEST(FarTraining, LearnsAsWellInShortPrecision) {
+  double metric[3];
+  const Precision precisions[] = {Precision::fp32, Precision::bf16, Precision::fp16};
+  for (int i = 0; i < 3; ++i) {
+    auto o = small_options();
+    o.precision = precisions[i];
+    o.epochs = 30;
+    o.schedule.base = 0.01;
+    FarTraining run(o, nullptr, 64, 0);
+    metric[i] = run.go().state.best_metric;
+    std::printf("%s: %.5f\n", std::string(to_string(o.precision)).c_str(), metric[i]);
+  }
+  EXPECT_LT(metric[0], 0.2);  // always predicting the mean: 0.5
+  for (int i = 1; i < 3; ++i) EXPECT_NEAR(metric[i], metric[0], 0.02 * metric[0]) << to_string(precisions[i]);
 }
 
 TEST(FarTraining, TakesTheModelOfTheHostAndGivesItBack) {
