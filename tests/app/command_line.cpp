@@ -82,9 +82,11 @@ TEST_F(CommandLineTest, ShowsHelpWithDefaultsAndUnits) {
   EXPECT_TRUE(contains(request.text, "train") && contains(request.text, "Does x.")) << request.text;
   request = parse({"train", "--help"});
   EXPECT_FALSE(request.run);
-  for (const char* part : {"keelson-x train", "--batch SAMPLES", "[4]", "--learning-rate", "[0.002]", "--augment",
-                           "--no-shuffle", "--data DIR", "--config FILE"})
+  for (const char* part : {"keelson-x train", "--batch SAMPLES", "--learning-rate", "--augment", "--no-shuffle",
+                           "--data DIR", "--config FILE"})
     EXPECT_TRUE(contains(request.text, part)) << part << " is not in\n" << request.text;
+  for (const std::string value : {"4", "0.002"})  // as new and old versions of CLI11 write them
+    EXPECT_TRUE(contains(request.text, "[" + value + "]") || contains(request.text, "=" + value)) << request.text;
   EXPECT_EQ(parse({"--version"}).text, "keelson-x " KEELSON_VERSION "\n");
   EXPECT_EQ(parse({"train", "--version"}).text, "keelson-x " KEELSON_VERSION "\n");
 }

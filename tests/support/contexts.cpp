@@ -15,13 +15,12 @@ std::map<std::string, std::unique_ptr<Context>>& made() {
   return contexts;
 }
 
-/// Ends the test at hand as skipped, from wherever it is.
-[[noreturn]] void skip(const std::string& why) {
+}  // namespace
+
+void skip(const std::string& why) {
   [&] { GTEST_SKIP() << why; }();
   throw ::testing::AssertionException({::testing::TestPartResult::kSkip, __FILE__, __LINE__, why.c_str()});
 }
-
-}  // namespace
 
 const std::vector<std::string>& contexts() {
   static const std::vector<std::string> names = [] {

@@ -18,6 +18,9 @@ std::vector<std::string> network_contexts();
 /// the test ends as skipped, with the reason.
 Context& context(const std::string& name);
 
+/// Ends the test at hand as skipped, from wherever it is.
+[[noreturn]] void skip(const std::string& why);
+
 /// Frees all contexts; main() calls it before the runtime ends.
 void release_contexts();
 

@@ -6,7 +6,7 @@ namespace keelson::testing {
 
 /// Kokkos' kernels on a device far away: what a GPU's context looks like to the engine, on a CPU. Kernels run when
 /// somebody waits, on operands as they are then. Values of 16 bits are taken everywhere: where a kernel has no such
-/// version, they are converted around it.
+/// version, they are converted around it. The test ends as skipped in a build whose kernels are a GPU's.
 std::unique_ptr<Context> make_far_context();
 
 /// The device of such a context.
