@@ -128,7 +128,7 @@ struct StepApart {
 };
 
 /// So many that each has up to 16 elements, but enough of them for the whole GPU.
-Index items_for(Index elements) {
+[[maybe_unused]] Index items_for(Index elements) {
   constexpr Index many = Index{1} << 17, most_each = 16;
   return ceil_div(elements, std::clamp<Index>(elements / many, 1, most_each));
 }
