@@ -93,7 +93,7 @@ TEST_F(ChoiceCacheTest, ProcessesAgree) {
   for (int p = 0; p < processes; ++p) {
     if (::fork() != 0) continue;
     ChoiceCache cache(file_);
-    const auto own = "process " + std::to_string(p);
+    auto own = "process " + std::to_string(p);
     const auto chosen = cache.choose("a", any, [&] {
       ::usleep(50'000);
       return own;

@@ -161,7 +161,8 @@ TEST_P(OnDeviceTest, SplitsIntoGroups) {
   array = std::vector<float>(10, 1.0f);
   sum->start();
   sum->wait();
-  EXPECT_EQ(array.values(), std::vector<float>(10, static_cast<float>((size() + 1 - rank() % 2) / 2)));
+  const int ranks = (size() + 1 - rank() % 2) / 2;
+  EXPECT_EQ(array.values(), std::vector<float>(10, static_cast<float>(ranks)));
   EXPECT_EQ(comm->split(-1, 0), nullptr);
 }
 
