@@ -63,7 +63,10 @@ void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation
   if (!metric_.compares())
     text += fmt::format("  train {} {}", metric_.name(), metric_.text(metric_.of_loss(r.train_loss)));
   if (validation) text += judged(s, r, *validation);
-  say(text + fmt::format("  {} {}", rate_text(r.rate), per_second_));
+  text += fmt::format("  {} {}", rate_text(r.rate), per_second_);
+  if (s.skipped_steps > 0)
+    text += fmt::format("  (gradients of {} steps so far overflowed and were skipped)", s.skipped_steps);
+  say(text);
 }
 
 std::string Console::judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const {

@@ -8,12 +8,14 @@ namespace keelson::app {
 namespace {
 
 /// What a console says at the end of an epoch, into a file.
-std::string epoch_line(const TrainerOptions& options, const EpochRecord& record, const Evaluation* validation) {
+std::string epoch_line(const TrainerOptions& options, const EpochRecord& record, const Evaluation* validation,
+                       std::int64_t skipped = 0) {
   std::FILE* out = std::tmpfile();
   Console console(out, options, 10);
   RunState state;
   state.target_sum = {3};
   state.target_samples = 3;
+  state.skipped_steps = skipped;
   console.on_epoch(state, record, validation);
   std::rewind(out);
   char text[400] = {};
@@ -40,6 +42,9 @@ TEST(Console, TellsErrorsBesideTheBaseline) {
             "epoch 2/3  train loss 0.5000  validation loss 0.2500  MAE 0.1250  (relative to the mean's: a 0.25)  81.2 "
             "samples/s\n");
   EXPECT_EQ(epoch_line(o, r, nullptr), "epoch 2/3  train loss 0.5000  81.2 samples/s\n");
+  EXPECT_EQ(
+      epoch_line(o, r, nullptr, 3),
+      "epoch 2/3  train loss 0.5000  81.2 samples/s  (gradients of 3 steps so far overflowed and were skipped)\n");
 }
 
 TEST(Console, TellsPerplexities) {
