@@ -127,6 +127,12 @@ class Refusals(Case):
         self.refused_train("--data", self.data, "--net", "paper", says="32")
         self.refused_train("--train", self.data / "validation", says="4 ranks are more than the 3", ranks=4)
 
+    def test_devices(self):
+        self.refused_train("--data", self.data, "--device", "tpu", says="device 'tpu'.*(cpu|cuda)")
+        self.refused_train("--data", self.data, "--memory-limit", "30M", says=r"30\.0 MiB are available on .*batch")
+        self.refused_train("--data", self.data, "--memory-limit", "lots", says="--memory-limit")
+        self.refused_train("--data", self.data, "--precision", "fp64", says="--precision")
+
     def test_options(self):
         for arguments, says in [
             (["--no-such-option"], "unknown option '--no-such-option'"), (["--epoch", 3], "did you mean.*--epochs"), (["--lr", "fast"], "fast"), (["--lr", -1], "--lr"),
