@@ -4,19 +4,12 @@
 #include <optional>
 
 #include "backends/cuda/session.hpp"
+#include "backends/detail/declined.hpp"
 
 namespace keelson::cuda {
 
-/// Thrown while a primitive is being made; its maker turns it into the reason why the op is declined.
-class Declined : public Error {
- public:
-  using Error::Error;
-};
-
-template <class... A>
-[[noreturn]] void decline(fmt::format_string<A...> text, A&&... args) {
-  throw Declined(fmt::format(text, std::forward<A>(args)...));
-}
+using backends::decline;
+using backends::Declined;
 
 /// c (M, N) = a (M, K) b (K, N) by cuBLASLt, sums in f32. a and b are of one dtype, f32, bf16 or f16; c is f32 or of
 /// theirs. Strided matrices whose rows or columns lie together, at any distance from each other.

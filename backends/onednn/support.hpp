@@ -4,23 +4,13 @@
 #include <initializer_list>
 #include <vector>
 
+#include "backends/detail/declined.hpp"
 #include "backends/onednn/memory.hpp"
 #include "engine/ops/context.hpp"
 
 /// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are
 /// chosen.
 namespace keelson::backends::onednn {
-
-/// Thrown while a primitive is being made; the factory turns it into the reason why the op is declined.
-class Declined : public Error {
- public:
-  using Error::Error;
-};
-
-template <class... A>
-[[noreturn]] void decline(fmt::format_string<A...> text, A&&... args) {
-  throw Declined(fmt::format(text, std::forward<A>(args)...));
-}
 
 /// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime).
 struct Session {
