@@ -10,24 +10,21 @@
 #include "comm/communicators.hpp"
 #include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
 
 namespace keelson::comm {
 namespace {
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 /// Tasks of the srun step that this process belongs to; 1 outside. A batch script itself has no step.
 int slurm_tasks() {
-  if (variable("SLURM_STEP_ID").empty() || variable("SLURM_PROCID").empty()) return 1;
-  return std::atoi(variable("SLURM_STEP_NUM_TASKS").c_str());
+  if (environment("SLURM_STEP_ID").empty() || environment("SLURM_PROCID").empty()) return 1;
+  return parse_number<int>(environment("SLURM_STEP_NUM_TASKS")).value_or(1);
 }
 
 bool wanted() {
-  const std::string choice = variable("KEELSON_MPI");
+  const std::string choice = environment("KEELSON_MPI");
   if (choice == "on") return true;
   if (choice == "off") return false;
   if (!choice.empty()) refuse("the environment variable KEELSON_MPI is '{}'; 'on' or 'off' is expected", choice);
@@ -78,7 +75,7 @@ std::string MpiSession::launched() {
                              "MPI_LOCALNRANKS",
                              "JSM_NAMESPACE_RANK"};
   for (const char* name : names)
-    if (!variable(name).empty()) return name;
+    if (!environment(name).empty()) return name;
   return slurm_tasks() > 1 ? "SLURM_STEP_NUM_TASKS" : "";
 }
 
@@ -93,8 +90,8 @@ MpiSession::MpiSession() : impl_(std::make_unique<Impl>()) {
   impl_->control = duplicate(MPI_COMM_WORLD);
   int size = 0;
   MPI_Comm_size(impl_->control, &size);
-  if (impl_->owns && size == 1 && slurm_tasks() > 1 && variable("OMPI_COMM_WORLD_SIZE").empty() &&
-      variable("KEELSON_MPI").empty())
+  if (impl_->owns && size == 1 && slurm_tasks() > 1 && environment("OMPI_COMM_WORLD_SIZE").empty() &&
+      environment("KEELSON_MPI").empty())
     refuse(
         "srun started {} tasks, but MPI sees each of them as a job of its own; try `srun --mpi=pmix` or mpirun, or set "
         "KEELSON_MPI=off if {} independent runs are meant",

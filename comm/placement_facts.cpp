@@ -15,6 +15,7 @@
 #include "comm/detail/quota.hpp"
 #include "comm/placement.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
 
 namespace keelson::comm {
 namespace {
@@ -31,11 +32,10 @@ int number_from(const char* name) {
   if (text == nullptr) return 0;
   std::string_view first = text;
   first = first.substr(0, first.find(','));
-  int value = 0;
-  const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), value);
-  if (error != std::errc() || end != first.data() + first.size() || value < 1 || value > 65536)
-    refuse("the environment variable {} is '{}'; a number of threads is expected, at least 1", name, text);
-  return value;
+  const auto value = parse_number<int>(first);
+  if (!value || *value < 1 || *value > 65536)
+    refuse("the environment variable {} is '{}'; a number of threads is expected, from 1 to 65536", name, text);
+  return *value;
 }
 
 /// First line of a small file, or nothing.

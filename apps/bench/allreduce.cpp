@@ -7,7 +7,7 @@
 #include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -117,17 +117,16 @@ void define_allreduce(app::CommandLine& line) {
   auto o = std::make_shared<AllreduceOptions>();
   auto& v = line.verb("allreduce", "Time the sum over ranks that exchanges gradients, under mpirun or srun",
                       [o](app::Session& session) { return run_allreduce(*o, session); });
-  const CLI::Range sizes(std::uint64_t{4}, std::uint64_t{64} << 30);
-  app::option(v, "--min-bytes", o->least, "Smallest array; K, M and G are powers of 1024", "SIZE")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(sizes);
-  app::option(v, "--max-bytes", o->most, "Largest array", "SIZE")->transform(CLI::AsSizeValue(false))->check(sizes);
-  app::option(v, "--factor", o->factor, "From one size to the next", "N")->check(CLI::Range(2, 1 << 20));
-  app::option(v, "--repeats", o->repeats, "Timed sums of each size, of which the median counts", "N")
-      ->check(CLI::PositiveNumber);
-  app::option(v, "--warmup", o->warmup, "Sums before those", "N")->check(CLI::NonNegativeNumber);
+  constexpr double least = 4, most = 64.0 * (1 << 30);
+  v.option("--min-bytes", o->least, "Smallest array; K, M and G are powers of 1024", "SIZE")
+      .byte_size()
+      .between(least, most);
+  v.option("--max-bytes", o->most, "Largest array", "SIZE").byte_size().between(least, most);
+  v.option("--factor", o->factor, "From one size to the next", "N").between(2, 1 << 20);
+  v.option("--repeats", o->repeats, "Timed sums of each size, of which the median counts", "N").positive();
+  v.option("--warmup", o->warmup, "Sums before those", "N").non_negative();
   app::declare(o->device, v);
-  app::flag(v, "--json", o->json, "Print one JSON object");
+  v.flag("--json", o->json, "Print one JSON object");
 }
 
 }  // namespace keelson::bench

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/verbs.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/data/loader.hpp"
 #include "engine/data/universe_dataset.hpp"
 
@@ -155,24 +155,22 @@ void define_input(app::CommandLine& line) {
   auto o = std::make_shared<InputOptions>();
   auto& v = line.verb("input", "How fast samples can be read and decoded, as in training but without it",
                       [o](app::Session& session) { return run_input(*o, session); });
-  app::option_without_default(v, "--data", o->data,
-                              "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
-                              "not), a file or a pattern",
-                              "DIR");
-  app::option(v, "--epochs", o->epochs, "Passes over the data; the first may find the files outside the page cache",
-              "N")
-      ->check(CLI::PositiveNumber);
-  app::option(v, "--batch", o->batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber);
-  app::option(v, "--loader-threads", o->loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--prefetch", o->prefetch, "Batches decoded ahead", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--size", o->size, "Edge of the cubic samples; 0: as stored", "CELLS")->check(CLI::NonNegativeNumber);
-  app::option_without_default(v, "--channels", o->channels, "Stored channels to use, counted from 0; default: all",
-                              "N,...")
-      ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
-  app::flag(v, "--shuffle", o->shuffle, "Another sample order in each epoch");
-  app::flag(v, "--augment", o->augment, "One of the 48 symmetries of the cube at random for each sample");
-  app::flag(v, "--json", o->json, "Print one JSON object");
+  v.option_without_default("--data", o->data,
+                           "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
+                           "not), a file or a pattern",
+                           "DIR");
+  v.option("--epochs", o->epochs, "Passes over the data; the first may find the files outside the page cache", "N")
+      .positive();
+  v.option("--batch", o->batch, "Samples per rank and step", "SAMPLES").positive();
+  v.option("--loader-threads", o->loader_threads, "Decoding threads per rank", "N").positive();
+  v.option("--prefetch", o->prefetch, "Batches decoded ahead", "N").positive();
+  v.option("--size", o->size, "Edge of the cubic samples; 0: as stored", "CELLS").non_negative();
+  v.option_without_default("--channels", o->channels, "Stored channels to use, counted from 0; default: all", "N,...")
+      .comma_separated()
+      .non_negative();
+  v.flag("--shuffle", o->shuffle, "Another sample order in each epoch");
+  v.flag("--augment", o->augment, "One of the 48 symmetries of the cube at random for each sample");
+  v.flag("--json", o->json, "Print one JSON object");
 }
 
 }  // namespace keelson::bench

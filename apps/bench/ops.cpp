@@ -5,7 +5,7 @@
 #include "apps/bench/peaks.hpp"
 #include "apps/bench/time_problem.hpp"
 #include "apps/bench/verbs.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "backends/registry.hpp"
 
 namespace keelson::bench {
@@ -146,21 +146,20 @@ void define_ops(app::CommandLine& line) {
   auto o = std::make_shared<OpsOptions>();
   auto& v = line.verb("ops", "Time single operations, on several backends side by side",
                       [o](app::Session& session) { return run_ops(*o, session); });
-  v.add_option("problem", o->problem,
+  v.positional("problem", o->problem,
                "What to time: conv, dense, pool, eltwise or update with key=value words, e.g. "
-               "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same")
-      ->type_name("OP KEY=VALUE...");
+               "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",
+               "OP KEY=VALUE...");
   v.footer(problem_help());
-  app::option_without_default(v, "--file", o->file, "Problems, one per line", "FILE");
-  app::option(v, "--device", o->device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
-  app::option_without_default(v, "--backend", o->backend,
-                              "Backends to compare, each alone; default: KEELSON_BACKEND, else all of this build",
-                              "NAME,...");
-  app::option(v, "--repeats", o->repeats.timed, "Timed calls, of which the median counts", "N")
-      ->check(CLI::PositiveNumber);
-  app::option(v, "--warmup", o->repeats.warmup, "Calls before those", "N")->check(CLI::NonNegativeNumber);
+  v.option_without_default("--file", o->file, "Problems, one per line", "FILE");
+  v.option("--device", o->device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
+  v.option_without_default("--backend", o->backend,
+                           "Backends to compare, each alone; default: KEELSON_BACKEND, else all of this build",
+                           "NAME,...");
+  v.option("--repeats", o->repeats.timed, "Timed calls, of which the median counts", "N").positive();
+  v.option("--warmup", o->repeats.warmup, "Calls before those", "N").non_negative();
   option_remeasure(v, o->remeasure);
-  app::flag(v, "--json", o->json, "Print one JSON object");
+  v.flag("--json", o->json, "Print one JSON object");
 }
 
 }  // namespace keelson::bench

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/train/machine.hpp"
 
@@ -88,14 +88,14 @@ json peaks_json(const DevicePeaks& p) {
   return {{"flops_per_second", p.flops_per_second}, {"copy_bytes_per_second", p.copy_bytes_per_second}};
 }
 
-void option_remeasure(CLI::App& verb, bool& value) {
-  app::flag(verb, "--remeasure", value,
+void option_remeasure(app::Verb& verb, bool& value) {
+  verb.flag("--remeasure", value,
             "Measure the machine's peaks again, which are otherwise kept in $XDG_CACHE_HOME/keelson/peaks.json (or "
             "~/.cache)");
 }
 
-void option_backend(CLI::App& verb, std::string& value) {
-  app::option_without_default(verb, "--backend", value,
+void option_backend(app::Verb& verb, std::string& value) {
+  verb.option_without_default("--backend", value,
                               "Backends to use, in this order; default: KEELSON_BACKEND, else all of this build",
                               "NAME,...");
 }

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
 #include "apps/common/app.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/ops/context.hpp"
 
 /// What the machine reaches at best is measured once and remembered.
@@ -25,7 +25,7 @@ std::string describe(const DevicePeaks& peaks);
 nlohmann::json peaks_json(const DevicePeaks& peaks);  ///< {"flops_per_second": ..., "copy_bytes_per_second": ...}
 
 /// --remeasure and --backend mean the same in all verbs.
-void option_remeasure(CLI::App& verb, bool& value);
-void option_backend(CLI::App& verb, std::string& value);
+void option_remeasure(app::Verb& verb, bool& value);
+void option_backend(app::Verb& verb, std::string& value);
 
 }  // namespace keelson::bench

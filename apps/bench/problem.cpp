@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <sstream>
 
 #include "apps/common/suggest.hpp"
+#include "engine/base/parse_number.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -22,9 +22,9 @@ const std::map<std::string, EltwiseKind> eltwise_kinds{
 
 template <class T>
 bool read_number(const std::string& text, T& value) {
-  const char *begin = text.c_str(), *end = begin + text.size();
-  const auto result = std::from_chars(begin, end, value);
-  return result.ec == std::errc() && result.ptr == end;
+  const auto number = parse_number<T>(text);
+  if (number) value = *number;
+  return number.has_value();
 }
 
 /// The key=value words of one line. Whoever reads a key says what is expected of it; finish() refuses what nobody read.

@@ -10,7 +10,7 @@
 #include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/graph/choose_precision.hpp"
@@ -187,27 +187,26 @@ void define_step(app::CommandLine& line) {
   auto o = std::make_shared<StepOptions>();
   auto& v = line.verb("step", "Time whole training steps of a network on made-up data; also under mpirun",
                       [o](app::Session& session) { return run_step(*o, session); });
-  app::option(v, "--net", o->net, "Network")->check(CLI::IsMember(network_names()));
-  app::option(v, "--size", o->size, "Edge of CosmoFlow's cubic samples; 0: 128", "CELLS")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--steps", o->steps, "Timed steps, of which the median counts", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
-  app::option(
-      v, "--precision", o->precision,
-      "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
-      "what is faster here, measured at the start")
-      ->check(CLI::IsMember(precisions()));
+  v.option("--net", o->net, "Network").one_of(network_names());
+  v.option("--size", o->size, "Edge of CosmoFlow's cubic samples; 0: 128", "CELLS").non_negative();
+  v.option("--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
+      .non_negative();
+  v.option("--steps", o->steps, "Timed steps, of which the median counts", "N").positive();
+  v.option("--warmup", o->warmup, "Steps before those", "N").non_negative();
+  v.option(
+       "--precision", o->precision,
+       "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
+       "what is faster here, measured at the start")
+      .one_of(precisions());
   app::declare(o->device, v);
   option_backend(v, o->backend);
-  app::flag(v, "--plan", o->plan,
-            "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "
-            "peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth of a copy");
-  app::option_without_default(v, "--roofline", o->roofline,
-                              "Draw the calls on the machine's measured roofline: one HTML page", "FILE");
+  v.flag("--plan", o->plan,
+         "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "
+         "peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth of a copy");
+  v.option_without_default("--roofline", o->roofline,
+                           "Draw the calls on the machine's measured roofline: one HTML page", "FILE");
   option_remeasure(v, o->remeasure);
-  app::flag(v, "--json", o->json, "Print one JSON object; with the calls if --plan or --roofline is given");
+  v.flag("--json", o->json, "Print one JSON object; with the calls if --plan or --roofline is given");
 }
 
 }  // namespace keelson::bench

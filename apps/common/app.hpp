@@ -9,12 +9,10 @@
 #include "engine/base/communicator.hpp"
 #include "engine/base/error.hpp"
 
-namespace CLI {
-class App;
-}
-
 /// What every program shares: its main function, its command line, its way to fail.
 namespace keelson::app {
+
+class Verb;
 
 struct AppInfo {
   std::string name;         ///< "keelson-cosmoflow"
@@ -36,14 +34,16 @@ class CommandLine {
   explicit CommandLine(const AppInfo& info);
   ~CommandLine();
 
-  /// `keelson-x name --options`. Declare its options on what this returns (apps/common/options.hpp), bound to variables
+  /// `keelson-x name --options`. Declare its options on what this returns (apps/common/verb.hpp), bound to variables
   /// that live as long as `run`. --help, --version and --config come by themselves.
-  CLI::App& verb(const std::string& name, const std::string& description, std::function<ExitCode(Session&)> run);
+  Verb& verb(const std::string& name, const std::string& description, std::function<ExitCode(Session&)> run);
 
   /// What parse() found out.
   struct Request {
     std::function<ExitCode(Session&)> run;  ///< empty: print `text` (help or version) on stdout and end with 0
     std::string text;
+    std::string verb;               ///< its name
+    const Verb* options = nullptr;  ///< lives as long as this CommandLine
   };
   /// Reads the arguments (without the program's name) and the --config file; the command line wins over the file.
   /// Throws InputError.

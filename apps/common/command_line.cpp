@@ -1,22 +1,23 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
+#include <deque>
 
 #include "apps/common/app.hpp"
 #include "apps/common/config_file.hpp"
 #include "apps/common/suggest.hpp"
+#include "apps/common/verb.hpp"
 
 namespace keelson::app {
 namespace {
 
-/// The value of --config among the arguments, or nothing.
-std::string config_of(const std::vector<std::string>& arguments) {
+/// The value of --config among the arguments; nothing where it is not given.
+std::optional<std::string> config_of(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--") break;
     if (arguments[i].starts_with("--config=")) return arguments[i].substr(9);
     if (arguments[i] == "--config" && i + 1 < arguments.size()) return arguments[i + 1];
   }
-  return "";
+  return std::nullopt;
 }
 
 /// CLI11's sentences, made to end alike.
@@ -30,11 +31,28 @@ std::string tidy(std::string text) {
 struct CommandLine::Impl {
   AppInfo info;
   CLI::App root;
-  std::map<std::string, std::function<ExitCode(Session&)>> runs;
-  std::vector<std::string> verbs;
+  struct Entry {
+    Entry(CLI::App& root, const std::string& verb_name, const std::string& description,
+          std::function<ExitCode(Session&)> verb_run)
+        : verb(root, verb_name, description), name(verb_name), run(std::move(verb_run)) {}
+    Verb verb;
+    std::string name;
+    std::function<ExitCode(Session&)> run;
+  };
+  std::deque<Entry> verbs;
   std::string config;  // only shown in --help; read before the rest is parsed
 
   std::string version() const { return info.name + " " KEELSON_VERSION "\n"; }
+
+  Entry* find(const std::string& name) {
+    const auto found = std::find_if(verbs.begin(), verbs.end(), [&](const Entry& e) { return e.name == name; });
+    return found == verbs.end() ? nullptr : &*found;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Entry& e : verbs) all.push_back(e.name);
+    return all;
+  }
 
   [[noreturn]] void refuse_rest(const CLI::App& app, const std::vector<std::string>& rest) const {
     const bool verb = &app != &root;
@@ -45,8 +63,8 @@ struct CommandLine::Impl {
       refuse("unknown option '{}'{}; `{} --help` lists all options", asked, did_you_mean(asked, long_names(app)), name);
     }
     if (verb) refuse("'{}' does not belong to an option; `{} --help` lists all options", rest.front(), name);
-    refuse("unknown verb '{}'{}; the verbs are: {}", rest.front(), did_you_mean(rest.front(), verbs),
-           CLI::detail::join(verbs, ", "));
+    refuse("unknown verb '{}'{}; the verbs are: {}", rest.front(), did_you_mean(rest.front(), names()),
+           CLI::detail::join(names(), ", "));
   }
 };
 
@@ -63,55 +81,53 @@ CommandLine::CommandLine(const AppInfo& info) : impl_(std::make_unique<Impl>()) 
 
 CommandLine::~CommandLine() = default;
 
-CLI::App& CommandLine::verb(const std::string& name, const std::string& description,
-                            std::function<ExitCode(Session&)> run) {
-  CLI::App* verb = impl_->root.add_subcommand(name, description);
-  verb->set_help_flag("-h,--help", "Show this help and exit");
-  verb->set_version_flag("--version", impl_->version(), "Show the version and exit");
-  verb->add_option("--config", impl_->config, "Read options from this TOML file; the command line wins over it")
+Verb& CommandLine::verb(const std::string& name, const std::string& description,
+                        std::function<ExitCode(Session&)> run) {
+  auto& entry = impl_->verbs.emplace_back(impl_->root, name, description, std::move(run));
+  CLI::App& verb = entry.verb.cli();
+  verb.set_help_flag("-h,--help", "Show this help and exit");
+  verb.set_version_flag("--version", impl_->version(), "Show the version and exit");
+  verb.add_option("--config", impl_->config, "Read options from this TOML file; the command line wins over it")
       ->type_name("FILE");
-  verb->allow_extras();
-  impl_->runs[name] = std::move(run);
-  impl_->verbs.push_back(name);
-  return *verb;
+  verb.allow_extras();
+  return entry.verb;
 }
 
 CommandLine::Request CommandLine::parse(const std::vector<std::string>& arguments) {
   CLI::App& root = impl_->root;
   std::vector<std::string> all = arguments;
   const auto name = std::find_if(all.begin(), all.end(), [](const auto& a) { return !a.starts_with("-"); });
-  const auto named =
-      root.get_subcommands([&](const CLI::App* v) { return name != all.end() && v->get_name() == *name; });
-  CLI::App* verb = named.empty() ? nullptr : named.front();
-  if (verb != nullptr) {
-    if (const std::string config = config_of(arguments); !config.empty()) {
-      const auto more = arguments_from_config(config, *verb, impl_->verbs, arguments);
+  Impl::Entry* entry = name != all.end() ? impl_->find(*name) : nullptr;
+  if (entry != nullptr) {
+    if (const auto config = config_of(arguments)) {
+      const auto more = arguments_from_config(*config, entry->verb.cli(), impl_->names(), arguments);
       all.insert(name + 1, more.begin(), more.end());
     }
   }
+  const CLI::App& app = entry ? entry->verb.cli() : root;
+  const std::string program = impl_->info.name + (entry ? " " + entry->name : "");
 
   try {
     std::reverse(all.begin(), all.end());  // as CLI11 wants them
     root.parse(all);
   } catch (const CLI::CallForHelp&) {
-    return {{}, verb ? verb->help(impl_->info.name) : root.help()};
+    return {{}, entry ? app.help(impl_->info.name) : root.help(), "", nullptr};
   } catch (const CLI::CallForVersion&) {
-    return {{}, impl_->version()};
+    return {{}, impl_->version(), "", nullptr};
   } catch (const CLI::ParseError& error) {
     // A misspelt option explains a missing value better than CLI11's complaint about it does.
-    const CLI::App& app = verb ? *verb : root;
     if (const auto rest = app.remaining(); !rest.empty()) impl_->refuse_rest(app, rest);
-    refuse("{}; `{}{} --help` lists all options", tidy(error.what()), impl_->info.name,
-           verb ? " " + verb->get_name() : "");
+    refuse("{}; `{} --help` lists all options", tidy(error.what()), program);
+  } catch (const InputError& error) {
+    refuse("{}; `{} --help` lists all options", error.what(), program);
   }
-  const CLI::App& app = verb ? *verb : root;
   if (const auto rest = app.remaining(); !rest.empty()) impl_->refuse_rest(app, rest);
   if (const auto rest = root.remaining(true); !rest.empty()) impl_->refuse_rest(root, rest);
-  if (verb == nullptr) {
-    refuse("a verb is expected: {}; `{} --help` tells what they do", CLI::detail::join(impl_->verbs, ", "),
+  if (entry == nullptr) {
+    refuse("a verb is expected: {}; `{} --help` tells what they do", CLI::detail::join(impl_->names(), ", "),
            impl_->info.name);
   }
-  return {impl_->runs.at(verb->get_name()), ""};
+  return {entry->run, "", entry->name, &entry->verb};
 }
 
 }  // namespace keelson::app

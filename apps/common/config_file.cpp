@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "apps/common/suggest.hpp"
 #include "engine/base/error.hpp"
@@ -22,12 +25,68 @@ bool given(const CLI::Option& option, const std::vector<std::string>& arguments)
   return std::any_of(arguments.begin(), arguments.end(), names);
 }
 
+std::string text_of(const std::string& path) {
+  constexpr std::size_t most = 1 << 20;
+  std::error_code error;
+  if (path.empty()) refuse("--config: found an empty name, expected a TOML file");
+  if (std::filesystem::is_directory(path, error)) refuse("--config {}: is a folder, expected a TOML file", path);
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) refuse("--config {}: cannot be read; check the path and its permissions", path);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > most) refuse("--config {}: is larger than 1 MiB, expected a TOML file with options", path);
+  if (text.find('\0') != std::string::npos)
+    refuse("--config {}: holds bytes of value 0, expected a TOML file as UTF-8 text", path);
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte order mark that some editors write
+  return text;
+}
+
+/// Refuses a key that a section holds twice: CLI11 takes the values of two neighbouring ones for a list.
+void check_keys(const std::string& text, const std::string& path) {
+  std::istringstream lines(text);
+  std::set<std::string> seen;
+  std::string section;
+  int depth = 0, number = 0;  // of brackets that are open: the lines of an array have no keys
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const auto first = line.find_first_not_of(" \t\r");
+    if (first == std::string::npos || line[first] == '#') continue;
+    if (depth == 0 && line[first] == '[') {
+      section = line.substr(first, line.find(']', first) - first);
+      continue;
+    }
+    const auto sign = line.find('=');
+    if (depth == 0 && sign != std::string::npos) {
+      const auto last = line.find_last_not_of(" \t", sign - 1);
+      const auto key = line.substr(first, last - first + 1);
+      if (!seen.insert(section + "]" + key).second)
+        refuse("'{}', line {}: '{}' is given twice; expected each option once in a section", path, number, key);
+    }
+    char quote = '\0';
+    for (std::size_t i = depth == 0 && sign != std::string::npos ? sign : first; i < line.size(); ++i) {
+      const char c = line[i];
+      if (quote != '\0') {
+        if (c == '\\' && quote == '"') ++i;
+        if (c == quote) quote = '\0';
+      } else if (c == '"' || c == '\'') {
+        quote = c;
+      } else if (c == '#') {
+        break;
+      } else {
+        depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+      }
+    }
+  }
+}
+
 std::vector<CLI::ConfigItem> items_of(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) refuse("cannot read the configuration file '{}' (--config)", path);
+  const std::string text = text_of(path);
+  check_keys(text, path);
+  std::istringstream lines(text);
   try {
-    return CLI::ConfigTOML().from_config(file);
-  } catch (const CLI::Error& error) {
+    return CLI::ConfigTOML().from_config(lines);
+  } catch (const std::exception& error) {
     refuse("the configuration file '{}' is not TOML as expected (lines like: batch = 4): {}", path, error.what());
   }
 }

@@ -1,15 +1,15 @@
 #include "apps/common/device_options.hpp"
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "backends/registry.hpp"
 #include "comm/on_device.hpp"
 
 namespace keelson::app {
 
-void declare(DeviceOptions& o, CLI::App& v) {
-  option(v, "--device", o.device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
-  option(v, "--memory-limit", o.memory_limit, "Take at most this of each rank's device, e.g. 40G; 0: all", "BYTES")
-      ->transform(CLI::AsSizeValue(false));
+void declare(DeviceOptions& o, Verb& v) {
+  v.option("--device", o.device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
+  v.option("--memory-limit", o.memory_limit, "Take at most this of each rank's device, e.g. 40G; 0: all", "BYTES")
+      .byte_size();
 }
 
 std::string Workplace::describe() const {

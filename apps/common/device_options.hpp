@@ -16,7 +16,7 @@ struct DeviceOptions {
 };
 
 /// Declares --device and --memory-limit on a verb.
-void declare(DeviceOptions& o, CLI::App& verb);
+void declare(DeviceOptions& o, Verb& verb);
 
 /// The device, its backends, and the ranks with collectives on its memory.
 struct Workplace {

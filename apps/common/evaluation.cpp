@@ -1,20 +1,20 @@
 #include "apps/common/evaluation.hpp"
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/train/checkpoint.hpp"
 
 namespace keelson::app {
 
-void declare_checkpoint(EvaluationOptions& o, CLI::App& v) {
-  option_without_default(v, "--checkpoint", o.checkpoint, "A checkpoint, or a run's folder: its best, else its newest",
-                         "PATH");
+void declare_checkpoint(EvaluationOptions& o, Verb& v) {
+  v.option_without_default("--checkpoint", o.checkpoint, "A checkpoint, or a run's folder: its best, else its newest",
+                           "PATH");
   declare(o.device, v);
 }
 
-void declare_evaluation(EvaluationOptions& o, CLI::App& v) {
-  option(v, "--batch", o.batch, "Samples per rank at a time", "SAMPLES")->check(CLI::PositiveNumber);
-  option(v, "--loader-threads", o.loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
-  v.add_flag("--json", o.json, "Print the result as JSON");
+void declare_evaluation(EvaluationOptions& o, Verb& v) {
+  v.option("--batch", o.batch, "Samples per rank at a time", "SAMPLES").positive();
+  v.option("--loader-threads", o.loader_threads, "Decoding threads per rank", "N").positive();
+  v.flag("--json", o.json, "Print the result as JSON");
 }
 
 StoredRun read_run(const std::filesystem::path& checkpoint, const std::string& family, const std::string& name) {

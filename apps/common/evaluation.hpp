@@ -21,8 +21,8 @@ struct EvaluationOptions {
 };
 
 /// --checkpoint and the device; --batch, --loader-threads and --json.
-void declare_checkpoint(EvaluationOptions& o, CLI::App& verb);
-void declare_evaluation(EvaluationOptions& o, CLI::App& verb);
+void declare_checkpoint(EvaluationOptions& o, Verb& verb);
+void declare_evaluation(EvaluationOptions& o, Verb& verb);
 
 /// A checkpoint, without its parameters.
 struct StoredRun {

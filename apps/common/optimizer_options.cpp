@@ -1,57 +1,61 @@
 #include "apps/common/optimizer_options.hpp"
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::app {
 namespace {
 
-void declare_schedule(OptimizerOptions& o, CLI::App& v, OptionTable& t) {
-  t.add(option(v, "--lr", o.lr, "Learning rate after warm-up", "RATE")->check(CLI::PositiveNumber));
-  t.add(option(v, "--warmup-epochs", o.warmup_epochs, "Epochs over which the rate rises linearly to --lr", "EPOCHS")
-            ->check(CLI::NonNegativeNumber));
-  t.add(option(v, "--warmup-from", o.warmup_from, "Rate at the start of the warm-up", "RATE")
-            ->check(CLI::NonNegativeNumber));
-  t.add(option(v, "--schedule", o.schedule, "Course of the rate after warm-up")
-            ->check(CLI::IsMember({"constant", "steps", "linear", "cosine", "decay"})));
-  t.add(option_without_default(v, "--decay", o.decay,
-                               "For steps: factors of --lr from these epochs on, e.g. 32:0.25,64:0.125",
-                               "EPOCH:FACTOR,..."));
-  for (const char* other : {"decay", "decay-factor", "flat-epochs"}) t.replaces("schedule", other);
-  t.add(option(v, "--final-lr", o.final_lr, "For linear and cosine: rate at the end", "RATE")
-            ->check(CLI::NonNegativeNumber));
-  t.add(option(v, "--schedule-epochs", o.schedule_epochs, "For linear and cosine: when the end is reached; 0: --epochs",
-               "EPOCHS")
-            ->check(CLI::NonNegativeNumber));
-  t.add(option_without_default(v, "--decay-factor", o.decay_factor,
-                               "For decay: factor of the rate from each epoch to the next, e.g. 0.5", "FACTOR")
-            ->check(CLI::PositiveNumber)
-            ->check(CLI::Range(0.0, 1.0)));
-  t.add(option(v, "--flat-epochs", o.flat_epochs, "For decay: so many epochs before it have the rate --lr", "EPOCHS")
-            ->check(CLI::NonNegativeNumber));
+void declare_schedule(OptimizerOptions& o, Verb& v) {
+  v.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
+  v.option("--warmup-epochs", o.warmup_epochs, "Epochs over which the rate rises linearly to --lr", "EPOCHS")
+      .non_negative()
+      .stored();
+  v.option("--warmup-from", o.warmup_from, "Rate at the start of the warm-up", "RATE").non_negative().stored();
+  v.option("--schedule", o.schedule, "Course of the rate after warm-up")
+      .one_of({"constant", "steps", "linear", "cosine", "decay"})
+      .stored();
+  v.option_without_default("--decay", o.decay, "For steps: factors of --lr from these epochs on, e.g. 32:0.25,64:0.125",
+                           "EPOCH:FACTOR,...")
+      .stored();
+  for (const char* other : {"decay", "decay-factor", "flat-epochs"}) v.replaces("schedule", other);
+  v.option("--final-lr", o.final_lr, "For linear and cosine: rate at the end", "RATE").non_negative().stored();
+  v.option("--schedule-epochs", o.schedule_epochs, "For linear and cosine: when the end is reached; 0: --epochs",
+           "EPOCHS")
+      .non_negative()
+      .stored();
+  v.option_without_default("--decay-factor", o.decay_factor,
+                           "For decay: factor of the rate from each epoch to the next, e.g. 0.5", "FACTOR")
+      .positive()
+      .between(0.0, 1.0)
+      .stored();
+  v.option("--flat-epochs", o.flat_epochs, "For decay: so many epochs before it have the rate --lr", "EPOCHS")
+      .non_negative()
+      .stored();
 }
 
 }  // namespace
 
-void declare(OptimizerOptions& o, CLI::App& v, OptionTable& t) {
-  t.add(option(v, "--batch", o.batch, "Samples per rank and step", "SAMPLES")->check(CLI::PositiveNumber));
-  t.add(option(v, "--global-batch", o.global_batch,
-               "Samples per step of all ranks together, instead of --batch; 0: --batch x ranks", "SAMPLES")
-            ->check(CLI::NonNegativeNumber));
-  t.replaces("batch", "global-batch");
-  t.replaces("global-batch", "batch");
-  t.add(option(v, "--epochs", o.epochs, "Passes over the training data", "N")->check(CLI::PositiveNumber));
-  t.add(option(v, "--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N"));
-  t.add(option(v, "--optimizer", o.optimizer, "How parameters move")->check(CLI::IsMember({"sgd", "adam", "adamw"})));
-  declare_schedule(o, v, t);
-  t.add(option(v, "--momentum", o.momentum, "For sgd")->check(CLI::Range(0.0, 1.0)));
-  t.add_flag(flag(v, "--nesterov", o.nesterov, "Nesterov's momentum, for sgd"), o.nesterov);
-  t.add(option(v, "--weight-decay", o.weight_decay, "Of all parameters: L2 for sgd and adam, decoupled for adamw")
-            ->check(CLI::NonNegativeNumber));
-  t.add(option(v, "--larc", o.larc, "Layer-wise adaptive rates")->check(CLI::IsMember({"none", "scale", "clip"})));
-  t.add(option(v, "--larc-eta", o.larc_eta, "Trust coefficient of --larc")->check(CLI::PositiveNumber));
-  t.add(option(v, "--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off")
-            ->check(CLI::NonNegativeNumber));
+void declare(OptimizerOptions& o, Verb& v) {
+  v.option("--batch", o.batch, "Samples per rank and step", "SAMPLES").positive().stored();
+  v.option("--global-batch", o.global_batch,
+           "Samples per step of all ranks together, instead of --batch; 0: --batch x ranks", "SAMPLES")
+      .non_negative()
+      .stored();
+  v.replaces("batch", "global-batch");
+  v.replaces("global-batch", "batch");
+  v.option("--epochs", o.epochs, "Passes over the training data", "N").positive().stored();
+  v.option("--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N").stored();
+  v.option("--optimizer", o.optimizer, "How parameters move").one_of({"sgd", "adam", "adamw"}).stored();
+  declare_schedule(o, v);
+  v.option("--momentum", o.momentum, "For sgd").between(0.0, 1.0).stored();
+  v.flag("--nesterov", o.nesterov, "Nesterov's momentum, for sgd").stored();
+  v.option("--weight-decay", o.weight_decay, "Of all parameters: L2 for sgd and adam, decoupled for adamw")
+      .non_negative()
+      .stored();
+  v.option("--larc", o.larc, "Layer-wise adaptive rates").one_of({"none", "scale", "clip"}).stored();
+  v.option("--larc-eta", o.larc_eta, "Trust coefficient of --larc").positive().stored();
+  v.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off").non_negative().stored();
 }
 
 void check(const OptimizerOptions& o) {

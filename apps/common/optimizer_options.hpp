@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/common/option_table.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/optim/optimizer.hpp"
 #include "engine/optim/schedule.hpp"
 
@@ -30,8 +30,8 @@ struct OptimizerOptions {
   float larc_eta = 0.002f;
 };
 
-/// Declares them on a verb; the table then knows all of them.
-void declare(OptimizerOptions& o, CLI::App& verb, OptionTable& table);
+/// Declares them on a verb, as stored ones.
+void declare(OptimizerOptions& o, Verb& verb);
 
 /// Throws InputError for combinations that make no sense.
 void check(const OptimizerOptions& o);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "engine/base/printable.hpp"
+
 namespace keelson::app {
 namespace {
 
@@ -43,15 +45,15 @@ Summary describe_outcomes(const std::string& program, const std::vector<RankOutc
       groups.push_back({outcome.message, rank, host, 1});
   }
   if (groups.size() == 1 && groups[0].ranks == size) {
-    summary.text = fmt::format("{}: error: {}\n", program, groups[0].message);
+    summary.text = fmt::format("{}: error: {}\n", program, printable(groups[0].message));
     return summary;
   }
   constexpr std::size_t most = 5;
   for (std::size_t i = 0; i < std::min(groups.size(), most); ++i) {
     const Group& group = groups[i];
     const std::string others = group.ranks > 1 ? fmt::format(" and {} more", group.ranks - 1) : "";
-    summary.text +=
-        fmt::format("{}: error: rank {} ({}){}: {}\n", program, group.first, group.host, others, group.message);
+    summary.text += fmt::format("{}: error: rank {} ({}){}: {}\n", program, group.first, group.host, others,
+                                printable(group.message));
   }
   if (groups.size() > most)
     summary.text += fmt::format("{}: {} more different errors\n", program, groups.size() - most);

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <new>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "apps/common/outcomes.hpp"
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
+#include "engine/base/environment.hpp"
 
 namespace keelson::app {
 namespace {
@@ -31,12 +31,6 @@ Outcome attempt(Work&& work) {
   } catch (...) {
     return {static_cast<int>(ExitCode::failure), "an exception of unknown type"};
   }
-}
-
-double grace() {
-  const char* text = std::getenv("KEELSON_GRACE");
-  const double seconds = text ? std::strtod(text, nullptr) : 2;
-  return seconds >= 0 && seconds < 3600 ? seconds : 2;
 }
 
 void say(std::FILE* stream, const std::string& text) {
@@ -65,7 +59,9 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
   std::optional<comm::MpiSession> mpi;
   std::unique_ptr<Communicator> world;
   std::vector<std::string> hosts;
+  double grace = 2;
   Outcome start = attempt([&] {
+    grace = seconds_from_environment("KEELSON_GRACE", grace);
     mpi.emplace();
     world = comm::make_world();
     hosts = world->allgather(world->host());
@@ -87,7 +83,7 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
     return ExitCode::done;
   });
 
-  const auto outcomes = mpi->conclude(mine, grace());
+  const auto outcomes = mpi->conclude(mine, grace);
   if (!outcomes) {  // the others are at work and wait for this rank
     say(stderr, describe_outcomes(info.name, {{world->rank(), world->host(), mine}}, world->size()).text);
     mpi->abort(mine.exit_code);

@@ -7,7 +7,7 @@
 
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/graph/choose_precision.hpp"
 #include "engine/graph/memory_needs.hpp"
@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 namespace {
 
 std::optional<fs::path> find_resume(const TrainingOptions& o) {
-  if (o.resume_given->count() == 0) return std::nullopt;
+  if (!o.resume_option->given()) return std::nullopt;
   return find_checkpoint(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false);
 }
 
 /// --out, or the folder of the run that a checkpoint belongs to.
 fs::path folder_of(const TrainingOptions& o, const std::optional<fs::path>& checkpoint) {
-  if (!checkpoint || o.resume.empty() || o.resume == "latest" || o.out_given->count() > 0) return o.out;
+  if (!checkpoint || o.resume.empty() || o.resume == "latest" || o.out_option->given()) return o.out;
   const auto folder = fs::absolute(*checkpoint).parent_path();
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
@@ -83,31 +83,31 @@ ExitCode exit_code(StopReason reason) {
 
 }  // namespace
 
-void declare(TrainingOptions& o, CLI::App& v) {
-  o.out_given = option(v, "--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR");
-  o.resume_given =
-      option_without_default(v, "--resume", o.resume,
-                             "Continue bit for bit from a checkpoint, or from the newest of a run; without a value: of "
-                             "--out. Options that are not given are those of the checkpoint",
-                             "[PATH|latest]")
-          ->expected(0, 1);
-  v.add_flag("--overwrite", o.overwrite, "Replace the run that --out holds");
-  option(v, "--max-steps", o.max_steps,
-         "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
-  option(v, "--time-limit", o.time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")
-      ->check(CLI::NonNegativeNumber);
-  option(v, "--checkpoint-every", o.checkpoint_every, "Checkpoint every so many epochs; 0: only the best and the last",
-         "EPOCHS")
-      ->check(CLI::NonNegativeNumber);
-  option(v, "--checkpoint-steps", o.checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
-      ->check(CLI::NonNegativeNumber);
-  option(v, "--keep", o.keep, "Checkpoints to keep besides the best", "N")->check(CLI::PositiveNumber);
-  option(v, "--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
-         "STEPS")
-      ->check(CLI::NonNegativeNumber);
+void declare(TrainingOptions& o, Verb& v) {
+  o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR");
+  o.resume_option =
+      &v.option_without_default("--resume", o.resume,
+                                "Continue bit for bit from a checkpoint, or from the newest of a run; without a value: "
+                                "of --out. Options that are not given are those of the checkpoint",
+                                "[PATH|latest]")
+           .value_optional();
+  v.flag("--overwrite", o.overwrite, "Replace the run that --out holds");
+  v.option("--max-steps", o.max_steps,
+           "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
+  v.option("--time-limit", o.time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")
+      .non_negative();
+  v.option("--checkpoint-every", o.checkpoint_every, "Checkpoint every so many epochs; 0: only the best and the last",
+           "EPOCHS")
+      .non_negative();
+  v.option("--checkpoint-steps", o.checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
+      .non_negative();
+  v.option("--keep", o.keep, "Checkpoints to keep besides the best", "N").positive();
+  v.option("--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
+           "STEPS")
+      .non_negative();
   declare(o.device, v);
-  option(v, "--loader-threads", o.loader_threads, "Decoding threads per rank", "N")->check(CLI::PositiveNumber);
-  option(v, "--prefetch", o.prefetch, "Batches decoded ahead", "N")->check(CLI::PositiveNumber);
+  v.option("--loader-threads", o.loader_threads, "Decoding threads per rank", "N").positive();
+  v.option("--prefetch", o.prefetch, "Batches decoded ahead", "N").positive();
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : options_(options), session_(session) {

@@ -17,7 +17,7 @@ namespace keelson::app {
 /// What the user says about how a training run goes on this machine; nothing of it is stored in checkpoints.
 struct TrainingOptions {
   std::string out = "run", resume;
-  CLI::Option *out_given = nullptr, *resume_given = nullptr;
+  Option *out_option = nullptr, *resume_option = nullptr;
   bool overwrite = false;
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2, loader_threads = 1, prefetch = 2;
@@ -26,7 +26,7 @@ struct TrainingOptions {
 };
 
 /// Declares them on a train verb.
-void declare(TrainingOptions& o, CLI::App& verb);
+void declare(TrainingOptions& o, Verb& verb);
 
 /// What is trained. All references must outlive the run.
 struct TrainingTask {

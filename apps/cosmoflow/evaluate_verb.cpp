@@ -1,13 +1,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/evaluation.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
+#include "engine/base/parse_number.hpp"
 #include "engine/train/checkpoint.hpp"
 
 namespace keelson::cosmoflow {
@@ -32,16 +32,14 @@ std::vector<Requirement> parse_requirements(const std::vector<std::string>& text
   std::vector<Requirement> all;
   for (const auto& text : texts) {
     const auto colon = text.find(':');
-    char* end = nullptr;
-    const double ratio = colon == std::string::npos ? 0 : std::strtod(text.c_str() + colon + 1, &end);
-    if (colon == std::string::npos || *end != '\0' || !(ratio > 0))
-      refuse("--require {}: expected TARGET:RATIO, e.g. sigma_8:0.4", text);
+    const auto ratio = colon == std::string::npos ? std::nullopt : parse_number<double>(text.substr(colon + 1));
+    if (!ratio || *ratio <= 0) refuse("--require: found '{}', expected TARGET:RATIO, e.g. sigma_8:0.4", text);
     const auto name = text.substr(0, colon);
     std::vector<std::string> names;
     for (const auto& t : metric.targets) names.push_back(t.name);
     if (std::find(names.begin(), names.end(), name) == names.end())
       refuse("--require {}: no such target; there are {}", text, fmt::join(names, ", "));
-    all.push_back({name, ratio});
+    all.push_back({name, *ratio});
   }
   return all;
 }
@@ -142,16 +140,16 @@ void define_evaluate(app::CommandLine& line) {
       line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
                 [o](app::Session& session) { return evaluate(*o, session); });
   declare_checkpoint(*o, v);
-  app::option_without_default(v, "--data", o->data,
-                              "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
-                              "the run's validation data",
-                              "PATH");
+  v.option_without_default("--data", o->data,
+                           "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
+                           "the run's validation data",
+                           "PATH");
   declare_evaluation(*o, v);
-  app::option_without_default(
-      v, "--require", o->require,
-      "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this",
-      "TARGET:RATIO,...")
-      ->delimiter(',');
+  v.option_without_default(
+       "--require", o->require,
+       "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this",
+       "TARGET:RATIO,...")
+      .comma_separated();
 }
 
 }  // namespace keelson::cosmoflow

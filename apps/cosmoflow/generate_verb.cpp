@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "apps/common/console.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 #include "engine/base/interrupt.hpp"
@@ -90,23 +90,22 @@ void define_generate(app::CommandLine& line) {
   auto& g = o->make;
   g.train = 1000;
   g.validation = g.test = 100;
-  app::option_without_default(v, "--out", o->out,
-                              "Folder that gets train/, validation/ and test/; complete files in it are kept", "DIR");
-  app::option(v, "--train", g.train, "Training universes", "N")->check(CLI::NonNegativeNumber);
-  app::option(v, "--validation", g.validation, "Validation universes", "N")->check(CLI::NonNegativeNumber);
-  app::option(v, "--test", g.test, "Test universes", "N")->check(CLI::NonNegativeNumber);
-  app::option(v, "--prior", o->prior, "Ranges of the parameters: wide, or those of the public data")
-      ->check(CLI::IsMember(universe::prior_presets()));
-  app::option(v, "--size", g.grid, "Edge of a universe", "CELLS")->check(CLI::PositiveNumber);
-  app::option(v, "--box", o->box, "Edge of a universe; 0: the prior's", "MPC/H")->check(CLI::NonNegativeNumber);
-  app::option(v, "--particles", g.particles_per_cell_side, "Particles per cell and side: its cube is the mean count",
-              "N")
-      ->check(CLI::PositiveNumber);
-  app::option(v, "--order", o->order, "Displacement: 1 Zel'dovich, 2 second order (2LPT)")->check(CLI::Range(1, 2));
-  app::option(v, "--layout", o->layout, "samples: x and y, as the prepared public data; raw: full and unitPar")
-      ->check(CLI::IsMember({"samples", "raw"}));
-  app::option(v, "--samples-per-file", g.samples_per_file, "For samples", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--seed", g.seed, "Universe i of a split depends on seed, split and i alone", "N");
+  v.option_without_default("--out", o->out,
+                           "Folder that gets train/, validation/ and test/; complete files in it are kept", "DIR");
+  v.option("--train", g.train, "Training universes", "N").non_negative();
+  v.option("--validation", g.validation, "Validation universes", "N").non_negative();
+  v.option("--test", g.test, "Test universes", "N").non_negative();
+  v.option("--prior", o->prior, "Ranges of the parameters: wide, or those of the public data")
+      .one_of(universe::prior_presets());
+  v.option("--size", g.grid, "Edge of a universe", "CELLS").positive();
+  v.option("--box", o->box, "Edge of a universe; 0: the prior's", "MPC/H").non_negative();
+  v.option("--particles", g.particles_per_cell_side, "Particles per cell and side: its cube is the mean count", "N")
+      .positive();
+  v.option("--order", o->order, "Displacement: 1 Zel'dovich, 2 second order (2LPT)").between(1, 2);
+  v.option("--layout", o->layout, "samples: x and y, as the prepared public data; raw: full and unitPar")
+      .one_of({"samples", "raw"});
+  v.option("--samples-per-file", g.samples_per_file, "For samples", "N").positive();
+  v.option("--seed", g.seed, "Universe i of a split depends on seed, split and i alone", "N");
 }
 
 }  // namespace keelson::cosmoflow

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
 #include "engine/graph/precision.hpp"
 
@@ -55,50 +55,53 @@ const std::map<std::string, Config>& known_recipes() {
   return all;
 }
 
-void declare_data(RunOptions& o, CLI::App& v, OptionTable& t) {
-  t.add(app::option_without_default(v, "--train", o.train, "Training data: HDF5 file, folder or pattern", "PATH"));
-  t.add(app::option_without_default(v, "--validation", o.validation, "Validation data: HDF5 file, folder or pattern",
-                                    "PATH"));
-  t.add(app::option(v, "--normalise", o.normalise,
-                    "What happens to x: log(x + 1), division by the sample's mean, nothing; auto: as published")
-            ->check(CLI::IsMember({"auto", "log1p", "mean", "none"})));
-  t.add(app::option_without_default(
-            v, "--channels", o.channels,
-            "Stored channels (redshifts) to use, counted from 0; default: all (mlperf), z = 0 (paper)", "N,...")
-            ->delimiter(',')
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--size,--subcube", o.size,
-                    "Edge of the cubic samples; stored volumes are cut into such sub-cubes; 0: as stored", "CELLS")
-            ->check(CLI::NonNegativeNumber));
-  t.add_flag(app::flag(v, "--shuffle", o.shuffle, "Another sample order in each epoch"), o.shuffle);
-  t.add_flag(
-      app::flag(v, "--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample"),
-      o.augment);
+void declare_data(RunOptions& o, app::Verb& v) {
+  v.option_without_default("--train", o.train, "Training data: HDF5 file, folder or pattern", "PATH").stored();
+  v.option_without_default("--validation", o.validation, "Validation data: HDF5 file, folder or pattern", "PATH")
+      .stored();
+  v.option("--normalise", o.normalise,
+           "What happens to x: log(x + 1), division by the sample's mean, nothing; auto: as published")
+      .one_of({"auto", "log1p", "mean", "none"})
+      .stored();
+  v.option_without_default("--channels", o.channels,
+                           "Stored channels (redshifts) to use, counted from 0; default: all (mlperf), z = 0 (paper)",
+                           "N,...")
+      .comma_separated()
+      .non_negative()
+      .stored();
+  v.option("--size,--subcube", o.size,
+           "Edge of the cubic samples; stored volumes are cut into such sub-cubes; 0: as stored", "CELLS")
+      .non_negative()
+      .stored();
+  v.flag("--shuffle", o.shuffle, "Another sample order in each epoch").stored();
+  v.flag("--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample").stored();
 }
 
 }  // namespace
 
-void declare(RunOptions& o, CLI::App& v, OptionTable& t) {
-  app::option_without_default(v, "--recipe", o.recipe, "Published hyper-parameters; options given besides win")
-      ->check(CLI::IsMember(recipes()));
-  t.add(app::option(v, "--net", o.net, "Network: of MLPerf HPC or of the SC18 paper")
-            ->check(CLI::IsMember({"mlperf", "paper"})));
-  t.add(app::option(v, "--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
-            ->check(CLI::Range(0.0, 0.99)));
-  t.add(app::option(v, "--precision", o.precision,
-                    "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
-                    "Ampere); auto: "
-                    "what is faster here, measured at the start")
-            ->check(CLI::IsMember(precisions())));
-  declare_data(o, v, t);
-  app::declare(o, v, t);
-  t.add(app::option(
-            v, "--l2", o.l2,
-            "As TensorFlow's l2(x) on the weights of dense1 and dense2 (gradient 2 x w; the loss shown is without it)",
-            "X")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--target-mae", o.target_mae, "Stop when the validation metric is at most this; 0: never")
-            ->check(CLI::NonNegativeNumber));
+void declare(RunOptions& o, app::Verb& v) {
+  v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options given besides win")
+      .one_of(recipes());
+  v.option("--net", o.net, "Network: of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
+  v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
+      .between(0.0, 0.99)
+      .stored();
+  v.option("--precision", o.precision,
+           "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
+           "Ampere); auto: "
+           "what is faster here, measured at the start")
+      .one_of(precisions())
+      .stored();
+  declare_data(o, v);
+  app::declare(o, v);
+  v.option("--l2", o.l2,
+           "As TensorFlow's l2(x) on the weights of dense1 and dense2 (gradient 2 x w; the loss shown is without it)",
+           "X")
+      .non_negative()
+      .stored();
+  v.option("--target-mae", o.target_mae, "Stop when the validation metric is at most this; 0: never")
+      .non_negative()
+      .stored();
 }
 
 Config recipe(const std::string& name) {

@@ -9,7 +9,6 @@
 namespace keelson::cosmoflow {
 
 using app::Config;
-using app::OptionTable;
 
 /// What defines a training run, apart from where it reads and writes. All of it is stored in checkpoints.
 struct RunOptions : app::OptimizerOptions {
@@ -29,8 +28,8 @@ struct RunOptions : app::OptimizerOptions {
   double target_mae = 0;
 };
 
-/// Declares them on a verb; the table then knows all of them.
-void declare(RunOptions& o, CLI::App& verb, OptionTable& table);
+/// Declares them on a verb, as stored ones.
+void declare(RunOptions& o, app::Verb& verb);
 
 /// The published hyper-parameters under this name; throws InputError for another name.
 Config recipe(const std::string& name);

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "apps/common/options.hpp"
 #include "apps/common/training.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 
 struct TrainOptions {
   RunOptions run;
-  OptionTable table;
+  app::Verb* verb = nullptr;
   app::TrainingOptions training;
   std::string data;
   bool check_data = true;
@@ -22,13 +22,13 @@ struct TrainOptions {
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   if (run.checkpoint()) {
     auto stored = run.stored(family, family_name);
-    if (!o.data.empty() || o.table.given("train")) stored.erase("train");
-    if (!o.data.empty() || o.table.given("validation")) stored.erase("validation");
-    o.table.fill(stored, run.checkpoint()->string());
+    if (!o.data.empty() || o.verb->given("train")) stored.erase("train");
+    if (!o.data.empty() || o.verb->given("validation")) stored.erase("validation");
+    o.verb->fill(stored, run.checkpoint()->string());
   } else if (!o.run.recipe.empty()) {
     auto preset = recipe(o.run.recipe);
-    if (o.table.given("net")) preset.erase("l2");
-    o.table.fill(preset, "recipe " + o.run.recipe);
+    if (o.verb->given("net")) preset.erase("l2");
+    o.verb->fill(preset, "recipe " + o.run.recipe);
   }
   if (!o.data.empty() && o.run.train.empty()) o.run.train = split_path(o.data, {"train"}, "--train");
   if (!o.data.empty() && o.run.validation.empty())
@@ -39,7 +39,7 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
 
 Config stored_config(const TrainOptions& o, std::int64_t size) {
   namespace fs = std::filesystem;
-  auto c = o.table.values();
+  auto c = o.verb->values();
   c["train"] = fs::absolute(o.run.train).string();
   c["validation"] = o.run.validation.empty() ? "" : fs::absolute(o.run.validation).string();
   c["size"] = std::to_string(size);
@@ -87,11 +87,11 @@ void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
   auto& v = line.verb("train", "Train a network on universes; data-parallel over the ranks of mpirun or srun",
                       [o](app::Session& session) { return train(*o, session); });
-  app::option_without_default(v, "--data", o->data, "Folder with train/ and validation/ in it", "DIR");
+  v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR");
   declare(o->training, v);
-  app::flag(v, "--check-data", o->check_data,
-            "Read floating-point data once before training, to refuse NaN and infinity");
-  declare(o->run, v, o->table);
+  v.flag("--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity");
+  declare(o->run, v);
+  o->verb = &v;
 }
 
 }  // namespace keelson::cosmoflow

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/lm/source/corpus.hpp"
 #include "apps/lm/source/entropy.hpp"
 #include "apps/lm/verbs.hpp"
@@ -128,19 +128,18 @@ void define_corpus(app::CommandLine& line) {
   auto& v = line.verb("corpus",
                       "Write made-up text with a known entropy rate: what perplexity a perfect model would reach on it",
                       [o](app::Session& session) { return corpus(*o, session); });
-  app::option_without_default(v, "--out", o->out,
-                              "Folder that gets ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json", "DIR");
-  app::option(v, "--words", o->train, "Tokens of training text, newlines included", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--validation-words", o->validation, "Tokens of validation text", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--test-words", o->test, "Tokens of test text", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--vocab-size", o->chain.words, "Different words", "N");
-  app::option(v, "--branching", o->chain.branching, "Words that may follow a word, besides the end of the sentence",
-              "N");
-  app::option(v, "--topics", o->chain.topics,
-              "Topics, which a sentence's first word tells and on which its other words depend", "N");
-  app::option(v, "--sentence", o->chain.sentence, "About how long sentences are, on average", "WORDS");
-  app::option(v, "--seed", o->chain.seed, "Source and text depend on it and the options above alone", "N");
-  app::flag(v, "--json", o->json, "Print one JSON object, as in source.json");
+  v.option_without_default("--out", o->out,
+                           "Folder that gets ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json", "DIR");
+  v.option("--words", o->train, "Tokens of training text, newlines included", "N").positive();
+  v.option("--validation-words", o->validation, "Tokens of validation text", "N").positive();
+  v.option("--test-words", o->test, "Tokens of test text", "N").positive();
+  v.option("--vocab-size", o->chain.words, "Different words", "N");
+  v.option("--branching", o->chain.branching, "Words that may follow a word, besides the end of the sentence", "N");
+  v.option("--topics", o->chain.topics,
+           "Topics, which a sentence's first word tells and on which its other words depend", "N");
+  v.option("--sentence", o->chain.sentence, "About how long sentences are, on average", "WORDS");
+  v.option("--seed", o->chain.seed, "Source and text depend on it and the options above alone", "N");
+  v.flag("--json", o->json, "Print one JSON object, as in source.json");
 }
 
 }  // namespace keelson::lm

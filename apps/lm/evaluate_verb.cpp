@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "apps/common/evaluation.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
 #include "engine/train/checkpoint.hpp"
@@ -117,14 +117,13 @@ void define_evaluate(app::CommandLine& line) {
                       [o](app::Session& session) { return evaluate(*o, session); });
   declare_checkpoint(*o, v);
   declare_text_options(v, o->text);
-  app::option(v, "--unroll", o->unroll, "Tokens per step, which makes no difference to the result; 0: as trained",
-              "TOKENS")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--require", o->require, "Exit code 1 if the perplexity is above this; 0: no requirement", "X")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--require-of-best", o->require_of_best,
-              "The same for so many times the best possible perplexity, where the text's source is known; 0: none", "X")
-      ->check(CLI::NonNegativeNumber);
+  v.option("--unroll", o->unroll, "Tokens per step, which makes no difference to the result; 0: as trained", "TOKENS")
+      .non_negative();
+  v.option("--require", o->require, "Exit code 1 if the perplexity is above this; 0: no requirement", "X")
+      .non_negative();
+  v.option("--require-of-best", o->require_of_best,
+           "The same for so many times the best possible perplexity, where the text's source is known; 0: none", "X")
+      .non_negative();
   declare_evaluation(*o, v);
 }
 

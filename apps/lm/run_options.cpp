@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
 #include "engine/graph/precision.hpp"
 
@@ -36,36 +36,36 @@ Config demo() {
           {"decay-factor", "0.4"}, {"flat-epochs", "3"}};
 }
 
-void declare_network(RunOptions& o, CLI::App& v, OptionTable& t) {
-  t.add(app::option(v, "--cell", o.cell, "Recurrent layers")->check(CLI::IsMember({"lstm", "gru"})));
-  t.add(app::option(v, "--hidden", o.hidden, "Hidden units per layer", "N")->check(CLI::PositiveNumber));
-  t.add(app::option(v, "--layers", o.layers, "Recurrent layers", "N")->check(CLI::PositiveNumber));
-  t.add(app::option(v, "--embedding", o.embedding, "Features per token; 0: as many as hidden units", "N")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--unroll", o.unroll, "Tokens through which gradients go back", "TOKENS")
-            ->check(CLI::PositiveNumber));
-  t.add(app::option(v, "--dropout", o.dropout,
-                    "Probability that a feature of the embedding or of a layer's output is dropped in training")
-            ->check(CLI::Range(0.0, 0.99)));
-  t.add(
-      app::option(v, "--init", o.init, "Weights begin uniform between - and + this", "X")->check(CLI::PositiveNumber));
-  t.add_flag(app::flag(v, "--tied", o.tied, "The output layer has the embedding's weights"), o.tied);
-  t.add(app::option(v, "--precision", o.precision,
-                    "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
-                    "what is faster here, measured at the start")
-            ->check(CLI::IsMember(precisions())));
+void declare_network(RunOptions& o, app::Verb& v) {
+  v.option("--cell", o.cell, "Recurrent layers").one_of({"lstm", "gru"}).stored();
+  v.option("--hidden", o.hidden, "Hidden units per layer", "N").positive().stored();
+  v.option("--layers", o.layers, "Recurrent layers", "N").positive().stored();
+  v.option("--embedding", o.embedding, "Features per token; 0: as many as hidden units", "N").non_negative().stored();
+  v.option("--unroll", o.unroll, "Tokens through which gradients go back", "TOKENS").positive().stored();
+  v.option("--dropout", o.dropout,
+           "Probability that a feature of the embedding or of a layer's output is dropped in training")
+      .between(0.0, 0.99)
+      .stored();
+  v.option("--init", o.init, "Weights begin uniform between - and + this", "X").positive().stored();
+  v.flag("--tied", o.tied, "The output layer has the embedding's weights").stored();
+  v.option("--precision", o.precision,
+           "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
+           "what is faster here, measured at the start")
+      .one_of(precisions())
+      .stored();
 }
 
-void declare_data(RunOptions& o, CLI::App& v, OptionTable& t) {
+void declare_data(RunOptions& o, app::Verb& v) {
   declare_text_options(v, o.text);
-  for (const char* name : {"--train", "--validation"}) t.add(v.get_option(name)->delimiter(','));
-  t.add(declare_level(v, o.text));
-  app::option_without_default(v, "--vocab", o.vocab, "Vocabulary from `keelson-lm vocab`; default: made from the text",
-                              "FILE");
-  t.add(app::option(v, "--vocab-size", o.vocab_size,
-                    "Most tokens in the vocabulary, the most frequent ones; the others are <unk>; 0: all", "N")
-            ->check(CLI::NonNegativeNumber));
-  t.add(app::option(v, "--min-count", o.min_count, "Rarer tokens are <unk>", "N")->check(CLI::PositiveNumber));
+  for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored();
+  declare_level(v, o.text).stored();
+  v.option_without_default("--vocab", o.vocab, "Vocabulary from `keelson-lm vocab`; default: made from the text",
+                           "FILE");
+  v.option("--vocab-size", o.vocab_size,
+           "Most tokens in the vocabulary, the most frequent ones; the others are <unk>; 0: all", "N")
+      .non_negative()
+      .stored();
+  v.option("--min-count", o.min_count, "Rarer tokens are <unk>", "N").positive().stored();
 }
 
 }  // namespace
@@ -78,17 +78,17 @@ RunOptions::RunOptions() {
   clip_norm = 5;
 }
 
-void declare(RunOptions& o, CLI::App& v, OptionTable& t) {
-  app::option_without_default(v, "--recipe", o.recipe,
-                              "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et "
-                              "al. 2014), demo; options given besides win")
-      ->check(CLI::IsMember(recipes()));
-  declare_network(o, v, t);
-  declare_data(o, v, t);
-  app::declare(o, v, t);
-  t.add(app::option(v, "--target-perplexity", o.target_perplexity,
-                    "Stop when the validation perplexity is at most this; 0: never")
-            ->check(CLI::NonNegativeNumber));
+void declare(RunOptions& o, app::Verb& v) {
+  v.option_without_default("--recipe", o.recipe,
+                           "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et "
+                           "al. 2014), demo; options given besides win")
+      .one_of(recipes());
+  declare_network(o, v);
+  declare_data(o, v);
+  app::declare(o, v);
+  v.option("--target-perplexity", o.target_perplexity, "Stop when the validation perplexity is at most this; 0: never")
+      .non_negative()
+      .stored();
 }
 
 Config recipe(const std::string& name) {

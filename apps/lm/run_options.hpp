@@ -10,7 +10,6 @@
 namespace keelson::lm {
 
 using app::Config;
-using app::OptionTable;
 
 /// What defines a training run, apart from where it writes. All of it is stored in checkpoints.
 struct RunOptions : app::OptimizerOptions {
@@ -33,8 +32,8 @@ struct RunOptions : app::OptimizerOptions {
   double target_perplexity = 0;
 };
 
-/// Declares them on a verb; the table then knows all of them.
-void declare(RunOptions& o, CLI::App& verb, OptionTable& table);
+/// Declares them on a verb, as stored ones.
+void declare(RunOptions& o, app::Verb& verb);
 
 /// The hyper-parameters under this name: "small", "medium" and "large" as published for the Penn Treebank, "demo".
 /// Throws InputError for another name.

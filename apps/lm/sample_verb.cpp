@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "apps/common/evaluation.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
 #include "backends/registry.hpp"
@@ -157,13 +157,11 @@ void define_sample(app::CommandLine& line) {
   auto& v = line.verb("sample", "Let a trained language model write",
                       [o](app::Session& session) { return sample(*o, session); });
   declare_checkpoint(*o, v);
-  app::option(v, "--tokens", o->tokens, "How many to write", "N")->check(CLI::PositiveNumber);
-  app::option_without_default(v, "--prompt", o->prompt, "Text to continue", "TEXT");
-  app::option(v, "--temperature", o->temperature, "Below 1: likelier tokens only; 0: the likeliest", "X")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--top-k", o->top_k, "Draw from so many of the likeliest tokens; 0: from all", "N")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--seed", o->seed, "Of the draws");
+  v.option("--tokens", o->tokens, "How many to write", "N").positive();
+  v.option_without_default("--prompt", o->prompt, "Text to continue", "TEXT");
+  v.option("--temperature", o->temperature, "Below 1: likelier tokens only; 0: the likeliest", "X").non_negative();
+  v.option("--top-k", o->top_k, "Draw from so many of the likeliest tokens; 0: from all", "N").non_negative();
+  v.option("--seed", o->seed, "Of the draws");
 }
 
 }  // namespace keelson::lm

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/device_options.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/lm/scaling.hpp"
 #include "apps/lm/verbs.hpp"
 #include "engine/base/atomic_file.hpp"
@@ -149,19 +149,18 @@ void define_scaling(app::CommandLine& line) {
                       [o](app::Session& session) { return run_scaling(*o, session); });
   std::vector<std::string> names;
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(c.name);
-  app::option(v, "--net", o->net, "Published configuration")->check(CLI::IsMember(names));
-  app::option(v, "--batch", o->batch, "Streams per rank, or with --strong of all ranks; 0: the configuration's",
-              "STREAMS")
-      ->check(CLI::NonNegativeNumber);
-  app::flag(v, "--strong", o->strong, "Share one global batch out among the ranks, instead of a batch for each");
-  app::option(v, "--steps", o->steps, "Timed steps", "N")->check(CLI::PositiveNumber);
-  app::option(v, "--warmup", o->warmup, "Steps before those", "N")->check(CLI::NonNegativeNumber);
+  v.option("--net", o->net, "Published configuration").one_of(names);
+  v.option("--batch", o->batch, "Streams per rank, or with --strong of all ranks; 0: the configuration's", "STREAMS")
+      .non_negative();
+  v.flag("--strong", o->strong, "Share one global batch out among the ranks, instead of a batch for each");
+  v.option("--steps", o->steps, "Timed steps", "N").positive();
+  v.option("--warmup", o->warmup, "Steps before those", "N").non_negative();
   app::declare(o->device, v);
-  app::option(v, "--precision", o->precision,
-              "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere)")
-      ->check(CLI::IsMember(precisions()));
-  app::option_without_default(v, "--report", o->report, "Draw the table: one HTML page", "FILE");
-  app::flag(v, "--json", o->json, "Print one JSON object");
+  v.option("--precision", o->precision,
+           "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere)")
+      .one_of(precisions());
+  v.option_without_default("--report", o->report, "Draw the table: one HTML page", "FILE");
+  v.flag("--json", o->json, "Print one JSON object");
 }
 
 }  // namespace keelson::lm

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "apps/common/options.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::lm {
@@ -49,21 +48,19 @@ TextFiles files_of_data(const std::vector<std::string>& data) {
 
 }  // namespace
 
-void declare_text_options(CLI::App& verb, TextOptions& o) {
-  app::option_without_default(
-      verb, "--data", o.data,
+void declare_text_options(app::Verb& verb, TextOptions& o) {
+  verb.option_without_default(
+      "--data", o.data,
       "A folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and "
       "test.txt; or files: the training text",
       "DIR|FILE...");
-  app::option_without_default(verb, "--train", o.train, "Training text, instead of that in --data", "FILE...");
-  app::option_without_default(verb, "--validation", o.validation, "Validation text, instead of that in --data",
-                              "FILE...");
-  app::option_without_default(verb, "--test", o.test, "Test text, instead of that in --data", "FILE...");
+  verb.option_without_default("--train", o.train, "Training text, instead of that in --data", "FILE...");
+  verb.option_without_default("--validation", o.validation, "Validation text, instead of that in --data", "FILE...");
+  verb.option_without_default("--test", o.test, "Test text, instead of that in --data", "FILE...");
 }
 
-CLI::Option* declare_level(CLI::App& verb, TextOptions& o) {
-  return app::option(verb, "--level", o.level, "What a token is: a word, or a character")
-      ->check(CLI::IsMember({"word", "char"}));
+app::Option& declare_level(app::Verb& verb, TextOptions& o) {
+  return verb.option("--level", o.level, "What a token is: a word, or a character").one_of({"word", "char"});
 }
 
 TextFiles find_text_files(const TextOptions& o) {

@@ -3,12 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/verb.hpp"
 #include "engine/data/token_reader.hpp"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 /// Which files hold the text, for all verbs.
 namespace keelson::lm {
@@ -21,9 +17,9 @@ struct TextOptions {
 };
 
 /// Declares --data, --train, --validation and --test.
-void declare_text_options(CLI::App& verb, TextOptions& options);
+void declare_text_options(app::Verb& verb, TextOptions& options);
 /// Declares --level, for verbs where no vocabulary says it.
-CLI::Option* declare_level(CLI::App& verb, TextOptions& options);
+app::Option& declare_level(app::Verb& verb, TextOptions& options);
 
 /// The files of each split, which are read one after the other; validation and test may be empty.
 struct TextFiles {

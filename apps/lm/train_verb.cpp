@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "apps/common/options.hpp"
 #include "apps/common/training.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 struct TrainOptions {
   RunOptions run;
-  OptionTable table;
+  app::Verb* verb = nullptr;
   app::TrainingOptions training;
 };
 
@@ -26,14 +26,14 @@ std::vector<std::string> absolute(std::vector<std::string> paths) {
 /// Fills what the user left out: from the checkpoint, or from the recipe; then --train and --validation from --data.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   auto& text = o.run.text;
-  const bool cuts_vocabulary = o.table.given("vocab-size") || o.table.given("min-count");
+  const bool cuts_vocabulary = o.verb->given("vocab-size") || o.verb->given("min-count");
   if (run.checkpoint()) {
     auto stored = run.stored(family, family_name);
-    if (!text.data.empty() || o.table.given("train")) stored.erase("train");
-    if (!text.data.empty() || o.table.given("validation")) stored.erase("validation");
-    o.table.fill(stored, run.checkpoint()->string());
+    if (!text.data.empty() || o.verb->given("train")) stored.erase("train");
+    if (!text.data.empty() || o.verb->given("validation")) stored.erase("validation");
+    o.verb->fill(stored, run.checkpoint()->string());
   } else if (!o.run.recipe.empty()) {
-    o.table.fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
+    o.verb->fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
   }
   if (!text.test.empty()) refuse("--test: training reads no test text; give it to `keelson-lm evaluate`");
   if (run.checkpoint() && o.run.vocab.empty() && cuts_vocabulary)
@@ -47,7 +47,7 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
 }
 
 Config stored_config(const TrainOptions& o) {
-  auto c = o.table.values();
+  auto c = o.verb->values();
   c["train"] = fmt::format("{}", fmt::join(o.run.text.train, ","));
   c["validation"] = fmt::format("{}", fmt::join(o.run.text.validation, ","));
   return c;
@@ -123,7 +123,8 @@ void define_train(app::CommandLine& line) {
   auto& v = line.verb("train", "Train a language model on text; data-parallel over the ranks of mpirun or srun",
                       [o](app::Session& session) { return train(*o, session); });
   declare(o->training, v);
-  declare(o->run, v, o->table);
+  declare(o->run, v);
+  o->verb = &v;
 }
 
 }  // namespace keelson::lm

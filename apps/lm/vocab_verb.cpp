@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/lm/text_files.hpp"
 #include "apps/lm/verbs.hpp"
 #include "engine/data/vocabulary.hpp"
@@ -95,13 +95,12 @@ void define_vocab(app::CommandLine& line) {
                       [o](app::Session& session) { return vocab(*o, session); });
   declare_text_options(v, o->text);
   declare_level(v, o->text);
-  app::option(v, "--vocab-size", o->vocabulary.max_size,
-              "Tokens to keep, the most frequent ones; 0: all. The others become <unk>", "N")
-      ->check(CLI::NonNegativeNumber);
-  app::option(v, "--min-count", o->vocabulary.min_count, "Tokens that occur less often become <unk>", "N")
-      ->check(CLI::PositiveNumber);
-  app::option_without_default(v, "--out", o->out, "Write the vocabulary to this file", "FILE");
-  app::flag(v, "--json", o->json, "Print one JSON object");
+  v.option("--vocab-size", o->vocabulary.max_size,
+           "Tokens to keep, the most frequent ones; 0: all. The others become <unk>", "N")
+      .non_negative();
+  v.option("--min-count", o->vocabulary.min_count, "Tokens that occur less often become <unk>", "N").positive();
+  v.option_without_default("--out", o->out, "Write the vocabulary to this file", "FILE");
+  v.flag("--json", o->json, "Print one JSON object");
 }
 
 }  // namespace keelson::lm

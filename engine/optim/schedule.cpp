@@ -51,7 +51,8 @@ std::vector<Schedule::Step> parse_steps(const std::string& text) {
     const bool colon = r.ec == std::errc() && r.ptr != end && *r.ptr == ':';
     if (colon) r = std::from_chars(r.ptr + 1, end, s.factor);
     const bool ends = r.ptr == end || (*r.ptr == ',' && r.ptr + 1 != end);
-    if (!colon || r.ec != std::errc() || !ends || (!steps.empty() && s.epoch <= steps.back().epoch))
+    const bool usable = std::isfinite(s.epoch) && std::isfinite(s.factor) && s.epoch >= 0 && s.factor >= 0;
+    if (!colon || r.ec != std::errc() || !ends || !usable || (!steps.empty() && s.epoch <= steps.back().epoch))
       refuse(
           "'{}' is not a list of learning rate steps: expected EPOCH:FACTOR pairs in rising order, like "
           "32:0.25,64:0.125",

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/common/app.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 
 namespace keelson::app {
 namespace {
@@ -26,14 +26,14 @@ class CommandLineTest : public ::testing::Test {
   CommandLine::Request parse(const std::vector<std::string>& arguments) {
     CommandLine line({"keelson-x", "Does x."});
     o_ = {};
-    CLI::App& train = line.verb("train", "Trains", [](Session&) { return ExitCode::done; });
-    option(train, "--batch", o_.batch, "Samples per step", "SAMPLES")->check(CLI::PositiveNumber);
-    option(train, "--learning-rate", o_.rate, "Step size");
-    flag(train, "--augment", o_.augment, "Turn the cubes");
-    flag(train, "--shuffle", o_.shuffle, "Keep the order of the files");
-    option_without_default(train, "--data", o_.data, "Folders", "DIR");
-    CLI::App& evaluate = line.verb("evaluate", "Evaluates", [](Session&) { return ExitCode::done; });
-    option_without_default(evaluate, "--output", o_.output, "Result", "FILE")->required();
+    Verb& train = line.verb("train", "Trains", [](Session&) { return ExitCode::done; });
+    train.option("--batch", o_.batch, "Samples per step", "SAMPLES").positive();
+    train.option("--learning-rate", o_.rate, "Step size");
+    train.flag("--augment", o_.augment, "Turn the cubes");
+    train.flag("--shuffle", o_.shuffle, "Keep the order of the files");
+    train.option_without_default("--data", o_.data, "Folders", "DIR");
+    Verb& evaluate = line.verb("evaluate", "Evaluates", [](Session&) { return ExitCode::done; });
+    evaluate.option_without_default("--output", o_.output, "Result", "FILE").required();
     return line.parse(arguments);
   }
 
@@ -109,6 +109,15 @@ TEST_F(CommandLineTest, RefusesWithOneHelpfulMessage) {
   EXPECT_TRUE(contains(message({"--bogus", "train"}), "unknown option '--bogus'")) << message({"--bogus", "train"});
 }
 
+TEST_F(CommandLineTest, ReadsNumbersStrictly) {
+  for (const char* rate : {"0,001", "1_5", "nan", "inf", "-inf", "1e999", "0x1p3", " 1", "", "1 2"})
+    EXPECT_TRUE(contains(message({"train", "--learning-rate", rate}), "--learning-rate: found '")) << rate;
+  for (const char* batch : {"1_5", "1'5", "1e3", "8.0", "99999999999", "0x10"})
+    EXPECT_TRUE(contains(message({"train", "--batch", batch}), "expected a whole number of at least 1")) << batch;
+  parse({"train", "--batch", "010"});
+  EXPECT_EQ(o_.batch, 10) << "not octal";
+}
+
 TEST_F(CommandLineTest, ReadsAConfigurationFile) {
   write(
       "batch = 16\nlearning-rate = 0.5  # fast\naugment = true\nshuffle = false\ndata = [\"a b\", \"c\"]\n"
@@ -135,6 +144,25 @@ TEST_F(CommandLineTest, RefusesABadConfigurationFile) {
   EXPECT_TRUE(contains(message({"train", "--config", config_}), "--batch")) << message({"train", "--config", config_});
   write("[train\nbatch 3\n");
   EXPECT_NE(message({"train", "--config", config_}), "(accepted)");
+  write("batch = 1_5\n");
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "found '1_5'"))
+      << message({"train", "--config", config_});
+  write("batch = 3\nbatch = 4\n");
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "'batch' is given twice"))
+      << message({"train", "--config", config_});
+  EXPECT_TRUE(contains(message({"train", "--config", ""}), "found an empty name, expected a TOML file"));
+  EXPECT_TRUE(contains(message({"train", "--config="}), "found an empty name, expected a TOML file"));
+  EXPECT_TRUE(contains(message({"train", "--config", "/tmp"}), "is a folder, expected a TOML file"));
+  write(std::string("batch = 3\0", 10));
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "bytes of value 0"));
+}
+
+TEST_F(CommandLineTest, ReadsAByteOrderMarkAndArraysOverLines) {
+  write(
+      "\xef\xbb\xbf"
+      "batch = 3\n");
+  EXPECT_TRUE(parse({"train", "--config", config_}).run);
+  EXPECT_EQ(o_.batch, 3);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-
 #include "apps/cosmoflow/task.hpp"
 #include "engine/base/error.hpp"
 
@@ -12,15 +10,13 @@ namespace {
 
 /// The options of a verb, with these arguments and then this recipe.
 struct Parsed {
-  explicit Parsed(std::vector<std::string> arguments, const std::string& recipe_name = "") {
-    declare(options, verb, table);
-    std::reverse(arguments.begin(), arguments.end());
+  explicit Parsed(const std::vector<std::string>& arguments, const std::string& recipe_name = "") {
+    declare(options, verb);
     verb.parse(arguments);
-    if (!recipe_name.empty()) table.fill(recipe(recipe_name), "recipe");
+    if (!recipe_name.empty()) verb.fill(recipe(recipe_name), "recipe");
   }
   RunOptions options;
-  CLI::App verb;
-  OptionTable table;
+  app::Verb verb;
 };
 
 TEST(RunOptions, EveryRecipeIsAccepted) {
@@ -28,7 +24,7 @@ TEST(RunOptions, EveryRecipeIsAccepted) {
   for (const auto& name : recipes()) {
     Parsed p({}, name);
     EXPECT_NO_THROW(check(p.options)) << name;
-    const auto values = p.table.values();
+    const auto values = p.verb.values();
     for (const auto& [key, value] : recipe(name)) EXPECT_EQ(values.at(key), value) << name << " " << key;
   }
   EXPECT_THROW(recipe("none"), InputError);
@@ -45,14 +41,14 @@ TEST(RunOptions, ComeBackFromTheirText) {
   Parsed a({"--channels", "2,0", "--no-shuffle", "--dropout", "0.25", "--schedule", "steps", "--decay", "3:0.5,9:0.1"},
            "mlperf-64");
   Parsed b({});
-  b.table.fill(a.table.values(), "checkpoint");
-  EXPECT_EQ(b.table.values(), a.table.values());
+  b.verb.fill(a.verb.values(), "checkpoint");
+  EXPECT_EQ(b.verb.values(), a.verb.values());
   EXPECT_EQ(b.options.channels, (std::vector<int>{2, 0}));
   EXPECT_FALSE(b.options.shuffle);
   EXPECT_EQ(b.options.dropout, 0.25f);
   EXPECT_EQ(b.options.l2, 0.01f);
   Parsed c({});
-  EXPECT_THROW(c.table.fill({{"epochs", "many"}}, "checkpoint"), InputError);
+  EXPECT_THROW(c.verb.fill({{"epochs", "many"}}, "checkpoint"), InputError);
 }
 
 TEST(Task, PublishedRecipeOfMlperf) {

@@ -2,11 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/train/run_state.hpp"
-
-#include <CLI/CLI.hpp>
-#include <algorithm>
 
 #include "engine/base/error.hpp"
 
@@ -14,14 +11,12 @@ namespace keelson::lm {
 namespace {
 
 /// The options of a verb with these arguments and, where they leave something open, this recipe.
-RunOptions parsed(std::vector<std::string> arguments, const std::string& fill_with = "") {
-  CLI::App verb;
-  OptionTable table;
+RunOptions parsed(const std::vector<std::string>& arguments, const std::string& fill_with = "") {
+  app::Verb verb;
   RunOptions o;
-  declare(o, verb, table);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  declare(o, verb);
   verb.parse(arguments);
-  if (!fill_with.empty()) table.fill(recipe(fill_with), fill_with);
+  if (!fill_with.empty()) verb.fill(recipe(fill_with), fill_with);
   return o;
 }
 
@@ -57,16 +52,12 @@ TEST(LmRunOptions, GivenOnesWinOverARecipe) {
 
 TEST(LmRunOptions, ComeBackFromACheckpoint) {
   RunState state;
-  CLI::App verb;
-  OptionTable table;
+  app::Verb verb;
   RunOptions o;
-  declare(o, verb, table);
-  std::vector<std::string> arguments{
-      "--cell", "gru",    "--tied",    "--hidden", "24",    "--layers",     "3", "--unroll",     "11", "--dropout",
-      "0.125",  "--init", "0.0123456", "--train",  "a b,c", "--validation", "d", "--vocab-size", "99"};
-  std::reverse(arguments.begin(), arguments.end());
-  verb.parse(arguments);
-  state.config = table.values();
+  declare(o, verb);
+  verb.parse({"--cell", "gru", "--tied", "--hidden", "24", "--layers", "3", "--unroll", "11", "--dropout", "0.125",
+              "--init", "0.0123456", "--train", "a b,c", "--validation", "d", "--vocab-size", "99"});
+  state.config = verb.values();
   const auto back = app::stored_options<RunOptions>(state.config);
   EXPECT_EQ(network_name(back), "lm-gru");
   EXPECT_TRUE(back.tied);

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "apps/common/app.hpp"
-#include "apps/common/options.hpp"
+#include "apps/common/verb.hpp"
 #include "engine/base/interrupt.hpp"
 
 namespace keelson::testing {
@@ -29,7 +29,7 @@ void define_fail(app::CommandLine& line) {
     bool differently = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App& verb = line.verb("fail", "Throws", [o](Session& session) {
+  app::Verb& verb = line.verb("fail", "Throws", [o](Session& session) {
     Communicator& world = session.world;
     if (o->rank < 0 || o->rank == world.rank()) {
       const std::string own = o->differently ? fmt::format(" of rank {}", world.rank()) : "";
@@ -44,10 +44,9 @@ void define_fail(app::CommandLine& line) {
     world.barrier();
     return ExitCode::done;
   });
-  app::option(verb, "--rank", o->rank, "The rank that throws; -1: all");
-  app::option(verb, "--kind", o->kind, "What it throws")
-      ->check(CLI::IsMember({"input", "active", "error", "memory", "logic"}));
-  app::flag(verb, "--differently", o->differently, "Name the rank in the message");
+  verb.option("--rank", o->rank, "The rank that throws; -1: all");
+  verb.option("--kind", o->kind, "What it throws").one_of({"input", "active", "error", "memory", "logic"});
+  verb.flag("--differently", o->differently, "Name the rank in the message");
 }
 
 void define_late(app::CommandLine& line) {
@@ -56,7 +55,7 @@ void define_late(app::CommandLine& line) {
     double seconds = 0;
   };
   auto o = std::make_shared<Options>();
-  CLI::App& verb = line.verb("late", "Sleeps on some ranks while the others wait", [o](Session& session) {
+  app::Verb& verb = line.verb("late", "Sleeps on some ranks while the others wait", [o](Session& session) {
     std::vector<double> data(10, 1.0);
     const auto sum = session.world.make_allreduce(data.data(), data.size(), "gradient bucket 7");
     if (std::find(o->ranks.begin(), o->ranks.end(), session.world.rank()) != o->ranks.end()) sleep(o->seconds);
@@ -64,8 +63,8 @@ void define_late(app::CommandLine& line) {
     sum->wait();
     return data[0] == session.world.size() ? ExitCode::done : ExitCode::failure;
   });
-  app::option(verb, "--ranks", o->ranks, "The late ranks");
-  app::option(verb, "--seconds", o->seconds, "How late it is", "SECONDS");
+  verb.option("--ranks", o->ranks, "The late ranks");
+  verb.option("--seconds", o->seconds, "How late it is", "SECONDS");
 }
 
 void define_loop(app::CommandLine& line) {
@@ -73,7 +72,7 @@ void define_loop(app::CommandLine& line) {
     std::string ready;
   };
   auto o = std::make_shared<Options>();
-  CLI::App& verb = line.verb("loop", "Runs until a signal comes", [o](Session& session) {
+  app::Verb& verb = line.verb("loop", "Runs until a signal comes", [o](Session& session) {
     Interrupt::install();
     std::int64_t signal = 0;
     session.world.barrier();
@@ -86,7 +85,7 @@ void define_loop(app::CommandLine& line) {
     if (session.world.rank() == 0) std::cout << Interrupt::signal_name(static_cast<int>(signal)) << std::endl;
     return signal != 0 ? ExitCode::interrupted : ExitCode::failure;
   });
-  app::option_without_default(verb, "--ready", o->ready, "Written when the signals are taken over", "FILE")->required();
+  verb.option_without_default("--ready", o->ready, "Written when the signals are taken over", "FILE").required();
 }
 
 /// Prints what it was given and where it runs.
@@ -98,7 +97,7 @@ void define_show(app::CommandLine& line) {
     std::vector<std::string> data;
   };
   auto o = std::make_shared<Options>();
-  CLI::App& verb = line.verb("show", "Prints its options", [o](Session& session) {
+  app::Verb& verb = line.verb("show", "Prints its options", [o](Session& session) {
     const nlohmann::json mine = {{"threads", session.placement.threads}, {"cpus", session.placement.cpus}};
     const auto placements = session.world.allgather(mine.dump());
     if (session.world.rank() != 0) return ExitCode::done;
@@ -114,11 +113,11 @@ void define_show(app::CommandLine& line) {
     std::cout << all.dump() << std::endl;
     return ExitCode::done;
   });
-  app::option(verb, "--batch", o->batch, "Samples per step", "SAMPLES")->check(CLI::PositiveNumber);
-  app::option(verb, "--learning-rate", o->learning_rate, "Step size");
-  app::flag(verb, "--augment", o->augment, "Turn the cubes");
-  app::flag(verb, "--shuffle", o->shuffle, "Keep the order of the files");
-  app::option_without_default(verb, "--data", o->data, "Folders", "DIR");
+  verb.option("--batch", o->batch, "Samples per step", "SAMPLES").positive();
+  verb.option("--learning-rate", o->learning_rate, "Step size");
+  verb.flag("--augment", o->augment, "Turn the cubes");
+  verb.flag("--shuffle", o->shuffle, "Keep the order of the files");
+  verb.option_without_default("--data", o->data, "Folders", "DIR");
 }
 
 }  // namespace

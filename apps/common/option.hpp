@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace keelson::app {
+
+/// One option of a verb: where its value goes, and which values are accepted. Verb::option() makes it; the calls below
+/// narrow it down and return it, e.g. `verb.option("--lr", o.lr, "Learning rate", "RATE").positive().stored()`.
+///
+/// Numbers are read strictly (engine/base/parse_number.hpp): "0,001", "1_5" and "nan" are refused.
+class Option {
+ public:
+  using Target = std::variant<std::string*, bool*, int*, std::int64_t*, std::uint64_t*, float*, double*,
+                              std::vector<int>*, std::vector<std::string>*>;
+
+  Option& positive();                             ///< above 0
+  Option& non_negative();                         ///< 0 or more
+  Option& between(double least, double most);     ///< both included
+  Option& one_of(std::vector<std::string> words);
+  Option& comma_separated();                      ///< also "a,b" for the two values of a list
+  Option& byte_size();                            ///< also with a suffix: "512M", "40G" (powers of 1024)
+  Option& value_optional();                       ///< `--name` alone leaves the target empty
+  Option& required();
+  /// Part of what defines a run: Verb::values() has it, Verb::fill() sets it.
+  Option& stored();
+  /// Ranks may give different values (a path on the node's own disk, a number of threads).
+  Option& differs_between_ranks();
+
+  /// By the user, on the command line or in the --config file.
+  bool given() const;
+  const std::string& name() const { return name_; }  ///< the first long name, without dashes
+  /// The value as text that can be given again, numbers in their shortest form; empty for an option that was not given
+  /// and whose default --help does not show.
+  std::string text() const;
+
+ private:
+  friend class Verb;
+  Option(std::string name, Target target, bool shows_default)
+      : target_(target), name_(std::move(name)), shows_default_(shows_default) {}
+  /// Sets the target. Throws InputError, naming the option, what was found and what is expected.
+  void read(const std::vector<std::string>& words);
+  std::string expected() const;  ///< "a number above 0"
+
+  CLI::Option* option_ = nullptr;
+  Target target_;
+  std::string name_;
+  bool shows_default_, commas_ = false, bytes_ = false, stored_ = false, differs_ = false, optional_ = false,
+       filled_ = false;
+  bool positive_ = false;
+  std::optional<double> least_, most_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace keelson::app

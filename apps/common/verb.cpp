@@ -1,0 +1,126 @@
+#include "apps/common/verb.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <set>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::app {
+namespace {
+
+/// "--size,--subcube": "size".
+std::string first_name(const std::string& names) {
+  KEELSON_EXPECT(names.starts_with("--"));
+  return names.substr(2, names.find(',') - 2);
+}
+
+const char* default_unit(const Option::Target& target) {
+  struct {
+    const char* operator()(const std::string*) const { return "TEXT"; }
+    const char* operator()(const bool*) const { return "BOOL"; }
+    const char* operator()(const float*) const { return "X"; }
+    const char* operator()(const double*) const { return "X"; }
+    const char* operator()(const std::vector<std::string>*) const { return "TEXT..."; }
+    const char* operator()(const std::vector<int>*) const { return "N..."; }
+    const char* operator()(const void*) const { return "N"; }
+  } visitor;
+  return std::visit(visitor, target);
+}
+
+bool is_list(const Option::Target& target) {
+  return std::holds_alternative<std::vector<int>*>(target) || std::holds_alternative<std::vector<std::string>*>(target);
+}
+
+}  // namespace
+
+Verb::Verb() : own_(std::make_unique<CLI::App>()), app_(own_.get()) {}
+
+Verb::Verb(CLI::App& parent, const std::string& name, const std::string& description)
+    : app_(parent.add_subcommand(name, description)) {}
+
+Verb::~Verb() = default;
+
+Option& Verb::add(const std::string& names, Option::Target target, const std::string& help, const std::string& unit,
+                  bool shows_default) {
+  Option& made = options_.emplace_back(Option(first_name(names), target, shows_default));
+  made.option_ = app_->add_option(
+      names,
+      [&made](const CLI::results_t& words) {
+        made.read(words);
+        return true;
+      },
+      help);
+  if (is_list(target)) made.option_->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
+  made.option_->type_name(unit.empty() ? default_unit(target) : unit);
+  if (shows_default) made.option_->default_str(made.text());
+  return made;
+}
+
+Option& Verb::flag(const std::string& name, bool& target, const std::string& help) {
+  Option& made = options_.emplace_back(Option(first_name(name), &target, true));
+  // One name per meaning: the one that changes something stands first in --help.
+  const std::string off = "--no-" + made.name_;
+  made.option_ = app_->add_flag(target ? "!" + off + "," + name : name + ",!" + off, target, help)
+                     ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  return made;
+}
+
+void Verb::positional(const std::string& name, std::vector<std::string>& target, const std::string& help,
+                      const std::string& unit) {
+  app_->add_option(name, target, help)->type_name(unit);
+}
+
+void Verb::footer(const std::string& text) { app_->footer(text); }
+
+Option& Verb::find(const std::string& name) {
+  const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name; });
+  KEELSON_EXPECT(found != options_.end());
+  return *found;
+}
+
+bool Verb::given(const std::string& name) const {
+  return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name && o.given(); });
+}
+
+Config Verb::values() const {
+  Config all;
+  for (const Option& o : options_)
+    if (o.stored_) all[o.name_] = o.text();
+  return all;
+}
+
+Config Verb::common_values() const {
+  Config all;
+  for (const Option& o : options_)
+    if (!o.differs_) all[o.name_] = o.text();
+  return all;
+}
+
+void Verb::fill(const Config& config, const std::string& source) {
+  std::set<std::string> replaced;
+  for (const auto& [other, by] : replaced_by_)
+    if (given(by)) replaced.insert(other);
+  for (Option& o : options_) {
+    const auto found = config.find(o.name_);
+    if (!o.stored_ || replaced.contains(o.name_) || o.given() || found == config.end() || found->second.empty())
+      continue;
+    try {
+      o.read({found->second});
+    } catch (const InputError& error) {
+      refuse("{}: {}", source, error.what());
+    }
+    o.filled_ = true;
+  }
+}
+
+void Verb::parse(const std::vector<std::string>& arguments) {
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  try {
+    app_->parse(reversed);
+  } catch (const CLI::Error& error) {
+    refuse("{}", error.what());
+  }
+}
+
+}  // namespace keelson::app

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/common/option.hpp"
+
+namespace keelson::app {
+
+using Config = std::map<std::string, std::string>;  ///< option name without dashes -> value as text
+
+/// One verb of a program (`keelson-x train`) and its options:
+///
+///   verb.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
+///   verb.flag("--augment", o.augment, "Turn and mirror the cubes at random").stored();
+///
+/// Variables that options are bound to must outlive the verb.
+class Verb {
+ public:
+  Verb();  ///< without a program, for options that come from elsewhere than a command line
+  Verb(CLI::App& parent, const std::string& name, const std::string& description);
+  ~Verb();
+  Verb(const Verb&) = delete;
+  Verb& operator=(const Verb&) = delete;
+
+  /// `names`: long ones in kebab-case, "--size,--subcube". `unit` is what stands for the value in --help ("SECONDS",
+  /// "DIR"); by default the type. --help shows the value that `target` has now as the default.
+  template <class T>
+  Option& option(const std::string& names, T& target, const std::string& help, const std::string& unit = "") {
+    return add(names, &target, help, unit, true);
+  }
+  /// An option whose default --help does not show.
+  template <class T>
+  Option& option_without_default(const std::string& names, T& target, const std::string& help,
+                                 const std::string& unit = "") {
+    return add(names, &target, help, unit, false);
+  }
+  /// A switch, off unless `target` is true from the start: then --no-NAME turns it off.
+  Option& flag(const std::string& name, bool& target, const std::string& help);
+  /// Words without an option's name in front.
+  void positional(const std::string& name, std::vector<std::string>& target, const std::string& help,
+                  const std::string& unit);
+  void footer(const std::string& text);  ///< below the options in --help
+
+  /// The user's `option` makes values of `other` from elsewhere meaningless.
+  void replaces(const std::string& option, const std::string& other) { replaced_by_[other] = option; }
+  bool given(const std::string& name) const;
+  Option& find(const std::string& name);
+
+  /// The options that are stored, with their values now.
+  Config values() const;
+  /// All options that must be alike on all ranks, with their values now.
+  Config common_values() const;
+  /// Sets the stored options that the user neither gave nor replaced, where `config` has them. Throws InputError,
+  /// naming `source`, for values that do not fit.
+  void fill(const Config& config, const std::string& source);
+  /// Reads a command line without the program's and the verb's name. Throws InputError. For a verb without a program.
+  void parse(const std::vector<std::string>& arguments);
+
+  CLI::App& cli() const { return *app_; }
+
+ private:
+  Option& add(const std::string& names, Option::Target target, const std::string& help, const std::string& unit,
+              bool shows_default);
+
+  std::unique_ptr<CLI::App> own_;
+  CLI::App* app_;
+  std::deque<Option> options_;
+  std::map<std::string, std::string> replaced_by_;
+};
+
+/// The options that a run had, from what its checkpoint holds of them. `Run` has a function declare(Run&, Verb&).
+/// Throws InputError for values that do not fit.
+template <class Run>
+Run stored_options(const Config& config) {
+  Verb verb;
+  Run run;
+  declare(run, verb);
+  verb.fill(config, "the checkpoint's configuration");
+  return run;
+}
+
+}  // namespace keelson::app

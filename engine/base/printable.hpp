@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace keelson {
+
+/// `text` with every control character but newline and tab written as "\x1b", so that what a file or an argument holds
+/// cannot steer the user's terminal. Bytes from 0x80 on (UTF-8) stay.
+std::string printable(std::string_view text);
+
+}  // namespace keelson
