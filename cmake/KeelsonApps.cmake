@@ -2,7 +2,7 @@
 # are the library keelson_app_<name>, so that tests can link them.
 
 keelson_library(keelson_app apps/common
-  PUBLIC keelson_nets keelson_backends keelson_comm CLI11::CLI11 nlohmann_json::nlohmann_json)
+  PUBLIC keelson_nets keelson_backends keelson_comm nlohmann_json::nlohmann_json PRIVATE CLI11::CLI11 ${CMAKE_DL_LIBS})
 
 set(KEELSON_APP_LIBRARIES keelson_app)
 set(KEELSON_APP_PROGRAMS)

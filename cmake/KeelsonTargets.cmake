@@ -31,6 +31,14 @@ function(keelson_compile_options target)
   endif()
 endfunction()
 
+# Several sources as one translation unit: most of a source's time goes into the headers that it shares with others.
+# Hence the anonymous namespaces of a folder's sources must not define a name twice. Without KEELSON_UNITY (preset debug)
+# each source shows that it includes what it needs.
+function(keelson_unity target)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${KEELSON_UNITY} UNITY_BUILD_BATCH_SIZE 12 UNITY_BUILD_RELOCATABLE ON)
+endfunction()
+
 # keelson_library(<target> <folder> [EXCLUDE <regex>] [SOURCES <file>...] [PUBLIC <lib>...] [PRIVATE <lib>...])
 function(keelson_library target folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "EXCLUDE" "SOURCES;PUBLIC;PRIVATE")
@@ -47,6 +55,7 @@ function(keelson_library target folder)
     target_include_directories(${target} PUBLIC ${includes})
     target_compile_features(${target} PUBLIC cxx_std_20)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    keelson_unity(${target})
     keelson_compile_options(${target})
   else()
     add_library(${target} INTERFACE)

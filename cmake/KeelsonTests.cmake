@@ -10,7 +10,7 @@
 
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-include(GoogleTest)
+include(KeelsonSuites)
 
 set(tests_dir ${PROJECT_SOURCE_DIR}/tests)
 get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
@@ -18,6 +18,9 @@ list(TRANSFORM backends PREPEND keelson_backend_)
 keelson_library(keelson_test_support tests/support
   PUBLIC ${KEELSON_APP_LIBRARIES} keelson_nets keelson_comm keelson_backends ${backends}
          nlohmann_json::nlohmann_json HDF5::HDF5 MPI::MPI_CXX GTest::gtest)
+# What only some programs may link: main(), and the operator new that counts.
+set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp PROPERTIES
+  SKIP_UNITY_BUILD_INCLUSION ON)
 
 # More ranks than cores are welcome here, and pinning them would stack them up.
 set(mpiexec ${MPIEXEC_EXECUTABLE} --bind-to none)
@@ -27,9 +30,9 @@ if(mpiexec_version MATCHES "Open MPI|OpenRTE")
 endif()
 list(JOIN mpiexec " " mpiexec_line)
 
-# Two threads are enough to be parallel; waiting ones must not take the core of a neighbour.
+# Two threads are enough to be parallel; waiting ones must not take the core of a neighbour for long.
 set(test_environment
-  OMP_NUM_THREADS=2 OMP_PROC_BIND=false OMP_WAIT_POLICY=passive
+  OMP_NUM_THREADS=2 OMP_PROC_BIND=false GOMP_SPINCOUNT=1000
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   KEELSON_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} "KEELSON_MPIEXEC=${mpiexec_line}")
 if(KEELSON_SANITIZE)  # Open MPI's patching of mmap breaks that of the sanitizer; its leaks are known by full stacks only
@@ -54,6 +57,10 @@ foreach(folder IN LISTS folders)
   endif()
   add_executable(test_${name} ${sources})
   keelson_compile_options(test_${name})
+  keelson_unity(test_${name})
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")  # what takes time in tests is compiling them
+    target_compile_options(test_${name} PRIVATE -O1)
+  endif()
   target_compile_definitions(test_${name} PRIVATE KEELSON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(test_${name} PRIVATE keelson_test_support)
   if(name STREQUAL mpi)
@@ -61,17 +68,12 @@ foreach(folder IN LISTS folders)
       add_test(NAME mpi.${ranks}
         COMMAND ${mpiexec} -n ${ranks} $<TARGET_FILE:test_mpi>)
       set_tests_properties(mpi.${ranks} PROPERTIES
-        TIMEOUT 300 PROCESSORS ${ranks} ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
+        TIMEOUT 1200 PROCESSORS ${ranks} ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
     endforeach()
-  elseif(name STREQUAL ops)  # over a thousand small cases: starting threads for each would take most of the time
-    target_link_libraries(test_ops PRIVATE GTest::gtest_main)
-    add_test(NAME ops COMMAND test_ops --gtest_brief=1 WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
-    set_tests_properties(ops PROPERTIES TIMEOUT 900 PROCESSORS 2 ENVIRONMENT "${test_environment}")
   else()
     # After the support library: its main(), where it has one, comes first.
     target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
-    gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-      WORKING_DIRECTORY ${PROJECT_BINARY_DIR} PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "${test_environment}")
+    keelson_add_suites(test_${name} ${name} PROPERTIES TIMEOUT 1200 PROCESSORS 2 ENVIRONMENT "${test_environment}")
   endif()
 endforeach()
 
@@ -83,7 +85,7 @@ file(GLOB scripts CONFIGURE_DEPENDS ${tests_dir}/cli/test_*.py)
 foreach(script IN LISTS scripts)
   cmake_path(GET script STEM name)
   add_test(NAME cli.${name} COMMAND ${with_device} ${Python3_EXECUTABLE} ${script})
-  set_tests_properties(cli.${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  set_tests_properties(cli.${name} PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()
 
 include(KeelsonHeaderTest)
@@ -94,12 +96,12 @@ if(EXISTS ${tests_dir}/install/CMakeLists.txt AND NOT KEELSON_SANITIZE)
             -DWORK_DIR=${PROJECT_BINARY_DIR}/tests/install -DCONFIG=$<CONFIG> -DGENERATOR=${CMAKE_GENERATOR}
             -DCXX=${CMAKE_CXX_COMPILER} "-DPREFIX_PATH=${CMAKE_PREFIX_PATH};${Kokkos_ROOT}"
             -P ${PROJECT_SOURCE_DIR}/cmake/BuildConsumer.cmake)
-  set_tests_properties(install.consumer PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  set_tests_properties(install.consumer PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 
 if(KEELSON_APP_PROGRAMS AND NOT KEELSON_SANITIZE)
   add_test(NAME install.archive
     COMMAND ${CMAKE_COMMAND} -DBUILD_DIR=${PROJECT_BINARY_DIR} -DWORK_DIR=${PROJECT_BINARY_DIR}/tests/archive
             -DCONFIG=$<CONFIG> -P ${PROJECT_SOURCE_DIR}/cmake/CheckArchive.cmake)
-  set_tests_properties(install.archive PROPERTIES TIMEOUT 300 ENVIRONMENT "${test_environment}")
+  set_tests_properties(install.archive PROPERTIES TIMEOUT 1200 ENVIRONMENT "${test_environment}")
 endif()

@@ -25,7 +25,7 @@ bool given(const CLI::Option& option, const std::vector<std::string>& arguments)
   return std::any_of(arguments.begin(), arguments.end(), names);
 }
 
-std::string text_of(const std::string& path) {
+std::string read_config(const std::string& path) {
   constexpr std::size_t most = 1 << 20;
   std::error_code error;
   if (path.empty()) refuse("--config: found an empty name, expected a TOML file");
@@ -81,7 +81,7 @@ void check_keys(const std::string& text, const std::string& path) {
 }
 
 std::vector<CLI::ConfigItem> items_of(const std::string& path) {
-  const std::string text = text_of(path);
+  const std::string text = read_config(path);
   check_keys(text, path);
   std::istringstream lines(text);
   try {

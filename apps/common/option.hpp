@@ -22,13 +22,13 @@ class Option {
   using Target = std::variant<std::string*, bool*, int*, std::int64_t*, std::uint64_t*, float*, double*,
                               std::vector<int>*, std::vector<std::string>*>;
 
-  Option& positive();                             ///< above 0
-  Option& non_negative();                         ///< 0 or more
-  Option& between(double least, double most);     ///< both included
+  Option& positive();                          ///< above 0
+  Option& non_negative();                      ///< 0 or more
+  Option& between(double least, double most);  ///< both included
   Option& one_of(std::vector<std::string> words);
-  Option& comma_separated();                      ///< also "a,b" for the two values of a list
-  Option& byte_size();                            ///< also with a suffix: "512M", "40G" (powers of 1024)
-  Option& value_optional();                       ///< `--name` alone leaves the target empty
+  Option& comma_separated();  ///< also "a,b" for the two values of a list
+  Option& byte_size();        ///< also with a suffix: "512M", "40G" (powers of 1024)
+  Option& value_optional();   ///< `--name` alone leaves the target empty
   Option& required();
   /// Part of what defines a run: Verb::values() has it, Verb::fill() sets it.
   Option& stored();
@@ -54,7 +54,7 @@ class Option {
   Target target_;
   std::string name_;
   bool shows_default_, commas_ = false, bytes_ = false, stored_ = false, differs_ = false, optional_ = false,
-       filled_ = false;
+                       filled_ = false;
   bool positive_ = false;
   std::optional<double> least_, most_;
   std::vector<std::string> words_;

@@ -8,6 +8,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/outcomes.hpp"
+#include "apps/common/waiting_threads.hpp"
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/environment.hpp"
@@ -54,6 +55,7 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
 }  // namespace
 
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define) {
+  let_waiting_threads_sleep(argv);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Everything that talks to other ranks is destroyed only when all ranks are known to have ended.
   std::optional<comm::MpiSession> mpi;

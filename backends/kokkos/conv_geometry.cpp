@@ -80,7 +80,7 @@ struct FillView {
   }
 };
 
-struct FillPanels {
+struct FillConvPanels {
   PanelPlan p;
   const float* weights;
   float* dst;
@@ -172,7 +172,7 @@ Panels make_panels(const PanelPlan& p, const float* weights, float* scratch) {
   w.step_tap[1] = p.kernel[2] * w.step_tap[2];
   w.step_tap[0] = p.kernel[1] * w.step_tap[1];
   const Index items = p.groups * p.panels * p.kernel[0] * p.kernel[1] * p.kernel[2];
-  launch(label, items, FillPanels{p, weights, scratch});
+  launch(label, items, FillConvPanels{p, weights, scratch});
   return w;
 }
 

@@ -67,7 +67,7 @@ struct ProductTile {
 };
 
 template <int lanes>
-struct AddSlots {
+struct AddGemmSlots {
   Product g;
   KOKKOS_FUNCTION void operator()(Index item) const {
     float x[lanes] = {};
@@ -80,7 +80,7 @@ struct AddSlots {
 };
 
 /// (panel, depth, lane), zero behind the last column.
-struct FillPanels {
+struct FillGemmPanels {
   const float* b;
   MatrixStrides stride;
   Index columns, depth, lanes;
@@ -162,7 +162,7 @@ std::size_t Gemm::packed_bytes() const {
 }
 
 void Gemm::pack(const float* b, float* packed) const {
-  launch("keelson::gemm::fill_panels", panels_ * depth_, FillPanels{b, b_, columns_, depth_, lanes_, packed});
+  launch("keelson::gemm::fill_panels", panels_ * depth_, FillGemmPanels{b, b_, columns_, depth_, lanes_, packed});
 }
 
 void Gemm::run(const char* label, const float* a, const float* b, const float* bias,
@@ -189,7 +189,7 @@ void Gemm::run(const char* label, const float* a, const float* b, const float* b
   if (slots_ > 1) g.partial = scratch + used;
   with_lanes(columns_, [&](auto lanes) {
     launch(label, slots_ * panels_ * ceil_div(rows_, tile_rows), ProductTile<lanes.value>{g});
-    if (slots_ > 1) launch(add_label, rows_ * panels_, AddSlots<lanes.value>{g});
+    if (slots_ > 1) launch(add_label, rows_ * panels_, AddGemmSlots<lanes.value>{g});
   });
 }
 

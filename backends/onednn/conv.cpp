@@ -3,13 +3,13 @@
 namespace keelson::backends::onednn {
 namespace {
 
-struct Kinds {
+struct ConvKinds {
   using Forward = dnnl::convolution_forward;
   using BackwardData = dnnl::convolution_backward_data;
   using BackwardWeights = dnnl::convolution_backward_weights;
 };
 
-class Conv final : public Weighted<ops::ConvDesc, Kinds> {
+class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
  public:
   Conv(const SessionPtr& session, const ops::ConvDesc& d) : Weighted(session, d, ops::conv_flops(d), d.params.groups) {
     const auto stride = to_dims(d.params.stride);
@@ -20,16 +20,16 @@ class Conv final : public Weighted<ops::ConvDesc, Kinds> {
     const auto direct = dnnl::algorithm::convolution_direct;
     build(
         [&](const Operands& o) {
-          return Kinds::Forward::primitive_desc(session->engine, forward_kind(), direct, o.src, o.weights, bias_, o.dst,
-                                                stride, gaps, begin, end, attributes(d.params.activation));
+          return ConvKinds::Forward::primitive_desc(session->engine, forward_kind(), direct, o.src, o.weights, bias_,
+                                                    o.dst, stride, gaps, begin, end, attributes(d.params.activation));
         },
         [&](const Operands& o, const auto& forward) {
-          return Kinds::BackwardData::primitive_desc(session->engine, direct, o.src, o.weights, o.dst, stride, gaps,
-                                                     begin, end, forward, attributes(), true);
+          return ConvKinds::BackwardData::primitive_desc(session->engine, direct, o.src, o.weights, o.dst, stride, gaps,
+                                                         begin, end, forward, attributes(), true);
         },
         [&](const Operands& o, const auto& forward) {
-          return Kinds::BackwardWeights::primitive_desc(session->engine, direct, o.src, o.weights, bias_, o.dst, stride,
-                                                        gaps, begin, end, forward, attributes(), true);
+          return ConvKinds::BackwardWeights::primitive_desc(session->engine, direct, o.src, o.weights, bias_, o.dst,
+                                                            stride, gaps, begin, end, forward, attributes(), true);
         });
   }
 };

@@ -6,7 +6,7 @@
 namespace keelson::backends::onednn {
 namespace {
 
-struct Kinds {
+struct DenseKinds {
   using Forward = dnnl::inner_product_forward;
   using BackwardData = dnnl::inner_product_backward_data;
   using BackwardWeights = dnnl::inner_product_backward_weights;
@@ -25,21 +25,21 @@ void column_sums(const float* matrix, std::int64_t rows, std::int64_t columns, f
   }
 }
 
-class Dense final : public Weighted<ops::DenseDesc, Kinds> {
+class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
  public:
   Dense(const SessionPtr& session, const ops::DenseDesc& d) : Weighted(session, d, ops::dense_flops(d), 1) {
     build(
         [&](const Operands& o) {
-          return Kinds::Forward::primitive_desc(session->engine, forward_kind(), o.src, o.weights, bias_, o.dst,
-                                                attributes(d.params.activation));
+          return DenseKinds::Forward::primitive_desc(session->engine, forward_kind(), o.src, o.weights, bias_, o.dst,
+                                                     attributes(d.params.activation));
         },
         [&](const Operands& o, const auto& forward) {
-          return Kinds::BackwardData::primitive_desc(session->engine, o.src, o.weights, o.dst, forward, attributes(),
-                                                     true);
+          return DenseKinds::BackwardData::primitive_desc(session->engine, o.src, o.weights, o.dst, forward,
+                                                          attributes(), true);
         },
         [&](const Operands& o, const auto& forward) {
-          return Kinds::BackwardWeights::primitive_desc(session->engine, o.src, o.weights, bias_, o.dst, forward,
-                                                        attributes(), true);
+          return DenseKinds::BackwardWeights::primitive_desc(session->engine, o.src, o.weights, bias_, o.dst, forward,
+                                                             attributes(), true);
         });
     if (d.training && d.src.dtype == DType::f32) make_products();
   }

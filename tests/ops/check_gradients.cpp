@@ -11,8 +11,6 @@ namespace {
 using ops::GradientScale;
 using ops::StepState;
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-
 struct CheckCase {
   std::string name, about;
   ops::CheckGradientsDesc desc;

@@ -108,14 +108,14 @@ class ConvTest : public CaseTest<ConvCase> {
   }
 };
 
-constexpr LayoutChoice choices[] = {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::any,
-                                    LayoutChoice::reader};
+constexpr LayoutChoice conv_layouts[] = {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::any,
+                                         LayoutChoice::reader};
 
 TEST_P(ConvTest, MatchesOracle) {
   const Operands x(c());
   const Array want = oracle::conv_forward(x.src, x.weights, x.bias, c().params);
   const Array want_diff_src = oracle::conv_backward_data(x.diff_dst, x.weights, c().src, c().params);
-  for (const auto choice : choices) {
+  for (const auto choice : conv_layouts) {
     const auto what = fmt::format("{} ({}), {}", c().name, c().about, to_string(choice));
     SCOPED_TRACE(what);
     const auto d = describe(choice, true);
@@ -169,7 +169,7 @@ TEST_P(ConvOneCase, InferenceAllowsEveryActivation) {
 
 TEST_P(ConvOneCase, FirstLayerNeedsNoBackwardData) {
   const Operands x(c());
-  for (const auto choice : choices) {
+  for (const auto choice : conv_layouts) {
     auto d = describe(choice, true);
     d.diff_src = false;
     const auto what = "no diff_src, " + to_string(choice);

@@ -91,20 +91,20 @@ class DenseTest : public CaseTest<DenseCase> {
   }
 };
 
-constexpr LayoutChoice choices[] = {LayoutChoice::plain, LayoutChoice::any, LayoutChoice::reader};
+constexpr LayoutChoice dense_layouts[] = {LayoutChoice::plain, LayoutChoice::any, LayoutChoice::reader};
 
 TEST_P(DenseTest, MatchesOracle) {
   Array x = oracle::random_uniform(Shape{c().batch, c().in}, "src");
   const Array dy = oracle::random_uniform(Shape{c().batch, c().out}, "diff_dst");
   for (std::int64_t i = 0; i < x.elements(); i += 3) x[i] = 0;
-  for (const auto choice : choices) check_all(choice, x, dy, false);
+  for (const auto choice : dense_layouts) check_all(choice, x, dy, false);
 }
 
 TEST_P(DenseTest, NanReachesExactlyItsSample) {
   Array x = oracle::random_uniform(Shape{c().batch, c().in}, "src"),
         dy = oracle::random_uniform(Shape{c().batch, c().out}, "diff_dst");
   x[x.elements() / 2] = dy[dy.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
-  for (const auto choice : choices) check_all(choice, x, dy, true);
+  for (const auto choice : dense_layouts) check_all(choice, x, dy, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, DenseTest, ::testing::ValuesIn(on_every_context(dense_cases())), CaseName());

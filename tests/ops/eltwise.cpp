@@ -32,13 +32,13 @@ std::vector<EltwiseCase> eltwise_cases() {
   };
 }
 
-const Shape shapes[] = {{1}, {3, 5}, {2, 3, 5, 7}, {1, 17, 3, 4, 5}, {2, 16, 2, 3, 4}, {1, 16, 11, 12, 13}};
+const Shape eltwise_shapes[] = {{1}, {3, 5}, {2, 3, 5, 7}, {1, 17, 3, 4, 5}, {2, 16, 2, 3, 4}, {1, 16, 11, 12, 13}};
 
 class EltwiseTest : public CaseTest<EltwiseCase> {
  protected:
   template <class Check>
   void on_every_layout(Check check) {
-    for (const auto& shape : shapes)
+    for (const auto& shape : eltwise_shapes)
       for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::producer}) {
         const auto layout = layout_of(ctx(), choice, shape);
         if (!layout) continue;

@@ -12,8 +12,6 @@
 namespace keelson::testing {
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-
 Array values(std::vector<double> v) { return {Shape{static_cast<std::int64_t>(v.size())}, std::move(v)}; }
 
 TEST(Close, ToleratesRoundingOnly) {

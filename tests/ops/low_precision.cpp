@@ -26,7 +26,7 @@ const std::vector<LowCase> cases{{"bf16", "8 bits of exponent", DType::bf16},
                                  {"f16", "5 bits of exponent", DType::f16}};
 
 /// Extents that fill what a thread moves at once, and extents that do not.
-const Shape shapes[] = {{1}, {3, 5}, {4, 64}, {2, 3, 5, 7}, {2, 16, 3, 2}, {1, 24, 3, 4, 5}};
+const Shape short_shapes[] = {{1}, {3, 5}, {4, 64}, {2, 3, 5, 7}, {2, 16, 3, 2}, {1, 24, 3, 4, 5}};
 
 class LowPrecisionTest : public CaseTest<LowCase> {
  protected:
@@ -40,7 +40,7 @@ class LowPrecisionTest : public CaseTest<LowCase> {
 
   template <class Check>
   void on_every_layout(Check check) {
-    for (const auto& shape : shapes)
+    for (const auto& shape : short_shapes)
       for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last})
         if (const auto layout = layout_of(ctx(), choice, shape))
           check(shape, *layout, fmt::format("{} {} {}", c().name, to_string(shape), to_string(choice)));

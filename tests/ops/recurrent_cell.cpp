@@ -10,8 +10,6 @@ namespace {
 using ops::CellKind;
 using ops::Verb;
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
 struct CellCase {
   std::string name, about;
   ops::RecurrentCellDesc desc;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string_view>
 
 #include "engine/tensor/dtype.hpp"
@@ -38,6 +39,7 @@ constexpr Tolerance tolerance(DType t) {
 }
 
 inline constexpr Tolerance exact{0, 0};
+inline constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 
 bool all_finite(const Array& a);
 

@@ -74,7 +74,7 @@ std::shared_ptr<void> FarDevice::allocate(std::size_t bytes, const std::string& 
   const auto map = [&](int access) { return mmap(nullptr, size, access, MAP_SHARED, file, 0); };
   void* outside = map(reach_ == Reach::libraries ? PROT_READ | PROT_WRITE : PROT_NONE);
   void* inside = map(PROT_READ | PROT_WRITE);
-  close(file);
+  ::close(file);
   if (outside == MAP_FAILED || inside == MAP_FAILED) fail("no memory for {}", label);
   areas_.push_back({static_cast<char*>(outside), static_cast<char*>(inside), size});
   const std::shared_ptr<void> owner(outside, [this, inside, size](void* p) {

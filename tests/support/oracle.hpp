@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "engine/ops/combine.hpp"
@@ -45,6 +46,7 @@ Shape pool_shape(const Shape& src, const ops::PoolParams& p);
 
 // ---- element-wise (oracle_eltwise.cpp)
 
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 Array eltwise_forward(const Array& src, const ops::EltwiseParams& p);
 /// From src, always; at 0 the derivative of (leaky) ReLU is alpha.
 Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::EltwiseParams& p);

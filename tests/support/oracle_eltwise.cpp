@@ -8,8 +8,6 @@ namespace keelson::oracle {
 
 namespace {
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
 double value(double x, const ops::EltwiseParams& p) {
   const double alpha = p.alpha, beta = p.beta;
   switch (p.kind) {

@@ -7,8 +7,6 @@ namespace keelson::oracle {
 
 namespace {
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
 bool within(double id, std::int64_t entries) { return id >= 0 && id < static_cast<double>(entries); }
 
 /// Row t of each sample of a (N * steps, width) matrix, and back.

@@ -1,0 +1,22 @@
+# Run by CTest: adds the suites of ${program} as tests ${prefix}.<suite>, run in ${folder}, with ${properties}.
+if(NOT EXISTS ${program})
+  add_test(${prefix}.NOT_BUILT ${program})
+  return()
+endif()
+execute_process(COMMAND ${program} --gtest_list_tests WORKING_DIRECTORY ${folder} OUTPUT_VARIABLE listing
+  RESULT_VARIABLE status TIMEOUT 120)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "${program} --gtest_list_tests ended with ${status}:\n${listing}")
+endif()
+string(REGEX MATCHALL "(^|\n)[A-Za-z0-9_/]+\\." lines "${listing}")
+set(suites)
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE "^\n?([A-Za-z0-9_/]+)\\.$" "\\1" suite "${line}")
+  string(REGEX REPLACE "/[0-9]+$" "" suite "${suite}")  # the types of a typed suite belong together
+  list(APPEND suites ${suite})
+endforeach()
+list(REMOVE_DUPLICATES suites)
+foreach(suite IN LISTS suites)
+  add_test(${prefix}.${suite} ${program} --gtest_brief=1 --gtest_filter=${suite}.*:${suite}/*)
+  set_tests_properties(${prefix}.${suite} PROPERTIES WORKING_DIRECTORY ${folder} ${properties})
+endforeach()
