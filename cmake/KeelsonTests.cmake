@@ -1,4 +1,5 @@
 # tests/<dir>/ with C++ sources is the GoogleTest program test_<dir>. These are special:
+#   oracle   every op once more, serial and in float64: a library that judges kernels
 #   support  a library linked into every test program (it may bring main())
 #   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
 #   <backend>  what only this backend has, where it is built
@@ -15,12 +16,16 @@ include(KeelsonSuites)
 set(tests_dir ${PROJECT_SOURCE_DIR}/tests)
 get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
 list(TRANSFORM backends PREPEND keelson_backend_)
+keelson_library(keelson_test_oracle tests/oracle PUBLIC keelson_engine)
+if(KEELSON_SANITIZE)  # most of the tests' time would be the oracle's, whose loops are tested where they are compared
+  target_compile_options(keelson_test_oracle PRIVATE -fno-sanitize=all -O2)
+endif()
 keelson_library(keelson_test_support tests/support
-  PUBLIC ${KEELSON_APP_LIBRARIES} keelson_nets keelson_comm keelson_backends ${backends}
+  PUBLIC keelson_test_oracle keelson_nets keelson_comm keelson_backends ${backends}
          nlohmann_json::nlohmann_json HDF5::HDF5 MPI::MPI_CXX GTest::gtest)
-# What only some programs may link: main(), and the operator new that counts.
-set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp PROPERTIES
-  SKIP_UNITY_BUILD_INCLUSION ON)
+# What only some programs may link: main(), and the operator new that counts. And a whole program as a user writes it.
+set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp
+  ${tests_dir}/docs/readme_example.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # More ranks than cores are welcome here, and pinning them would stack them up.
 set(mpiexec ${MPIEXEC_EXECUTABLE} --bind-to none)
@@ -35,17 +40,26 @@ set(test_environment
   OMP_NUM_THREADS=2 OMP_PROC_BIND=false GOMP_SPINCOUNT=1000
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   KEELSON_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} "KEELSON_MPIEXEC=${mpiexec_line}")
-if(KEELSON_SANITIZE)  # Open MPI's patching of mmap breaks that of the sanitizer; its leaks are known by full stacks only
-  list(APPEND test_environment OMPI_MCA_memory=^patcher
-    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:fast_unwind_on_malloc=0
-    LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks-of-others.txt:print_suppressions=0
-    UBSAN_OPTIONS=print_stacktrace=1)
+set(suite_environment ${test_environment})
+if(KEELSON_SANITIZE)
+  # Open MPI's patching of mmap breaks that of the sanitizer. Its leaks are known by full stacks only, which take time at
+  # each allocation: only where MPI is started.
+  set(sanitizers OMPI_MCA_memory=^patcher UBSAN_OPTIONS=print_stacktrace=1
+    LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks-of-others.txt:print_suppressions=0)
+  set(asan ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1)
+  list(APPEND suite_environment ${sanitizers} ${asan})
+  list(APPEND test_environment ${sanitizers} ${asan}:fast_unwind_on_malloc=0)
 endif()
+
+# Tests of a program's library have its name, but for these.
+set(apps_of_app keelson_app)
+set(apps_of_mpi keelson_app)
+set(apps_of_universe keelson_app_cosmoflow)
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
 foreach(folder IN LISTS folders)
   cmake_path(GET folder FILENAME name)
-  if(name MATCHES "^(support|cli|headers|install)$" OR NOT IS_DIRECTORY ${folder})
+  if(name MATCHES "^(support|oracle|cli|headers|install)$" OR NOT IS_DIRECTORY ${folder})
     continue()
   endif()
   if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/backends/${name} AND NOT TARGET keelson_backend_${name})
@@ -62,18 +76,23 @@ foreach(folder IN LISTS folders)
     target_compile_options(test_${name} PRIVATE -O1)
   endif()
   target_compile_definitions(test_${name} PRIVATE KEELSON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  foreach(library IN ITEMS keelson_app_${name} ${apps_of_${name}})
+    if(TARGET ${library})
+      target_link_libraries(test_${name} PRIVATE ${library})
+    endif()
+  endforeach()
   target_link_libraries(test_${name} PRIVATE keelson_test_support)
   if(name STREQUAL mpi)
     foreach(ranks IN ITEMS 1 2 4)
       add_test(NAME mpi.${ranks}
         COMMAND ${mpiexec} -n ${ranks} $<TARGET_FILE:test_mpi>)
       set_tests_properties(mpi.${ranks} PROPERTIES
-        TIMEOUT 1200 PROCESSORS ${ranks} ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
+        TIMEOUT 1200 ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
     endforeach()
   else()
     # After the support library: its main(), where it has one, comes first.
     target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
-    keelson_add_suites(test_${name} ${name} PROPERTIES TIMEOUT 1200 PROCESSORS 2 ENVIRONMENT "${test_environment}")
+    keelson_add_suites(test_${name} ${name} PROPERTIES TIMEOUT 1200 ENVIRONMENT "${suite_environment}")
   endif()
 endforeach()
 

@@ -29,6 +29,12 @@ def dependencies(build: pathlib.Path, root: pathlib.Path) -> dict[str, list[path
     return found
 
 
+def is_ours(entry: dict, build: pathlib.Path) -> bool:
+    """A source, or several as one: not those that only include a header, whose text the others see."""
+    file = pathlib.Path(entry["file"])
+    return not file.is_relative_to(build) or "Unity" in file.parts
+
+
 def state(entry: dict, files: list[pathlib.Path], common: bytes) -> str:
     digest = hashlib.sha256(common + entry["command"].encode())
     for file in sorted({pathlib.Path(entry["file"]), *files}):
@@ -58,8 +64,7 @@ def main() -> int:
     extra = [f"--extra-arg=-idirafter{gcc_headers.strip()}", "--extra-arg=-Wno-unknown-warning-option"]
 
     objects = dependencies(build, root)
-    entries = [entry for entry in json.loads((build / "compile_commands.json").read_text())
-               if pathlib.Path(entry["file"]).is_relative_to(root) and not pathlib.Path(entry["file"]).is_relative_to(build)]
+    entries = [entry for entry in json.loads((build / "compile_commands.json").read_text()) if is_ours(entry, build)]
     complaints = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {pool.submit(check, entry, build, extra, cache / state(entry, objects.get(entry["output"], []), common)): entry
@@ -68,7 +73,7 @@ def main() -> int:
             if job.result():
                 complaints += 1
                 print(job.result(), flush=True)
-    print(f"clang-tidy: {len(entries) - complaints} of {len(entries)} sources are clean")
+    print(f"clang-tidy: {len(entries) - complaints} of {len(entries)} translation units are clean")
     return 1 if complaints else 0
 
 

@@ -127,7 +127,7 @@ std::string Option::expected() const {
   if (!words_.empty()) return fmt::format("one of {}", fmt::join(words_, ", "));
   if (bytes_) return "a size in bytes, with or without a suffix: 4096, 512M, 40G";
   const bool whole = !std::holds_alternative<double*>(target_) && !std::holds_alternative<float*>(target_);
-  const std::string kind = whole ? "a whole number" : "a number";
+  std::string kind = whole ? "a whole number" : "a number";
   if (least_ && most_) return fmt::format("{} from {} to {}", kind, *least_, *most_);
   if (positive_ && whole) return kind + " of at least 1";
   if (positive_) return kind + " above 0";

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/oracle/ops.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/contexts.hpp"
-#include "tests/support/oracle.hpp"
 #include "tests/support/tensors.hpp"
 
 /// What the tests of single ops share: a table of cases times every context, operands in several layouts, and the
@@ -50,6 +50,14 @@ std::vector<OnContext<Case>> on_every_context(const std::vector<Case>& cases) {
   std::vector<OnContext<Case>> all;
   for (const auto& c : cases)
     for (const auto& name : contexts()) all.push_back({c, name});
+  return all;
+}
+
+/// For what is no op of a backend: once, with all backends in their order.
+template <class Case>
+std::vector<OnContext<Case>> on_all_backends(const std::vector<Case>& cases) {
+  std::vector<OnContext<Case>> all;
+  for (const auto& c : cases) all.push_back({c, contexts().back()});
   return all;
 }
 

@@ -4,9 +4,9 @@
 #include <functional>
 
 #include "tests/ops/conv_cases.hpp"
+#include "tests/oracle/ops.hpp"
+#include "tests/oracle/tape.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/oracle.hpp"
-#include "tests/support/tape.hpp"
 
 /// The oracle's gradients against central differences of its own forward functions, in float64: what makes it fit to
 /// judge others.

@@ -2,7 +2,7 @@
 
 #include "engine/ops/describe.hpp"
 #include "tests/ops/conv_cases.hpp"
-#include "tests/support/oracle.hpp"
+#include "tests/oracle/ops.hpp"
 
 /// Shape rules, padding rules and FLOP counts: the parts of the ops that no backend has a say in.
 namespace keelson::testing {

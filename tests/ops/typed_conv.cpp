@@ -178,7 +178,7 @@ TEST_P(LowConvTest, MatchesOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(LowConv, LowConvTest, ::testing::ValuesIn(on_every_context(conv_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(GemmConv, GemmConvTest, ::testing::ValuesIn(on_every_context(conv_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(GemmConv, GemmConvTest, ::testing::ValuesIn(on_all_backends(conv_cases())), CaseName());
 
 }  // namespace
 }  // namespace keelson::testing

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "engine/tensor/dtype.hpp"
-#include "tests/support/array.hpp"
+#include "tests/oracle/array.hpp"
 
 namespace keelson::testing {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/graph/plan.hpp"
-#include "tests/support/tape.hpp"
+#include "tests/oracle/tape.hpp"
 
 /// Small helpers to run a plan on Arrays and hold it against the oracle's tape.
 namespace keelson::testing {

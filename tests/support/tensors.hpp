@@ -5,7 +5,7 @@
 
 #include "engine/ops/context.hpp"
 #include "engine/ops/step_state.hpp"
-#include "tests/support/array.hpp"
+#include "tests/oracle/array.hpp"
 
 /// Between the oracle's Arrays and a context's Tensors.
 namespace keelson::testing {

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "tests/support/oracle.hpp"
+#include "tests/oracle/ops.hpp"
 
 namespace keelson::oracle {
 

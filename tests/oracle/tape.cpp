@@ -1,4 +1,4 @@
-#include "tests/support/tape.hpp"
+#include "tests/oracle/tape.hpp"
 
 #include "engine/base/philox.hpp"
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "tests/support/oracle.hpp"
+#include "tests/oracle/ops.hpp"
 
 namespace keelson::oracle {
 

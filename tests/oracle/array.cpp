@@ -1,4 +1,4 @@
-#include "tests/support/array.hpp"
+#include "tests/oracle/array.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 #include <numbers>
 
 #include "engine/base/philox.hpp"
-#include "tests/support/oracle.hpp"
+#include "tests/oracle/ops.hpp"
 
 namespace keelson::oracle {
 

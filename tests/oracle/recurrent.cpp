@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/support/oracle.hpp"
+#include "tests/oracle/ops.hpp"
 
 namespace keelson::oracle {
 

@@ -12,14 +12,14 @@
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/update.hpp"
-#include "tests/support/array.hpp"
+#include "tests/oracle/array.hpp"
 
 /// Every op once more: serial, float64, row-major, naive loops, written from the formulas in engine/ops and from
 /// nothing else, so that it can judge the kernels. Pure functions of Arrays; an absent operand is an empty Array. Whole
 /// networks run on it too.
 namespace keelson::oracle {
 
-// ---- convolution (oracle_conv.cpp): shapes and gradients as in engine/ops/conv.hpp
+// ---- convolution (conv.cpp): shapes and gradients as in engine/ops/conv.hpp
 
 Array conv_forward(const Array& src, const Array& weights, const Array& bias, const ops::ConvParams& p);
 /// diff_dst is the gradient before the activation, as for ops::Conv.
@@ -32,19 +32,19 @@ Shape conv_shape(const Shape& src, const Shape& weights, const ops::ConvParams& 
 /// Multiply-adds counted one by one; taps on padding count.
 std::int64_t conv_count(const Shape& src, const Shape& weights, const ops::ConvParams& p);
 
-// ---- dense (oracle_conv.cpp)
+// ---- dense (conv.cpp)
 
 Array dense_forward(const Array& src, const Array& weights, const Array& bias, const ops::DenseParams& p);
 Array dense_backward_data(const Array& diff_dst, const Array& weights);
 Array dense_backward_weights(const Array& src, const Array& diff_dst);
 
-// ---- pooling (oracle_pool.cpp)
+// ---- pooling (pool.cpp)
 
 Array pool_forward(const Array& src, const ops::PoolParams& p);
 Array pool_backward(const Array& diff_dst, const Array& src, const ops::PoolParams& p);
 Shape pool_shape(const Shape& src, const ops::PoolParams& p);
 
-// ---- element-wise (oracle_eltwise.cpp)
+// ---- element-wise (eltwise.cpp)
 
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 Array eltwise_forward(const Array& src, const ops::EltwiseParams& p);
@@ -55,7 +55,7 @@ Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::Eltwi
 Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state,
               std::int64_t rows_per_sample = 1);
 
-// ---- combining (oracle_combine.cpp)
+// ---- combining (combine.cpp)
 
 Array sum(const std::vector<Array>& srcs);
 Array concat(const std::vector<Array>& srcs, int axis);
@@ -63,7 +63,7 @@ std::vector<Array> concat_backward(const Array& diff_dst, const std::vector<Shap
 Array softmax_forward(const Array& src, int axis);
 Array softmax_backward(const Array& diff_dst, const Array& dst, int axis);
 
-// ---- look-up tables and recurrence (oracle_recurrent.cpp): ids are whole doubles
+// ---- look-up tables and recurrence (recurrent.cpp): ids are whole doubles
 
 Array embedding_forward(const Array& ids, const Array& weights);
 /// The whole gradient of the table.
@@ -99,14 +99,14 @@ struct SequenceGradients {
 SequenceGradients sequence_backward(ops::CellKind kind, const Array& diff_dst, const Array& input, const Array& state,
                                     const Array& weights, const Array& bias);
 
-// ---- losses (oracle_loss.cpp): class numbers of a cross-entropy target are whole doubles, (N) or one per row
+// ---- losses (loss.cpp): class numbers of a cross-entropy target are whole doubles, (N) or one per row
 
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
                     const ops::StepState& state, std::int64_t rows_per_sample = 1);
 Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
                     const ops::StepState& state, std::int64_t rows_per_sample = 1);
 
-// ---- optimizers (oracle_update.cpp)
+// ---- optimizers (update.cpp)
 
 double sum_squares(const Array& a);
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/oracle.hpp"
+#include "tests/oracle/ops.hpp"
 
 namespace keelson::oracle {
 

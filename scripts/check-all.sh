@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# check-all.sh: every test in every configuration that a CPU can run. .ci/run has time for a part of this only.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." || exit 1
+. scripts/stages.sh
+
+stage ./dev format --check
+stage ./dev test
+stage ./dev lint
+for preset in debug asan kernels kokkos-only device-paths; do stage ./dev test --preset "$preset"; done
+stage ./dev check-cuda
+conclude check-all
