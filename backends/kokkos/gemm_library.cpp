@@ -16,7 +16,7 @@ template <class T>
 using Columns = Kokkos::View<T**, Kokkos::LayoutLeft, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 template <class T>
-Columns<T> stored(const LibraryMatrix& m, T* data) {
+Columns<T> stored_matrix(const LibraryMatrix& m, T* data) {
   const auto rows = static_cast<std::size_t>(m.rows), columns = static_cast<std::size_t>(m.columns);
   return m.by_rows ? Columns<T>(data, columns, rows) : Columns<T>(data, rows, columns);
 }
@@ -33,8 +33,8 @@ bool library_matrix(Index rows, Index columns, MatrixStrides s, LibraryMatrix& m
 
 void library_product(const LibraryMatrix& ma, const float* a, const LibraryMatrix& mb, const float* b,
                      const LibraryMatrix& mc, float* c) {
-  const auto va = stored(ma, a), vb = stored(mb, b);
-  const auto vc = stored(mc, c);
+  const auto va = stored_matrix(ma, a), vb = stored_matrix(mb, b);
+  const auto vc = stored_matrix(mc, c);
   const auto straight = [](bool by_rows) { return by_rows ? "T" : "N"; };
   const auto turned = [](bool by_rows) { return by_rows ? "N" : "T"; };
   if (mc.by_rows)  // c^T = b^T a^T
