@@ -9,6 +9,7 @@
 #include <set>
 
 #include "comm/detail/cpu_set.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm {
@@ -170,15 +171,12 @@ std::string describe(const Placement& placement, Communicator& world, Computes c
   std::int64_t range[2] = {placement.threads, -placement.threads};
   world.allreduce(sums, 2, Reduction::sum);
   world.allreduce(range, 2, Reduction::max);
-  const auto plural = [](std::int64_t n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
   const std::string threads =
-      range[0] == -range[1] ? plural(range[0], "thread") : fmt::format("{} to {} threads", -range[1], range[0]);
+      range[0] == -range[1] ? counted(range[0], "thread") : fmt::format("{} to {} threads", -range[1], range[0]);
   std::string text =
-      fmt::format("{} on {}, {}{}{} ({} of {})", plural(world.size(), "rank"), plural(world.nodes(), "node"), threads,
+      fmt::format("{} on {}, {}{}{} ({} of {})", counted(world.size(), "rank"), counted(world.nodes(), "node"), threads,
                   computes == Computes::on_gpu ? " and 1 GPU" : "", world.size() > 1 ? " each" : "",
-                  std::min(sums[0], sums[1]), plural(sums[1], "core"));
+                  std::min(sums[0], sums[1]), counted(sums[1], "core"));
   const auto advice = world.allgather(placement.advice);
   const auto first = std::find_if(advice.begin(), advice.end(), [](const std::string& a) { return !a.empty(); });
   return first == advice.end() ? text : text + "; " + *first;

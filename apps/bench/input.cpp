@@ -158,12 +158,13 @@ void define_input(app::CommandLine& line) {
   v.option_without_default("--data", o->data,
                            "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
                            "not), a file or a pattern",
-                           "DIR");
+                           "DIR")
+      .differs_between_ranks();
   v.option("--epochs", o->epochs, "Passes over the data; the first may find the files outside the page cache", "N")
       .positive();
   v.option("--batch", o->batch, "Samples per rank and step", "SAMPLES").positive();
-  v.option("--loader-threads", o->loader_threads, "Decoding threads per rank", "N").positive();
-  v.option("--prefetch", o->prefetch, "Batches decoded ahead", "N").positive();
+  v.option("--loader-threads", o->loader_threads, "Decoding threads per rank", "N").positive().differs_between_ranks();
+  v.option("--prefetch", o->prefetch, "Batches decoded ahead", "N").positive().differs_between_ranks();
   v.option("--size", o->size, "Edge of the cubic samples; 0: as stored", "CELLS").non_negative();
   v.option_without_default("--channels", o->channels, "Stored channels to use, counted from 0; default: all", "N,...")
       .comma_separated()

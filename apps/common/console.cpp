@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/counted.hpp"
+
 namespace keelson::app {
 
 std::string clock_text(double seconds) {
@@ -65,7 +67,7 @@ void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation
   if (validation) text += judged(s, r, *validation);
   text += fmt::format("  {} {}", rate_text(r.rate), per_second_);
   if (s.skipped_steps > 0)
-    text += fmt::format("  (gradients of {} steps so far overflowed and were skipped)", s.skipped_steps);
+    text += fmt::format("  ({} skipped so far, whose gradients overflowed)", counted(s.skipped_steps, "step"));
   say(text);
 }
 

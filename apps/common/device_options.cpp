@@ -9,7 +9,8 @@ namespace keelson::app {
 void declare(DeviceOptions& o, Verb& v) {
   v.option("--device", o.device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
   v.option("--memory-limit", o.memory_limit, "Take at most this of each rank's device, e.g. 40G; 0: all", "BYTES")
-      .byte_size();
+      .byte_size()
+      .differs_between_ranks();
 }
 
 std::string Workplace::describe() const {

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
+#include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
-#include "engine/train/run_state.hpp"
 
 namespace keelson::app {
 
@@ -24,18 +23,13 @@ struct EvaluationOptions {
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 
-/// A checkpoint, without its parameters.
-struct StoredRun {
-  std::filesystem::path path;
-  RunState state;
-};
+/// Refuses a checkpoint of another program's networks. `family`: how the names of the program's networks begin; `name`:
+/// what people call them. Throws InputError.
+void check_family(const CheckpointReader& checkpoint, const std::string& family, const std::string& name);
 
-/// `family`: how the names of the program's networks begin; `name`: what people call them. Throws InputError for a
-/// damaged checkpoint, or one of another family.
-StoredRun read_run(const std::filesystem::path& checkpoint, const std::string& family, const std::string& name);
-
-/// What --checkpoint names: of a run's folder the best, else the newest. Throws InputError for none.
-std::filesystem::path checkpoint_of(const EvaluationOptions& o);
+/// What --checkpoint names: of a run's folder the best, else the newest. Throws InputError for none and for a damaged
+/// one. Collective.
+CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
 /// With everything that the options say; the metric is left.
 EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session);

@@ -8,10 +8,12 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/outcomes.hpp"
+#include "apps/common/verb.hpp"
 #include "apps/common/waiting_threads.hpp"
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/environment.hpp"
+#include "engine/base/ranks.hpp"
 
 namespace keelson::app {
 namespace {
@@ -39,9 +41,16 @@ void say(std::FILE* stream, const std::string& text) {
   std::fflush(stream);
 }
 
+/// Ranks may be started with different command lines (`mpirun a : b`), or each in a folder with a --config of its own.
+void compare_command_lines(const CommandLine::Request& request, Communicator& world, const AppInfo& info) {
+  compare_values(world, {{"the program", info.name + " " KEELSON_VERSION}, {"the verb", request.verb}}, "programs");
+  compare_values(world, dashed(request.options->common_values()), "options");
+}
+
 /// The part that needs all ranks: from the placement to the end of the verb.
 ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppInfo& info,
                   const std::vector<std::string>& arguments) {
+  compare_command_lines(request, world, info);
   const auto placement = comm::decide_placement(comm::placement_facts(world));
   comm::bind(placement);
   const backends::Runtime runtime(placement.threads, world.local_rank());

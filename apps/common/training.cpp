@@ -8,7 +8,9 @@
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/verb.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/graph/choose_precision.hpp"
 #include "engine/graph/memory_needs.hpp"
 #include "engine/train/machine.hpp"
@@ -17,15 +19,16 @@ namespace keelson::app {
 namespace fs = std::filesystem;
 namespace {
 
-std::optional<fs::path> find_resume(const TrainingOptions& o) {
+/// What --resume names.
+std::optional<CheckpointReader> open_resume(const TrainingOptions& o, Communicator& world) {
   if (!o.resume_option->given()) return std::nullopt;
-  return find_checkpoint(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false);
+  return CheckpointReader(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false, &world);
 }
 
 /// --out, or the folder of the run that a checkpoint belongs to.
-fs::path folder_of(const TrainingOptions& o, const std::optional<fs::path>& checkpoint) {
+fs::path folder_of(const TrainingOptions& o, const std::optional<CheckpointReader>& checkpoint) {
   if (!checkpoint || o.resume.empty() || o.resume == "latest" || o.out_option->given()) return o.out;
-  const auto folder = fs::absolute(*checkpoint).parent_path();
+  const auto folder = fs::absolute(checkpoint->path()).parent_path();
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
 
@@ -56,9 +59,9 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Sessio
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
-  fmt::print("{} epochs of {} steps, batch {} ({} ranks); {}; learning rate {}; {}\n", t.epochs,
-             trainer.steps_per_epoch(), s.global_batch, session.world.size(), s.optimizer, s.schedule,
-             to_string(t.precision));
+  fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}\n", counted(t.epochs, "epoch"),
+             counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(session.world.size(), "rank"),
+             s.optimizer, s.schedule, to_string(t.precision));
   std::fflush(stdout);
 }
 
@@ -84,13 +87,15 @@ ExitCode exit_code(StopReason reason) {
 }  // namespace
 
 void declare(TrainingOptions& o, Verb& v) {
-  o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR");
-  o.resume_option =
-      &v.option_without_default("--resume", o.resume,
-                                "Continue bit for bit from a checkpoint, or from the newest of a run; without a value: "
-                                "of --out. Options that are not given are those of the checkpoint",
-                                "[PATH|latest]")
-           .value_optional();
+  o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR")
+                      .differs_between_ranks();
+  o.resume_option = &v.option_without_default("--resume", o.resume,
+                                              "Continue bit for bit from a checkpoint, or from the newest of a "
+                                              "run; without a value: "
+                                              "of --out. Options that are not given are those of the checkpoint",
+                                              "[PATH|latest]")
+                         .value_optional()
+                         .differs_between_ranks();
   v.flag("--overwrite", o.overwrite, "Replace the run that --out holds");
   v.option("--max-steps", o.max_steps,
            "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
@@ -106,23 +111,23 @@ void declare(TrainingOptions& o, Verb& v) {
            "STEPS")
       .non_negative();
   declare(o.device, v);
-  v.option("--loader-threads", o.loader_threads, "Decoding threads per rank", "N").positive();
-  v.option("--prefetch", o.prefetch, "Batches decoded ahead", "N").positive();
+  v.option("--loader-threads", o.loader_threads, "Decoding threads per rank", "N").positive().differs_between_ranks();
+  v.option("--prefetch", o.prefetch, "Batches decoded ahead", "N").positive().differs_between_ranks();
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : options_(options), session_(session) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
   Interrupt::install();
-  checkpoint_ = find_resume(options);
+  checkpoint_ = open_resume(options, session.world);
   folder_.path = folder_of(options, checkpoint_);
   folder_.check(session.world, checkpoint_.has_value(), options.overwrite);
 }
 
 Config TrainingRun::stored(const std::string& family, const std::string& name) const {
   if (!checkpoint_) return {};
-  const auto state = read_run(*checkpoint_, family, name).state;
-  auto config = state.config;
-  config["global-batch"] = std::to_string(state.global_batch);
+  check_family(*checkpoint_, family, name);
+  auto config = checkpoint_->state().config;
+  config["global-batch"] = std::to_string(checkpoint_->state().global_batch);
   return config;
 }
 
@@ -148,6 +153,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
 }
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
+  compare_values(session_.world, dashed(task.options.common_values()), "options");
   const Workplace place = open_device(options_.device, session_);
   auto& world = *place.ranks;
   t.precision =

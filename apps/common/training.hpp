@@ -11,6 +11,7 @@
 #include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
 #include "engine/graph/graph.hpp"
+#include "engine/train/checkpoint_reader.hpp"
 
 namespace keelson::app {
 
@@ -36,6 +37,7 @@ struct TrainingTask {
   std::string precision;      ///< as engine/graph/precision.hpp has them
   std::string title;          ///< of the report
   std::string targets_note;   ///< of the report, where the metric compares
+  const Verb& options;        ///< with what it took from checkpoints and recipes
 };
 
 /// A run of a train verb, from its options to its exit code:
@@ -44,7 +46,7 @@ struct TrainingTask {
 ///   ... fill the verb's own options from run.stored(...), make data and network ...
 ///   auto t = run.trainer_options(optimizer_options);
 ///   t.network = ...; t.evaluation.metric = ...;
-///   return run.train({graph, *data, validation.get(), precision, title}, t);
+///   return run.train({graph, *data, validation.get(), precision, title, "", verb}, t);
 class TrainingRun {
  public:
   /// Starts the clock of --time-limit, makes signals end the run with a checkpoint, finds what --resume names, and
@@ -52,9 +54,9 @@ class TrainingRun {
   TrainingRun(const TrainingOptions& options, Session& session);
 
   /// The checkpoint to continue from; nothing: a new run.
-  const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
+  const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
   /// The options that its run had, and its global batch whatever the number of ranks then was and now is. `family` and
-  /// `name` as in read_run(), which is asked.
+  /// `name` as in check_family(), which is asked.
   Config stored(const std::string& family, const std::string& name) const;
 
   /// With everything that the options here and there say, and no more.
@@ -67,7 +69,7 @@ class TrainingRun {
   const TrainingOptions& options_;
   Session& session_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::optional<std::filesystem::path> checkpoint_;
+  std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
 };
 

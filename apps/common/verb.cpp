@@ -34,6 +34,12 @@ bool is_list(const Option::Target& target) {
 
 }  // namespace
 
+Config dashed(const Config& config) {
+  Config all;
+  for (const auto& [name, value] : config) all["--" + name] = value;
+  return all;
+}
+
 Verb::Verb() : own_(std::make_unique<CLI::App>()), app_(own_.get()) {}
 
 Verb::Verb(CLI::App& parent, const std::string& name, const std::string& description)

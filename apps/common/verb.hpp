@@ -12,6 +12,9 @@ namespace keelson::app {
 
 using Config = std::map<std::string, std::string>;  ///< option name without dashes -> value as text
 
+/// The same with the names as the user gives them: "lr" becomes "--lr".
+Config dashed(const Config& config);
+
 /// One verb of a program (`keelson-x train`) and its options:
 ///
 ///   verb.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();

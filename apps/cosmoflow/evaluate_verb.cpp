@@ -7,8 +7,8 @@
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/parse_number.hpp"
-#include "engine/train/checkpoint.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
@@ -69,7 +69,7 @@ std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
 
 void print_table(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows,
                  const std::string& baseline_of) {
-  fmt::print("{} samples, loss {:.5f}, {} {:.5f}\n\n", e.samples, e.loss, metric.name(), e.metric);
+  fmt::print("{}, loss {:.5f}, {} {:.5f}\n\n", counted(e.samples, "sample"), e.loss, metric.name(), e.metric);
   fmt::print("{:<12} {:>18} {:>16} {:>8}{}\n", "target", metric.name(), "always the mean", "ratio",
              metric.kind == MetricSpec::Kind::relative ? "" : "     MAE, physical");
   for (const auto& r : rows)
@@ -95,11 +95,12 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
 
 ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
-  const auto [path, stored] = app::read_run(checkpoint_of(o), family, family_name);
-  const auto run = app::stored_options<RunOptions>(stored.config);
+  const auto checkpoint = open_checkpoint(o, world);
+  app::check_family(checkpoint, family, family_name);
+  const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
   const auto data = open_data(run, data_path(o, run));
   if (data->size() < world.size())
-    refuse("{} ranks are more than the {} samples: start fewer ranks", world.size(), data->size());
+    refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data->size(), "sample"));
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
   const auto requirements = parse_requirements(o.require, metric);
@@ -109,7 +110,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto e = app::evaluator_options(o, session);
   e.metric = metric;
   Evaluator evaluator(graph, parameters, *data, &world, e);
-  const auto state = load_checkpoint(path, network_name(run), parameters, {}, &world);
+  const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
   const auto result = evaluator.run();
   if (world.rank() != 0) return ExitCode::done;
 
@@ -122,9 +123,9 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   for (std::size_t t = 0; t < result.errors.size(); ++t)
     rows.push_back({metric.targets[t].name, result.errors[t], baseline[t], metric.targets[t].scale});
   if (o.json) {
-    print_json(result, metric, rows, baseline_of, path.string(), *data);
+    print_json(result, metric, rows, baseline_of, checkpoint.path().string(), *data);
   } else {
-    fmt::print("{} (epoch {}, step {})\n{}\n", path.string(), state.epoch, state.step, data->describe());
+    fmt::print("{} (epoch {}, step {})\n{}\n", checkpoint.path().string(), state.epoch, state.step, data->describe());
     print_table(result, metric, rows, baseline_of);
   }
   std::fflush(stdout);
@@ -143,7 +144,8 @@ void define_evaluate(app::CommandLine& line) {
   v.option_without_default("--data", o->data,
                            "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
                            "the run's validation data",
-                           "PATH");
+                           "PATH")
+      .differs_between_ranks();
   declare_evaluation(*o, v);
   v.option_without_default(
        "--require", o->require,

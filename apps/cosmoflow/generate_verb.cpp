@@ -7,6 +7,7 @@
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "apps/cosmoflow/verbs.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
 
 namespace keelson::cosmoflow {
@@ -30,7 +31,7 @@ class Progress {
     const bool terminal = app::is_terminal(stdout);
     if (p.done == p.total || now - last_ > (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) {
       last_ = now;
-      fmt::print("{}{} of {} universes{}", terminal ? "\r" : "", p.done, p.total,
+      fmt::print("{}{} of {}{}", terminal ? "\r" : "", p.done, counted(p.total, "universe"),
                  terminal && p.done < p.total ? "" : "\n");
       std::fflush(stdout);
     }
@@ -75,7 +76,7 @@ ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
     return ExitCode::interrupted;
   }
   if (world.rank() == 0)
-    fmt::print("{}: {} universes of {}^3 cells made, {} were there\n", o.out, counts[0], g.grid, counts[1]);
+    fmt::print("{}: {} of {}^3 cells made, {} found there\n", o.out, counted(counts[0], "universe"), g.grid, counts[1]);
   return ExitCode::done;
 }
 
@@ -91,7 +92,8 @@ void define_generate(app::CommandLine& line) {
   g.train = 1000;
   g.validation = g.test = 100;
   v.option_without_default("--out", o->out,
-                           "Folder that gets train/, validation/ and test/; complete files in it are kept", "DIR");
+                           "Folder that gets train/, validation/ and test/; complete files in it are kept", "DIR")
+      .differs_between_ranks();
   v.option("--train", g.train, "Training universes", "N").non_negative();
   v.option("--validation", g.validation, "Validation universes", "N").non_negative();
   v.option("--test", g.test, "Test universes", "N").non_negative();

@@ -56,9 +56,12 @@ const std::map<std::string, Config>& known_recipes() {
 }
 
 void declare_data(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--train", o.train, "Training data: HDF5 file, folder or pattern", "PATH").stored();
+  v.option_without_default("--train", o.train, "Training data: HDF5 file, folder or pattern", "PATH")
+      .stored()
+      .differs_between_ranks();
   v.option_without_default("--validation", o.validation, "Validation data: HDF5 file, folder or pattern", "PATH")
-      .stored();
+      .stored()
+      .differs_between_ranks();
   v.option("--normalise", o.normalise,
            "What happens to x: log(x + 1), division by the sample's mean, nothing; auto: as published")
       .one_of({"auto", "log1p", "mean", "none"})

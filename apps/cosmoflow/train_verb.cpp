@@ -24,7 +24,7 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
     auto stored = run.stored(family, family_name);
     if (!o.data.empty() || o.verb->given("train")) stored.erase("train");
     if (!o.data.empty() || o.verb->given("validation")) stored.erase("validation");
-    o.verb->fill(stored, run.checkpoint()->string());
+    o.verb->fill(stored, run.checkpoint()->path().string());
   } else if (!o.run.recipe.empty()) {
     auto preset = recipe(o.run.recipe);
     if (o.verb->given("net")) preset.erase("l2");
@@ -77,7 +77,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
        .targets_note =
            paper
                ? "Validation samples in physical units; errors are relative."
-               : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1]."},
+               : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].",
+       .options = *o.verb},
       t);
 }
 
@@ -87,7 +88,8 @@ void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
   auto& v = line.verb("train", "Train a network on universes; data-parallel over the ranks of mpirun or srun",
                       [o](app::Session& session) { return train(*o, session); });
-  v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR");
+  v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
+      .differs_between_ranks();
   declare(o->training, v);
   v.flag("--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity");
   declare(o->run, v);

@@ -8,7 +8,6 @@
 #include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
-#include "engine/train/checkpoint.hpp"
 #include "engine/train/evaluator.hpp"
 
 namespace keelson::lm {
@@ -71,7 +70,8 @@ void print_json(const Outcome& r, const std::string& checkpoint) {
 
 ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   auto& world = session.world;
-  const auto model = read_model(checkpoint_of(o));
+  const auto checkpoint = open_checkpoint(o, world);
+  const auto model = read_model(checkpoint);
   const auto files = files_to_judge(o, model.run);
   const std::int64_t unroll = o.unroll > 0 ? o.unroll : model.run.unroll;
   const auto text = open_text(files, model.vocabulary, {o.batch * world.size(), unroll, true}, world);
@@ -88,18 +88,18 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   const auto place = app::open_device(o.device, session);
   const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
-  Parameters parameters(graph, *context, model.state.seed);
+  Parameters parameters(graph, *context, checkpoint.state().seed);
   auto e = app::evaluator_options(o, session);
   e.metric.kind = MetricSpec::Kind::perplexity;
   e.unit = {"word", unroll};
   e.units = static_cast<double>(text->targets());
   Evaluator evaluator(graph, parameters, *text, &world, e);
-  load_checkpoint(model.path, network_name(model.run), parameters, {}, &world);
+  checkpoint.load(network_name(model.run), parameters, std::nullopt);
   const auto result = evaluator.run();
   if (world.rank() == 0) {
     const Outcome outcome{o, *text, result, source, unknown};
     if (o.json)
-      print_json(outcome, model.path.string());
+      print_json(outcome, checkpoint.path().string());
     else
       print_text(outcome);
   }

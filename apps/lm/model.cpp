@@ -8,14 +8,15 @@
 
 namespace keelson::lm {
 
-TrainedModel read_model(const std::filesystem::path& checkpoint) {
+TrainedModel read_model(const CheckpointReader& checkpoint) {
+  app::check_family(checkpoint, family, family_name);
+  const auto& state = checkpoint.state();
+  const auto found = state.texts.find("vocabulary");
+  if (found == state.texts.end()) refuse("{}: holds no vocabulary", checkpoint.path().string());
   TrainedModel m;
-  static_cast<app::StoredRun&>(m) = app::read_run(checkpoint, family, family_name);
-  const auto found = m.state.texts.find("vocabulary");
-  if (found == m.state.texts.end()) refuse("{}: holds no vocabulary", m.path.string());
-  m.run = app::stored_options<RunOptions>(m.state.config);
-  m.vocabulary =
-      std::make_shared<const Vocabulary>(Vocabulary::from_text(found->second, m.path.string() + ": vocabulary"));
+  m.run = app::stored_options<RunOptions>(state.config);
+  m.vocabulary = std::make_shared<const Vocabulary>(
+      Vocabulary::from_text(found->second, checkpoint.path().string() + ": vocabulary"));
   return m;
 }
 

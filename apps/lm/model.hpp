@@ -10,13 +10,13 @@
 namespace keelson::lm {
 
 /// What a checkpoint holds of a language model besides its parameters.
-struct TrainedModel : app::StoredRun {
+struct TrainedModel {
   RunOptions run;
   std::shared_ptr<const Vocabulary> vocabulary;
 };
 
-/// Throws InputError for a checkpoint that is damaged, of another program or without a vocabulary.
-TrainedModel read_model(const std::filesystem::path& checkpoint);
+/// Throws InputError for a checkpoint of another program or without a vocabulary.
+TrainedModel read_model(const CheckpointReader& checkpoint);
 
 /// A text as the windows of `o`; scanned by rank 0. Collective.
 std::unique_ptr<TextWindows> open_text(const std::vector<std::string>& files,

@@ -60,7 +60,8 @@ void declare_data(RunOptions& o, app::Verb& v) {
   for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored();
   declare_level(v, o.text).stored();
   v.option_without_default("--vocab", o.vocab, "Vocabulary from `keelson-lm vocab`; default: made from the text",
-                           "FILE");
+                           "FILE")
+      .differs_between_ranks();
   v.option("--vocab-size", o.vocab_size,
            "Most tokens in the vocabulary, the most frequent ones; the others are <unk>; 0: all", "N")
       .non_negative()

@@ -11,7 +11,6 @@
 #include "backends/registry.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/graph/plan.hpp"
-#include "engine/train/checkpoint.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -26,12 +25,12 @@ struct SampleOptions : app::EvaluationOptions {
 /// Runs the model token by token.
 class Sampler {
  public:
-  Sampler(const TrainedModel& model, Context& context)
+  Sampler(const CheckpointReader& checkpoint, const TrainedModel& model, Context& context)
       : context_(context),
         graph_(nets::lstm_lm(single_token(model))),
-        parameters_(graph_, context, model.state.seed),
+        parameters_(graph_, context, checkpoint.state().seed),
         plan_(graph_, parameters_, {.batch = 1, .training = false}) {
-    load_checkpoint(model.path, network_name(model.run), parameters_, {}, nullptr);
+    checkpoint.load(network_name(model.run), parameters_, std::nullopt);
     logits_.resize(static_cast<std::size_t>(model.vocabulary->size()));
   }
 
@@ -123,7 +122,9 @@ std::vector<std::string> tokens_of(const std::string& prompt, TokenLevel level) 
 
 ExitCode sample(const SampleOptions& o, app::Session& session) {
   if (session.world.rank() != 0) return ExitCode::done;
-  const auto model = read_model(checkpoint_of(o));
+  if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
+  const CheckpointReader checkpoint(o.checkpoint, true, nullptr);
+  const auto model = read_model(checkpoint);
   const auto& vocabulary = *model.vocabulary;
   const auto prompt = tokens_of(o.prompt, vocabulary.level());
   for (const auto& t : prompt)
@@ -131,7 +132,7 @@ ExitCode sample(const SampleOptions& o, app::Session& session) {
       fmt::print(stderr, "keelson-lm: '{}' is not in the model's vocabulary of {} tokens: read as <unk>\n", t,
                  vocabulary.size());
   const auto context = backends::make_context(o.device.device);
-  Sampler sampler(model, *context);
+  Sampler sampler(checkpoint, model, *context);
   Writer writer(vocabulary.level());
   // A text begins where another one has ended.
   std::int32_t last = vocabulary.id(vocabulary.level() == TokenLevel::word ? "<eos>" : "\n");

@@ -31,7 +31,7 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
     auto stored = run.stored(family, family_name);
     if (!text.data.empty() || o.verb->given("train")) stored.erase("train");
     if (!text.data.empty() || o.verb->given("validation")) stored.erase("validation");
-    o.verb->fill(stored, run.checkpoint()->string());
+    o.verb->fill(stored, run.checkpoint()->path().string());
   } else if (!o.run.recipe.empty()) {
     o.verb->fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
   }
@@ -77,7 +77,7 @@ std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const T
     refuse(
         "{}: was trained with another vocabulary ({} tokens) than --vocab {} ({} tokens): leave --vocab out, or start "
         "a new run",
-        run.checkpoint()->string(), stored->size(), o.vocab, given.size());
+        run.checkpoint()->path().string(), stored->size(), o.vocab, given.size());
   return stored;
 }
 
@@ -112,7 +112,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
        .precision = o.run.precision,
        .title = fmt::format("Language model, {} {} layer{} of {}", o.run.layers, o.run.cell == "gru" ? "GRU" : "LSTM",
                             o.run.layers == 1 ? "" : "s", o.run.hidden),
-       .targets_note = ""},
+       .targets_note = "",
+       .options = *o.verb},
       t);
 }
 

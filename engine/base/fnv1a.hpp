@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 
 namespace keelson {
 
@@ -11,5 +14,31 @@ inline std::uint64_t fnv1a(const void* data, std::size_t bytes, std::uint64_t ha
   for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ p[i]) * 1099511628211ull;
   return hash;
 }
+
+/// Of several texts and numbers, one after the other.
+class Digest {
+ public:
+  Digest& add(std::string_view text) {
+    add(static_cast<std::uint64_t>(text.size()));
+    hash_ = fnv1a(text.data(), text.size(), hash_);
+    return *this;
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  Digest& add(T number) {
+    hash_ = fnv1a(&number, sizeof number, hash_);
+    return *this;
+  }
+  template <class T>
+  Digest& add(const std::vector<T>& numbers) {
+    add(static_cast<std::uint64_t>(numbers.size()));
+    for (const T& n : numbers) add(n);
+    return *this;
+  }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = fnv1a(nullptr, 0);
+};
 
 }  // namespace keelson

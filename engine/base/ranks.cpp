@@ -1,8 +1,12 @@
 #include "engine/base/ranks.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 #include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
 
 namespace keelson {
 
@@ -16,12 +20,110 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
   return text;
 }
 
-void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what, std::string_view advice) {
-  if (communicator.size() == 1) return;
+void on_first_rank(Communicator* communicator, const std::function<void()>& work) {
+  if (!communicator || communicator->size() == 1) return work();
+  enum Outcome : std::int64_t { good, refused, failed };
+  std::int64_t header[2] = {good, 0};
+  std::string message;
+  if (communicator->rank() == 0) {
+    try {
+      work();
+    } catch (const InputError& error) {
+      header[0] = refused;
+      message = error.what();
+    } catch (const std::exception& error) {
+      header[0] = failed;
+      message = error.what();
+    }
+    header[1] = static_cast<std::int64_t>(message.size());
+  }
+  communicator->broadcast(header, sizeof header, 0);
+  if (header[0] == good) return;
+  message.resize(static_cast<std::size_t>(header[1]));
+  communicator->broadcast(message.data(), message.size(), 0);
+  if (header[0] == refused) throw InputError(message);
+  throw Error(message);
+}
+
+namespace {
+
+bool all_have(Communicator& communicator, std::uint64_t hash) {
   // All are equal exactly if the largest is the smallest; ~ turns the order round.
   std::int64_t range[2] = {static_cast<std::int64_t>(hash), ~static_cast<std::int64_t>(hash)};
   communicator.allreduce(range, 2, Reduction::max);
-  if (range[0] == ~range[1]) return;
+  return range[0] == ~range[1];
+}
+
+using Values = std::map<std::string, std::string>;
+
+/// "name\0value\0..."
+std::string pack(const Values& values) {
+  std::string text;
+  for (const auto& [name, value] : values) {
+    text += name + '\0';
+    text += value + '\0';
+  }
+  return text;
+}
+
+Values unpack(const std::string& text) {
+  Values values;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto name_end = text.find('\0', at), value_end = text.find('\0', name_end + 1);
+    values[text.substr(at, name_end - at)] = text.substr(name_end + 1, value_end - name_end - 1);
+    at = value_end + 1;
+  }
+  return values;
+}
+
+std::string value_in(const Values& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() || found->second.empty() ? "not given" : found->second;
+}
+
+/// "--lr is 0.002 on rank 1 (node2), 0.001 on rank 0 (node1)"; empty: all ranks have the same.
+std::string difference(const std::string& name, const std::vector<Values>& of_rank,
+                       const std::vector<std::string>& hosts) {
+  std::map<std::string, std::vector<int>> others;  // value -> ranks
+  const auto first = value_in(of_rank[0], name);
+  for (std::size_t r = 1; r < of_rank.size(); ++r)
+    if (const auto value = value_in(of_rank[r], name); value != first) others[value].push_back(static_cast<int>(r));
+  if (others.empty()) return "";
+  std::string text = name + " is ";
+  for (const auto& [value, ranks] : others) text += fmt::format("{} on {}, ", value, name_ranks(ranks, hosts));
+  return text + fmt::format("{} on {}", first, name_ranks({0}, hosts));
+}
+
+}  // namespace
+
+void compare_values(Communicator& communicator, const Values& values, std::string_view what, std::string_view advice) {
+  if (communicator.size() == 1) return;
+  const auto mine = pack(values);
+  if (all_have(communicator, fnv1a(mine.data(), mine.size()))) return;
+
+  std::vector<Values> of_rank;
+  std::set<std::string> names;
+  for (const auto& text : communicator.allgather(mine)) {
+    of_rank.push_back(unpack(text));
+    for (const auto& [name, value] : of_rank.back()) names.insert(name);
+  }
+  const auto hosts = communicator.allgather(communicator.host());
+  constexpr std::size_t most = 4;
+  std::vector<std::string> differences;
+  std::size_t more = 0;
+  for (const auto& name : names)
+    if (auto text = difference(name, of_rank, hosts); text.empty())
+      continue;
+    else if (differences.size() < most)
+      differences.push_back(std::move(text));
+    else
+      ++more;
+  refuse("the ranks have different {}: {}{}; {}", what, fmt::join(differences, "; "),
+         more > 0 ? fmt::format("; and {} more differ", more) : "", advice);
+}
+
+void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what, std::string_view advice) {
+  if (communicator.size() == 1 || all_have(communicator, hash)) return;
 
   const auto told = communicator.allgather(fmt::format("{:016x}{}", hash, communicator.host()));
   std::vector<std::string> hosts;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,9 +14,19 @@ namespace keelson {
 /// "rank 3 (node7)", "ranks 1 (node7), 2 (node7) and 14 more"; `hosts` by rank.
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
+/// Runs `work` on rank 0 and throws on all ranks what it throws: InputError, or else Error, with the same message.
+/// `communicator` null: alone. Collective.
+void on_first_rank(Communicator* communicator, const std::function<void()>& work);
+
 /// Throws InputError on all ranks, naming those whose hash differs from rank 0's, if the ranks do not agree: "the ranks
 /// have different WHAT: rank 1 (node2) differs from rank 0 (node1); ADVICE". Collective; costs one small reduction.
 void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what,
                   std::string_view advice = "start all ranks with the same program, options, environment and input");
+
+/// Throws InputError on all ranks if they do not have the same values under the same names, naming up to four that
+/// differ: "the ranks have different options: --lr is 0.002 on rank 1 (node2), 0.001 on rank 0 (node1); ADVICE".
+/// Collective; costs one small reduction where all agree.
+void compare_values(Communicator& communicator, const std::map<std::string, std::string>& values, std::string_view what,
+                    std::string_view advice = "start all ranks with the same program, options, environment and input");
 
 }  // namespace keelson

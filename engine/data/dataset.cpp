@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/fnv1a.hpp"
 #include "engine/data/symmetry.hpp"
 
 namespace keelson {
@@ -28,6 +29,16 @@ void Dataset::read_turned(std::int64_t index, int symmetry, void* const* dst) co
     if (!is_cubic(all[i])) continue;
     turn_cube(symmetry, scratch[i].data(), static_cast<float*>(dst[i]), all[i].shape[1], all[i].shape[0]);
   }
+}
+
+std::uint64_t Dataset::digest() const {
+  Digest digest;
+  digest.add(size());
+  for (const auto& f : fields()) {
+    digest.add(f.name).add(f.dtype);
+    for (const auto extent : f.shape) digest.add(extent);
+  }
+  return digest.value();
 }
 
 }  // namespace keelson

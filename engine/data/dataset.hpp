@@ -30,6 +30,10 @@ class Dataset {
   /// decodes, then turns; datasets of large fields do both in one pass.
   virtual void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
+  /// A hash of what tells two data sets apart without reading all of them: names (without the folder they lie in),
+  /// sizes, shapes, targets, and how samples are decoded. Ranks that do not have the same must not train together. This
+  /// default knows the number of samples and the fields only.
+  virtual std::uint64_t digest() const;
 };
 
 /// A field that augmentation turns: f32, of logical shape (C, S, S, S).

@@ -11,6 +11,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
+#include "engine/data/detail/hdf5_links.hpp"
 
 namespace keelson::hdf5 {
 
@@ -36,11 +37,11 @@ std::int64_t DatasetInfo::elements() const {
 namespace {
 
 void check_looks_like_hdf5(const std::string& path) {
+  if (const auto why = detail::why_unreadable(path); !why.empty())
+    refuse("{}: cannot be read: {}. Expected an HDF5 file; check the path", path, why);
   struct stat status{};
-  if (stat(path.c_str(), &status) != 0)
-    refuse("{}: cannot be opened: {}. Expected an HDF5 file; check the path", path, std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) refuse("{}: is a folder. Expected one HDF5 file", path);
-  if (status.st_size == 0) refuse("{}: is empty (0 bytes). Expected an HDF5 file; copy or make it again", path);
+  if (stat(path.c_str(), &status) == 0 && status.st_size == 0)
+    refuse("{}: is empty (0 bytes). Expected an HDF5 file; copy or make it again", path);
   if (access(path.c_str(), R_OK) != 0)
     refuse("{}: cannot be read: {}. Check its permissions", path, std::strerror(errno));
 }
@@ -82,22 +83,6 @@ bool has_signature(const std::string& path) {
 #endif
 }
 
-Handle open_dataset(hid_t file, const std::string& path, const std::string& name) {
-  if (!detail::exists(file, name)) {
-    std::vector<std::string> members;
-    const auto add = [](hid_t, const char* member, const H5L_info_t*, void* to) -> herr_t {
-      static_cast<std::vector<std::string>*>(to)->emplace_back(member);
-      return 0;
-    };
-    H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &members);
-    refuse("{}: has no dataset '{}'. The file holds {}", path, name,
-           members.empty() ? "nothing" : fmt::format("'{}'", fmt::join(members, "', '")));
-  }
-  Handle dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!dataset.ok()) refuse("{} is not a dataset that can be read ({})", place(path, name), innermost_reason());
-  return dataset;
-}
-
 Handle create_dataset(hid_t file, const std::string& path, const std::string& name, hid_t type, const Dims& shape) {
   const std::vector<hsize_t> dims(shape.begin(), shape.end());
   const Handle space(
@@ -111,6 +96,14 @@ Handle create_dataset(hid_t file, const std::string& path, const std::string& na
          to_string(shape), innermost_reason());
   }
   return dataset;
+}
+
+/// The file that an object lies in.
+std::string file_of(hid_t object) {
+  const auto length = H5Fget_name(object, nullptr, 0);
+  std::string name(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
+  if (length > 0) H5Fget_name(object, name.data(), name.size() + 1);
+  return name;
 }
 
 std::int64_t raw_offset(hid_t dataset, hid_t type, Type element) {
@@ -144,7 +137,30 @@ std::pair<Handle, Handle> select(hid_t dataset, const std::string& where, const 
 
 }  // namespace
 
-File File::open(const std::string& path) {
+File::File(std::string path, std::int64_t id, bool writing, std::shared_ptr<detail::LinkPolicy> links)
+    : path_(std::move(path)), id_(id), links_(std::move(links)), writing_(writing) {}
+
+std::int64_t File::access() const { return links_ ? links_->access() : H5P_DEFAULT; }
+
+std::int64_t File::open_dataset(const std::string& name) const {
+  if (!detail::exists(id_, name, access())) {
+    if (links_) links_->explain();
+    std::vector<std::string> members;
+    const auto add = [](hid_t, const char* member, const H5L_info_t*, void* to) -> herr_t {
+      static_cast<std::vector<std::string>*>(to)->emplace_back(member);
+      return 0;
+    };
+    H5Literate(id_, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &members);
+    refuse("{}: has no dataset '{}'. The file holds {}", path_, name,
+           members.empty() ? "nothing" : fmt::format("'{}'", fmt::join(members, "', '")));
+  }
+  const hid_t dataset = H5Dopen2(id_, name.c_str(), access());
+  if (dataset < 0 && links_) links_->explain();
+  if (dataset < 0) refuse("{} is not a dataset that can be read ({})", place(path_, name), innermost_reason());
+  return dataset;
+}
+
+File File::open(const std::string& path, const std::string& folder) {
   check_looks_like_hdf5(path);
   const Lock lock;
   if (!has_signature(path))
@@ -157,7 +173,7 @@ File File::open(const std::string& path) {
   if (id < 0)
     refuse("{}: is HDF5 but cannot be opened ({}). Is the copy complete? Fetch or make it again", path,
            innermost_reason());
-  return File(path, id, false);
+  return File(path, id, false, std::make_shared<detail::LinkPolicy>(path, folder));
 }
 
 File File::create(const std::string& path) {
@@ -174,17 +190,21 @@ File File::create(const std::string& path) {
          std::strerror(errno));
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
   if (id < 0) fail("{}: cannot be created ({})", path, innermost_reason());
-  return File(path, id, true);
+  return File(path, id, true, nullptr);
 }
 
 File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), id_(std::exchange(other.id_, -1)), writing_(other.writing_) {}
+    : path_(std::move(other.path_)),
+      id_(std::exchange(other.id_, -1)),
+      links_(std::move(other.links_)),
+      writing_(other.writing_) {}
 
 File& File::operator=(File&& other) noexcept {
   if (this != &other) {
     discard();
     path_ = std::move(other.path_);
     id_ = std::exchange(other.id_, -1);
+    links_ = std::move(other.links_);
     writing_ = other.writing_;
   }
   return *this;
@@ -216,12 +236,13 @@ void File::close(bool sync) {
 
 bool File::has(const std::string& object) const {
   const Lock lock;
-  return detail::exists(id_, object);
+  return detail::exists(id_, object, access());
 }
 
 std::vector<std::string> File::list(const std::string& group) const {
   const Lock lock;
-  const Handle g(H5Gopen2(id_, group.c_str(), H5P_DEFAULT), H5Gclose);
+  const Handle g(H5Oopen(id_, group.c_str(), access()), H5Oclose);
+  if (!g.ok() && links_) links_->explain();
   if (!g.ok()) refuse("{}: has no group '{}' ({})", path_, group, innermost_reason());
   H5G_info_t info{};
   if (H5Gget_info(g, &info) < 0) refuse("{} cannot be listed ({})", place(path_, group), innermost_reason());
@@ -239,7 +260,8 @@ std::vector<std::string> File::list(const std::string& group) const {
 
 DatasetInfo File::info(const std::string& name) const {
   const Lock lock;
-  const Handle dataset = open_dataset(id_, path_, name);
+  const Handle dataset(open_dataset(name), H5Dclose);
+  if (links_) links_->check_storage(dataset, place(path_, name), 0);
   const Handle space(H5Dget_space(dataset), H5Sclose), type(H5Dget_type(dataset), H5Tclose);
   if (!space.ok() || !type.ok()) refuse("{} cannot be read ({})", place(path_, name), innermost_reason());
   DatasetInfo info;
@@ -249,17 +271,25 @@ DatasetInfo File::info(const std::string& name) const {
   info.type_name = detail::describe(type);
   if (H5Sget_simple_extent_type(space) == H5S_NULL) info.shape = {0};
   info.raw_offset = raw_offset(dataset, type, info.type);
+  info.file = file_of(dataset);
   return info;
+}
+
+void File::require_written(const std::string& name) const {
+  const Lock lock;
+  const Handle dataset(open_dataset(name), H5Dclose);
+  detail::require_written(dataset, place(path_, name));
 }
 
 void File::read_as(const std::string& name, Type type, void* dst, const Dims* offset, const Dims* count,
                    std::int64_t elements) const {
   const Lock lock;
-  const Handle dataset = open_dataset(id_, path_, name);
+  const Handle dataset(open_dataset(name), H5Dclose);
   const Handle stored(H5Dget_type(dataset), H5Tclose);
   const H5T_class_t kind = H5Tget_class(stored);
   if (kind != H5T_INTEGER && kind != H5T_FLOAT)
     refuse("{} holds {}. Expected numbers ({})", place(path_, name), detail::describe(stored), to_string(type));
+  if (links_) detail::refuse_external_storage(dataset, place(path_, name));
   const auto [file_space, memory_space] = select(dataset, place(path_, name), offset, count);
   if (elements >= 0 && H5Sget_select_npoints(file_space) != elements) {
     refuse("{} has the shape {}. Expected {} elements", place(path_, name), to_string(detail::extents(file_space)),
@@ -277,7 +307,7 @@ void File::make_group(const std::string& group) {
   for (std::size_t end = 0; end != std::string::npos;) {
     end = group.find('/', end + 1);
     const std::string prefix = group.substr(0, end);
-    if (prefix.empty() || prefix == "/" || detail::exists(id_, prefix)) continue;
+    if (prefix.empty() || prefix == "/" || detail::exists(id_, prefix, access())) continue;
     const Handle g(H5Gcreate2(id_, prefix.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Gclose);
     if (!g.ok()) fail("{} cannot be made ({})", place(path_, prefix), innermost_reason());
   }
@@ -307,10 +337,23 @@ void File::write(const std::string& name, const std::vector<std::string>& texts)
 
 void File::write_as(const std::string& name, Type type, const void* src, const Dims* offset, const Dims* count) {
   const Lock lock;
-  const Handle dataset = open_dataset(id_, path_, name);
+  const Handle dataset(open_dataset(name), H5Dclose);
   const auto [file_space, memory_space] = select(dataset, place(path_, name), offset, count);
   if (H5Dwrite(dataset, detail::native(type), memory_space, file_space, H5P_DEFAULT, src) < 0)
     fail("{} cannot be written ({}). Is the disk full?", place(path_, name), innermost_reason());
+}
+
+Dims detail::shape_of_source(const std::string& path, const std::string& folder, const std::string& object, int depth) {
+  const File file = File::open(path, folder);
+  return file.checked_shape(object, depth);
+}
+
+Dims File::checked_shape(const std::string& name, int depth) const {
+  const Handle dataset(open_dataset(name), H5Dclose);
+  links_->check_storage(dataset, place(path_, name), depth);
+  detail::require_written(dataset, place(path_, name));
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  return detail::extents(space);
 }
 
 }  // namespace keelson::hdf5

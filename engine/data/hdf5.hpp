@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,13 @@
 /// Errors name the file, the object and HDF5's innermost reason. A file that is missing, not HDF5, truncated or lacks
 /// an object, and data that cannot be read: InputError. What fails while writing (a full disk): Error.
 namespace keelson::hdf5 {
+
+using Dims = std::vector<std::int64_t>;
+
+namespace detail {
+class LinkPolicy;
+Dims shape_of_source(const std::string& file, const std::string& folder, const std::string& object, int depth);
+}  // namespace detail
 
 /// Element types on disk, whatever their byte order. f16 and `other` (strings, compounds, ...) have no C++ type here.
 enum class Type : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, f32, f64, other };
@@ -35,7 +43,6 @@ constexpr Type type_of() {
   }
 }
 
-using Dims = std::vector<std::int64_t>;
 std::string to_string(const Dims& dims);  ///< "(128, 128, 128, 4)"; "scalar" without dimensions
 
 struct DatasetInfo {
@@ -43,8 +50,9 @@ struct DatasetInfo {
   Dims shape;        ///< empty for a scalar
   Type type = Type::other;
   std::string type_name;  ///< for messages: "int16", "big-endian float32", "string"
-  std::int64_t raw_offset =
-      -1;  ///< where in the file the elements lie just as in memory (contiguous, unfiltered, native); -1 if not so
+  /// Where in `file` the elements lie just as in memory (contiguous, unfiltered, native); -1 if not so.
+  std::int64_t raw_offset = -1;
+  std::string file;  ///< that holds the elements: the one that was opened, or where a link leads
 
   std::int64_t elements() const;
 };
@@ -52,7 +60,9 @@ struct DatasetInfo {
 /// An open file. Closes when destroyed; a writer calls close() first, which reports what the destructor cannot.
 class File {
  public:
-  static File open(const std::string& path);  ///< for reading
+  /// For reading. External links and virtual data sets are followed to regular files in `folder` or below (empty: the
+  /// file's own) and refused elsewhere; external storage is refused.
+  static File open(const std::string& path, const std::string& folder = "");
   /// For writing; replaces what is there. All of it is held in memory until close() writes the file in one go, so that
   /// failing to write (a full disk) is an Error and nothing worse.
   static File create(const std::string& path);
@@ -64,6 +74,7 @@ class File {
   bool has(const std::string& object) const;  ///< a dataset or group of this name: "x", "/parameters/conv1/weights"
   std::vector<std::string> list(const std::string& group = "/") const;  ///< names of its members, sorted
   DatasetInfo info(const std::string& dataset) const;
+  void require_written(const std::string& dataset) const;  ///< throws InputError for elements that never were
 
   /// Reads all elements in row-major order, converted by HDF5 to T (integers out of T's range are clipped).
   template <class T>
@@ -143,7 +154,7 @@ class File {
   void close(bool sync = false);
 
  private:
-  File(std::string path, std::int64_t id, bool writing) : path_(std::move(path)), id_(id), writing_(writing) {}
+  File(std::string path, std::int64_t id, bool writing, std::shared_ptr<detail::LinkPolicy> links);
   void discard() noexcept;
   void make_parent(const std::string& dataset);
   void make_dataset(const std::string& dataset, Type type, const Dims& shape);
@@ -158,8 +169,15 @@ class File {
   void get_numbers(const std::string& object, const std::string& name, Type type, void* dst) const;
   void require_single(const std::string& object, const std::string& name, std::size_t found) const;
 
+  std::int64_t access() const;  ///< HDF5's list (hid_t) for opening objects
+  std::int64_t open_dataset(const std::string& name) const;
+  std::int64_t open_object(const std::string& name) const;
+  friend Dims detail::shape_of_source(const std::string&, const std::string&, const std::string&, int);
+  Dims checked_shape(const std::string& dataset, int depth) const;
+
   std::string path_;
-  std::int64_t id_ = -1;  ///< HDF5's handle (hid_t); -1 when closed
+  std::int64_t id_ = -1;                       ///< HDF5's handle (hid_t); -1 when closed
+  std::shared_ptr<detail::LinkPolicy> links_;  ///< of a file open for reading
   bool writing_ = false;
 };
 

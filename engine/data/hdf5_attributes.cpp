@@ -2,6 +2,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
+#include "engine/data/detail/hdf5_links.hpp"
 
 namespace keelson::hdf5 {
 
@@ -11,12 +12,6 @@ using detail::Lock;
 using detail::place;
 
 namespace {
-
-Handle open_object(hid_t file, const std::string& path, const std::string& object) {
-  Handle o(H5Oopen(file, object.c_str(), H5P_DEFAULT), H5Oclose);
-  if (!o.ok()) refuse("{}: has no '{}'. Expected a dataset or group of this name", path, object);
-  return o;
-}
 
 Handle open_attribute(hid_t object, const std::string& where, const std::string& name) {
   if (H5Aexists(object, name.c_str()) <= 0)
@@ -41,15 +36,22 @@ void replace_attribute(hid_t object, const std::string& where, const std::string
 
 }  // namespace
 
+std::int64_t File::open_object(const std::string& name) const {
+  const hid_t object = H5Oopen(id_, name.c_str(), access());
+  if (object < 0 && links_) links_->explain();
+  if (object < 0) refuse("{}: has no '{}'. Expected a dataset or group of this name", path_, name);
+  return object;
+}
+
 bool File::has_attribute(const std::string& object, const std::string& name) const {
   const Lock lock;
-  return H5Aexists(open_object(id_, path_, object), name.c_str()) > 0;
+  return H5Aexists(Handle(open_object(object), H5Oclose), name.c_str()) > 0;
 }
 
 void File::set_numbers(const std::string& object, const std::string& name, Type type, const void* src, std::int64_t n,
                        bool scalar) {
   const Lock lock;
-  replace_attribute(open_object(id_, path_, object), place(path_, object), name, detail::native(type),
+  replace_attribute(Handle(open_object(object), H5Oclose), place(path_, object), name, detail::native(type),
                     space_of(n, scalar), src);
 }
 
@@ -59,7 +61,7 @@ void File::set_texts(const std::string& object, const std::string& name, std::sp
   std::vector<const char*> pointers;
   for (const auto& c : copies) pointers.push_back(c.c_str());
   const Lock lock;
-  replace_attribute(open_object(id_, path_, object), place(path_, object), name, detail::utf8_type(),
+  replace_attribute(Handle(open_object(object), H5Oclose), place(path_, object), name, detail::utf8_type(),
                     space_of(static_cast<std::int64_t>(texts.size()), scalar), pointers.data());
 }
 
@@ -74,7 +76,7 @@ void File::set_attribute(const std::string& object, const std::string& name, con
 
 std::int64_t File::attribute_elements(const std::string& object, const std::string& name) const {
   const Lock lock;
-  const Handle o = open_object(id_, path_, object);
+  const Handle o(open_object(object), H5Oclose);
   const Handle a = open_attribute(o, place(path_, object), name);
   const Handle space(H5Aget_space(a), H5Sclose);
   return H5Sget_simple_extent_npoints(space);
@@ -82,7 +84,7 @@ std::int64_t File::attribute_elements(const std::string& object, const std::stri
 
 void File::get_numbers(const std::string& object, const std::string& name, Type type, void* dst) const {
   const Lock lock;
-  const Handle o = open_object(id_, path_, object);
+  const Handle o(open_object(object), H5Oclose);
   const Handle a = open_attribute(o, place(path_, object), name);
   const Handle stored(H5Aget_type(a), H5Tclose);
   const H5T_class_t kind = H5Tget_class(stored);
@@ -98,7 +100,7 @@ void File::require_single(const std::string& object, const std::string& name, st
 
 std::vector<std::string> File::texts_attribute(const std::string& object, const std::string& name) const {
   const Lock lock;
-  const Handle o = open_object(id_, path_, object);
+  const Handle o(open_object(object), H5Oclose);
   const Handle a = open_attribute(o, place(path_, object), name);
   const Handle stored(H5Aget_type(a), H5Tclose), space(H5Aget_space(a), H5Sclose);
   if (H5Tget_class(stored) != H5T_STRING)

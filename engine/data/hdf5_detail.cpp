@@ -7,8 +7,8 @@
 namespace keelson::hdf5::detail {
 
 namespace {
-std::mutex& library_mutex() {
-  static auto* mutex = new std::mutex;  // never destroyed: files in static objects may close late
+std::recursive_mutex& library_mutex() {
+  static auto* mutex = new std::recursive_mutex;  // never destroyed: files in static objects may close late
   return *mutex;
 }
 }  // namespace
@@ -135,14 +135,14 @@ std::string place(const std::string& path, const std::string& object) {
   return object == "/" ? path : fmt::format("{}: '{}'", path, object);
 }
 
-bool exists(hid_t file, const std::string& object) {
+bool exists(hid_t file, const std::string& object, hid_t access) {
   // H5Lexists wants every group on the way to exist, and refuses the root.
   for (std::size_t end = 0; end != std::string::npos;) {
     end = object.find('/', end + 1);
     const std::string prefix = object.substr(0, end);
     if (prefix.empty() || prefix == "/" || prefix.back() == '/') continue;
-    if (H5Lexists(file, prefix.c_str(), H5P_DEFAULT) <= 0) return false;
-    if (H5Oexists_by_name(file, prefix.c_str(), H5P_DEFAULT) <= 0) return false;
+    if (H5Lexists(file, prefix.c_str(), access) <= 0) return false;
+    if (H5Oexists_by_name(file, prefix.c_str(), access) <= 0) return false;
   }
   return true;
 }

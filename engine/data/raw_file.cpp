@@ -11,9 +11,15 @@
 
 namespace keelson {
 
-RawFile::RawFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+// O_NONBLOCK: a pipe that nobody writes to would be waited for. It means nothing to regular files.
+RawFile::RawFile(const std::string& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0)
     refuse("{}: cannot be opened: {}. Was it moved, or do its permissions forbid it?", path, std::strerror(errno));
+  struct stat status{};
+  if (fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) return;
+  ::close(std::exchange(descriptor_, -1));
+  refuse("{}: is a pipe, a device or a folder. Expected a regular file, which can be read from any place", path);
 }
 
 RawFile::~RawFile() {

@@ -6,7 +6,7 @@
 
 namespace keelson {
 
-/// A file read by position: any thread, no lock, no shared place. Throws InputError naming the file.
+/// A regular file read by position: any thread, no lock, no shared place. Throws InputError naming the file.
 class RawFile {
  public:
   explicit RawFile(const std::string& path);

@@ -13,6 +13,9 @@ TextCorpus::TextCorpus(TextScan scan) : scan_(std::move(scan)) {
     if (files_.back().size() != file.bytes)
       refuse("{}: has {} bytes here, but had {} when it was scanned. Expected the same text on all ranks, unchanged",
              file.path, files_.back().size(), file.bytes);
+    if (sampled_hash(files_.back()) != file.sampled)
+      refuse("{}: holds another text here than where it was scanned. Expected the same text on all ranks, unchanged",
+             file.path);
     starts_.push_back(starts_.back() + file.bytes + 1);
   }
 }

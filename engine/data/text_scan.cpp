@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <filesystem>
-#include <new>
 
 #include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/data/token_table.hpp"
 
 namespace keelson {
@@ -54,8 +54,9 @@ std::vector<TextFile> measured(const std::vector<std::string>& paths) {
   std::vector<TextFile> files;
   for (const auto& path : paths) {
     if (fs::is_directory(path)) refuse("{}: is a folder. Expected a text file", path);
-    files.push_back({path, RawFile(path).size()});
-    if (files.back().bytes == 0) refuse("{}: is empty. Expected UTF-8 text", path);
+    const RawFile file(path);
+    if (file.size() == 0) refuse("{}: is empty. Expected UTF-8 text", path);
+    files.push_back({path, file.size(), sampled_hash(file)});
   }
   return files;
 }
@@ -113,6 +114,28 @@ bool comes_before(const TokenCount& a, const TokenCount& b) {
   return a.count != b.count ? a.count > b.count : a.token < b.token;
 }
 
+std::uint64_t sampled_hash(const RawFile& file) {
+  constexpr std::int64_t pieces = 64, length = 1024;
+  const auto size = file.size();
+  std::string bytes(static_cast<std::size_t>(std::min(length, size)), '\0');
+  const auto count = static_cast<std::int64_t>(bytes.size());
+  Digest digest;
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    file.read(bytes.data(), count, (size - count) * i / (pieces - 1));
+    digest.add(bytes);
+    if (size <= length) break;
+  }
+  return digest.value();
+}
+
+std::uint64_t TextScan::digest() const {
+  Digest digest;
+  digest.add(level).add(tokens);
+  for (const auto& f : files) digest.add(fs::path(f.path).filename().string()).add(f.bytes).add(f.sampled);
+  for (const auto& t : types) digest.add(t.token).add(t.count);
+  return digest.value();
+}
+
 std::string TextScan::name() const {
   auto first = fs::path(files.at(0).path).filename().string();
   if (files.size() == 1) return first;
@@ -127,6 +150,7 @@ std::string TextScan::to_bytes() const {
   for (const auto& f : files) {
     p.put(f.path);
     p.put(f.bytes);
+    p.put(static_cast<std::int64_t>(f.sampled));
   }
   p.put(static_cast<std::int64_t>(types.size()));
   for (const auto& t : types) {
@@ -145,7 +169,8 @@ TextScan TextScan::from_bytes(std::string_view bytes) {
   scan.tokens = u.number();
   for (auto n = u.number(); n > 0; --n) {
     auto path = u.text();
-    scan.files.push_back({std::move(path), u.number()});
+    const auto size = u.number();
+    scan.files.push_back({std::move(path), size, static_cast<std::uint64_t>(u.number())});
   }
   for (auto n = u.number(); n > 0; --n) {
     auto token = u.text();
@@ -168,30 +193,15 @@ TextScan scan_text(const std::vector<std::string>& paths, TokenLevel level, cons
 
 TextScan scan_text(const std::vector<std::string>& paths, TokenLevel level, Communicator& communicator,
                    const ScanProgress& progress) {
-  enum Outcome : std::int64_t { good, refused, failed };
   TextScan scan;
-  std::string sent;
-  std::int64_t header[2] = {good, 0};
-  if (communicator.rank() == 0) {
-    try {
-      scan = scan_text(paths, level, progress);
-      if (communicator.size() > 1) sent = scan.to_bytes();
-    } catch (const InputError& error) {
-      header[0] = refused;
-      sent = error.what();
-    } catch (const std::exception& error) {
-      header[0] = failed;
-      sent = error.what();
-    }
-    header[1] = static_cast<std::int64_t>(sent.size());
-  }
-  communicator.broadcast(header, sizeof header, 0);
-  sent.resize(static_cast<std::size_t>(header[1]));
-  communicator.broadcast(sent.data(), sent.size(), 0);
-  if (header[0] == refused) throw InputError(sent);
-  if (header[0] == failed) throw Error(sent);
-  if (communicator.rank() != 0) scan = TextScan::from_bytes(sent);
-  return scan;
+  on_first_rank(&communicator, [&] { scan = scan_text(paths, level, progress); });
+  if (communicator.size() == 1) return scan;
+  std::string bytes = communicator.rank() == 0 ? scan.to_bytes() : "";
+  auto size = static_cast<std::int64_t>(bytes.size());
+  communicator.broadcast(&size, sizeof size, 0);
+  bytes.resize(static_cast<std::size_t>(size));
+  communicator.broadcast(bytes.data(), bytes.size(), 0);
+  return communicator.rank() == 0 ? scan : TextScan::from_bytes(bytes);
 }
 
 }  // namespace keelson

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
 
 namespace keelson {
 namespace {
@@ -93,9 +95,15 @@ void TextWindows::read(std::int64_t index, void* const* dst) const {
   std::fill(y + count, y + unroll(), -1);
 }
 
+std::uint64_t TextWindows::digest() const {
+  Digest digest;
+  digest.add(scan().digest()).add(vocabulary_->hash()).add(streams()).add(unroll()).add(options_.pad);
+  return digest.value();
+}
+
 std::string TextWindows::describe() const {
-  return fmt::format("{} tokens of {} in {} stream{} of {}, {} windows of {}", tokens(), corpus_->name(), streams(),
-                     streams() == 1 ? "" : "s", row_, steps_, unroll());
+  return fmt::format("{} of {} in {} of {}, {} of {}", counted(tokens(), "token"), corpus_->name(),
+                     counted(streams(), "stream"), row_, counted(steps_, "window"), unroll());
 }
 
 }  // namespace keelson

@@ -37,6 +37,7 @@ class TextWindows final : public Dataset {
   /// Fast where the windows of a row are read in order, more or less: each row keeps two blocks of the text.
   void read(std::int64_t index, void* const* dst) const override;
   std::string describe() const override;
+  std::uint64_t digest() const override;
 
   const TextScan& scan() const { return corpus_->scan(); }
   std::int64_t tokens() const { return corpus_->tokens(); }

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
 #include "engine/data/detail/decode.hpp"
 #include "engine/data/detail/universe_files.hpp"
 #include "engine/data/raw_file.hpp"
@@ -66,7 +69,7 @@ void* scratch(std::int64_t bytes) {
 }  // namespace
 
 struct UniverseDataset::Impl {
-  std::string path;
+  std::string path, folder;
   UniverseOptions options;
   detail::UniverseFiles found;
   std::int64_t edge = 0, cubes_per_edge = 1, rows = 0;
@@ -90,7 +93,9 @@ UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions&
   Impl& d = *impl_;
   d.path = path;
   d.options = options;
-  d.found = detail::check_universe_files(detail::find_hdf5_files(path));
+  namespace fs = std::filesystem;
+  d.folder = (fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path()).string();
+  d.found = detail::check_universe_files(detail::find_hdf5_files(path), d.folder);
   const auto& layout = d.found.layout;
   const std::string& first = d.found.files[0].path;
   d.edge = chosen_size(options.size, layout, first);
@@ -166,7 +171,7 @@ void UniverseDataset::Impl::read_x(std::int64_t index, int symmetry, float* dst)
     hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
     if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
     if (layout.many) offset.insert(offset.begin(), place.sample_of_file), count.insert(count.begin(), 1);
-    const auto h5 = hdf5::File::open(file.path);
+    const auto h5 = hdf5::File::open(file.path, folder);
     const hdf5::Type type = memory_type(layout.type);
     void* src = scratch(edge * edge * edge * layout.channels * (type == hdf5::Type::f32 ? 4 : 2));
     if (type == hdf5::Type::i16)
@@ -193,7 +198,7 @@ void UniverseDataset::Impl::read_planes(const Place& place, const VoxelMap& map,
   const auto& [d0, h0, w0] = place.corner;
   const std::int64_t volume_offset =
       found.files[place.file].raw_offset + place.sample_of_file * layout.volume_elements() * element;
-  const RawFile file(found.files[place.file].path);
+  const RawFile file(found.files[place.file].raw_path);
   auto* memory = static_cast<char*>(scratch(std::min(planes, edge) * needed * element));
   for (std::int64_t d = 0; d < edge; d += planes) {
     const std::int64_t n = std::min(planes, edge - d);
@@ -278,11 +283,18 @@ void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const*
 
 std::string UniverseDataset::describe() const {
   const Impl& d = *impl_;
-  const auto files = d.found.files.size();
   const bool cut = d.cubes_per_edge > 1;
-  return fmt::format("{} samples of {}{} with {} targets in {} file{} under {}", size(), to_string(d.fields[0].shape),
-                     cut ? fmt::format(" (cut from {}^3)", d.found.layout.edge) : "", d.options.targets.size(), files,
-                     files == 1 ? "" : "s", d.path);
+  return fmt::format("{} of {}{} with {} in {} under {}", counted(size(), "sample"), to_string(d.fields[0].shape),
+                     cut ? fmt::format(" (cut from {}^3)", d.found.layout.edge) : "",
+                     counted(d.options.targets.size(), "target"), counted(d.found.files.size(), "file"), d.path);
+}
+
+std::uint64_t UniverseDataset::digest() const {
+  const auto& o = impl_->options;
+  Digest digest;
+  digest.add(impl_->found.digest).add(impl_->edge).add(impl_->channels).add(o.normalisation);
+  digest.add(o.targets).add(o.physical_targets).add(o.target_mean).add(o.target_std);
+  return digest.value();
 }
 
 const std::vector<UniverseParameter>& UniverseDataset::parameters() const { return impl_->parameters; }

@@ -53,6 +53,7 @@ class UniverseDataset final : public Dataset {
   void read(std::int64_t index, void* const* dst) const override;
   void read_turned(std::int64_t index, int symmetry, void* const* dst) const override;
   std::string describe() const override;
+  std::uint64_t digest() const override;
 
   const std::vector<UniverseParameter>& parameters() const;  ///< of the chosen targets
   std::string file_of(std::int64_t index) const;

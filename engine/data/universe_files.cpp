@@ -2,12 +2,14 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
 #include "engine/data/detail/universe_files.hpp"
 #include "engine/data/raw_file.hpp"
 
@@ -97,6 +99,8 @@ Content inspect(const hdf5::File& file) {
   if (cube[0] != cube[1] || cube[1] != cube[2])
     refuse("{}: '{}' has the shape {}. Expected a cube, D = H = W; cut it into cubes first", path, c.volume.name,
            hdf5::to_string(v));
+  file.require_written(c.volume.name);
+  file.require_written(c.targets.name);
   c.layout.type = c.volume.type;
   c.layout.type_name = hdf5::to_string(c.volume.type);
   c.layout.many = many;
@@ -104,7 +108,7 @@ Content inspect(const hdf5::File& file) {
   c.layout.edge = cube[0];
   c.layout.channels = rank == 4 ? cube[3] : 1;
   c.layout.columns = t.back();
-  c.file = {path, many ? t[0] : 1, c.volume.raw_offset};
+  c.file = {path, many ? t[0] : 1, c.volume.raw_offset, c.volume.file};
   c.parameters = read_parameters(file, c.layout.columns);
   return c;
 }
@@ -148,6 +152,7 @@ class Structure {
  public:
   static std::optional<Structure> of(const Content& c) {
     if (c.volume.raw_offset < 0 || c.targets.raw_offset < 0 || c.targets.type != hdf5::Type::f32) return {};
+    if (c.volume.file != c.file.path || c.targets.file != c.file.path) return {};
     const RawFile file(c.file.path);
     Structure s;
     s.size_ = file.size();
@@ -193,34 +198,36 @@ class Structure {
 
 struct Checked {
   UniverseFile file;
+  std::int64_t bytes = 0;  ///< of the file
   std::vector<float> targets;
 };
 
-Checked check_one(const std::string& path, const Content& first, const std::optional<Structure>& structure) {
+Checked check_one(const std::string& path, const std::string& folder, const Content& first,
+                  const std::optional<Structure>& structure) {
   if (structure) {
     const RawFile raw(path);
     if (structure->matches(raw)) {
-      Checked same{first.file, std::vector<float>(static_cast<std::size_t>(first.targets.elements()))};
-      same.file.path = path;
+      Checked same{first.file, raw.size(), std::vector<float>(static_cast<std::size_t>(first.targets.elements()))};
+      same.file.path = same.file.raw_path = path;
       structure->read_targets(raw, same.targets);
       require_finite(same.targets, first, path);
       return same;
     }
   }
-  const auto file = hdf5::File::open(path);
+  const auto file = hdf5::File::open(path, folder);
   const Content c = inspect(file);
   require_same(first, c);
   require_same_scaling(first, c);
-  Checked checked{c.file, file.read<float>(c.layout.targets)};
+  Checked checked{c.file, RawFile(path).size(), file.read<float>(c.layout.targets)};
   require_finite(checked.targets, c, path);
   return checked;
 }
 
 }  // namespace
 
-UniverseFiles check_universe_files(const std::vector<std::string>& paths) {
+UniverseFiles check_universe_files(const std::vector<std::string>& paths, const std::string& folder) {
   KEELSON_EXPECT(!paths.empty());
-  const Content first = inspect(hdf5::File::open(paths[0]));
+  const Content first = inspect(hdf5::File::open(paths[0], folder));
   const auto structure = Structure::of(first);
   std::vector<Checked> checked(paths.size());
 
@@ -232,7 +239,7 @@ UniverseFiles check_universe_files(const std::vector<std::string>& paths) {
   const auto work = [&] {
     for (std::size_t i; (i = next.fetch_add(1)) < failed;) {
       try {
-        checked[i] = check_one(paths[i], first, structure);
+        checked[i] = check_one(paths[i], folder, first, structure);
       } catch (...) {
         const std::lock_guard guard(error_mutex);
         if (i < failed) {
@@ -253,10 +260,16 @@ UniverseFiles check_universe_files(const std::vector<std::string>& paths) {
   all.layout = first.layout;
   all.parameters = first.parameters;
   all.files.reserve(paths.size());
+  const auto& l = all.layout;
+  Digest digest;
+  digest.add(l.volume).add(l.type).add(l.many).add(l.edge).add(l.channels).add(l.columns);
   for (Checked& c : checked) {
+    const auto name = std::filesystem::path(c.file.path).lexically_relative(folder);
+    digest.add(name.string()).add(c.bytes).add(c.file.samples).add(c.targets);
     all.files.push_back(std::move(c.file));
     all.targets.insert(all.targets.end(), c.targets.begin(), c.targets.end());
   }
+  all.digest = digest.value();
   return all;
 }
 

@@ -35,10 +35,12 @@ double Schedule::at(double epoch) const {
 std::string Schedule::to_string() const {
   std::string text = fmt::format("{}", base);
   if (kind == Kind::linear || kind == Kind::cosine)
-    text += fmt::format(" -> {} {} over {} epochs", final, kind == Kind::linear ? "linear" : "cosine", epochs);
+    text += fmt::format(" -> {} {} over {} epoch{}", final, kind == Kind::linear ? "linear" : "cosine", epochs,
+                        epochs == 1 ? "" : "s");
   if (kind == Kind::decay) text += fmt::format(", x {} in each epoch after the first {}", decay_factor, flat_epochs);
   for (const Step& s : steps) text += fmt::format(", x {} from epoch {}", s.factor, s.epoch);
-  if (warmup_epochs > 0) text += fmt::format(", warm-up from {} over {} epochs", warmup_from, warmup_epochs);
+  if (warmup_epochs > 0)
+    text += fmt::format(", warm-up from {} over {} epoch{}", warmup_from, warmup_epochs, warmup_epochs == 1 ? "" : "s");
   return text;
 }
 

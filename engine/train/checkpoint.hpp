@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,9 @@ void write_checkpoint(const std::filesystem::path& path, const RunState& state, 
 /// a later format.
 RunState read_run_state(const std::filesystem::path& path);
 
-/// Sets parameters and moments (which plans must have materialised) from the file. Rank 0 of `communicator` reads and
-/// broadcasts; null: alone. Throws InputError, before anything is set, for a checkpoint of another network, naming the
-/// first parameter that differs, of an optimizer with other moments, or with damaged data. Empty `moments`: parameters
-/// only.
+/// CheckpointReader(path, false, communicator).load(network, parameters, moments).
 RunState load_checkpoint(const std::filesystem::path& path, const std::string& network, Parameters& parameters,
-                         const std::vector<std::string>& moments, Communicator* communicator);
+                         const std::optional<std::vector<std::string>>& moments, Communicator* communicator);
 
 /// The checkpoints of one run: step-<n>.h5, the last `keep` of them, and best.h5.
 class CheckpointFolder {

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+
+#include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 
 namespace keelson {
 namespace {
@@ -27,6 +31,12 @@ LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c
   return l;
 }
 
+void compare_data(const Dataset& data, Communicator* communicator) {
+  if (!communicator || communicator->size() == 1) return;
+  compare_values(*communicator, {{"the data", fmt::format("{} [{:016x}]", data.describe(), data.digest())}}, "data",
+                 "let all ranks see the same files");
+}
+
 /// A sample number as two floats, each exact.
 constexpr std::int64_t half = 1 << 20;
 
@@ -48,7 +58,7 @@ std::vector<double> Evaluation::truth_mean() const {
 
 Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
                      const EvaluatorOptions& options)
-    : dataset_(dataset),
+    : dataset_((compare_data(dataset, communicator), dataset)),
       communicator_(communicator),
       options_(options),
       context_(parameters.context()),
@@ -116,12 +126,26 @@ void Evaluator::compare(std::vector<float> rows, Evaluation& e) {
   for (double v : e.errors) e.metric += v / static_cast<double>(targets);
 }
 
+void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
+  if (std::isfinite(e.loss) && std::isfinite(e.metric)) return;
+  if (communicator_) {
+    const auto all = communicator_->allgather(culprit);
+    for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
+      if (!all[r].empty()) culprit = fmt::format("{} on rank {}", all[r], r);
+  }
+  const auto shown = [](double v) { return std::isnan(v) ? std::string("NaN") : fmt::format("{}", v); };
+  fail("evaluation on {} gives a loss of {} and a {} of {}; the first value that is not finite is in {}",
+       dataset_.describe(), shown(e.loss), options_.metric.name(), shown(e.metric),
+       culprit.empty() ? "the metric itself" : culprit);
+}
+
 Evaluation Evaluator::run() {
   const auto begin = std::chrono::steady_clock::now();
   const bool compares = options_.metric.compares();
   Evaluation e;
   e.samples = dataset_.size();
   std::vector<float> rows;
+  std::string culprit;  // the first value that is not finite
   loader_.start_epoch(0);
   plan_.reset_states();
   ops::StepState state;
@@ -132,7 +156,9 @@ Evaluation Evaluator::run() {
     state.loss_scale = 1;  // sums over samples
     plan_.forward(state);
     plan_.carry_states();
-    e.loss += plan_.loss();
+    const double loss = plan_.loss();
+    e.loss += loss;
+    if (!std::isfinite(loss) && culprit.empty()) culprit = plan_.first_non_finite();
     feed_.finish();
     if (compares) collect(*batch, rows);
   }
@@ -142,6 +168,7 @@ Evaluation Evaluator::run() {
     compare(std::move(rows), e);
   else
     e.metric = options_.metric.of_loss(e.loss);
+  require_finite(e, culprit);
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return e;
 }

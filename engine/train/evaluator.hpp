@@ -44,9 +44,10 @@ struct Evaluation {
 /// Errors of predictions are summed in the data set's order, so they do not depend on the number of ranks.
 class Evaluator {
  public:
-  /// `communicator` null: alone.
+  /// `communicator` null: alone. Throws InputError on all ranks if they have different data. Collective.
   Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
             const EvaluatorOptions& options);
+  /// Throws Error, on all ranks, for a loss or a metric that is not finite.
   Evaluation run();
   const Plan& plan() const { return plan_; }
 
@@ -54,6 +55,7 @@ class Evaluator {
   void find_targets();
   void collect(const Batch& batch, std::vector<float>& rows);
   void compare(std::vector<float> rows, Evaluation& e);
+  void require_finite(const Evaluation& e, std::string culprit) const;
 
   const Dataset& dataset_;
   Communicator* communicator_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/counted.hpp"
+#include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson {
@@ -37,6 +39,35 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, De
   return l;
 }
 
+std::string describe_data(const Dataset& data) { return fmt::format("{} [{:016x}]", data.describe(), data.digest()); }
+
+/// What must be alike on all ranks for training to mean anything.
+void compare_runs(const Dataset& training, const Dataset* validation, const TrainerOptions& o,
+                  Communicator* communicator) {
+  if (ranks_of(communicator) == 1) return;
+  compare_values(
+      *communicator,
+      {{"training data", describe_data(training)}, {"validation data", validation ? describe_data(*validation) : ""}},
+      "data", "let all ranks see the same files");
+  std::map<std::string, std::string> values{
+      {"network", o.network},
+      {"batch", std::to_string(o.batch)},
+      {"epochs", std::to_string(o.epochs)},
+      {"step limit", std::to_string(o.max_steps)},
+      {"time limit", fmt::format("{}", o.time_limit)},
+      {"target", fmt::format("{}", o.target)},
+      {"seed", std::to_string(o.seed)},
+      {"shuffling", o.shuffle ? "on" : "off"},
+      {"augmentation", o.augment ? "on" : "off"},
+      {"precision", std::string(to_string(o.precision))},
+      {"optimizer", o.optimizer.to_string()},
+      {"learning rate", o.schedule.to_string()},
+      {"checkpoints",
+       fmt::format("every {}, every {}", counted(o.checkpoint_epochs, "epoch"), counted(o.checkpoint_steps, "step"))}};
+  for (const auto& [name, text] : o.texts) values[name] = fmt::format("{:016x}", fnv1a(text.data(), text.size()));
+  compare_values(*communicator, values, "options");
+}
+
 /// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.
 void compare_plans(const Plan& plan, Communicator* communicator) {
   if (ranks_of(communicator) == 1) return;
@@ -66,19 +97,20 @@ std::string to_string(StopReason reason) {
 void Trainer::check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
   if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per rank", batch);
   if (samples < ranks)
-    refuse("{} ranks are more than the {} training samples ({}): start fewer ranks or give more data", ranks, samples,
-           data);
+    refuse("{} for {} ({}): start fewer ranks or give more data", counted(ranks, "rank"),
+           counted(samples, "training sample"), data);
   if (samples < batch * ranks)
     refuse(
-        "a batch of {} ({} per rank on {} ranks) is larger than the training data ({}): give a smaller batch or more "
+        "a batch of {} ({} per rank on {}) is larger than the training data ({}): give a smaller batch or more "
         "data",
-        batch * ranks, batch, ranks, data);
+        batch * ranks, batch, counted(ranks, "rank"), data);
 }
 
 Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
                  Communicator* communicator, TrainerOptions options)
     : parameters_(parameters),
-      training_((check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
+      training_((compare_runs(training, validation, options, communicator),
+                 check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
       communicator_(communicator),
       options_(std::move(options)),
       moments_(moment_names(options_.optimizer)),
@@ -114,8 +146,13 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   state_.schedule = options_.schedule.to_string();
 }
 
-void Trainer::resume(const std::filesystem::path& checkpoint) {
-  auto loaded = load_checkpoint(checkpoint, options_.network, parameters_, moments_, communicator_);
+void Trainer::resume(const CheckpointReader& reader) {
+  const auto kind = [](const std::string& optimizer) { return optimizer.substr(0, optimizer.find(' ')); };
+  if (kind(reader.state().optimizer) != kind(state_.optimizer))
+    refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", reader.path().string(),
+           reader.state().optimizer, state_.optimizer);
+  auto loaded = reader.load(options_.network, parameters_, moments_);
+  const auto& checkpoint = reader.path();
   const auto& now = state_;
   if (loaded.seed != now.seed)
     refuse("{}: was trained with seed {}, not {}: resume with that seed", checkpoint.string(), loaded.seed, now.seed);

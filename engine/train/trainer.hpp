@@ -13,6 +13,7 @@
 #include "engine/graph/plan.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/observer.hpp"
 #include "engine/train/stop_vote.hpp"
@@ -58,14 +59,16 @@ struct TrainResult {
 /// depend on the number of ranks but for fp32 summation order; a resumed run continues bit for bit.
 class Trainer {
  public:
-  /// Throws InputError for data too small for the batch or for the ranks. `validation` may be null; `communicator`
-  /// null: alone. All references must outlive the trainer. Throws Error where ranks have made different plans.
+  /// Throws InputError for data too small for the batch or for the ranks, and, on all ranks, where the ranks have
+  /// different data (Dataset::digest), options or plans. `validation` may be null; `communicator` null: alone. All
+  /// references must outlive the trainer. Collective.
   Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
           Communicator* communicator, TrainerOptions options);
 
   /// Continues from this checkpoint. Throws InputError for one of another network, optimizer, seed or, within an epoch,
   /// of another global batch or other data.
-  void resume(const std::filesystem::path& checkpoint);
+  void resume(const CheckpointReader& checkpoint);
+  void resume(const std::filesystem::path& checkpoint) { resume(CheckpointReader(checkpoint, false, communicator_)); }
 
   /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it; the last
   /// checkpoint stays.

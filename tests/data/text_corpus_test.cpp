@@ -156,8 +156,11 @@ TEST(TextCorpus, RefusesAFileThatHasChanged) {
   write_file(path, "a b c d\n");
   EXPECT_NE(message_of<InputError>([&] { TextCorpus{scan}; }).find("has 8 bytes here, but had 6"), std::string::npos);
   write_file(path, "abcde\n");
+  EXPECT_NE(message_of<InputError>([&] { TextCorpus{scan}; }).find("holds another text here"), std::string::npos);
+  write_file(path, "a b c\n");
   const TextCorpus corpus(scan);
   const Vocabulary vocabulary(scan);
+  write_file(path, "abcde\n");
   EXPECT_NE(message_of<InputError>([&] { corpus.read_block(0, vocabulary); }).find("fewer tokens"), std::string::npos);
 }
 

@@ -122,8 +122,8 @@ TEST(Checkpoint, RefusesOtherOptimizers) {
   const Folder folder;
   Trained a;
   write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
-  const auto text =
-      message_of<InputError>([&] { load_checkpoint(folder / "c.h5", "small", a.parameters, {"m", "v"}, nullptr); });
+  const auto text = message_of<InputError>(
+      [&] { load_checkpoint(folder / "c.h5", "small", a.parameters, std::vector<std::string>{"m", "v"}, nullptr); });
   EXPECT_NE(text.find("(momentum), but this run needs m, v"), std::string::npos) << text;
 }
 

@@ -25,6 +25,7 @@ class CubeDataset final : public Dataset {
   std::int64_t size() const override { return samples_; }
   const std::vector<Field>& fields() const override { return fields_; }
   std::string describe() const override { return fmt::format("{} cubes", samples_); }
+  std::uint64_t digest() const override { return static_cast<std::uint64_t>(samples_ * 1000 + edge_) + seed_; }
 
   void read(std::int64_t index, void* const* dst) const override {
     const philox::Key key{seed_, 1, static_cast<std::uint64_t>(index)};

@@ -194,7 +194,8 @@ TEST(Trainer, WritesTheInitialCheckpoint) {
   EXPECT_EQ(run.go().reason, StopReason::max_steps);
   EXPECT_EQ(folder.files(), std::vector<std::string>{"step-0000000000.h5"});
   Training other(small_options());
-  load_checkpoint(folder / "step-0000000000.h5", "small", other.parameters, {"momentum"}, nullptr);
+  load_checkpoint(folder / "step-0000000000.h5", "small", other.parameters, std::vector<std::string>{"momentum"},
+                  nullptr);
   EXPECT_EQ(everything(run.parameters), everything(other.parameters));
 }
 
@@ -234,11 +235,23 @@ TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
   EXPECT_NE(text.find("layer dense1"), std::string::npos) << text;
 }
 
+TEST(Trainer, AValidationLossThatIsNotFiniteEndsTheRunWithoutACheckpoint) {
+  const Folder folder;
+  auto o = small_options();
+  o.checkpoints = folder.path();
+  Training run(o);
+  run.validation.poisoned = 3;
+  const auto text = message_of<Error>([&] { run.go(); });
+  EXPECT_NE(text.find("evaluation on 7 cubes gives a loss of NaN"), std::string::npos) << text;
+  EXPECT_NE(text.find("input x"), std::string::npos) << text;
+  EXPECT_EQ(folder.files(), std::vector<std::string>());
+}
+
 TEST(Trainer, RefusesWhatDoesNotFit) {
   EXPECT_NE(message_of<InputError>([] { Training(small_options(), 3); }).find("larger than the training data"),
             std::string::npos);
   EXPECT_NE(
-      message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks are more than the 3"),
+      message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks for 3 training samples"),
       std::string::npos);
   Graph other = small_network(0, 8, 8);
   Parameters parameters(other, context(network_contexts().back()), 1);
@@ -260,8 +273,27 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
   };
   EXPECT_NE(resume_with([](auto& c) { c.batch = 3; }).find("resume with ranks x batch = 4"), std::string::npos);
   EXPECT_NE(resume_with([](auto& c) { c.seed = 1; }).find("seed 11, not 1"), std::string::npos);
-  EXPECT_NE(resume_with([](auto& c) { c.optimizer.kind = Optimizer::Kind::adam; }).find("needs m, v"),
+  EXPECT_NE(resume_with([](auto& c) { c.optimizer.kind = Optimizer::Kind::adam; }).find("not 'adam "),
             std::string::npos);
+  EXPECT_NE(resume_with([](auto& c) { c.optimizer.momentum = 0; }).find("needs none"), std::string::npos);
+}
+
+TEST(Trainer, RefusesAnotherOptimizerOfTheSameOrOfNoMoments) {
+  const Folder folder;
+  auto o = small_options();
+  o.optimizer.kind = Optimizer::Kind::adam;
+  o.optimizer.momentum = 0;
+  o.checkpoints = folder.path();
+  o.max_steps = 2;
+  Training(o).go();
+  for (const auto kind : {Optimizer::Kind::sgd, Optimizer::Kind::adamw}) {
+    auto other = small_options();
+    other.optimizer.kind = kind;
+    other.optimizer.momentum = 0;
+    const auto text =
+        message_of<InputError>([&] { Training(other).trainer.resume(find_checkpoint(folder.path(), false)); });
+    EXPECT_NE(text.find("was trained with the optimizer 'adam "), std::string::npos) << text;
+  }
 }
 
 /// Losses of this configuration as first computed; another backend, compiler or processor changes them by rounding

@@ -22,7 +22,7 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 
  private:
-  std::lock_guard<std::mutex> guard_;
+  std::lock_guard<std::recursive_mutex> guard_;
   H5E_auto2_t print_ = nullptr;
   void* print_to_ = nullptr;
 };
@@ -36,6 +36,10 @@ class Handle {
     if (id_ >= 0) close_(id_);
   }
   bool ok() const { return id_ >= 0; }
+  void swap(Handle& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+  }
   // NOLINTNEXTLINE(google-explicit-constructor): it stands in for the identifier in calls of the C library
   operator hid_t() const { return id_; }
 
@@ -53,6 +57,6 @@ Dims extents(hid_t space);
 
 /// Object of a file as messages name it: "data/a.h5: '/x'".
 std::string place(const std::string& path, const std::string& object);
-bool exists(hid_t file, const std::string& object);
+bool exists(hid_t file, const std::string& object, hid_t access);
 
 }  // namespace keelson::hdf5::detail

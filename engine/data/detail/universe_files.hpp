@@ -30,6 +30,7 @@ struct UniverseFile {
   std::string path;
   std::int64_t samples = 1;
   std::int64_t raw_offset = -1;  ///< of the volume; -1: only HDF5 can read it
+  std::string raw_path;          ///< where the volume lies there: `path`, or where a link in it leads
 };
 
 struct UniverseFiles {
@@ -37,10 +38,12 @@ struct UniverseFiles {
   std::vector<UniverseParameter> parameters;  ///< one per column
   std::vector<UniverseFile> files;
   std::vector<float> targets;  ///< (samples, columns), in order of files
+  std::uint64_t digest = 0;    ///< of names, sizes, layout and targets
 };
 
-/// Opens every file, in several threads, and reads all targets. Throws InputError for the first file, in the order
+/// Opens every file, in several threads, and reads all targets. `folder` is that of the data set; the digest has names
+/// below it. Throws InputError for the first file, in the order
 /// given, that does not fit the first one or holds a target that is not finite.
-UniverseFiles check_universe_files(const std::vector<std::string>& paths);
+UniverseFiles check_universe_files(const std::vector<std::string>& paths, const std::string& folder);
 
 }  // namespace keelson::detail

@@ -1,0 +1,119 @@
+"""Ranks that were started with different options, or see different files, are told which rank differs in what."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+from programs import MPIEXEC, Case, Program, h5py, needs_h5py, numpy
+
+COSMOFLOW, LM = Program("keelson-cosmoflow"), Program("keelson-lm")
+
+
+class Ranks(Case):
+    program = COSMOFLOW
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-ranks-{os.getpid()}"
+        cls.data = cls.shared / "data"
+        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 4,
+                             "--validation", 3, "--test", 0)
+        assert done.returncode == 0, done.stderr
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+
+    def start(self, program, *command_lines, folders=None):
+        """One rank for each command line, in a folder of its own if there are some."""
+        command = list(MPIEXEC)
+        for rank, arguments in enumerate(command_lines):
+            words = [program.path] + [str(a) for a in arguments]
+            if folders:
+                words = ["sh", "-c", 'cd "$0" && exec "$@"', str(folders[rank])] + words
+            command += ([":"] if rank else []) + ["-n", "1"] + words
+        return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+
+    def refused(self, *arguments, says, **options):
+        done = self.start(*arguments, **options)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        lines = [line for line in done.stderr.splitlines() if ": error: " in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertRegex(lines[0], says)
+        self.assertFalse((self.out / "checkpoints").exists())
+
+    def test_options(self):
+        train = ["train", "--data", self.data, "--out", self.out]
+        for option, one, other in (("--lr", 0.001, 0.002), ("--seed", 1, 2), ("--epochs", 1, 2), ("--dropout", 0, 0.5),
+                                   ("--channels", 0, 1), ("--normalise", "log1p", "mean"), ("--batch", 1, 2)):
+            with self.subTest(option):
+                self.refused(COSMOFLOW, train + [option, one], train + [option, other],
+                             says=rf"{option} is {other} on rank 1 \(\S+\), {one} on rank 0 \(\S+\)")
+        self.refused(COSMOFLOW, train, train + ["--augment"], says=r"--augment is true on rank 1 \(\S+\), false on rank 0")
+        self.refused(COSMOFLOW, train, ["evaluate", "--checkpoint", self.out], says="the verb is evaluate on rank 1")
+
+    def test_options_that_come_from_elsewhere(self):
+        (self.folder / "a").mkdir()
+        (self.folder / "b").mkdir()
+        (self.folder / "a/x.toml").write_text("lr = 0.001\n")
+        (self.folder / "b/x.toml").write_text("lr = 0.004\n")
+        train = ["train", "--data", self.data, "--out", self.out, "--config", "x.toml"]
+        self.refused(COSMOFLOW, train, train, folders=[self.folder / "a", self.folder / "b"],
+                     says=r"--lr is 0.004 on rank 1 \(\S+\), 0.001 on rank 0")
+
+    def folders_with_data(self, change):
+        """Two folders with data/, of which `change` has been made to the second one."""
+        folders = [self.folder / "a", self.folder / "b"]
+        for folder in folders:
+            folder.mkdir()
+            shutil.copytree(self.data, folder / "data")
+        change(folders[1] / "data")
+        return folders
+
+    def test_another_number_of_samples(self):
+        for part, words in (("train", "training data is 3 samples"), ("validation", "validation data is 2 samples")):
+            with self.subTest(part):
+                folders = self.folders_with_data(lambda data: sorted((data / part).iterdir())[-1].unlink())
+                train = ["train", "--data", "data", "--out", self.out, "--dropout", 0, "--epochs", 1]
+                self.refused(COSMOFLOW, train, train, folders=folders,
+                             says=rf"different data: {words} .* on rank 1 \(\S+\), [34] samples .* on rank 0")
+                for folder in folders:
+                    shutil.rmtree(folder)
+
+    @needs_h5py
+    def test_other_targets(self):
+        def change(data):
+            with h5py.File(sorted((data / "train").iterdir())[1], "r+") as f:
+                f["y"][0] += numpy.float32(0.25)
+
+        folders = self.folders_with_data(change)
+        train = ["train", "--data", "data", "--out", self.out, "--dropout", 0, "--epochs", 1]
+        self.refused(COSMOFLOW, train, train, folders=folders, says=r"different data: training data is .* on rank 1")
+
+    def test_the_same_data_in_other_folders(self):
+        folders = self.folders_with_data(lambda data: None)
+        train = ["train", "--data", "data", "--out", self.out, "--dropout", 0, "--epochs", 1]
+        done = self.start(COSMOFLOW, train, train, folders=folders)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # Evaluated on data that differ, by a checkpoint that only rank 0 reads.
+        sorted((folders[1] / "data/validation").iterdir())[0].unlink()
+        evaluate = ["evaluate", "--checkpoint", self.out, "--data", "data/validation"]
+        done = self.start(COSMOFLOW, evaluate, evaluate, folders=folders)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"different data: the data is 2 samples .* on rank 1 \(\S+\), 3 samples .* on rank 0")
+
+    def test_another_text_of_the_same_size(self):
+        folders = [self.folder / "a", self.folder / "b"]
+        for folder, word in zip(folders, ("spam", "eggs")):
+            folder.mkdir()
+            (folder / "t.txt").write_text(f"green {word} and ham\n" * 500)
+        train = ["train", "--train", folders[0] / "t.txt", "--out", self.out, "--hidden", 8, "--batch", 2, "--epochs", 1]
+        self.assertEqual(self.start(LM, train, train).returncode, 0)
+        evaluate = ["evaluate", "--checkpoint", self.out, "--data", "t.txt"]
+        done = self.start(LM, evaluate, evaluate, folders=folders)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "rank 1 .*t.txt: holds another text here than where it was scanned")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
