@@ -6,11 +6,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "comm/detail/host_name.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "comm/detail/patience.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/process.hpp"
 
 namespace keelson::comm::detail {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/host_name.hpp"
+#include "engine/base/process.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm {
@@ -38,7 +38,7 @@ class SelfCommunicator final : public Communicator {
   int local_size() const override { return 1; }
   int node() const override { return 0; }
   int nodes() const override { return 1; }
-  std::string host() const override { return detail::host_name(); }
+  std::string host() const override { return host_name(); }
   std::unique_ptr<Communicator> split(int color, int) override {
     return color < 0 ? nullptr : std::make_unique<SelfCommunicator>();
   }

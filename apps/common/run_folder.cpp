@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/train/checkpoint.hpp"
 #include "engine/train/machine.hpp"
 
 namespace keelson::app {
@@ -31,30 +33,32 @@ std::string why_unwritable(const fs::path& path) {
 }  // namespace
 
 void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
-  std::string problem;
-  if (world.rank() == 0) {
-    std::error_code e;
+  on_first_rank(&world, [&] {
     if (const auto why = why_unwritable(path); !why.empty())
-      problem = fmt::format("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
-    else if (!resumes && !overwrite && (fs::exists(checkpoints(), e) || fs::exists(metrics(), e)))
-      problem = fmt::format(
+      refuse("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
+    FolderLock::check(path);
+    std::error_code e;
+    if (!resumes && !overwrite && (fs::exists(checkpoints(), e) || fs::exists(metrics(), e)))
+      refuse(
           "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
           "folder",
           path.string());
-  }
-  problem = world.allgather(problem)[0];
-  if (!problem.empty()) throw InputError(problem);
+  });
 }
 
 void RunFolder::prepare(bool resumes) const {
+  std::error_code e;
   if (!resumes) {
-    fs::remove_all(checkpoints());
+    // Only what a run writes: the user may keep other files here.
+    const CheckpointFolder old(checkpoints(), 1);
+    for (const auto& checkpoint : old.list()) fs::remove(checkpoint);
+    fs::remove(old.best());
     fs::remove(metrics());
     fs::remove(report());
   }
-  std::error_code e;
   fs::create_directories(checkpoints(), e);
   if (e) fail("cannot make the folder {}: {}", checkpoints().string(), e.message());
+  remove_temporaries(path);
 }
 
 std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric,
@@ -78,7 +82,7 @@ std::vector<ReportInput::Target> report_targets(const Evaluation& e, const Metri
 
 void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
   file_ = std::make_unique<MetricsFile>(folder_.metrics(), resumed_from.empty() ? -1 : s.step, report_.unit);
-  file_->write(EventRecord{resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()});
+  write(EventRecord{resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()});
 }
 
 void RunRecorder::on_step(const RunState&, const StepRecord& r) {
@@ -88,29 +92,30 @@ void RunRecorder::on_step(const RunState&, const StepRecord& r) {
   auto record = r;
   record.seconds = seconds_;
   record.rate = seconds_.total() > 0 ? units_ / seconds_.total() : 0;
-  file_->write(record);
+  write(record);
   seconds_ = {};
   units_ = 0;
 }
 
 void RunRecorder::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
-  file_->write(r);
+  write(r);
   if (validation) report_.targets = report_targets(*validation, report_.metric, s.target_mean());
   report_.status = "running";
   write_report();
 }
 
 void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool best) {
-  file_->write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
+  write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
 }
 
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {
-  file_->write(EventRecord{"stop", s.step, to_string(reason)});
+  write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);
   write_report();
 }
 
 void RunRecorder::write_report() {
+  lock_.require();
   auto input = report_;
   input.history = read_metrics(folder_.metrics());
   input.plan = trainer_.plan().rows();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/base/communicator.hpp"
+#include "engine/train/folder_lock.hpp"
 #include "engine/train/metrics.hpp"
 #include "engine/train/observer.hpp"
 #include "engine/train/report.hpp"
@@ -11,7 +12,7 @@
 
 namespace keelson::app {
 
-/// A run's folder: checkpoints/, metrics.jsonl, report.html.
+/// A run's folder: checkpoints/, metrics.jsonl, report.html and, while the run goes on, run.lock.
 struct RunFolder {
   std::filesystem::path path;
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
@@ -25,12 +26,13 @@ struct RunFolder {
   void prepare(bool resumes) const;
 };
 
-/// Writes metrics.jsonl and, after every epoch and at the end, report.html.
+/// Writes metrics.jsonl and, after every epoch and at the end, report.html, as long as the folder is this run's own.
 class RunRecorder final : public TrainObserver {
  public:
   /// `report` holds everything but history, predictions and plan, which come from the run.
-  RunRecorder(RunFolder folder, std::int64_t every_steps, const Trainer& trainer, ReportInput report)
-      : folder_(std::move(folder)), every_(every_steps), trainer_(trainer), report_(std::move(report)) {}
+  RunRecorder(RunFolder folder, const FolderLock& lock, std::int64_t every_steps, const Trainer& trainer,
+              ReportInput report)
+      : folder_(std::move(folder)), lock_(lock), every_(every_steps), trainer_(trainer), report_(std::move(report)) {}
 
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
@@ -39,9 +41,15 @@ class RunRecorder final : public TrainObserver {
   void on_stop(const RunState& s, StopReason reason) override;
 
  private:
+  template <class Record>
+  void write(const Record& record) {
+    lock_.require();
+    file_->write(record);
+  }
   void write_report();
 
   RunFolder folder_;
+  const FolderLock& lock_;
   std::int64_t every_;
   const Trainer& trainer_;
   ReportInput report_;

@@ -164,17 +164,22 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
                "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");
     std::fflush(stderr);
   }
+  std::optional<FolderLock> lock;  // on rank 0
+  t.before_checkpoint = [&] { lock->require(); };
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
+  on_first_rank(&world, [&] {
+    lock.emplace(folder_.path);
+    folder_.prepare(checkpoint_.has_value());
+  });
   if (world.rank() != 0) return exit_code(trainer.run().reason);
 
-  folder_.prepare(checkpoint_.has_value());
   print_frame(task, t, session_, place, trainer);
   const auto every =
       options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-  RunRecorder recorder(folder_, every, trainer, report_frame(task, t, session_, place));
+  RunRecorder recorder(folder_, *lock, every, trainer, report_frame(task, t, session_, place));
   Console console(stdout, t, trainer.steps_per_epoch());
   const auto code = exit_code(trainer.run({&recorder, &console}).reason);
   fmt::print("report: {}\n", folder_.report().string());

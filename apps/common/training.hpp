@@ -62,7 +62,8 @@ class TrainingRun {
   /// With everything that the options here and there say, and no more.
   TrainerOptions trainer_options(const OptimizerOptions& o) const;
 
-  /// Trains, with the precision that is wanted or faster here, prints, and records into --out. Collective.
+  /// Trains, with the precision that is wanted or faster here, prints, and records into --out, which no other run may
+  /// do meanwhile. Collective.
   ExitCode train(const TrainingTask& task, TrainerOptions t) const;
 
  private:

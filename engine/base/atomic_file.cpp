@@ -1,6 +1,7 @@
 #include "engine/base/atomic_file.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <string>
 
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
+#include "engine/base/process.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;
@@ -19,8 +22,8 @@ constexpr std::string_view mark = ".partial-";
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 [[noreturn]] void give_up(const fs::path& path, int why) {
-  fail("cannot write {}: {}{}; what was there before is untouched", path.string(), std::strerror(why),
-       free_space(folder_of(path)));
+  fail("cannot write {}{}; what was there before is untouched", path.string(),
+       reason_of_writing(why, folder_of(path)));
 }
 
 /// An open file descriptor.
@@ -34,7 +37,7 @@ struct Descriptor {
 }  // namespace
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
-  temporary_ = folder_of(path_) / fmt::format(".{}{}{}", path_.filename().string(), mark, ::getpid());
+  temporary_ = folder_of(path_) / fmt::format(".{}{}{}-{}", path_.filename().string(), mark, host_name(), ::getpid());
 }
 
 AtomicFile::~AtomicFile() {
@@ -78,21 +81,27 @@ void link_atomically(const fs::path& file, const fs::path& link) {
   if (e) give_up(link, e.value());
 }
 
-void remove_temporaries(const fs::path& folder, const std::function<bool(const std::string&)>& of) {
+void remove_temporaries(const fs::path& folder) {
   std::error_code e;
   for (const auto& entry : fs::directory_iterator(folder, e)) {
     const auto name = entry.path().filename().string();
-    const auto end = name.rfind(mark);
-    if (!name.starts_with('.') || end == std::string::npos) continue;
-    if (!of || of(name.substr(1, end - 1))) fs::remove(entry.path(), e);
+    const auto end = name.rfind(mark), dash = name.rfind('-');
+    if (!name.starts_with('.') || end == std::string::npos || dash < end + mark.size()) continue;
+    const auto host = name.substr(end + mark.size(), dash - end - mark.size());
+    const auto process = parse_number<pid_t>(name.substr(dash + 1));
+    const bool ended = process && *process > 0 && ::kill(*process, 0) != 0 && errno == ESRCH;
+    if (host == host_name() && ended) fs::remove(entry.path(), e);
   }
 }
 
-std::string free_space(const fs::path& folder) {
+std::string reason_of_writing(int why, const fs::path& folder) {
+  std::string text = fmt::format(": {}", std::strerror(why));
+  if (why != ENOSPC && why != EDQUOT && why != EFBIG) return text;
   struct statvfs v{};
-  if (::statvfs(folder.c_str(), &v) != 0) return "";
-  return fmt::format(", {:.1f} MB free in {}", static_cast<double>(v.f_bavail) * static_cast<double>(v.f_frsize) / 1e6,
-                     folder.string());
+  if (::statvfs(folder.empty() ? "." : folder.c_str(), &v) != 0) return text;
+  return text + fmt::format(", {:.1f} MB free in {}",
+                            static_cast<double>(v.f_bavail) * static_cast<double>(v.f_frsize) / 1e6,
+                            folder.empty() ? "." : folder.string());
 }
 
 }  // namespace keelson

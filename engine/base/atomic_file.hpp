@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -31,12 +30,11 @@ void write_atomically(const std::filesystem::path& path, std::string_view text);
 /// links.
 void link_atomically(const std::filesystem::path& file, const std::filesystem::path& link);
 
-/// Removes what killed processes left of atomic files in `folder`; only of the files (names without the folder) for
-/// which `of` holds.
-void remove_temporaries(const std::filesystem::path& folder,
-                        const std::function<bool(const std::string& file)>& of = {});
+/// Removes what processes of this machine that have ended left of atomic files in `folder`.
+void remove_temporaries(const std::filesystem::path& folder);
 
-/// ", 71.3 MB free in runs/a", for messages about failed writing.
-std::string free_space(const std::filesystem::path& folder);
+/// For messages about failed writing: ": No space left on device, 71.3 MB free in runs/a", with the free space only
+/// where the reason (errno) has to do with it.
+std::string reason_of_writing(int why, const std::filesystem::path& folder);
 
 }  // namespace keelson

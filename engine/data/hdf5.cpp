@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
 #include "engine/data/detail/hdf5_links.hpp"
 
 namespace keelson::hdf5 {
+namespace fs = std::filesystem;
 
 using detail::Handle;
 using detail::innermost_reason;
@@ -92,7 +95,7 @@ Handle create_dataset(hid_t file, const std::string& path, const std::string& na
   H5Pset_obj_track_times(creation, false);
   Handle dataset(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose);
   if (!dataset.ok()) {
-    fail("{} of shape {} cannot be made ({}). Is the name taken, or the disk full?", place(path, name),
+    fail("{} of shape {} cannot be made ({})", place(path, name),
          to_string(shape), innermost_reason());
   }
   return dataset;
@@ -229,9 +232,9 @@ void File::close(bool sync) {
   const auto size = H5Fget_file_image(file, nullptr, 0);
   const FileDescriptor out(path_, O_WRONLY | O_TRUNC);
   if (out.fd < 0 || !write_all(out.fd, *static_cast<char**>(memory), static_cast<std::size_t>(size)))
-    fail("{}: cannot be written to its end ({}). Is the disk full?", path_, std::strerror(errno));
+    fail("{}: cannot be written to its end{}", path_, reason_of_writing(errno, fs::path(path_).parent_path()));
   if (sync && fsync(out.fd) != 0)
-    fail("{}: was written but cannot be brought to disk: {}", path_, std::strerror(errno));
+    fail("{}: was written but cannot be brought to disk{}", path_, reason_of_writing(errno, fs::path(path_).parent_path()));
 }
 
 bool File::has(const std::string& object) const {
@@ -332,7 +335,7 @@ void File::write(const std::string& name, const std::vector<std::string>& texts)
   const Handle type = detail::utf8_type();
   const Handle dataset = create_dataset(id_, path_, name, type, {static_cast<std::int64_t>(texts.size())});
   if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()) < 0)
-    fail("{} cannot be written ({}). Is the disk full?", place(path_, name), innermost_reason());
+    fail("{} cannot be written ({})", place(path_, name), innermost_reason());
 }
 
 void File::write_as(const std::string& name, Type type, const void* src, const Dims* offset, const Dims* count) {
@@ -340,7 +343,7 @@ void File::write_as(const std::string& name, Type type, const void* src, const D
   const Handle dataset(open_dataset(name), H5Dclose);
   const auto [file_space, memory_space] = select(dataset, place(path_, name), offset, count);
   if (H5Dwrite(dataset, detail::native(type), memory_space, file_space, H5P_DEFAULT, src) < 0)
-    fail("{} cannot be written ({}). Is the disk full?", place(path_, name), innermost_reason());
+    fail("{} cannot be written ({})", place(path_, name), innermost_reason());
 }
 
 Dims detail::shape_of_source(const std::string& path, const std::string& folder, const std::string& object, int depth) {

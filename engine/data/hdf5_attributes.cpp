@@ -31,7 +31,7 @@ void replace_attribute(hid_t object, const std::string& where, const std::string
   if (H5Aexists(object, name.c_str()) > 0) H5Adelete(object, name.c_str());
   const Handle a(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   if (!a.ok() || H5Awrite(a, type, src) < 0)
-    fail("{}: the attribute '{}' cannot be written ({}). Is the disk full?", where, name, innermost_reason());
+    fail("{}: the attribute '{}' cannot be written ({})", where, name, innermost_reason());
 }
 
 }  // namespace

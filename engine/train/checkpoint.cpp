@@ -100,8 +100,7 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
     file.set_attribute("/", "checksum", sum.value());
     file.close();
   } catch (const Error& e) {
-    fail("cannot write the checkpoint {}: {}{}; earlier checkpoints are untouched", path.string(), e.what(),
-         free_space(path.parent_path()));
+    fail("cannot write the checkpoint {}: {}; earlier checkpoints are untouched", path.string(), e.what());
   }
   atomic.commit();
 }

@@ -1,5 +1,6 @@
 #include "engine/train/metrics.hpp"
 
+#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -79,8 +80,9 @@ MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t resume_step, c
 }
 
 void MetricsFile::line(const std::string& text) {
+  errno = 0;
   out_ << text << '\n' << std::flush;
-  if (!out_) fail("cannot write to {}{}", path_.string(), free_space(path_.parent_path()));
+  if (!out_) fail("cannot write to {}{}", path_.string(), reason_of_writing(errno, path_.parent_path()));
 }
 
 void MetricsFile::write(const StepRecord& r) {

@@ -40,6 +40,7 @@ struct TrainerOptions {
   std::function<bool()> interrupted;  ///< asked once per step: true ends the run with a checkpoint
 
   std::filesystem::path checkpoints;                         ///< folder; empty: none are written
+  std::function<void()> before_checkpoint;                   ///< on rank 0: throws where none may be written
   int keep = 2;                                              ///< so many of the latest, besides best.h5
   std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;  ///< every so many; 0: not for this; the last state always
 

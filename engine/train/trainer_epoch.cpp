@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "engine/base/ranks.hpp"
 #include "engine/train/trainer.hpp"
 
 namespace keelson {
@@ -107,13 +108,13 @@ void Trainer::save(bool best) {
   last_saved_ = folder_.path_of(state_.step);
   const auto begin = std::chrono::steady_clock::now();
   gather_states();
-  if (is_root()) {
+  on_first_rank(communicator_, [&] {
+    if (options_.before_checkpoint) options_.before_checkpoint();
     const auto path = folder_.write(state_, parameters_, moments_);
     if (best) folder_.mark_best(path);
     state_.carried.clear();
     tell([&](auto& o) { o.on_checkpoint(state_, path, best); });
-  }
-  if (communicator_) communicator_->barrier();
+  });
   vote_.reserve(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 

@@ -125,7 +125,7 @@ class Refusals(Case):
         self.refused_train("--data", self.data, "--size", 16, says="16")
         self.refused_train("--data", self.data, "--size", 33, says="33")
         self.refused_train("--data", self.data, "--net", "paper", says="32")
-        self.refused_train("--train", self.data / "validation", says="4 ranks are more than the 3", ranks=4)
+        self.refused_train("--train", self.data / "validation", says="4 ranks for 3 training samples", ranks=4)
 
     def test_devices(self):
         self.refused_train("--data", self.data, "--device", "tpu", says="device 'tpu'.*(cpu|cuda)")
@@ -317,13 +317,13 @@ class Training(Case):
     def test_target_and_recipe(self):
         done = self.succeed(run("train", "--data", self.data, "--out", self.out, "--recipe", "demo", "--epochs", 50, "--target-mae", 5))
         self.assertIn("target reached after epoch 1, step 3", done.stdout)
-        self.assertIn("batch 2 (1 ranks); sgd momentum 0.9; learning rate 0.006 -> 0 cosine", done.stdout)
+        self.assertIn("batch 2 (1 rank); sgd momentum 0.9; learning rate 0.006 -> 0 cosine", done.stdout)
 
     def test_config_file(self):
         config = self.folder / "run.toml"
         config.write_text(f'data = "{self.data}"\nbatch = 3\nepochs = 1\nlr = 0.5\nmax-steps = 1\n')
         done = self.succeed(run("train", "--config", config, "--out", self.out, "--lr", 0.25))
-        self.assertIn("batch 3 (1 ranks)", done.stdout)
+        self.assertIn("batch 3 (1 rank)", done.stdout)
         self.assertIn("learning rate 0.25", done.stdout)
 
     def test_no_shuffle(self):

@@ -158,7 +158,7 @@ class Recipes(LmCase):
 
     def test_options_win(self):
         printed = self.train("--recipe", "demo", "--hidden", 16, "--batch", 4, "--max-steps", 2)
-        self.assertIn("6 epochs of 42 steps, batch 4 (1 ranks); sgd, clip norm 5; "
+        self.assertIn("6 epochs of 42 steps, batch 4 (1 rank); sgd, clip norm 5; "
                       "learning rate 1, x 0.4 in each epoch after the first 3; fp32", printed)
 
     def test_target(self):

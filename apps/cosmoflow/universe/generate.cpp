@@ -141,14 +141,6 @@ void make_directory(const fs::path& path) {
   }
 }
 
-/// Removes what a killed process left of files that this rank makes; other ranks may be writing theirs.
-void remove_own_temporaries(const GenerateOptions& o, Split split) {
-  remove_temporaries(o.directory / split_name(split), [&](const std::string& name) {
-    long long first = -1;
-    return std::sscanf(name.c_str(), "univ_%lld.h5", &first) == 1 && first / o.samples_per_file % o.ranks == o.rank;
-  });
-}
-
 std::int64_t universes_of_rank(const GenerateOptions& o, std::int64_t first, std::int64_t last) {
   std::int64_t n = 0;
   for (std::int64_t begin = first; begin < last; begin += o.samples_per_file) {
@@ -161,7 +153,7 @@ GenerateReport run(const GenerateOptions& o, Split split, std::int64_t first, st
                    GenerateReport report, std::optional<UniverseMaker>& maker, const ProgressFunction& progress) {
   if (first < last) {
     make_directory(o.directory / split_name(split));
-    remove_own_temporaries(o, split);
+    remove_temporaries(o.directory / split_name(split));
   }
   Universe universe;
   for (std::int64_t begin = first; begin < last; begin += o.samples_per_file) {

@@ -37,7 +37,7 @@ std::int64_t write_corpus(const TopicChain& chain, const std::vector<std::string
   std::string buffer;
   const auto flush = [&] {
     out.write(buffer.data(), static_cast<std::streamsize>(buffer.size())).flush();
-    if (!out) fail("cannot write {}: {}{}", path.string(), std::strerror(errno), free_space(path.parent_path()));
+    if (!out) fail("cannot write {}{}", path.string(), reason_of_writing(errno, path.parent_path()));
     buffer.clear();
   };
   const philox::Key key{seed, philox::stream_of("corpus"), split};

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace keelson {
+
+/// This machine's name.
+std::string host_name();
+
+/// Which process on which machine, in a way that holds beyond its end: numbers of processes are used again.
+struct Process {
+  std::string host;
+  std::string boot;       ///< of the machine: another one each time it starts; empty where Linux does not tell
+  std::string numbering;  ///< the process number belongs to (a container may have its own)
+  std::int64_t number = 0;
+  std::int64_t started = 0;  ///< in clock ticks since the machine started
+
+  static Process current();
+  bool operator==(const Process&) const = default;
+};
+
+enum class Life : std::uint8_t { runs, ended, unknown };
+
+/// Whether a process still runs. Unknown on another machine or in another container.
+Life life_of(const Process& process);
+
+}  // namespace keelson

@@ -1,0 +1,196 @@
+#include "engine/train/folder_lock.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "engine/base/atomic_file.hpp"
+#include "engine/base/environment.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
+#include "engine/base/utc_time.hpp"
+
+namespace keelson {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* name = "run.lock";
+
+/// What a lock file says.
+struct Holder {
+  std::string token, since;
+  Process process;
+  std::string job;  ///< of Slurm; empty: none
+  int restart = 0;  ///< how often Slurm had queued the job again
+
+  std::string describe() const {
+    return fmt::format("process {} on {}, since {}{}", process.number, process.host, since,
+                       job.empty() ? "" : ", Slurm job " + job);
+  }
+};
+
+std::string new_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+Holder current() {
+  return {new_token(), utc_now(), Process::current(), environment("SLURM_JOB_ID"),
+          parse_number<int>(environment("SLURM_RESTART_COUNT")).value_or(0)};
+}
+
+std::string to_text(const Holder& h) {
+  const nlohmann::ordered_json j{{"token", h.token},
+                                 {"since", h.since},
+                                 {"host", h.process.host},
+                                 {"boot", h.process.boot},
+                                 {"numbering", h.process.numbering},
+                                 {"process", h.process.number},
+                                 {"started", h.process.started},
+                                 {"slurm_job", h.job},
+                                 {"slurm_restart", h.restart}};
+  return j.dump(2) + "\n";
+}
+
+/// Nothing where there is no such file. What cannot be read has an empty token.
+std::optional<Holder> read(const fs::path& file) {
+  std::ifstream in(file);
+  if (!in) return std::nullopt;
+  try {
+    const auto j = nlohmann::json::parse(in);
+    const std::string token = j.at("token");
+    if (token.find_first_not_of("0123456789abcdef") != token.npos) return Holder();
+    const Process process{j.at("host"), j.at("boot"), j.at("numbering"), j.at("process"), j.at("started")};
+    return Holder{token, j.at("since"), process, j.at("slurm_job"), j.at("slurm_restart")};
+  } catch (const nlohmann::json::exception&) {
+    return Holder();
+  }
+}
+
+/// Whether Slurm says that a job has ended; unknown where it does not tell.
+Life slurm_says(const std::string& job) {
+  if (!parse_number<std::int64_t>(job)) return Life::unknown;
+  const std::string command = "squeue --noheader --states=all --format=%T --jobs=" + job + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return Life::unknown;
+  std::array<char, 256> line{};
+  const bool told = std::fgets(line.data(), line.size(), pipe) != nullptr;
+  const int status = ::pclose(pipe);
+  const std::string state = told ? line.data() : "";
+  if (state.find("Invalid job id") != std::string::npos) return Life::ended;  // Slurm has forgotten it
+  if (status != 0 || !told) return Life::unknown;
+  for (const char* over : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL",
+                           "DEADLINE", "PREEMPTED"})
+    if (state.starts_with(over)) return Life::ended;
+  return Life::runs;
+}
+
+Life life_of(const Holder& older, const Holder& mine) {
+  if (const auto life = life_of(older.process); life != Life::unknown) return life;
+  if (older.job.empty()) return Life::unknown;
+  // Slurm starts a job again only when its earlier start is over.
+  if (older.job == mine.job) return older.restart < mine.restart ? Life::ended : Life::unknown;
+  return slurm_says(older.job);
+}
+
+/// Makes a file with this text unless there is one of this name.
+bool create(const fs::path& file, const std::string& text) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0 && errno == EEXIST) return false;
+  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int why = errno;
+  if (fd >= 0) ::close(fd);
+  if (!written) fail("cannot write {}: {}", file.string(), std::strerror(why));
+  return true;
+}
+
+/// Throws InputError unless the process that made this file has ended.
+void require_ended(const fs::path& folder, const fs::path& file, const Holder& older, const Holder& mine) {
+  const Life life = older.token.empty() ? Life::unknown : life_of(older, mine);
+  if (life == Life::ended) return;
+  if (life == Life::runs)
+    refuse("--out {}: is in use by {}; choose another folder, or end that run first", folder.string(),
+           older.describe());
+  refuse(
+      "--out {}: is in use, or was when it was last seen, by {}, of which this machine cannot tell whether it still "
+      "runs; choose another folder or, if you know that it has ended, remove {}",
+      folder.string(), older.token.empty() ? "a process whose lock file cannot be read" : older.describe(),
+      file.string());
+}
+
+}  // namespace
+
+void FolderLock::check(const fs::path& folder) {
+  const auto file = folder / name;
+  const auto older = read(file);
+  if (older && !older->token.empty()) require_ended(folder, file, *older, current());
+}
+
+FolderLock::FolderLock(fs::path folder) : folder_(std::move(folder)) {
+  const Holder mine = current();
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail("cannot make the folder {}: {}", folder_.string(), error.message());
+  constexpr int most = 5;  // the holder may give it back, or die, between two looks
+  for (int attempt = 0; attempt < most; ++attempt) {
+    if (create(file(), to_text(mine))) {
+      token_ = mine.token;
+      return;
+    }
+    const auto older = read(file());
+    if (!older) continue;
+    if (older->token.empty() && attempt + 1 < most) {  // perhaps it is just being written
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      continue;
+    }
+    require_ended(folder_, file(), *older, mine);
+    // Of several processes that find the same dead lock, the one that makes this file replaces it.
+    const auto claim = folder_ / (".run.lock-after-" + older->token);
+    if (!create(claim, to_text(mine))) {
+      if (const auto other = read(claim)) require_ended(folder_, claim, *other, mine);
+      fs::remove(claim, error);
+      continue;
+    }
+    // Another process may have been through with this before the file was made.
+    const auto now = read(file());
+    const bool still = now && now->token == older->token;
+    if (still) write_atomically(file(), to_text(mine));
+    fs::remove(claim, error);
+    if (!still) continue;
+    token_ = mine.token;
+    return;
+  }
+  refuse("--out {}: another process takes and gives back {} all the time; choose another folder", folder_.string(),
+         file().string());
+}
+
+fs::path FolderLock::file() const { return folder_ / name; }
+
+FolderLock::~FolderLock() {
+  std::error_code error;
+  const auto holder = read(file());
+  if (!holder || holder->token != token_) return;
+  fs::remove(file(), error);
+}
+
+void FolderLock::require() const {
+  const auto holder = read(file());
+  if (holder && holder->token == token_) return;
+  if (!holder)
+    fail("{} is gone: somebody has removed it or the folder. This run no longer knows whether the folder is its own, "
+         "and ends without writing to it",
+         file().string());
+  fail("{} was taken over by {}. This run ends without writing to it", folder_.string(), holder->describe());
+}
+
+}  // namespace keelson
