@@ -91,18 +91,18 @@ void Console::on_stop(const RunState& s, StopReason reason) {
   say(fmt::format("{} after epoch {}, step {} ({})", to_string(reason), s.epoch, s.step, clock_text(s.seconds)));
 }
 
-void Console::overwrite(const std::string& text) {
-  fmt::print(out_, "\r{:<{}}", text, width_);
+void Console::write(const std::string& text) {
+  std::fputs(text.c_str(), out_);  // unlike fmt::print it does not throw: a log on a full disk must not end the training
   std::fflush(out_);
+}
+
+void Console::overwrite(const std::string& text) {
+  write(fmt::format("\r{:<{}}", text, width_));
   width_ = text.size();
 }
 
 void Console::say(const std::string& text) {
-  if (terminal_)
-    fmt::print(out_, "\r{:<{}}\n", text, width_);
-  else
-    fmt::print(out_, "{}\n", text);
-  std::fflush(out_);
+  write(terminal_ ? fmt::format("\r{:<{}}\n", text, width_) : text + "\n");
   width_ = 0;
 }
 

@@ -24,6 +24,7 @@ class Console final : public TrainObserver {
   using Clock = std::chrono::steady_clock;
   std::string judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const;
   std::string line(const RunState& s, const StepRecord& r) const;
+  void write(const std::string& text);
   void overwrite(const std::string& text);  ///< terminal only
   void say(const std::string& text);
 

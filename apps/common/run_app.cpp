@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
 
@@ -13,6 +16,7 @@
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/environment.hpp"
+#include "engine/base/file_error.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson::app {
@@ -27,6 +31,8 @@ Outcome attempt(Work&& work) {
     return {static_cast<int>(work()), ""};
   } catch (const InputError& error) {
     return {static_cast<int>(ExitCode::bad_input), error.what()};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {static_cast<int>(exit_code_of(error)), describe(error)};
   } catch (const std::bad_alloc&) {
     return {static_cast<int>(ExitCode::failure), out_of_memory()};
   } catch (const std::exception& error) {
@@ -34,6 +40,14 @@ Outcome attempt(Work&& work) {
   } catch (...) {
     return {static_cast<int>(ExitCode::failure), "an exception of unknown type"};
   }
+}
+
+/// What was printed may still fail to reach a file on a full disk.
+void require_output() {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (!flushed || std::ferror(stdout) != 0)
+    fail("cannot write the output: {}", errno != 0 ? std::strerror(errno) : "an earlier write failed");
 }
 
 void say(std::FILE* stream, const std::string& text) {
@@ -89,9 +103,13 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
   Outcome mine = attempt([&] {
     define(command_line);
     request = command_line.parse(arguments);
-    if (request.run) return run_verb(request, *world, info, arguments);
-    if (world->rank() == 0) say(stdout, request.text);
-    return ExitCode::done;
+    auto code = ExitCode::done;
+    if (request.run)
+      code = run_verb(request, *world, info, arguments);
+    else if (world->rank() == 0)
+      say(stdout, request.text);
+    require_output();
+    return code;
   });
 
   const auto outcomes = mpi->conclude(mine, grace);

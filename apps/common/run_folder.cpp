@@ -32,13 +32,19 @@ std::string why_unwritable(const fs::path& path) {
 
 }  // namespace
 
+bool RunFolder::holds_run() const {
+  std::error_code e;
+  const CheckpointFolder found(checkpoints(), 1);
+  return !found.list().empty() || fs::exists(found.best(), e) || fs::exists(report(), e);
+}
+
 void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
   on_first_rank(&world, [&] {
+    if (path.empty()) refuse("--out: found an empty name, expected a folder");
     if (const auto why = why_unwritable(path); !why.empty())
       refuse("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
     FolderLock::check(path);
-    std::error_code e;
-    if (!resumes && !overwrite && (fs::exists(checkpoints(), e) || fs::exists(metrics(), e)))
+    if (!resumes && !overwrite && holds_run())
       refuse(
           "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
           "folder",

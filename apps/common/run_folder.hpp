@@ -19,8 +19,10 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path report() const { return path / "report.html"; }
 
-  /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written or holds a run that neither
-  /// is resumed nor may be overwritten. Collective.
+  /// Whether something would be lost without it: a run that failed before its first checkpoint left nothing.
+  bool holds_run() const;
+  /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written, is in use by another
+  /// run, or holds a run that neither is resumed nor may be overwritten. Collective.
   void check(Communicator& world, bool resumes, bool overwrite) const;
   /// Makes it, without the run that it held unless that is resumed. By one rank.
   void prepare(bool resumes) const;

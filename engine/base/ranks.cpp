@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/error.hpp"
+#include "engine/base/file_error.hpp"
 #include "engine/base/fnv1a.hpp"
 
 namespace keelson {
@@ -31,6 +32,9 @@ void on_first_rank(Communicator* communicator, const std::function<void()>& work
     } catch (const InputError& error) {
       header[0] = refused;
       message = error.what();
+    } catch (const std::filesystem::filesystem_error& error) {
+      header[0] = exit_code_of(error) == ExitCode::bad_input ? refused : failed;
+      message = describe(error);
     } catch (const std::exception& error) {
       header[0] = failed;
       message = error.what();

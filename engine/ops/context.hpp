@@ -106,7 +106,7 @@ class Context {
   std::unique_ptr<typename Desc::Op> make(const Desc& desc) {
     std::string why;
     auto p = try_make(desc, &why);
-    if (!p) fail("no backend makes {} ({})", ops::describe(desc), why);
+    if (!p) refuse("no backend makes {} ({})", ops::describe(desc), why);
     return p;
   }
 

@@ -55,13 +55,19 @@ EpochRecord epoch_of(const Json& j) {
   return r;
 }
 
-/// Calls visit(text, object) for every line that is a record.
+/// Calls visit(text, object) for every line that is a record; what a crash or an editor made of others is left out.
 template <class Visit>
 void each_record(const std::filesystem::path& path, Visit&& visit) {
   std::ifstream in(path);
   for (std::string text; std::getline(in, text);) {
     const auto j = Json::parse(text, nullptr, false);
-    if (j.is_object() && j.contains("type") && j.contains("step")) visit(text, j);
+    const auto whole = [&](const char* key) { return j.contains(key) && j.at(key).is_number_integer(); };
+    if (!j.is_object() || !whole("step") || !j.contains("type") || (j.at("type") == "epoch" && !whole("epoch")))
+      continue;
+    try {
+      visit(text, j);
+    } catch (const Json::exception&) {  // a value of another type
+    }
   }
 }
 
@@ -93,7 +99,7 @@ void MetricsFile::write(const StepRecord& r) {
             {"learning_rate", r.learning_rate},
             {rate_key_, r.rate},
             {"seconds", to_json(r.seconds)}}
-           .dump());
+           .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void MetricsFile::write(const EpochRecord& r) {
@@ -109,11 +115,11 @@ void MetricsFile::write(const EpochRecord& r) {
             {"seconds", to_json(r.seconds)},
             {"validation_seconds", r.validation_seconds},
             {"time", utc_now()}}
-           .dump());
+           .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void MetricsFile::write(const EventRecord& r) {
-  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", utc_now()}}.dump());
+  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", utc_now()}}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 History read_metrics(const std::filesystem::path& path) {

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 import unittest
 
@@ -109,6 +110,32 @@ class Folders(LmCase):
         self.train("--max-steps", 2, "--overwrite", *self.arguments[2:])
         self.assertEqual([p.read_text() for p in mine], ["mine"] * 3)
         self.assertEqual([p.name for p in self.out.glob("checkpoints/step-*")], ["step-0000000002.h5"])
+
+    def test_a_run_that_failed_before_its_first_checkpoint_is_no_run(self):
+        self.ends(1, "train", "--out", self.out, *self.arguments, "--lr", 1e38, "--epochs", 3,
+                  says="the loss became")
+        self.assertTrue((self.out / "metrics.jsonl").exists())
+        self.train("--max-steps", 1, *self.arguments[2:])
+
+    def test_names_that_cannot_be(self):
+        long, deep = "x" * 300, "abcdefgh/" * 600
+        for name in (long, deep):
+            for arguments in (["train", *self.arguments, "--out", name], ["corpus", "--words", 100, "--out", name],
+                              ["train", "--data", name, "--out", self.out], ["evaluate", "--checkpoint", name],
+                              ["train", "--resume", name]):
+                self.refused(*arguments, says=f"{name[:200]}.*: File name too long")
+        self.refused("train", *self.arguments, "--out", "", says="--out: found an empty name")
+
+    def test_output_that_cannot_be_written(self):
+        self.train("--max-steps", 1, *self.arguments[2:])
+        verbs = (["train", "--help"], ["train", "--resume", self.out, "--max-steps", 40],
+                 ["evaluate", "--checkpoint", self.out, "--test", self.text / "ptb.test.txt", "--json"])
+        for arguments in verbs:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(LM.command(0, *arguments), stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(LM.errors(done)[0], "cannot write the output")
+        self.assertEqual(newest(self.out).name, "step-0000000040.h5")
 
     def test_a_refused_run_leaves_no_folder(self):
         self.refused("train", "--out", self.out, *self.arguments, "--global-batch", 10**9, says="batch")

@@ -57,6 +57,29 @@ TEST(Metrics, NamesItsUnit) {
   EXPECT_EQ(h.epochs.at(0).rate, 81);
 }
 
+TEST(Metrics, LinesThatAreNoRecordsDoNoHarm) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  for (const char* line :
+       {"garbage", "[1,2]", R"({"type":"step","step":"x"})", R"({"type":"step","step":1e300})", R"({"type":7,"step":1})",
+        R"({"type":"epoch","step":1})", R"({"type":"epoch","step":null,"epoch":1})",
+        R"({"type":"event","step":1,"event":[]})", R"({"type":"step","step":1,"seconds":3})", "\xFF\xFE", ""}) {
+    std::ofstream(path) << line << "\n" << R"({"type":"step","step":2,"loss":0.5})" << "\n";
+    { MetricsFile file(path, 4); }
+    const auto h = read_metrics(path);
+    EXPECT_TRUE(h.events.empty() && h.epochs.empty()) << line;
+    ASSERT_FALSE(h.steps.empty()) << line;
+    EXPECT_EQ(h.steps.back().loss, 0.5) << line;
+  }
+}
+
+TEST(Metrics, NamesOfFilesMayHoldAnyBytes) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  MetricsFile(path).write(EventRecord{"resume", 1, "runs/\xFF"});
+  EXPECT_EQ(read_metrics(path).events.at(0).text, "runs/\xEF\xBF\xBD");
+}
+
 TEST(Metrics, ResumedRunsHoldNothingTwice) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";

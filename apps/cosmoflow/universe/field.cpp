@@ -164,7 +164,7 @@ void LagrangianParticles::count(const Cosmology& cosmology, double z, int cells,
   const double d1 = cosmology.growth(z), d2 = second ? -cosmology.second_order_growth(z) : 0;
   const double reach = d1 * largest1_ + d2 * largest2_;
   if (!(reach < 0.95 * side_)) {
-    fail(
+    refuse(
         "a particle moves {:.3g} Mpc/h at redshift {} in a box of {} Mpc/h: perturbation theory does not hold there; "
         "use a larger box",
         reach, z, side_);

@@ -219,7 +219,7 @@ void UniverseMaker::make(Split split, std::int64_t index, Universe& u) {
     particles_.count(cosmology, prior.redshifts[c], options_.grid, counts_);
     const std::int32_t largest = *std::ranges::max_element(counts_);
     if (largest > std::numeric_limits<std::int16_t>::max()) {
-      fail(
+      refuse(
           "{} universe {}: {} particles in one cell at redshift {} do not fit 16 bits; use fewer particles per cell or "
           "more cells",
           split_name(split), index, largest, prior.redshifts[c]);
