@@ -51,7 +51,8 @@ class MpiSession {
  public:
   /// Throws Error if MPI does not start, InputError if a launcher started several tasks that MPI takes for jobs of one
   /// rank each (as `srun` does without --mpi=pmix).
-  MpiSession();
+  /// A rank that fails waits `grace_seconds` for the others (KEELSON_GRACE of the programs).
+  explicit MpiSession(double grace_seconds = 2);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -59,11 +60,12 @@ class MpiSession {
   bool active() const;  ///< MPI is initialised, by us or by the host program
 
   /// Every rank calls this once, when its work has ended, well or not. Returns the outcomes of all ranks, in rank
-  /// order, if all ranks get here; a rank that failed waits only `grace_seconds` for the others and then gets nothing:
-  /// they are still at work, wait for this rank for ever, and must be ended by abort().
-  std::optional<std::vector<Outcome>> conclude(const Outcome& mine, double grace_seconds);
+  /// order, if all ranks get here; a rank that failed waits only for the grace and then gets nothing: the others are
+  /// still at work, wait for this rank for ever, and must be ended by abort().
+  std::optional<std::vector<Outcome>> conclude(const Outcome& mine);
 
-  /// Ends every rank of the job with this exit code, now.
+  /// Ends every rank of the job with this exit code, now. Those that wait for this rank are told so and end by
+  /// themselves, since a launcher may leave them time for a checkpoint.
   [[noreturn]] void abort(int exit_code);
 
   /// The variable by which a launcher shows itself in the environment ("OMPI_COMM_WORLD_SIZE"), or nothing.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
@@ -42,6 +43,7 @@ Lookout::~Lookout() {
 }
 
 void Lookout::look(Wait& wait, double seconds) {
+  end_if_over(wait.label, seconds, wait.for_first_rank);
   if (seconds < announce_every_) return;
   if (wait.announcements == 0) listen(&wait);  // what came before: see there
   if (seconds >= (wait.announcements + 1) * announce_every_) announce(wait);

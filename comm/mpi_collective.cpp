@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "engine/base/error.hpp"
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "comm/detail/mpi_collective.hpp"
+#include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "comm/detail/patience.hpp"
 #include "engine/base/error.hpp"
@@ -14,6 +15,8 @@
 
 namespace keelson::comm::detail {
 namespace {
+
+constexpr std::string_view broadcast_label = "a broadcast";
 
 MPI_Op mpi_op(Reduction op) {
   switch (op) {
@@ -82,7 +85,7 @@ void MpiCommunicator::find_nodes() {
 }
 
 void MpiCommunicator::complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number) {
-  Wait wait{number, label};
+  Wait wait{number, label, label == broadcast_label};
   Patience patience;
   for (MPI_Request& request : requests) {
     for (;;) {
@@ -114,7 +117,7 @@ void MpiCommunicator::broadcast(void* data, std::size_t bytes, int root) {
     const std::size_t count = std::min(left, piece);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibcast(at, static_cast<int>(count), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
-    complete(request, "a broadcast");
+    complete(request, broadcast_label);
     at += count;
     left -= count;
   }

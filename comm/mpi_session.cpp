@@ -9,7 +9,9 @@
 
 #include "comm/communicators.hpp"
 #include "comm/detail/mpi_communicator.hpp"
+#include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/patience.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -38,7 +40,8 @@ MPI_Comm duplicate(MPI_Comm comm) {
   return copy;
 }
 
-/// Waits for a request, at most `seconds` if that is not negative.
+/// Waits for a request, at most `seconds` if that is not negative. A wait without end is for ranks that are still at
+/// work.
 bool complete(MPI_Request& request, double seconds) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
@@ -47,6 +50,8 @@ bool complete(MPI_Request& request, double seconds) {
     if (done) return true;
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (seconds >= 0 && waited.count() >= seconds) return false;
+    if (seconds < 0 && waited.count() >= detail::Patience::late)
+      detail::end_if_over("the end of the program", waited.count(), true);
     if (waited.count() < 0.001)
       sched_yield();
     else
@@ -58,7 +63,10 @@ bool complete(MPI_Request& request, double seconds) {
 
 struct MpiSession::Impl {
   bool owns = false;
-  MPI_Comm control = MPI_COMM_NULL;  ///< for conclude() alone; null without MPI
+  double grace = 2;
+  MPI_Comm control = MPI_COMM_NULL;  ///< for the end of the program alone; null without MPI
+  std::array<int, 2> own{};          ///< MPI reads and writes these even when conclude() has given up
+  std::vector<int> all;
 };
 
 std::string MpiSession::launched() {
@@ -79,7 +87,8 @@ std::string MpiSession::launched() {
   return slurm_tasks() > 1 ? "SLURM_STEP_NUM_TASKS" : "";
 }
 
-MpiSession::MpiSession() : impl_(std::make_unique<Impl>()) {
+MpiSession::MpiSession(double grace_seconds) : impl_(std::make_unique<Impl>()) {
+  impl_->grace = grace_seconds;
   if (!detail::mpi_running()) {
     if (!wanted()) return;
     int provided = 0;
@@ -88,6 +97,7 @@ MpiSession::MpiSession() : impl_(std::make_unique<Impl>()) {
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI does not allow threads (MPI_THREAD_FUNNELED)");
   }
   impl_->control = duplicate(MPI_COMM_WORLD);
+  detail::use_control(impl_->control, grace_seconds);
   int size = 0;
   MPI_Comm_size(impl_->control, &size);
   if (impl_->owns && size == 1 && slurm_tasks() > 1 && environment("OMPI_COMM_WORLD_SIZE").empty() &&
@@ -101,28 +111,27 @@ MpiSession::MpiSession() : impl_(std::make_unique<Impl>()) {
 MpiSession::~MpiSession() {
   // Finalising waits for all ranks. While an exception passes here, they may never come.
   if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
+  detail::use_control(MPI_COMM_NULL, 0);
   if (impl_->control != MPI_COMM_NULL) MPI_Comm_free(&impl_->control);
   if (impl_->owns) MPI_Finalize();
 }
 
 bool MpiSession::active() const { return impl_->control != MPI_COMM_NULL; }
 
-std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine, double grace_seconds) {
+std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine) {
   if (!active()) return std::vector<Outcome>{mine};
   if (detail::left_unfinished()) return std::nullopt;
   int size = 0;
   MPI_Comm_size(impl_->control, &size);
 
   const bool failed = mine.exit_code != 0 && !mine.message.empty();
-  const std::array<int, 2> own{mine.exit_code, static_cast<int>(mine.message.size())};
-  std::vector<int> all(2 * static_cast<std::size_t>(size));
+  auto& own = impl_->own = {mine.exit_code, static_cast<int>(mine.message.size())};
+  auto& all = impl_->all;
+  all.assign(2 * static_cast<std::size_t>(size), 0);
   MPI_Request request = MPI_REQUEST_NULL;
   detail::check(MPI_Iallgather(own.data(), 2, MPI_INT, all.data(), 2, MPI_INT, impl_->control, &request),
                 "MPI_Iallgather");
-  if (!complete(request, failed ? grace_seconds : -1)) {
-    detail::leave_unfinished();
-    return std::nullopt;
-  }
+  if (!complete(request, failed ? impl_->grace : -1)) return std::nullopt;
 
   std::vector<int> count(static_cast<std::size_t>(size)), at(static_cast<std::size_t>(size) + 1, 0);
   for (std::size_t r = 0; r < count.size(); ++r) at[r + 1] = at[r] + (count[r] = all[2 * r + 1]);
@@ -137,7 +146,10 @@ std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine, do
   return outcomes;
 }
 
-void MpiSession::abort(int exit_code) { detail::end_job(exit_code); }
+void MpiSession::abort(int exit_code) {
+  detail::tell_failure(exit_code);
+  detail::end_job(exit_code);
+}
 
 std::unique_ptr<Communicator> make_world(const Watchdog& watchdog) {
   return detail::mpi_running() ? detail::adopt(duplicate(MPI_COMM_WORLD), watchdog) : make_self();

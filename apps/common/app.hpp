@@ -63,8 +63,8 @@ class CommandLine {
 /// Reads the command line, starts MPI, places the process on its cores, starts the backends, runs the verb, and returns
 /// the exit code: the verb's; 2 after InputError; 1 after any other exception. What all ranks throw alike is printed
 /// once, what some ranks throw is printed with their names; ranks that still work are then ended with the same exit
-/// code, after a grace of KEELSON_GRACE seconds (2). Signals are left alone: a verb that can end well when asked to
-/// calls Interrupt::install().
+/// code, after a grace of KEELSON_GRACE seconds (2). SIGTERM, SIGINT and SIGUSR1 end the program at once with exit code
+/// 75, until a verb that can end well when asked to calls Interrupt::install().
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define);
 
 }  // namespace keelson::app

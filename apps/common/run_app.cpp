@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "apps/common/app.hpp"
+#include "apps/common/before_main.hpp"
 #include "apps/common/outcomes.hpp"
 #include "apps/common/verb.hpp"
-#include "apps/common/waiting_threads.hpp"
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/environment.hpp"
@@ -21,6 +21,10 @@
 
 namespace keelson::app {
 namespace {
+
+#ifndef __SANITIZE_ADDRESS__  // which is not ready so early
+[[gnu::section(".preinit_array"), gnu::used]] void (*const first_of_all)(int, char**, char**) = before_main;
+#endif
 
 using comm::Outcome;
 
@@ -78,16 +82,15 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
 }  // namespace
 
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define) {
-  let_waiting_threads_sleep(argv);
+  before_main(argc, argv, environ);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Everything that talks to other ranks is destroyed only when all ranks are known to have ended.
   std::optional<comm::MpiSession> mpi;
   std::unique_ptr<Communicator> world;
   std::vector<std::string> hosts;
-  double grace = 2;
   Outcome start = attempt([&] {
-    grace = seconds_from_environment("KEELSON_GRACE", grace);
-    mpi.emplace();
+    const double grace = seconds_from_environment("KEELSON_GRACE", 2);
+    mpi.emplace(grace);
     world = comm::make_world();
     hosts = world->allgather(world->host());
     return ExitCode::done;
@@ -112,7 +115,7 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
     return code;
   });
 
-  const auto outcomes = mpi->conclude(mine, grace);
+  const auto outcomes = mpi->conclude(mine);
   if (!outcomes) {  // the others are at work and wait for this rank
     say(stderr, describe_outcomes(info.name, {{world->rank(), world->host(), mine}}, world->size()).text);
     mpi->abort(mine.exit_code);

@@ -10,6 +10,7 @@
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
+#include "engine/base/process.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/graph/choose_precision.hpp"
 #include "engine/graph/memory_needs.hpp"
@@ -62,6 +63,10 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Sessio
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}\n", counted(t.epochs, "epoch"),
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(session.world.size(), "rank"),
              s.optimizer, s.schedule, to_string(t.precision));
+  // Open MPI's mpirun kills the ranks when it is interrupted, which no rank can see coming.
+  const auto mpirun = session.world.size() > 1 ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
+  if (mpirun != 0)
+    fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
   std::fflush(stdout);
 }
 
@@ -78,6 +83,10 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const Workplace&
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
 }
+
+constexpr const char* signalled =
+    "\nsignalled to end: a checkpoint follows after this step, if the launcher gives it the time; otherwise the last one "
+    "stays\n";
 
 ExitCode exit_code(StopReason reason) {
   const bool cut = reason == StopReason::interrupted || reason == StopReason::time_limit;
@@ -117,7 +126,6 @@ void declare(TrainingOptions& o, Verb& v) {
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : options_(options), session_(session) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
-  Interrupt::install();
   checkpoint_ = open_resume(options, session.world);
   folder_.path = folder_of(options, checkpoint_);
   folder_.check(session.world, checkpoint_.has_value(), options.overwrite);
@@ -170,6 +178,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
+  Interrupt::install(world.rank() == 0 ? signalled : "");
   on_first_rank(&world, [&] {
     lock.emplace(folder_.path);
     folder_.prepare(checkpoint_.has_value());

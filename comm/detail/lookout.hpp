@@ -17,6 +17,7 @@ namespace keelson::comm::detail {
 struct Wait {
   std::uint64_t number = 0;  ///< of the call, counted alike on all ranks
   std::string_view label;
+  bool for_first_rank = false;  ///< which may be writing a checkpoint
   int announcements = 0;
   int reports = 0;
 };

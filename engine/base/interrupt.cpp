@@ -1,9 +1,11 @@
 #include "engine/base/interrupt.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 
 namespace keelson {
 namespace {
@@ -17,10 +19,16 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 bool installed = false;
 std::array<struct sigaction, signals.size()> before;
 
+std::array<char, 512> notice;
+std::size_t notice_length = 0;
+
 // Only what a signal handler may do.
 void handle(int number) {
+  const int error = errno;
   int none = 0;
-  first.compare_exchange_strong(none, number);
+  if (first.compare_exchange_strong(none, number) && notice_length > 0)
+    (void)!::write(STDERR_FILENO, notice.data(), notice_length);
+  errno = error;
   if (number != SIGINT || !interrupted.exchange(true)) return;
   signal(SIGINT, SIG_DFL);
   raise(SIGINT);  // delivered, with its default action, when the handler returns
@@ -28,8 +36,9 @@ void handle(int number) {
 
 }  // namespace
 
-void Interrupt::install() {
+void Interrupt::install(const std::string& text) {
   if (installed) return;
+  notice_length = text.copy(notice.data(), notice.size());
   struct sigaction action{};
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;

@@ -10,8 +10,9 @@ namespace keelson {
 /// The flag belongs to this process: ranks that act on it must first agree, e.g. by allreduce(max) of signal_number().
 class Interrupt {
  public:
-  /// Takes the three signals over; again: no effect. The library never calls this itself.
-  static void install();
+  /// Takes the three signals over; again: no effect. The first that comes prints `notice` on stderr at once, which may
+  /// be a while before the program acts on it. The library never calls this itself.
+  static void install(const std::string& notice = "");
   /// Gives the signals back to whoever had them before, and clears the flag.
   static void uninstall();
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,17 +18,23 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Field 22 of /proc/PID/stat; 0: there is no such process. The name in field 2 may hold spaces and brackets.
-std::int64_t start_of(std::int64_t number) {
+/// What /proc/PID/stat says of a process; zeros: there is no such process.
+struct Stat {
+  std::string name;
+  std::int64_t parent = 0, started = 0;
+};
+
+Stat stat_of(std::int64_t number) {
   const std::string text = content_of("/proc/" + std::to_string(number) + "/stat");
-  const auto name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  const auto name = text.find('('), name_end = text.rfind(')');  // the name may hold spaces and brackets
+  if (name == std::string::npos || name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 1));
   std::string skipped;
-  for (int i = 3; i < 22; ++i) fields >> skipped;
-  std::int64_t ticks = 0;
-  fields >> ticks;
-  return ticks;
+  Stat stat{text.substr(name + 1, name_end - name - 1)};
+  fields >> skipped >> stat.parent;               // fields 3 and 4
+  for (int i = 5; i < 22; ++i) fields >> skipped;
+  fields >> stat.started;
+  return stat;
 }
 
 std::string current_numbering() {
@@ -49,13 +56,22 @@ std::string host_name() {
   return name;
 }
 
-Process Process::current() { return {host_name(), current_boot(), current_numbering(), ::getpid(), start_of(::getpid())}; }
+Process Process::current() { return {host_name(), current_boot(), current_numbering(), ::getpid(), stat_of(::getpid()).started}; }
+
+std::int64_t find_ancestor(std::initializer_list<std::string_view> names) {
+  for (auto number = stat_of(::getpid()).parent; number > 0;) {
+    const Stat stat = stat_of(number);
+    if (std::find(names.begin(), names.end(), stat.name) != names.end()) return number;
+    number = stat.parent;
+  }
+  return 0;
+}
 
 Life life_of(const Process& process) {
   if (process.boot.empty() || process.host != host_name()) return Life::unknown;
   if (process.boot != current_boot()) return Life::ended;  // the machine has started anew since
   if (process.numbering != current_numbering()) return Life::unknown;
-  return start_of(process.number) == process.started ? Life::runs : Life::ended;
+  return stat_of(process.number).started == process.started ? Life::runs : Life::ended;
 }
 
 }  // namespace keelson

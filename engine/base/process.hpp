@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 namespace keelson {
 
@@ -21,6 +23,9 @@ struct Process {
 };
 
 enum class Life : std::uint8_t { runs, ended, unknown };
+
+/// The nearest process above this one, on this machine, whose program has one of these names; 0: none.
+std::int64_t find_ancestor(std::initializer_list<std::string_view> names);
 
 /// Whether a process still runs. Unknown on another machine or in another container.
 Life life_of(const Process& process);

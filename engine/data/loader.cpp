@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "engine/base/error.hpp"
@@ -61,6 +62,7 @@ struct Loader::Impl {
 
   Impl(const Dataset& dataset_, const LoaderOptions& options_);
   ~Impl();
+  void end_threads();
   void prepare(std::int64_t step);
   void work();
   void decode(Slot& slot, std::int64_t sample);
@@ -117,11 +119,21 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
     slot.batch.sample_offset = options.rank * options.batch;
   }
   job_step = steps;  // nothing to do before an epoch is started
-  for (int i = 0; i < options.threads; ++i)
-    threads.push_back(detail::start_decoding_thread([this] { work(); }, options.cpus));
+  try {
+    for (int i = 0; i < options.threads; ++i)
+      threads.push_back(detail::start_decoding_thread([this] { work(); }, options.cpus));
+  } catch (const std::system_error& e) {
+    const auto started = threads.size();
+    end_threads();
+    fail("only {} of {} decoding threads can be started ({}); give fewer --loader-threads, or raise the limit on "
+         "processes (ulimit -u) or on memory",
+         started, options.threads, e.code().message());
+  }
 }
 
-Loader::Impl::~Impl() {
+Loader::Impl::~Impl() { end_threads(); }
+
+void Loader::Impl::end_threads() {
   {
     const std::lock_guard lock(mutex);
     stop = true;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "engine/base/error.hpp"
@@ -251,7 +252,10 @@ UniverseFiles check_universe_files(const std::vector<std::string>& paths, const 
   };
   // More threads than cores: the time goes into waiting for the file system.
   std::vector<std::jthread> threads;
-  for (std::size_t t = 1; t < std::min<std::size_t>(8, paths.size() / 16); ++t) threads.emplace_back(work);
+  try {
+    for (std::size_t t = 1; t < std::min<std::size_t>(8, paths.size() / 16); ++t) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // no more threads: those that there are do it
+  }
   work();
   threads.clear();
   if (error) std::rethrow_exception(error);

@@ -65,7 +65,7 @@ TEST(MpiSession, StartsNoMpiWithoutALauncher) {
   if (!MpiSession::launched().empty()) GTEST_SKIP() << "a launcher set " << MpiSession::launched();
   MpiSession session;
   EXPECT_FALSE(session.active());
-  const auto outcomes = session.conclude({3, "text"}, 0);
+  const auto outcomes = session.conclude({3, "text"});
   ASSERT_TRUE(outcomes.has_value());
   ASSERT_EQ(outcomes->size(), 1u);
   EXPECT_EQ((*outcomes)[0].message, "text");

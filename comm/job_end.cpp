@@ -1,0 +1,102 @@
+#include "comm/detail/job_end.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "comm/detail/mpi_support.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/interrupt.hpp"
+#include "engine/base/process.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int tag_failed = 3;
+
+std::atomic<bool> unfinished{false};
+MPI_Comm told_over = MPI_COMM_NULL;
+double grace_seconds = 2;
+
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+/// The exit code of a rank that has told of its failure.
+std::optional<int> told_failure() {
+  if (told_over == MPI_COMM_NULL) return std::nullopt;
+  int there = 0, code = 0;
+  MPI_Status status;
+  check(MPI_Iprobe(MPI_ANY_SOURCE, tag_failed, told_over, &there, &status), "MPI_Iprobe", "end of the job");
+  if (!there) return std::nullopt;
+  check(MPI_Recv(&code, 1, MPI_INT, status.MPI_SOURCE, tag_failed, told_over, MPI_STATUS_IGNORE), "MPI_Recv",
+        "end of the job");
+  return code;
+}
+
+/// Seconds since this process was first seen to be signalled; 0: it is not.
+double signalled_for() {
+  static std::optional<Clock::time_point> first_seen;
+  if (!Interrupt::requested()) return 0;
+  if (!first_seen) first_seen = Clock::now();
+  return since(*first_seen);
+}
+
+}  // namespace
+
+void use_control(MPI_Comm control, double grace) {
+  told_over = control;
+  grace_seconds = grace;
+}
+
+void tell_failure(int exit_code) {
+  if (told_over == MPI_COMM_NULL || left_unfinished()) return;
+  int rank = 0, size = 1;
+  MPI_Comm_rank(told_over, &rank);
+  MPI_Comm_size(told_over, &size);
+  std::vector<MPI_Request> requests;
+  for (int to = 0; to < size; ++to)
+    if (to != rank) MPI_Isend(&exit_code, 1, MPI_INT, to, tag_failed, told_over, &requests.emplace_back());
+  constexpr double enough = 1;
+  int sent = 0;
+  for (const auto start = Clock::now(); !sent && since(start) < enough;) {
+    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+      return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
+  if (const auto code = told_failure()) {
+    std::fflush(nullptr);
+    std::_Exit(*code);
+  }
+  const double limit = 5 * grace_seconds;
+  if (for_first_rank || seconds < limit || signalled_for() < limit) return;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  fmt::print(stderr,
+             "error: rank {} ({}) has waited {:.0f} s for {} since it was signalled to end: another rank must have ended "
+             "or hang. This rank ends without a checkpoint; the last one can be resumed\n",
+             rank, host_name(), seconds, label);
+  end_job(static_cast<int>(ExitCode::failure));
+}
+
+void end_job(int exit_code) {
+  std::fflush(nullptr);
+  // Open MPI's mpirun ends the others when one process leaves with an error, and says less about it than MPI_Abort. Not
+  // so in its fault-tolerant mode, nor other launchers.
+  const bool mpirun =
+      std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr && std::getenv("OMPI_MCA_mpi_ft_enable") == nullptr;
+  if (mpi_running() && (!mpirun || exit_code == 0)) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+void leave_unfinished() { unfinished = true; }
+bool left_unfinished() { return unfinished; }
+
+}  // namespace keelson::comm::detail

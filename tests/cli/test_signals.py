@@ -1,0 +1,123 @@
+"""Signals at any time of a run's life, and ranks that end before the others."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from lm_support import LM, SMALL, LmCase
+from programs import MPIEXEC, Program, newest
+
+JOB = Program("test_mpi")
+
+
+def children(pid):
+    files = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for file in files for word in file.read_text().split()]
+
+
+class Setup(LmCase):
+    """Before training begins nothing can be lost, so a signal ends the program at once: 75 queues the job again."""
+
+    def test_at_any_time(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)  # nobody ever writes to it
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            for after in (0.1, 0.3, 1.5):
+                with self.subTest(number, after=after):
+                    run = LM.start("train", "--config", fifo)
+                    time.sleep(after)
+                    run.send_signal(number)
+                    _, err = run.communicate(timeout=60)
+                    self.assertEqual(run.returncode, 75, err)
+                    self.assertIn("interrupted before the work began", err)
+
+    def test_what_the_user_ignores(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        run = subprocess.Popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", *LM.command(0, "train", "--config", fifo)],
+                               stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        run.send_signal(signal.SIGINT)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            run.wait(1)
+        run.kill()
+        run.wait()
+
+
+class Ranks(LmCase):
+    def start(self):
+        """A run on two ranks after its first epoch."""
+        run = LM.start("train", "--data", self.text, "--out", self.out, *SMALL, "--layers", 1, "--epochs", 100000,
+                       "--checkpoint-every", 0, ranks=2)
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        while run.poll() is None and not list(self.out.glob("checkpoints/step-*.h5")):
+            time.sleep(0.01)
+        return run
+
+    def resumes(self):
+        self.succeed("train", "--resume", self.out, "--max-steps", int(newest(self.out).stem[5:]) + 1, ranks=2)
+
+    def test_signal_to_all_ranks(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number):
+                run = self.start()
+                for rank in children(run.pid):
+                    os.kill(rank, number)
+                out, err = run.communicate(timeout=100)
+                self.assertEqual(run.returncode, 75, err)
+                self.assertIn("signalled to end: a checkpoint follows after this step", err)
+                self.assertIn("interrupted after epoch", out)
+                self.resumes()
+                shutil.rmtree(self.out)
+
+    def test_control_c_of_mpirun(self):
+        """Open MPI's kills the ranks. They say so when they start, and what to do instead."""
+        run = self.start()
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=100)
+        said = re.search(r"Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 (\d+)\n", out)
+        self.assertTrue(said, out)
+        self.assertEqual(int(said[1]), run.pid)
+        self.resumes()
+        shutil.rmtree(self.out)
+        run = self.start()
+        run.send_signal(signal.SIGUSR1)
+        out, err = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, 75, err)
+        self.assertIn("interrupted after epoch", out)
+
+    def test_a_rank_that_fails_tells_those_that_wait(self):
+        """Launchers may leave them to wait, as this one does, which looks at the shells only."""
+        shell = ["sh", "-c", '"$@"; echo "rank $PMIX_RANK ended with $?"', "sh"]
+        done = subprocess.run([*MPIEXEC, "-n", "3", *shell, JOB.path, "--app", "fail", "--rank", "1"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                              env={**os.environ, "KEELSON_GRACE": "0.5"})
+        self.assertEqual(sorted(done.stdout.splitlines()), [f"rank {r} ended with 2" for r in range(3)], done.stderr)
+
+    def test_a_rank_that_was_killed(self):
+        """srun then sends SIGTERM to the others, which would wait for their next step together until it kills them."""
+        ready = self.folder / "ready"
+        shell = ["sh", "-c", '"$@"; echo "ended with $?"; sleep 100', "sh"]
+        run = subprocess.Popen([*MPIEXEC, "-n", "2", *shell, JOB.path, "--app", "loop", "--ready", str(ready)],
+                               text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, "KEELSON_GRACE": "0.5"})
+        while run.poll() is None and not ready.exists():
+            time.sleep(0.01)
+        ranks = [pid for parent in children(run.pid) for pid in children(parent)]
+        os.kill(ranks[1], signal.SIGKILL)
+        os.kill(ranks[0], signal.SIGTERM)
+        ended = sorted(run.stdout.readline() for _ in ranks)
+        run.terminate()
+        _, err = run.communicate(timeout=50)
+        self.assertEqual(ended, ["ended with 1\n", "ended with 137\n"], err)
+        self.assertRegex(err, r"error: rank \d \(\S+\) has waited \d+ s for a reduction since it was signalled to end")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
