@@ -73,6 +73,7 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Sessio
 /// Where the device has no room for it, that is refused with what fits.
 std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const Workplace& place, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
+  require_memory_for_parameters(task.graph, *place.context, t.optimizer);
   try {
     parameters.emplace(task.graph, *place.context, t.seed);
     return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, place.ranks.get(), t);

@@ -56,9 +56,10 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   Node n;
   n.shared = std::move(shared);
   const std::string kind = layer->kind();
-  const auto named = [&](const std::string& candidate) {
-    return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& other) { return other.name == candidate; });
-  };
+  if (nodes_.size() == most_nodes)
+    refuse("the network has more than {} nodes (layers, activations ...), which is more than can be planned: give fewer",
+           most_nodes);
+  const auto named = [&](const std::string& candidate) { return names_.contains(candidate); };
   for (int i = 1; name.empty(); ++i)
     if (const std::string candidate = fmt::format("{}{}", kind, i); !named(candidate)) name = candidate;
   if (named(name)) refuse("two nodes of the network are called '{}': give each its own name", name);
@@ -74,6 +75,7 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   } catch (const InputError& e) {
     refuse("{}: {}", name, e.what());
   }
+  names_.insert(name);
   n.name = std::move(name);
   n.layer = std::move(layer);
   nodes_.push_back(std::move(n));

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/graph/layer.hpp"
@@ -40,6 +41,8 @@ class Graph {
   Graph(Graph&&) = default;
   Graph(const Graph&) = delete;
 
+  static constexpr std::size_t most_nodes = 10000;
+
   /// A value that the caller fills each step. `sample` is the shape of one sample, without the batch: {4, 128, 128,
   /// 128}.
   Var input(const std::string& name, const Shape& sample, DType dtype = DType::f32);
@@ -47,7 +50,7 @@ class Graph {
   /// layer gives its next value, which Plan::carry_states() makes the input of the following step. f32.
   Var state(const std::string& name, const Shape& sample);
   /// Appends a node; `name` empty: kind and number ("conv3"). Refuses (InputError) srcs that do not fit, naming the
-  /// node.
+  /// node, and more than most_nodes of them.
   /// `shared`: parameters that are those of other nodes (Node::shared); refused where their shapes differ.
   Var add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name = "",
           std::map<std::string, std::string> shared = {});
@@ -71,6 +74,7 @@ class Graph {
   void check_shared(const Node& n, const std::vector<ParameterSpec>& specs) const;
 
   std::vector<Node> nodes_;
+  std::unordered_set<std::string> names_;
   std::vector<std::pair<std::string, int>> outputs_;
   int loss_ = -1;
 };

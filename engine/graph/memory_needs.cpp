@@ -46,6 +46,22 @@ std::string list(const Needs& needs) {
 
 }  // namespace
 
+void require_memory_for_parameters(const Graph& graph, Context& context, const Optimizer& optimizer) {
+  double count = 0;  // which may be more than an integer holds
+  for (const auto& p : graph.parameters()) {
+    double elements = 1;
+    for (const auto d : p.shape) elements *= static_cast<double>(d);
+    count += elements;
+  }
+  const int arrays = 2 + optimizer.moments();
+  const double needed = count * arrays * sizeof(float);
+  const double available = static_cast<double>(context.device().memory().available);
+  if (needed > available)
+    refuse("{:.3g} parameters in {} arrays (values, gradients, the optimizer's moments) need {}, but {} are available on {}: "
+           "give a smaller network",
+           count, arrays, size(needed), size(available), context.device().describe());
+}
+
 std::string describe_memory_needs(const Graph& graph, Context& context, PlanOptions options) {
   const double available = static_cast<double>(context.device().memory().available);
   const std::string device = context.device().describe();

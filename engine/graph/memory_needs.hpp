@@ -15,4 +15,8 @@ namespace keelson {
 /// Found by making plans of batches 1 and 2, which grow alike; nothing of the failed one may be alive.
 std::string describe_memory_needs(const Graph& graph, Context& context, PlanOptions options);
 
+/// Throws InputError if the parameters alone, their gradients and the optimizer's moments, are more than the device can
+/// give: found without making any of them.
+void require_memory_for_parameters(const Graph& graph, Context& context, const Optimizer& optimizer);
+
 }  // namespace keelson

@@ -49,16 +49,17 @@ std::vector<Program::Life> Program::lives() const {
 }
 
 void Program::merge_in_place() {
+  auto life = lives();
   for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
     const Call& call = calls_[c];
     if (call.in_place_src < 0) continue;
     const BufferId src = root(call.operands[call.in_place_src].id), dst = root(call.operands[call.in_place_dst].id);
-    const auto life = lives();
     const bool free_after = life[src].last == c && life[dst].first == c;
     if (src == dst || !free_after || buffer(src).external || buffer(dst).external ||
         buffer(src).bytes != buffer(dst).bytes)
       continue;
     buffer(dst).view_of = src;
+    life[src].last = life[dst].last;
   }
 }
 
@@ -90,16 +91,20 @@ void Program::place() {
   std::stable_sort(order.begin(), order.end(),
                    [&](BufferId a, BufferId b) { return buffers_[a].bytes > buffers_[b].bytes; });
 
-  for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
-    std::size_t alive = 0;
-    for (BufferId b : order)
-      if (life[b].first <= c && c <= life[b].last) alive += align64(buffers_[b].bytes);
+  std::vector<std::size_t> begins(calls_.size() + 2), ends(calls_.size() + 2);  // bytes, by call
+  for (BufferId b : order) {
+    begins[life[b].first] += align64(buffers_[b].bytes);
+    ends[life[b].last + 1] += align64(buffers_[b].bytes);
+  }
+  std::size_t alive = 0;
+  for (std::size_t c = 0; c < calls_.size(); ++c) {
+    alive += begins[c] - ends[c];
     lower_bound_ = std::max(lower_bound_, alive);
   }
 
   // Where that leaves gaps: two buffers, mostly large ones, change places in the order, as long as it does no harm.
   // Ranks must agree, so chance is a function of the attempt alone.
-  constexpr std::uint64_t attempts = 2000;
+  const std::uint64_t attempts = std::min<std::uint64_t>(2000, 2'000'000'000 / (order.size() * order.size() + 1));
   arena_bytes_ = place_in(order, life);
   auto best = order;
   const auto pick = [&](std::uint64_t i) {

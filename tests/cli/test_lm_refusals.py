@@ -1,5 +1,6 @@
 """What keelson-lm train refuses: texts, options, vocabularies, checkpoints."""
 
+import resource
 import unittest
 
 from lm_support import LM, SMALL, LmCase
@@ -38,6 +39,21 @@ class Refusals(LmCase):
         self.refused_train("--data", self.text, "--global-batch", 5, says="global batch of 5 cannot be divided .* 2 ranks", ranks=2)
         file = self.write("file", "")
         self.refused("train", "--data", self.text, "--out", file / "run", says="file is not a folder")
+
+    def test_networks_beyond_all_needs(self):
+        for arguments, says in ((["--layers", 100000], "more than 10000 nodes"),
+                                (["--hidden", 1000000], r"1.6e\+13 parameters in 2 arrays .* GiB are available"),
+                                (["--hidden", 10**9, "--optimizer", "adam"], "parameters in 4 arrays"),
+                                (["--embedding", 10**12], "give a smaller network")):
+            with self.subTest(arguments):
+                self.refused("train", "--data", self.text, "--out", self.out, *arguments, says=says)
+
+    def test_threads_that_cannot_be_started(self):
+        def little_space():
+            resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))  # their stacks are more
+
+        self.ends(1, "train", "--data", self.text, "--out", self.out, *SMALL, "--loader-threads", 20000,
+                  says=r"only \d+ of 20000 decoding threads can be started", preexec_fn=little_space)
 
     def test_vocabularies(self):
         def vocabulary(name, *arguments):
