@@ -1,5 +1,6 @@
 #include "comm/placement.hpp"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 #include "comm/detail/cpu_set.hpp"
 #include "engine/base/counted.hpp"
@@ -27,8 +29,8 @@ std::vector<int> cores_of(const Cpus& cpus, const PlacementFacts& facts) {
 
 int count(std::size_t n) { return static_cast<int>(n); }
 
-bool overlap(const Cpus& a, const Cpus& b) {
-  return std::any_of(a.begin(), a.end(), [&](int cpu) { return std::find(b.begin(), b.end(), cpu) != b.end(); });
+bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::any_of(a.begin(), a.end(), [&](int core) { return std::find(b.begin(), b.end(), core) != b.end(); });
 }
 
 /// The part of a node that one rank gets.
@@ -58,7 +60,7 @@ Share share_of(int local_rank, const PlacementFacts& facts) {
   std::size_t sharers = 0, before = 0;
   bool equal = true;
   for (std::size_t r = 0; r < facts.masks.size(); ++r) {
-    if (!overlap(facts.masks[r], mask)) continue;
+    if (!overlap(cores_of(facts.masks[r], facts), cores)) continue;
     equal = equal && facts.masks[r] == mask;
     if (count(r) < local_rank) ++before;
     ++sharers;
@@ -85,8 +87,61 @@ bool bound_by_default(const PlacementFacts& facts) {
          cores_of(facts.masks[0], facts).size() == 1 && cores_of(facts.node_cpus, facts).size() > 1;
 }
 
+/// The threads of a rank with this share, and why so many.
+std::pair<int, std::string> threads_of(const Share& share, const PlacementFacts& facts) {
+  if (facts.threads_wanted > 0) return {facts.threads_wanted, facts.threads_wanted_by};
+  std::pair<int, std::string> found{share.cores, share.reason};
+  const auto limit = [&](int most, const char* by) {
+    if (most < found.first) found = {std::max(most, 1), by};
+  };
+  if (facts.cpus_per_task > 0) limit(facts.cpus_per_task, "SLURM_CPUS_PER_TASK");
+  if (facts.quota > 0)
+    limit(static_cast<int>(facts.quota / static_cast<double>(facts.masks.size())), "the control group's CPU limit");
+  return found;
+}
+
+/// Cores of the node that its ranks' threads run on.
+int busy_cores(const PlacementFacts& facts) {
+  Cpus all;
+  int sum = 0;
+  for (int r = 0; r < count(facts.masks.size()); ++r) {
+    const auto share = share_of(r, facts);
+    sum += std::min(threads_of(share, facts).first, share.cores);
+    const Cpus& mask = facts.masks[static_cast<std::size_t>(r)];
+    all.insert(all.end(), mask.begin(), mask.end());
+  }
+  return std::min(sum, std::max(1, count(cores_of(all, facts).size())));
+}
+
+/// Where ranks were bound to the same core while others are free: which ranks, and which CPUs. Else empty.
+std::string describe_stacked(const PlacementFacts& facts, int busy, int node_cores) {
+  if (busy >= node_cores) return "";
+  for (int r = 0; r < count(facts.masks.size()); ++r) {
+    if (!share_of(r, facts).crowded) continue;
+    const auto cores = cores_of(facts.masks[static_cast<std::size_t>(r)], facts);
+    std::vector<int> ranks;
+    Cpus cpus;
+    for (int other = 0; other < count(facts.masks.size()); ++other) {
+      const Cpus& mask = facts.masks[static_cast<std::size_t>(other)];
+      if (!overlap(cores_of(mask, facts), cores)) continue;
+      ranks.push_back(other);
+      cpus.insert(cpus.end(), mask.begin(), mask.end());
+    }
+    std::sort(cpus.begin(), cpus.end());
+    cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+    return fmt::format(
+        "ranks {} of this node were bound to the same {} (CPU {}) while {} of {} stay idle: bind each rank to cores of its "
+        "own, e.g. {}",
+        fmt::join(ranks, ", "), cores.size() == 1 ? "core" : "cores", fmt::join(cpus, ", "), node_cores - busy,
+        counted(node_cores, "core"), facts.slurm ? "srun --cpu-bind=cores" : "mpirun --bind-to core");
+  }
+  return "";
+}
+
 std::string advise(const PlacementFacts& facts, const Placement& placement, const Share& share) {
   const int ranks = count(facts.masks.size());
+  if (const auto stacked = describe_stacked(facts, placement.busy_cores, placement.node_cores); !stacked.empty())
+    return stacked;
   const int hardware_threads =
       count(share.cpus.empty() ? facts.masks.at(static_cast<std::size_t>(facts.local_rank)).size() : share.cpus.size());
   if (share.crowded)
@@ -101,12 +156,9 @@ std::string advise(const PlacementFacts& facts, const Placement& placement, cons
   if (facts.quota > 0 && placement.threads * ranks > std::max(ranks, static_cast<int>(facts.quota)))
     return fmt::format("{}={} is more than the control group's limit of {:.3g} CPUs allows: lower it",
                        facts.threads_wanted_by, placement.threads, facts.quota);
-  if (facts.threads_wanted > 0) return "";
+  if (facts.threads_wanted > 0 || facts.beside_others) return "";
 
-  int busy = 0;
-  for (int r = 0; r < ranks; ++r) busy += std::min(placement.threads, share_of(r, facts).cores);
-  if (facts.masks.size() == 1 && !placement.cpus.empty()) busy = placement.cores;
-  const int idle = placement.node_cores - busy;
+  const int idle = placement.node_cores - placement.busy_cores;
   const bool limited = facts.quota > 0 && (placement.threads + 1) * ranks > static_cast<int>(facts.quota);
   if (idle <= 0 || limited || idle * 4 < placement.node_cores) return "";  // a remainder is no mistake
   const int fair = std::max(1, placement.node_cores / ranks);
@@ -131,20 +183,8 @@ Placement decide_placement(const PlacementFacts& given) {
     share.reason = "all cores, for mpirun bound this only rank to one, as it does by default";
   }
   placement.cores = share.cores;
-  placement.threads = share.cores;
-  placement.reason = share.reason;
-  const auto limit = [&](int most, const char* by) {
-    if (most >= placement.threads) return;
-    placement.threads = std::max(most, 1);
-    placement.reason = by;
-  };
-  if (facts.cpus_per_task > 0) limit(facts.cpus_per_task, "SLURM_CPUS_PER_TASK");
-  if (facts.quota > 0)
-    limit(static_cast<int>(facts.quota / static_cast<double>(facts.masks.size())), "the control group's CPU limit");
-  if (facts.threads_wanted > 0) {
-    placement.threads = facts.threads_wanted;
-    placement.reason = facts.threads_wanted_by;
-  }
+  std::tie(placement.threads, placement.reason) = threads_of(share, facts);
+  placement.busy_cores = busy_cores(facts);
   std::vector<int> all = facts.node_cpus;
   for (const Cpus& mask : facts.masks) all.insert(all.end(), mask.begin(), mask.end());
   placement.node_cores = std::max(1, count(cores_of(all, facts).size()));
@@ -166,8 +206,8 @@ void bind(const Placement& placement) {
 }
 
 std::string describe(const Placement& placement, Communicator& world, Computes computes) {
-  const std::int64_t node_cores = world.local_rank() == 0 ? placement.node_cores : 0;
-  std::int64_t sums[2] = {std::min(placement.threads, placement.cores), node_cores};
+  const bool first_of_node = world.local_rank() == 0;
+  std::int64_t sums[2] = {first_of_node ? placement.busy_cores : 0, first_of_node ? placement.node_cores : 0};
   std::int64_t range[2] = {placement.threads, -placement.threads};
   world.allreduce(sums, 2, Reduction::sum);
   world.allreduce(range, 2, Reduction::max);
@@ -176,7 +216,7 @@ std::string describe(const Placement& placement, Communicator& world, Computes c
   std::string text =
       fmt::format("{} on {}, {}{}{} ({} of {})", counted(world.size(), "rank"), counted(world.nodes(), "node"), threads,
                   computes == Computes::on_gpu ? " and 1 GPU" : "", world.size() > 1 ? " each" : "",
-                  std::min(sums[0], sums[1]), counted(sums[1], "core"));
+                  sums[0], counted(sums[1], "core"));
   const auto advice = world.allgather(placement.advice);
   const auto first = std::find_if(advice.begin(), advice.end(), [](const std::string& a) { return !a.empty(); });
   return first == advice.end() ? text : text + "; " + *first;

@@ -22,6 +22,7 @@ struct PlacementFacts {
   int cpus_per_task = 0;          ///< SLURM_CPUS_PER_TASK; 0: not set
   bool open_mpi = false;          ///< started by Open MPI's mpirun
   bool slurm = false;             ///< inside a SLURM job
+  bool beside_others = false;     ///< the launcher started more tasks than this job has ranks: independent runs
   bool bind = true;               ///< KEELSON_BIND=none: threads stay unbound, the launcher's mask untouched
   bool openmp_binds = false;      ///< OMP_PROC_BIND is set: OpenMP binds threads inside the mask that it saw at start
 };
@@ -32,6 +33,7 @@ struct Placement {
   std::vector<int> cpus;  ///< bind this process to these; empty: leave its mask alone
   int cores = 1;          ///< physical cores it then runs on
   int node_cores = 1;     ///< that the job could use on this node
+  int busy_cores = 1;     ///< of them, those that the threads of the node's ranks run on; a shared core counts once
   std::string reason;     ///< "its share of 8 cores", "KEELSON_THREADS"
   std::string advice;     ///< a sentence for the user if cores stay idle or are crowded; else empty
 };

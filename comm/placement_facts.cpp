@@ -130,6 +130,10 @@ PlacementFacts placement_facts(Communicator& world) {
   facts.cpus_per_task = number_from("SLURM_CPUS_PER_TASK");
   facts.open_mpi = variable("OMPI_COMM_WORLD_SIZE") != nullptr;
   facts.slurm = variable("SLURM_JOB_ID") != nullptr;
+  // Slurm's and Open MPI's number of tasks, whether or not they have found each other (KEELSON_MPI=off).
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})
+    if (variable(name) != nullptr && parse_number<int>(variable(name)).value_or(1) > world.size())
+      facts.beside_others = true;
   const std::string_view binding = variable("KEELSON_BIND") ? variable("KEELSON_BIND") : "auto";
   if (binding != "auto" && binding != "none")
     refuse("the environment variable KEELSON_BIND is '{}'; 'auto' or 'none' is expected", binding);

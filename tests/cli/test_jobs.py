@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +161,15 @@ class Threads(unittest.TestCase):
         shown = self.show(self.cpus + 1)
         self.assertEqual([rank["threads"] for rank in shown["ranks"]], [1] * (self.cpus + 1))
         self.assertIn("start fewer ranks", shown["machine"])
+
+    def test_bound_to_one_core(self):
+        if self.cpus < 2 or not shutil.which("taskset"):
+            self.skipTest("needs two cores and taskset")
+        cpu = min(os.sched_getaffinity(0))
+        done = subprocess.run([*MPIEXEC, "-n", "2", "taskset", "-c", str(cpu), *PROGRAM, "show"], env=environment(), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        machine = json.loads(done.stdout)["machine"]
+        self.assertRegex(machine, rf"\(1 of \d+ cores?\); ranks 0, 1 of this node were bound to the same core \(CPU {cpu}\)")
 
     def test_explicit(self):
         self.assertEqual([rank["threads"] for rank in self.show(2, KEELSON_THREADS="3")["ranks"]], [3, 3])

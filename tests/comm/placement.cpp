@@ -207,6 +207,41 @@ TEST(Placement, FactsOfThisProcessLeadToSomethingThatRuns) {
   EXPECT_EQ(placement_facts(*self).masks, facts.masks);
 }
 
+TEST(Placement, RanksBoundToTheSameCoreAreTold) {
+  for (int r = 0; r < 2; ++r) {
+    PlacementFacts facts = node(2, 2, r);
+    facts.slurm = true;
+    facts.masks = {{0}, {0}};  // srun --cpu-bind=map_cpu:0,0
+    const auto p = decide_placement(facts);
+    EXPECT_EQ(p.threads, 1);
+    EXPECT_EQ(p.busy_cores, 1);
+    EXPECT_EQ(p.node_cores, 2);
+    EXPECT_EQ(p.advice,
+              "ranks 0, 1 of this node were bound to the same core (CPU 0) while 1 of 2 cores stay idle: bind each rank to "
+              "cores of its own, e.g. srun --cpu-bind=cores");
+  }
+  PlacementFacts facts = node(4, 4, 0);
+  facts.masks = {{0}, {2}, {2}, {3}};
+  EXPECT_EQ(decide_placement(facts).busy_cores, 3);
+  EXPECT_TRUE(says(decide_placement(facts), "ranks 1, 2 of this node were bound to the same core (CPU 2)"));
+}
+
+TEST(Placement, TwoHardwareThreadsAreOneCore) {
+  PlacementFacts facts = node(2, 2, 0, 2);
+  facts.masks = {{0}, {2}};
+  EXPECT_EQ(decide_placement(facts).busy_cores, 1);
+  EXPECT_TRUE(says(decide_placement(facts), "bound to the same core (CPU 0, 2) while 1 of 2 cores"));
+}
+
+TEST(Placement, IndependentRunsSideBySideHearNothingOfIdleCores) {
+  PlacementFacts facts = node(2, 1);
+  facts.masks = {{0}};
+  facts.slurm = true;
+  EXPECT_TRUE(says(decide_placement(facts), "1 of 2 cores stay idle"));
+  facts.beside_others = true;  // KEELSON_MPI=off srun -n 2
+  EXPECT_EQ(decide_placement(facts).advice, "");
+}
+
 TEST(Placement, DescribesItself) {
   Placement placement;
   placement.threads = 1;
@@ -216,7 +251,7 @@ TEST(Placement, DescribesItself) {
   EXPECT_EQ(describe(placement, *self), "1 rank on 1 node, 1 thread (1 of 2 cores)");
   EXPECT_EQ(describe(placement, *self, Computes::on_gpu), "1 rank on 1 node, 1 thread and 1 GPU (1 of 2 cores)");
   placement.threads = 2;
-  placement.cores = 2;
+  placement.busy_cores = 2;
   placement.advice = "do this";
   EXPECT_EQ(describe(placement, *self), "1 rank on 1 node, 2 threads (2 of 2 cores); do this");
 }
