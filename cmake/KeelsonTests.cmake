@@ -3,6 +3,7 @@
 #   support  a library linked into every test program (it may bring main())
 #   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
 #   <backend>  what only this backend has, where it is built
+#   fuzz     test_fuzz, which feeds the programs damaged files: built and run by ./dev fuzz alone
 #   headers  every public header compiles alone, without any vendor's headers
 #   cli      tests/cli/test_*.py, run by Python; what they share lies beside them. The environment has KEELSON_BIN (the
 #            folder of the programs) and KEELSON_MPIEXEC (how to start N ranks, but for "-n N", e.g. "mpirun --bind-to
@@ -59,7 +60,7 @@ set(apps_of_universe keelson_app_cosmoflow)
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
 foreach(folder IN LISTS folders)
   cmake_path(GET folder FILENAME name)
-  if(name MATCHES "^(support|oracle|cli|headers|install)$" OR NOT IS_DIRECTORY ${folder})
+  if(name MATCHES "^(support|oracle|fuzz|cli|headers|install)$" OR NOT IS_DIRECTORY ${folder})
     continue()
   endif()
   if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/backends/${name} AND NOT TARGET keelson_backend_${name})
@@ -95,6 +96,12 @@ foreach(folder IN LISTS folders)
     keelson_add_suites(test_${name} ${name} PROPERTIES TIMEOUT 1200 ENVIRONMENT "${suite_environment}")
   endif()
 endforeach()
+
+file(GLOB sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/*.cpp)
+add_executable(test_fuzz EXCLUDE_FROM_ALL ${sources})
+keelson_compile_options(test_fuzz)
+keelson_unity(test_fuzz)
+target_link_libraries(test_fuzz PRIVATE keelson_app_lm keelson_app_cosmoflow)
 
 set(with_device)
 if(KEELSON_HAVE_CUDA)

@@ -8,5 +8,6 @@ stage ./dev format --check
 stage ./dev test
 stage ./dev lint
 for preset in debug asan kernels kokkos-only device-paths; do stage ./dev test --preset "$preset"; done
+stage ./dev fuzz
 stage ./dev check-cuda
 conclude check-all

@@ -127,6 +127,7 @@ ExitCode run_input(const InputOptions& o, app::Session& session) {
   const UniverseDataset data(training_part(o.data), universe);
   LoaderOptions options;
   options.batch = o.batch;
+  if (o.batch > data.size()) refuse("--batch {} is more than the data have ({})", o.batch, data.describe());
   options.rank = world.rank();
   options.ranks = world.size();
   options.shuffle = o.shuffle;

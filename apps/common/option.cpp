@@ -142,7 +142,11 @@ void Option::read(const std::vector<std::string>& given) {
     for (const auto& word : given)
       for (auto& part : split(word)) words.push_back(std::move(part));
   }
+  const bool narrow = std::holds_alternative<int*>(target_) || std::holds_alternative<std::vector<int>*>(target_);
   const auto refuse_word = [&](const std::string& word) {
+    constexpr auto largest = std::numeric_limits<int>::max();
+    if (narrow && parse_number<std::int64_t>(word).value_or(0) > largest)
+      refuse("--{}: found '{}', expected at most {}", name_, printable(word), largest);
     refuse("--{}: found '{}', expected {}", name_, printable(word), expected());
   };
   const auto element = [&]<class T>(const std::string& word, T& to) {

@@ -35,6 +35,8 @@ Outcome attempt(Work&& work) {
     return {static_cast<int>(work()), ""};
   } catch (const InputError& error) {
     return {static_cast<int>(ExitCode::bad_input), error.what()};
+  } catch (const OutOfMemory& error) {  // found before the work begins: a smaller batch will do
+    return {static_cast<int>(ExitCode::bad_input), error.what()};
   } catch (const std::filesystem::filesystem_error& error) {
     return {static_cast<int>(exit_code_of(error)), describe(error)};
   } catch (const std::bad_alloc&) {

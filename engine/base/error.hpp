@@ -17,7 +17,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A device has no room for what was asked of it.
+/// A device has no room for what was asked of it. Programs treat it as bad input: exit code 2.
 class OutOfMemory : public Error {
  public:
   using Error::Error;

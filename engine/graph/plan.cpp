@@ -43,6 +43,7 @@ struct Plan::Impl {
   Impl(const Graph& graph, Parameters& parameters, const PlanOptions& options);
 
   Context& context() { return build.parameters.context(); }
+  void require_room_for_inputs();
   BufferId external(const std::string& name, const TensorDesc& desc);
   void find_wanted_f32(const Graph& graph, const std::vector<int>& index);
   void add_inputs();
@@ -123,7 +124,22 @@ BufferId Plan::Impl::external(const std::string& name, const TensorDesc& desc) {
   return build.program.add(std::move(b));
 }
 
+void Plan::Impl::require_room_for_inputs() {
+  const auto available = static_cast<double>(context().device().memory().available);
+  for (const Graph::Node& n : build.nodes) {
+    if (!n.srcs.empty()) continue;
+    double bytes = static_cast<double>(size_of(n.shape.dtype));
+    for (const auto d : n.shape.at_batch(options.batch)) bytes *= static_cast<double>(d);
+    if (bytes > available)
+      throw OutOfMemory(fmt::format("out of memory: {} needs {:.1f} MiB for a batch of {}, but {:.1f} MiB are available on "
+                                    "{}; try a smaller batch or input, or more ranks",
+                                    n.name, bytes / (1 << 20), options.batch, available / (1 << 20),
+                                    context().device().describe()));
+  }
+}
+
 void Plan::Impl::add_inputs() {
+  require_room_for_inputs();  // before memory is filled that will not do
   build.state = external("step state", TensorDesc::plain({sizeof(ops::StepState)}, DType::u8));
   ops::GradientScale scale;
   if (options.training && options.precision == Precision::fp16) scale.scale = 65536;

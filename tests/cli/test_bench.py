@@ -139,11 +139,15 @@ class Bench(unittest.TestCase):
                                        s["algorithm_gigabytes_per_second"] * 2 * (n - 1) / n, 6)
         self.assertRegex(self.succeed("allreduce", "--max-bytes", "4k", ranks=2), r"busbw GB/s\n +4096 +1024 ")
 
-    def test_input(self):
+    def make_universes(self):
         data = self.path("data")
         generate = [os.path.join(os.environ["KEELSON_BIN"], "keelson-cosmoflow"), "generate", "--out", data, "--size", "16",
                     "--particles", "1", "--order", "1", "--train", "5", "--validation", "1", "--test", "1"]
         subprocess.run(generate, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        return data
+
+    def test_input(self):
+        data = self.make_universes()
         for ranks in (0, 2):
             result = json.loads(self.succeed("input", "--data", data, "--epochs", 2, "--augment", "--loader-threads", 2,
                                              "--json", ranks=ranks))
@@ -156,12 +160,14 @@ class Bench(unittest.TestCase):
         self.assertRegex(self.succeed("input", "--data", data), r"1 +all +5 ")
 
     def test_refusals(self):
+        data = self.make_universes()
         for arguments in (("step", "--net", "none"), ("step", "--size", 20), ("step", "--steps", 0), ("jump",),
                           ("step", "--size", 32, "--backend", "none"), ("ops",),
                           ("ops", "conv", "src=1x2"), ("ops", "--file", self.path("absent")),
                           ("ops", "update", "count=4", "--backend", "none"),
                           ("allreduce", "--min-bytes", "2M", "--max-bytes", "1M"), ("allreduce", "--factor", 1),
-                          ("input",), ("input", "--data", self.path("absent"))):
+                          ("step", "--size", 32, "--batch", 2**31), ("step", "--net", "lstm-small", "--batch", 2**31),
+                          ("input", "--data", data, "--batch", 2**31), ("input",), ("input", "--data", self.path("absent"))):
             with self.subTest(arguments):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)

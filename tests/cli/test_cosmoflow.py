@@ -1,6 +1,7 @@
 """keelson-cosmoflow from end to end: every refusal, checkpoints as h5py sees them, signals, resuming."""
 
 import json
+import os
 import pathlib
 import resource
 import shutil
@@ -45,8 +46,8 @@ class Case(unittest.TestCase):
 
 
 class Refusals(Case):
-    def refused(self, *arguments, says, ranks=0, out_exists=False):
-        done = run(*arguments, ranks=ranks)
+    def refused(self, *arguments, says, ranks=0, out_exists=False, **options):
+        done = run(*arguments, ranks=ranks, **options)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertEqual(len(errors(done)), 1, done.stderr)
         self.assertRegex(errors(done)[0], says)
@@ -129,9 +130,19 @@ class Refusals(Case):
 
     def test_devices(self):
         self.refused_train("--data", self.data, "--device", "tpu", says="device 'tpu'.*(cpu|cuda)")
-        self.refused_train("--data", self.data, "--memory-limit", "30M", says=r"30\.0 MiB are available on .*batch")
+        self.refused_train("--data", self.data, "--memory-limit", "30M", says=r"parameters .* 30\.0 MiB are available on .*--memory-limit")
+        self.refused_train("--data", self.data, "--memory-limit", "60M", says=r"60\.0 MiB are available on .*batch")
         self.refused_train("--data", self.data, "--memory-limit", "lots", says="--memory-limit")
         self.refused_train("--data", self.data, "--precision", "fp64", says="--precision")
+
+    def test_codes_of_refusals(self):
+        """What the user can change ends with 2, wherever it shows."""
+        self.refused_train("--data", self.data, says="no backend makes", env={**os.environ, "KEELSON_BACKEND": "onednn"})
+        self.refused("generate", "--out", self.folder / "far", "--size", 32, "--box", 1.5, says="use a larger box")
+        self.refused("generate", "--out", self.folder / "far", "--size", 2**31, says="--size: found '2147483648', expected at most")
+        self.succeed(self.train("--max-steps", 0))
+        self.refused("evaluate", "--checkpoint", self.out, "--batch", 2**31, out_exists=True,
+                     says="x needs .* for a batch of 2147483648, but .* are available")
 
     def test_options(self):
         for arguments, says in [

@@ -1,0 +1,225 @@
+// Feeds the programs damaged files: universes, checkpoints, texts and configurations. See --help.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/parse_number.hpp"
+#include "tests/fuzz/mutate.hpp"
+#include "tests/fuzz/trial.hpp"
+
+namespace keelson::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::int64_t files = 2000;
+  std::uint64_t seed = 1;
+  double seconds = 120;
+  fs::path folder = "fuzz";
+  std::optional<std::int64_t> only;
+};
+
+constexpr const char* help = R"(usage: test_fuzz [--files N] [--seed N] [--seconds N] [--folder DIR] [--only FILE]
+
+Damages files in N ways (2000) and lets the programs read each. They may accept or refuse one; a signal, a hang (more
+than N seconds, 120), a raw message or a NaN in what they say is a bug, and its folder DIR/bug-FILE stays. Which damage
+is done is a function of the seed (1) and the number of the file, which --only repeats.
+)";
+
+/// A kind of file, and what reads it.
+struct Kind {
+  std::string name;
+  std::string original;  ///< bytes
+  bool text = false;
+  std::string file;                    ///< name, in the trial's folder
+  std::vector<Trial> readers;          ///< {} stands for the trial's folder
+};
+
+/// An intact run, whose products are then damaged.
+void make(const fs::path& folder, const Trial& trial) {
+  if (run(trial, folder, 600).kind == Ending::Kind::accepted) return;
+  fmt::print(stderr, "fuzz: {} does not work on what is intact:\n{}", to_string(trial), content_of(folder / "stderr"));
+  std::exit(1);
+}
+
+std::vector<Kind> make_kinds(const fs::path& base) {
+  const std::string data = base / "universes", raw = base / "raw", text = base / "text", out = base / "cosmoflow",
+                    lm = base / "lm";
+  const std::vector<std::string> few{"--size", "32", "--particles", "1", "--order", "1", "--train", "2", "--validation",
+                                     "1",      "--test", "1"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  make(base / "1", {"keelson-cosmoflow", with({"generate", "--out", data}, few)});
+  make(base / "2", {"keelson-cosmoflow", with({"generate", "--layout", "raw", "--out", raw}, few)});
+  make(base / "3", {"keelson-cosmoflow", {"train", "--data", data, "--out", out, "--max-steps", "1"}});
+  make(base / "4", {"keelson-lm",
+                    {"corpus", "--out", text, "--words", "3000", "--validation-words", "500", "--test-words", "500",
+                     "--vocab-size", "30", "--branching", "4", "--topics", "2"}});
+  const std::vector<std::string> small{"--hidden", "4", "--layers", "1", "--max-steps", "2"};
+  make(base / "5", {"keelson-lm", with({"train", "--data", text, "--out", lm, "--optimizer", "adam"}, small)});
+  const auto config = fmt::format(
+      "# a run\ndata = \"{}\"\nhidden = 4\nlayers = 1\nepochs = 2\nlr = 0.5\nbatch = 4\nunroll = 10\n"
+      "dropout = 0.25\noptimizer = \"sgd\"\nmomentum = 0.5\nseed = 7\ntied = true\nclip-norm = 5\n",
+      text);
+  const auto newest = [](const fs::path& run) { return content_of(*fs::directory_iterator(run / "checkpoints")); };
+  const std::string test_file = text + "/ptb.test.txt";
+  return {
+      {"universes", content_of(fs::path(data) / "train/univ_000000.h5"), false, "x.h5",
+       {{"keelson-cosmoflow", {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1"}}}},
+      {"raw universes", content_of(*fs::directory_iterator(fs::path(raw) / "train")), false, "x.h5",
+       {{"keelson-cosmoflow",
+         {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1", "--normalise", "log1p"}}}},
+      {"checkpoints of CosmoFlow", newest(out), false, "step-0000000001.h5",
+       {{"keelson-cosmoflow", {"evaluate", "--checkpoint", "{}/step-0000000001.h5", "--data", data + "/test", "--json"}},
+        {"keelson-cosmoflow",
+         {"train", "--resume", "{}/step-0000000001.h5", "--data", data, "--out", "{}/out", "--max-steps", "2"}}}},
+      {"checkpoints of the language model", newest(lm), false, "step-0000000002.h5",
+       {{"keelson-lm", {"evaluate", "--checkpoint", "{}/step-0000000002.h5", "--test", test_file, "--json"}},
+        {"keelson-lm", {"sample", "--checkpoint", "{}/step-0000000002.h5", "--tokens", "5"}},
+        {"keelson-lm", {"train", "--resume", "{}/step-0000000002.h5", "--out", "{}/out", "--max-steps", "3"}}}},
+      {"texts", content_of(fs::path(text) / "ptb.train.txt"), true, "x.txt",
+       {{"keelson-lm", with({"train", "--data", "{}/x.txt", "--out", "{}/out"}, small)},
+        {"keelson-lm", {"vocab", "--data", "{}/x.txt", "--json"}},
+        {"keelson-lm", {"evaluate", "--checkpoint", lm, "--test", "{}/x.txt", "--json"}}}},
+      {"configurations", config, true, "x.toml",
+       {{"keelson-lm", with({"train", "--config", "{}/x.toml", "--out", "{}/out"}, small)}}},
+  };
+}
+
+Trial in(const fs::path& folder, Trial trial) {
+  for (auto& a : trial.arguments)
+    if (a.starts_with("{}")) a = folder.string() + a.substr(2);
+  return trial;
+}
+
+/// Damage shows nothing where what is intact is refused.
+void try_intact(const fs::path& base, const Kind& kind) {
+  for (std::size_t r = 0; r < kind.readers.size(); ++r) {
+    const auto folder = base / fmt::format("{} {}", kind.name, r);
+    fs::create_directories(folder);
+    std::ofstream(folder / kind.file, std::ios::binary) << kind.original;
+    make(folder, in(folder, kind.readers[r]));
+  }
+}
+
+struct Counts {
+  std::int64_t files = 0, accepted = 0, refused = 0, failed = 0, bugs = 0;
+};
+
+void count(Counts& counts, Ending::Kind kind) {
+  ++counts.files;
+  switch (kind) {
+    case Ending::Kind::accepted:
+      ++counts.accepted;
+      break;
+    case Ending::Kind::refused:
+      ++counts.refused;
+      break;
+    case Ending::Kind::failed:
+      ++counts.failed;
+      break;
+    case Ending::Kind::bug:
+      ++counts.bugs;
+  }
+}
+
+/// Damages file `number` and lets a program read it.
+void try_one(const Options& o, const Kind& kind, std::int64_t number, Counts& counts) {
+  Random random(o.seed * 1'000'003 + static_cast<std::uint64_t>(number));
+  const auto folder = o.folder / fmt::format("file-{}", number);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const auto bytes = kind.text ? damage_text(kind.original, random) : damage_bytes(kind.original, random);
+  std::ofstream(folder / kind.file, std::ios::binary) << bytes;
+  const Trial trial = in(fs::absolute(folder), kind.readers[random() % kind.readers.size()]);
+  const auto ending = run(trial, folder, o.seconds);
+  count(counts, ending.kind);
+  if (ending.kind != Ending::Kind::bug) {
+    fs::remove_all(folder);
+    return;
+  }
+  const auto kept = o.folder / fmt::format("bug-{}", number);
+  fs::remove_all(kept);
+  fs::rename(folder, kept);
+  fmt::print("BUG in file {} ({}): {}\n  {}\n  kept in {} (there, and in the command, as file-{} it was)\n", number,
+             kind.name, ending.why, to_string(trial), kept.string(), number);
+  std::fflush(stdout);
+}
+
+int fuzz(const Options& o) {
+  const auto begin = std::chrono::steady_clock::now();
+  fmt::print("{} damaged files, seed {}, in {}\n", o.files, o.seed, o.folder.string());
+  std::fflush(stdout);
+  fs::remove_all(o.folder / "intact");
+  const auto kinds = make_kinds(fs::absolute(o.folder / "intact"));
+  for (const Kind& kind : kinds) try_intact(fs::absolute(o.folder / "intact"), kind);
+  std::vector<Counts> counts(kinds.size());
+  for (std::int64_t i = 0; i < o.files; ++i) {
+    const auto k = static_cast<std::size_t>(i) % kinds.size();
+    if (!o.only || *o.only == i) try_one(o, kinds[k], i, counts[k]);
+    if ((i + 1) % 100 != 0) continue;
+    fmt::print("{} of {} files\n", i + 1, o.files);
+    std::fflush(stdout);
+  }
+  std::int64_t bugs = 0;
+  fmt::print("\n{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", "", "files", "accepted", "refused", "failed", "bugs");
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const auto& c = counts[k];
+    fmt::print("{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", kinds[k].name, c.files, c.accepted, c.refused, c.failed, c.bugs);
+    bugs += c.bugs;
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  fmt::print("{:.0f} s\n", seconds.count());
+  return bugs == 0 ? 0 : 1;
+}
+
+template <class T>
+bool read(const std::string& text, T& value) {
+  const auto number = parse_number<T>(text);
+  if (number) value = *number;
+  return number.has_value();
+}
+
+std::optional<Options> parse(const std::vector<std::string>& words) {
+  Options o;
+  std::int64_t only = 0;
+  if (words.size() % 2 != 0) return std::nullopt;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const auto &name = words[i], &value = words[i + 1];
+    bool good = false;
+    if (name == "--files") good = read(value, o.files);
+    if (name == "--seed") good = read(value, o.seed);
+    if (name == "--seconds") good = read(value, o.seconds);
+    if (name == "--folder") good = !(o.folder = value).empty();
+    if (name == "--only" && (good = read(value, only))) o.only = only;
+    if (!good) return std::nullopt;
+  }
+  return o;
+}
+
+}  // namespace
+}  // namespace keelson::fuzz
+
+int main(int argc, char** argv) {
+  const auto options = keelson::fuzz::parse({argv + 1, argv + argc});
+  if (!options) {
+    std::fputs(keelson::fuzz::help, stderr);
+    return 2;
+  }
+  // One thread in each of the many short runs.
+  setenv("OMP_NUM_THREADS", "1", 1);
+  setenv("KEELSON_MPI", "off", 1);
+  return keelson::fuzz::fuzz(*options);
+}
