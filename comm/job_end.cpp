@@ -75,14 +75,15 @@ void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
     std::fflush(nullptr);
     std::_Exit(*code);
   }
-  const double limit = 5 * grace_seconds;
-  if (for_first_rank || seconds < limit || signalled_for() < limit) return;
+  const double limit = 5 * grace_seconds, signalled = signalled_for();  // which counts from when it is first asked
+  if (for_first_rank || seconds < limit || signalled < limit) return;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  fmt::print(stderr,
-             "error: rank {} ({}) has waited {:.0f} s for {} since it was signalled to end: another rank must have ended "
-             "or hang. This rank ends without a checkpoint; the last one can be resumed\n",
-             rank, host_name(), seconds, label);
+  fmt::print(
+      stderr,
+      "error: rank {} ({}) has waited {:.0f} s for {} since it was signalled to end: another rank must have ended "
+      "or hang. This rank ends without a checkpoint; the last one can be resumed\n",
+      rank, host_name(), seconds, label);
   end_job(static_cast<int>(ExitCode::failure));
 }
 

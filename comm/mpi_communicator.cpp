@@ -6,8 +6,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/job_end.hpp"
+#include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "comm/detail/patience.hpp"
 #include "engine/base/error.hpp"

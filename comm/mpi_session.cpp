@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/job_end.hpp"
+#include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "comm/detail/patience.hpp"
 #include "engine/base/environment.hpp"

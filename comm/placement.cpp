@@ -130,7 +130,8 @@ std::string describe_stacked(const PlacementFacts& facts, int busy, int node_cor
     std::sort(cpus.begin(), cpus.end());
     cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
     return fmt::format(
-        "ranks {} of this node were bound to the same {} (CPU {}) while {} of {} stay idle: bind each rank to cores of its "
+        "ranks {} of this node were bound to the same {} (CPU {}) while {} of {} stay idle: bind each rank to cores of "
+        "its "
         "own, e.g. {}",
         fmt::join(ranks, ", "), cores.size() == 1 ? "core" : "cores", fmt::join(cpus, ", "), node_cores - busy,
         counted(node_cores, "core"), facts.slurm ? "srun --cpu-bind=cores" : "mpirun --bind-to core");
@@ -215,8 +216,8 @@ std::string describe(const Placement& placement, Communicator& world, Computes c
       range[0] == -range[1] ? counted(range[0], "thread") : fmt::format("{} to {} threads", -range[1], range[0]);
   std::string text =
       fmt::format("{} on {}, {}{}{} ({} of {})", counted(world.size(), "rank"), counted(world.nodes(), "node"), threads,
-                  computes == Computes::on_gpu ? " and 1 GPU" : "", world.size() > 1 ? " each" : "",
-                  sums[0], counted(sums[1], "core"));
+                  computes == Computes::on_gpu ? " and 1 GPU" : "", world.size() > 1 ? " each" : "", sums[0],
+                  counted(sums[1], "core"));
   const auto advice = world.allgather(placement.advice);
   const auto first = std::find_if(advice.begin(), advice.end(), [](const std::string& a) { return !a.empty(); });
   return first == advice.end() ? text : text + "; " + *first;

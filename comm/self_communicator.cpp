@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "comm/communicators.hpp"
-#include "engine/base/process.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/process.hpp"
 
 namespace keelson::comm {
 namespace {

@@ -2,8 +2,9 @@
 
 namespace keelson::app {
 
-/// What a program does before its libraries start, which takes MPI's up to half a second. Called by the loader (an entry
-/// of .preinit_array) and once more by run_app(), where the loader knows no such entries; then it changes nothing.
+/// What a program does before its libraries start, which takes MPI's up to half a second. Called by the loader (an
+/// entry of .preinit_array) and once more by run_app(), where the loader knows no such entries; then it changes
+/// nothing.
 ///
 /// 1. SIGTERM, SIGINT and SIGUSR1 end the program at once, with exit code 75: nothing is lost yet, and a batch script
 ///    that queues a job again at 75 does the right thing. A verb that can end well when asked to calls

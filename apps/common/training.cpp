@@ -65,8 +65,7 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Sessio
              s.optimizer, s.schedule, to_string(t.precision));
   // Open MPI's mpirun kills the ranks when it is interrupted, which no rank can see coming.
   const auto mpirun = session.world.size() > 1 ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
-  if (mpirun != 0)
-    fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
+  if (mpirun != 0) fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
   std::fflush(stdout);
 }
 
@@ -86,7 +85,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const Workplace&
 }
 
 constexpr const char* signalled =
-    "\nsignalled to end: a checkpoint follows after this step, if the launcher gives it the time; otherwise the last one "
+    "\nsignalled to end: a checkpoint follows after this step, if the launcher gives it the time; otherwise the last "
+    "one "
     "stays\n";
 
 ExitCode exit_code(StopReason reason) {

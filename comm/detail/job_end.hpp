@@ -15,9 +15,9 @@ void use_control(MPI_Comm control, double grace);
 void tell_failure(int exit_code);
 
 /// Called over and over by a rank that waits for others, `seconds` after the wait for `label` began. Ends this process
-/// quietly if another rank has told that it failed, with the same exit code. Ends the job with exit code 1 and a message
-/// if the wait has lasted for five times the grace since a signal asked this process to end: a rank that was killed
-/// tells nothing. That does not hold `for_first_rank`, which may be writing a checkpoint.
+/// quietly if another rank has told that it failed, with the same exit code. Ends the job with exit code 1 and a
+/// message if the wait has lasted for five times the grace since a signal asked this process to end: a rank that was
+/// killed tells nothing. That does not hold `for_first_rank`, which may be writing a checkpoint.
 void end_if_over(std::string_view label, double seconds, bool for_first_rank);
 
 /// Ends all processes of the job without MPI's cooperation where the launcher does that by itself.

@@ -22,8 +22,7 @@ constexpr std::string_view mark = ".partial-";
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 [[noreturn]] void give_up(const fs::path& path, int why) {
-  fail("cannot write {}{}; what was there before is untouched", path.string(),
-       reason_of_writing(why, folder_of(path)));
+  fail("cannot write {}{}; what was there before is untouched", path.string(), reason_of_writing(why, folder_of(path)));
 }
 
 /// An open file descriptor.

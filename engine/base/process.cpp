@@ -18,7 +18,7 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// What /proc/PID/stat says of a process; zeros: there is no such process.
+/// What /proc/PID/stat says of a process; zeros: there is no such process, or it has ended and nobody has asked how.
 struct Stat {
   std::string name;
   std::int64_t parent = 0, started = 0;
@@ -31,9 +31,11 @@ Stat stat_of(std::int64_t number) {
   std::istringstream fields(text.substr(name_end + 1));
   std::string skipped;
   Stat stat{text.substr(name + 1, name_end - name - 1)};
-  fields >> skipped >> stat.parent;               // fields 3 and 4
+  std::string state;
+  fields >> state >> stat.parent;  // fields 3 and 4
   for (int i = 5; i < 22; ++i) fields >> skipped;
   fields >> stat.started;
+  if (state == "Z" || state == "X") return {};
   return stat;
 }
 
@@ -56,7 +58,9 @@ std::string host_name() {
   return name;
 }
 
-Process Process::current() { return {host_name(), current_boot(), current_numbering(), ::getpid(), stat_of(::getpid()).started}; }
+Process Process::current() {
+  return {host_name(), current_boot(), current_numbering(), ::getpid(), stat_of(::getpid()).started};
+}
 
 std::int64_t find_ancestor(std::initializer_list<std::string_view> names) {
   for (auto number = stat_of(::getpid()).parent; number > 0;) {

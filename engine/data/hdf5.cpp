@@ -95,8 +95,7 @@ Handle create_dataset(hid_t file, const std::string& path, const std::string& na
   H5Pset_obj_track_times(creation, false);
   Handle dataset(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose);
   if (!dataset.ok()) {
-    fail("{} of shape {} cannot be made ({})", place(path, name),
-         to_string(shape), innermost_reason());
+    fail("{} of shape {} cannot be made ({})", place(path, name), to_string(shape), innermost_reason());
   }
   return dataset;
 }
@@ -234,7 +233,8 @@ void File::close(bool sync) {
   if (out.fd < 0 || !write_all(out.fd, *static_cast<char**>(memory), static_cast<std::size_t>(size)))
     fail("{}: cannot be written to its end{}", path_, reason_of_writing(errno, fs::path(path_).parent_path()));
   if (sync && fsync(out.fd) != 0)
-    fail("{}: was written but cannot be brought to disk{}", path_, reason_of_writing(errno, fs::path(path_).parent_path()));
+    fail("{}: was written but cannot be brought to disk{}", path_,
+         reason_of_writing(errno, fs::path(path_).parent_path()));
 }
 
 bool File::has(const std::string& object) const {

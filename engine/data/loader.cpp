@@ -125,9 +125,10 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
   } catch (const std::system_error& e) {
     const auto started = threads.size();
     end_threads();
-    fail("only {} of {} decoding threads can be started ({}); give fewer --loader-threads, or raise the limit on "
-         "processes (ulimit -u) or on memory",
-         started, options.threads, e.code().message());
+    fail(
+        "only {} of {} decoding threads can be started ({}); give fewer --loader-threads, or raise the limit on "
+        "processes (ulimit -u) or on memory",
+        started, options.threads, e.code().message());
   }
 }
 

@@ -57,8 +57,9 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   n.shared = std::move(shared);
   const std::string kind = layer->kind();
   if (nodes_.size() == most_nodes)
-    refuse("the network has more than {} nodes (layers, activations ...), which is more than can be planned: give fewer",
-           most_nodes);
+    refuse(
+        "the network has more than {} nodes (layers, activations ...), which is more than can be planned: give fewer",
+        most_nodes);
   const auto named = [&](const std::string& candidate) { return names_.contains(candidate); };
   for (int i = 1; name.empty(); ++i)
     if (const std::string candidate = fmt::format("{}{}", kind, i); !named(candidate)) name = candidate;

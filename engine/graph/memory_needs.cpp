@@ -57,9 +57,11 @@ void require_memory_for_parameters(const Graph& graph, Context& context, const O
   const double needed = count * arrays * sizeof(float);
   const double available = static_cast<double>(context.device().memory().available);
   if (needed > available)
-    refuse("{:.3g} parameters in {} arrays (values, gradients, the optimizer's moments) need {}, but {} are available on {}: "
-           "give a smaller network, or raise --memory-limit if it is set",
-           count, arrays, size(needed), size(available), context.device().describe());
+    refuse(
+        "{:.3g} parameters in {} arrays (values, gradients, the optimizer's moments) need {}, but {} are available on "
+        "{}: "
+        "give a smaller network, or raise --memory-limit if it is set",
+        count, arrays, size(needed), size(available), context.device().describe());
 }
 
 std::string describe_memory_needs(const Graph& graph, Context& context, PlanOptions options) {

@@ -131,10 +131,10 @@ void Plan::Impl::require_room_for_inputs() {
     double bytes = static_cast<double>(size_of(n.shape.dtype));
     for (const auto d : n.shape.at_batch(options.batch)) bytes *= static_cast<double>(d);
     if (bytes > available)
-      throw OutOfMemory(fmt::format("out of memory: {} needs {:.1f} MiB for a batch of {}, but {:.1f} MiB are available on "
-                                    "{}; try a smaller batch or input, or more ranks",
-                                    n.name, bytes / (1 << 20), options.batch, available / (1 << 20),
-                                    context().device().describe()));
+      throw OutOfMemory(
+          fmt::format("out of memory: {} needs {:.1f} MiB for a batch of {}, but {:.1f} MiB are available on "
+                      "{}; try a smaller batch or input, or more ranks",
+                      n.name, bytes / (1 << 20), options.batch, available / (1 << 20), context().device().describe()));
   }
 }
 

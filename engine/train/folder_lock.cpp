@@ -30,8 +30,8 @@ constexpr const char* name = "run.lock";
 struct Holder {
   std::string token, since;
   Process process;
-  std::string job;  ///< of Slurm; empty: none
-  int restart = 0;  ///< how often Slurm had queued the job again
+  std::string job, cluster;  ///< of Slurm; empty: none
+  int restart = 0;           ///< how often Slurm had queued the job again
 
   std::string describe() const {
     return fmt::format("process {} on {}, since {}{}", process.number, process.host, since,
@@ -45,7 +45,11 @@ std::string new_token() {
 }
 
 Holder current() {
-  return {new_token(), utc_now(), Process::current(), environment("SLURM_JOB_ID"),
+  return {new_token(),
+          utc_now(),
+          Process::current(),
+          environment("SLURM_JOB_ID"),
+          environment("SLURM_CLUSTER_NAME"),
           parse_number<int>(environment("SLURM_RESTART_COUNT")).value_or(0)};
 }
 
@@ -58,6 +62,7 @@ std::string to_text(const Holder& h) {
                                  {"process", h.process.number},
                                  {"started", h.process.started},
                                  {"slurm_job", h.job},
+                                 {"slurm_cluster", h.cluster},
                                  {"slurm_restart", h.restart}};
   return j.dump(2) + "\n";
 }
@@ -71,7 +76,7 @@ std::optional<Holder> read(const fs::path& file) {
     const std::string token = j.at("token");
     if (token.find_first_not_of("0123456789abcdef") != token.npos) return Holder();
     const Process process{j.at("host"), j.at("boot"), j.at("numbering"), j.at("process"), j.at("started")};
-    return Holder{token, j.at("since"), process, j.at("slurm_job"), j.at("slurm_restart")};
+    return Holder{token, j.at("since"), process, j.at("slurm_job"), j.at("slurm_cluster"), j.at("slurm_restart")};
   } catch (const nlohmann::json::exception&) {
     return Holder();
   }
@@ -97,7 +102,7 @@ Life slurm_says(const std::string& job) {
 
 Life life_of(const Holder& older, const Holder& mine) {
   if (const auto life = life_of(older.process); life != Life::unknown) return life;
-  if (older.job.empty()) return Life::unknown;
+  if (older.job.empty() || older.cluster != mine.cluster) return Life::unknown;  // another cluster's numbers
   // Slurm starts a job again only when its earlier start is over.
   if (older.job == mine.job) return older.restart < mine.restart ? Life::ended : Life::unknown;
   return slurm_says(older.job);
@@ -116,6 +121,8 @@ bool create(const fs::path& file, const std::string& text) {
 
 /// Throws InputError unless the process that made this file has ended.
 void require_ended(const fs::path& folder, const fs::path& file, const Holder& older, const Holder& mine) {
+  for (int i = 0; i < 10 && life_of(older.process) == Life::runs; ++i)  // it may have been killed just now
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const Life life = older.token.empty() ? Life::unknown : life_of(older, mine);
   if (life == Life::ended) return;
   if (life == Life::runs)
@@ -187,9 +194,10 @@ void FolderLock::require() const {
   const auto holder = read(file());
   if (holder && holder->token == token_) return;
   if (!holder)
-    fail("{} is gone: somebody has removed it or the folder. This run no longer knows whether the folder is its own, "
-         "and ends without writing to it",
-         file().string());
+    fail(
+        "{} is gone: somebody has removed it or the folder. This run no longer knows whether the folder is its own, "
+        "and ends without writing to it",
+        file().string());
   fail("{} was taken over by {}. This run ends without writing to it", folder_.string(), holder->describe());
 }
 

@@ -119,7 +119,8 @@ void MetricsFile::write(const EpochRecord& r) {
 }
 
 void MetricsFile::write(const EventRecord& r) {
-  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", utc_now()}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", utc_now()}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace));
 }
 
 History read_metrics(const std::filesystem::path& path) {

@@ -216,9 +216,10 @@ TEST(Placement, RanksBoundToTheSameCoreAreTold) {
     EXPECT_EQ(p.threads, 1);
     EXPECT_EQ(p.busy_cores, 1);
     EXPECT_EQ(p.node_cores, 2);
-    EXPECT_EQ(p.advice,
-              "ranks 0, 1 of this node were bound to the same core (CPU 0) while 1 of 2 cores stay idle: bind each rank to "
-              "cores of its own, e.g. srun --cpu-bind=cores");
+    EXPECT_EQ(
+        p.advice,
+        "ranks 0, 1 of this node were bound to the same core (CPU 0) while 1 of 2 cores stay idle: bind each rank to "
+        "cores of its own, e.g. srun --cpu-bind=cores");
   }
   PlacementFacts facts = node(4, 4, 0);
   facts.masks = {{0}, {2}, {2}, {3}};

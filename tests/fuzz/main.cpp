@@ -41,8 +41,8 @@ struct Kind {
   std::string name;
   std::string original;  ///< bytes
   bool text = false;
-  std::string file;                    ///< name, in the trial's folder
-  std::vector<Trial> readers;          ///< {} stands for the trial's folder
+  std::string file;            ///< name, in the trial's folder
+  std::vector<Trial> readers;  ///< {} stands for the trial's folder
 };
 
 /// An intact run, whose products are then damaged.
@@ -55,8 +55,8 @@ void make(const fs::path& folder, const Trial& trial) {
 std::vector<Kind> make_kinds(const fs::path& base) {
   const std::string data = base / "universes", raw = base / "raw", text = base / "text", out = base / "cosmoflow",
                     lm = base / "lm";
-  const std::vector<std::string> few{"--size", "32", "--particles", "1", "--order", "1", "--train", "2", "--validation",
-                                     "1",      "--test", "1"};
+  const std::vector<std::string> few{"--size",  "32", "--particles",  "1", "--order", "1",
+                                     "--train", "2",  "--validation", "1", "--test",  "1"};
   const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -76,24 +76,43 @@ std::vector<Kind> make_kinds(const fs::path& base) {
   const auto newest = [](const fs::path& run) { return content_of(*fs::directory_iterator(run / "checkpoints")); };
   const std::string test_file = text + "/ptb.test.txt";
   return {
-      {"universes", content_of(fs::path(data) / "train/univ_000000.h5"), false, "x.h5",
+      {"universes",
+       content_of(fs::path(data) / "train/univ_000000.h5"),
+       false,
+       "x.h5",
        {{"keelson-cosmoflow", {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1"}}}},
-      {"raw universes", content_of(*fs::directory_iterator(fs::path(raw) / "train")), false, "x.h5",
+      {"raw universes",
+       content_of(*fs::directory_iterator(fs::path(raw) / "train")),
+       false,
+       "x.h5",
        {{"keelson-cosmoflow",
          {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1", "--normalise", "log1p"}}}},
-      {"checkpoints of CosmoFlow", newest(out), false, "step-0000000001.h5",
-       {{"keelson-cosmoflow", {"evaluate", "--checkpoint", "{}/step-0000000001.h5", "--data", data + "/test", "--json"}},
+      {"checkpoints of CosmoFlow",
+       newest(out),
+       false,
+       "step-0000000001.h5",
+       {{"keelson-cosmoflow",
+         {"evaluate", "--checkpoint", "{}/step-0000000001.h5", "--data", data + "/test", "--json"}},
         {"keelson-cosmoflow",
          {"train", "--resume", "{}/step-0000000001.h5", "--data", data, "--out", "{}/out", "--max-steps", "2"}}}},
-      {"checkpoints of the language model", newest(lm), false, "step-0000000002.h5",
+      {"checkpoints of the language model",
+       newest(lm),
+       false,
+       "step-0000000002.h5",
        {{"keelson-lm", {"evaluate", "--checkpoint", "{}/step-0000000002.h5", "--test", test_file, "--json"}},
         {"keelson-lm", {"sample", "--checkpoint", "{}/step-0000000002.h5", "--tokens", "5"}},
         {"keelson-lm", {"train", "--resume", "{}/step-0000000002.h5", "--out", "{}/out", "--max-steps", "3"}}}},
-      {"texts", content_of(fs::path(text) / "ptb.train.txt"), true, "x.txt",
+      {"texts",
+       content_of(fs::path(text) / "ptb.train.txt"),
+       true,
+       "x.txt",
        {{"keelson-lm", with({"train", "--data", "{}/x.txt", "--out", "{}/out"}, small)},
         {"keelson-lm", {"vocab", "--data", "{}/x.txt", "--json"}},
         {"keelson-lm", {"evaluate", "--checkpoint", lm, "--test", "{}/x.txt", "--json"}}}},
-      {"configurations", config, true, "x.toml",
+      {"configurations",
+       config,
+       true,
+       "x.toml",
        {{"keelson-lm", with({"train", "--config", "{}/x.toml", "--out", "{}/out"}, small)}}},
   };
 }
@@ -177,7 +196,8 @@ int fuzz(const Options& o) {
   fmt::print("\n{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", "", "files", "accepted", "refused", "failed", "bugs");
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     const auto& c = counts[k];
-    fmt::print("{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", kinds[k].name, c.files, c.accepted, c.refused, c.failed, c.bugs);
+    fmt::print("{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", kinds[k].name, c.files, c.accepted, c.refused, c.failed,
+               c.bugs);
     bugs += c.bugs;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

@@ -67,10 +67,10 @@ std::string damage_bytes(std::string bytes, Random& random) {
 
 std::string damage_text(std::string text, Random& random) {
   constexpr std::array<std::string_view, 32> words{
-      "nan",  "inf",  "-inf",      "-1",    "0",      "1e999",     "99999999999999999999",
-      "0x10", "1_0",  "0,5",       "1.5",   "true",   "\"\"",      "\"x\"",
-      "[]",   "{}",   "[1, 2]",    "=",     "\n",     "[section]", "a.b = 1",
-      "#",    "\"",   "\"\"\"",    "\\",    "'",      "\r",        std::string_view("\0", 1),
+      "nan",  "inf",          "-inf",       "-1",       "0",    "1e999",     "99999999999999999999",
+      "0x10", "1_0",          "0,5",        "1.5",      "true", "\"\"",      "\"x\"",
+      "[]",   "{}",           "[1, 2]",     "=",        "\n",   "[section]", "a.b = 1",
+      "#",    "\"",           "\"\"\"",     "\\",       "'",    "\r",        std::string_view("\0", 1),
       "\xff", "\xef\xbb\xbf", "2026-01-01", "/dev/null"};
   for (auto n = 1 + below(3, random); n > 0; --n) {
     const auto at = below(text.size() + 1, random);

@@ -82,8 +82,8 @@ Ending judge(int status, const fs::path& folder) {
   }
   if (code != 1 && code != 2) return {Kind::bug, "exit code " + std::to_string(code)};
   if (errors.find(": error: ") == std::string::npos) return {Kind::bug, "no message"};
-  for (const char* raw : {"internal error", "json.exception", "std::", "filesystem error", "basic_string", "vector::",
-                          "terminate called", "bad_alloc", "unknown type"})
+  for (const char* raw : {"internal error", "json.exception", "std::", "filesystem error", "basic_string",
+                          "vector::", "terminate called", "bad_alloc", "unknown type"})
     if (errors.find(raw) != std::string::npos) return {Kind::bug, std::string("a raw message: ") + raw};
   return {code == 2 ? Kind::refused : Kind::failed, ""};
 }

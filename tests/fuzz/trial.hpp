@@ -18,9 +18,9 @@ struct Ending {
   std::string why;  ///< of a bug
 };
 
-/// Runs the program's main function, without its start-up, in a child process, for at most `seconds`. A bug is a signal,
-/// a hang, an exit code other than 0, 1 and 2, an error without a message of ours, or a number that is not finite in
-/// what a run that ended well says (metrics.jsonl in `folder`, JSON on its output).
+/// Runs the program's main function, without its start-up, in a child process, for at most `seconds`. A bug is a
+/// signal, a hang, an exit code other than 0, 1 and 2, an error without a message of ours, or a number that is not
+/// finite in what a run that ended well says (metrics.jsonl in `folder`, JSON on its output).
 Ending run(const Trial& trial, const std::filesystem::path& folder, double seconds);
 
 std::string content_of(const std::filesystem::path& file);

@@ -61,11 +61,13 @@ TEST(Metrics, LinesThatAreNoRecordsDoNoHarm) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";
   for (const char* line :
-       {"garbage", "[1,2]", R"({"type":"step","step":"x"})", R"({"type":"step","step":1e300})", R"({"type":7,"step":1})",
-        R"({"type":"epoch","step":1})", R"({"type":"epoch","step":null,"epoch":1})",
+       {"garbage", "[1,2]", R"({"type":"step","step":"x"})", R"({"type":"step","step":1e300})",
+        R"({"type":7,"step":1})", R"({"type":"epoch","step":1})", R"({"type":"epoch","step":null,"epoch":1})",
         R"({"type":"event","step":1,"event":[]})", R"({"type":"step","step":1,"seconds":3})", "\xFF\xFE", ""}) {
     std::ofstream(path) << line << "\n" << R"({"type":"step","step":2,"loss":0.5})" << "\n";
-    { MetricsFile file(path, 4); }
+    {
+      MetricsFile file(path, 4);
+    }
     const auto h = read_metrics(path);
     EXPECT_TRUE(h.events.empty() && h.epochs.empty()) << line;
     ASSERT_FALSE(h.steps.empty()) << line;
