@@ -1,6 +1,8 @@
 #include "comm/detail/job_end.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -54,13 +56,16 @@ void use_control(MPI_Comm control, double grace) {
 }
 
 void tell_failure(int exit_code) {
-  if (told_over == MPI_COMM_NULL || left_unfinished()) return;
+  static int code = 0;                       // both outlive this call: MPI may read them later
+  static std::vector<MPI_Request> requests;  // NOLINT(cert-err58-cpp)
+  if (told_over == MPI_COMM_NULL) return;
+  code = exit_code;
   int rank = 0, size = 1;
   MPI_Comm_rank(told_over, &rank);
   MPI_Comm_size(told_over, &size);
-  std::vector<MPI_Request> requests;
+  requests.reserve(static_cast<std::size_t>(size));
   for (int to = 0; to < size; ++to)
-    if (to != rank) MPI_Isend(&exit_code, 1, MPI_INT, to, tag_failed, told_over, &requests.emplace_back());
+    if (to != rank) MPI_Isend(&code, 1, MPI_INT, to, tag_failed, told_over, &requests.emplace_back());
   constexpr double enough = 1;
   int sent = 0;
   for (const auto start = Clock::now(); !sent && since(start) < enough;) {
@@ -75,15 +80,17 @@ void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
     std::fflush(nullptr);
     std::_Exit(*code);
   }
-  const double limit = 5 * grace_seconds, signalled = signalled_for();  // which counts from when it is first asked
+  const double limit = std::max(1.0, 5 * grace_seconds);
+  const double signalled = signalled_for();  // which counts from when it is first asked
   if (for_first_rank || seconds < limit || signalled < limit) return;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  fmt::print(
-      stderr,
-      "error: rank {} ({}) has waited {:.0f} s for {} since it was signalled to end: another rank must have ended "
-      "or hang. This rank ends without a checkpoint; the last one can be resumed\n",
-      rank, host_name(), seconds, label);
+  const bool speaks = rank == 0 || std::has_single_bit(static_cast<unsigned>(rank));  // a few of a thousand
+  if (!speaks) end_job(static_cast<int>(ExitCode::failure));
+  fmt::print(stderr,
+             "error: rank {} ({}) has waited {:.0f} s for {} since it was signalled to end: another rank has probably "
+             "ended or hangs. This rank ends without a checkpoint; the last one can be resumed\n",
+             rank, host_name(), seconds, label);
   end_job(static_cast<int>(ExitCode::failure));
 }
 

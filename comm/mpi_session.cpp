@@ -111,7 +111,7 @@ MpiSession::MpiSession(double grace_seconds) : impl_(std::make_unique<Impl>()) {
 MpiSession::~MpiSession() {
   // Finalising waits for all ranks. While an exception passes here, they may never come.
   if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
-  detail::use_control(MPI_COMM_NULL, 0);
+  detail::use_control(MPI_COMM_NULL, impl_->grace);
   if (impl_->control != MPI_COMM_NULL) MPI_Comm_free(&impl_->control);
   if (impl_->owns) MPI_Finalize();
 }

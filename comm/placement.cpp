@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <set>
 #include <tuple>
 
 #include "comm/detail/cpu_set.hpp"
@@ -21,10 +20,12 @@ using Cpus = std::vector<int>;
 
 /// Physical cores among these CPUs, in order.
 std::vector<int> cores_of(const Cpus& cpus, const PlacementFacts& facts) {
-  std::set<int> cores;
+  std::vector<int> cores;
   for (int cpu : cpus)
-    if (const int core = facts.core_of_cpu.at(static_cast<std::size_t>(cpu)); core >= 0) cores.insert(core);
-  return {cores.begin(), cores.end()};
+    if (const int core = facts.core_of_cpu.at(static_cast<std::size_t>(cpu)); core >= 0) cores.push_back(core);
+  std::sort(cores.begin(), cores.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
+  return cores;
 }
 
 int count(std::size_t n) { return static_cast<int>(n); }

@@ -30,7 +30,7 @@ bool is_first_rank(char** environment) {
 
 // Only what a signal handler may do.
 void end_at_once(int) {
-  constexpr char text[] = "interrupted before the work began; exit code 75\n";
+  constexpr char text[] = "ended by a signal; exit code 75\n";
   if (speaks && ::write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(static_cast<int>(ExitCode::interrupted));
   _exit(static_cast<int>(ExitCode::interrupted));
 }

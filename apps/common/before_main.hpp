@@ -2,7 +2,7 @@
 
 namespace keelson::app {
 
-/// What a program does before its libraries start, which takes MPI's up to half a second. Called by the loader (an
+/// What a program does before its libraries start (MPI's takes up to half a second). Called by the loader (an
 /// entry of .preinit_array) and once more by run_app(), where the loader knows no such entries; then it changes
 /// nothing.
 ///

@@ -113,7 +113,7 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
       code = run_verb(request, *world, info, arguments);
     else if (world->rank() == 0)
       say(stdout, request.text);
-    require_output();
+    if (code == ExitCode::done) require_output();  // else the code says more: 75 continues a run
     return code;
   });
 

@@ -32,10 +32,15 @@ std::string why_unwritable(const fs::path& path) {
 
 }  // namespace
 
-bool RunFolder::holds_run() const {
+void RunFolder::require_free(bool overwrite) const {
   std::error_code e;
   const CheckpointFolder found(checkpoints(), 1);
-  return !found.list().empty() || fs::exists(found.best(), e) || fs::exists(report(), e);
+  const bool holds_run = !found.list().empty() || fs::exists(found.best(), e) || fs::exists(report(), e);
+  if (holds_run && !overwrite)
+    refuse(
+        "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
+        "folder",
+        path.string());
 }
 
 void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
@@ -44,11 +49,7 @@ void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
     if (const auto why = why_unwritable(path); !why.empty())
       refuse("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
     FolderLock::check(path);
-    if (!resumes && !overwrite && holds_run())
-      refuse(
-          "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
-          "folder",
-          path.string());
+    if (!resumes) require_free(overwrite);
   });
 }
 

@@ -19,8 +19,9 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path report() const { return path / "report.html"; }
 
-  /// Whether something would be lost without it: a run that failed before its first checkpoint left nothing.
-  bool holds_run() const;
+  /// Throws InputError if it holds a run, unless that may be overwritten. A run that failed before its first checkpoint
+  /// left nothing that could be lost. By one rank.
+  void require_free(bool overwrite) const;
   /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written, is in use by another
   /// run, or holds a run that neither is resumed nor may be overwritten. Collective.
   void check(Communicator& world, bool resumes, bool overwrite) const;

@@ -9,6 +9,7 @@
 #include "apps/common/evaluation.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
+#include "engine/base/environment.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/process.hpp"
 #include "engine/base/ranks.hpp"
@@ -64,7 +65,8 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Sessio
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(session.world.size(), "rank"),
              s.optimizer, s.schedule, to_string(t.precision));
   // Open MPI's mpirun kills the ranks when it is interrupted, which no rank can see coming.
-  const auto mpirun = session.world.size() > 1 ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
+  const bool open_mpi = session.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
+  const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
   if (mpirun != 0) fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
   std::fflush(stdout);
 }
@@ -127,6 +129,8 @@ void declare(TrainingOptions& o, Verb& v) {
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : options_(options), session_(session) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
+  // Which calls the ranks make together depends on it.
+  compare_values(session.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   checkpoint_ = open_resume(options, session.world);
   folder_.path = folder_of(options, checkpoint_);
   folder_.check(session.world, checkpoint_.has_value(), options.overwrite);
@@ -182,6 +186,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   Interrupt::install(world.rank() == 0 ? signalled : "");
   on_first_rank(&world, [&] {
     lock.emplace(folder_.path);
+    if (!checkpoint_) folder_.require_free(options_.overwrite);  // another run may have come and gone meanwhile
+    lock->require();
     folder_.prepare(checkpoint_.has_value());
   });
   if (world.rank() != 0) return exit_code(trainer.run().reason);

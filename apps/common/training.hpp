@@ -49,8 +49,8 @@ struct TrainingTask {
 ///   return run.train({graph, *data, validation.get(), precision, title, "", verb}, t);
 class TrainingRun {
  public:
-  /// Starts the clock of --time-limit, makes signals end the run with a checkpoint, finds what --resume names, and
-  /// checks that --out can be had. Throws InputError. Collective.
+  /// Starts the clock of --time-limit, finds what --resume names, and checks that --out can be had. Throws InputError.
+  /// Collective.
   TrainingRun(const TrainingOptions& options, Session& session);
 
   /// The checkpoint to continue from; nothing: a new run.
@@ -62,8 +62,8 @@ class TrainingRun {
   /// With everything that the options here and there say, and no more.
   TrainerOptions trainer_options(const OptimizerOptions& o) const;
 
-  /// Trains, with the precision that is wanted or faster here, prints, and records into --out, which no other run may
-  /// do meanwhile. Collective.
+  /// From here on signals end the run with a checkpoint. Trains, with the precision that is wanted or faster here,
+  /// prints, and records into --out, which no other run may do meanwhile. Collective.
   ExitCode train(const TrainingTask& task, TrainerOptions t) const;
 
  private:

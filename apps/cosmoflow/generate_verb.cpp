@@ -69,6 +69,8 @@ ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
   } catch (const Interrupted&) {
     interrupted = true;  // whole files stay; the same command makes the rest
   }
+  // A rank may be at work on its last file for long, while the others wait for it.
+  Interrupt::uninstall();
   std::int64_t counts[3] = {report.written, report.skipped, interrupted};
   world.allreduce(counts, 3, Reduction::sum);
   if (counts[2] > 0) {

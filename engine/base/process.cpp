@@ -1,31 +1,29 @@
 #include "engine/base/process.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
+#include "engine/base/small_file.hpp"
+
 namespace keelson {
 namespace {
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-/// What /proc/PID/stat says of a process; zeros: there is no such process, or it has ended and nobody has asked how.
+/// What /proc/PID/stat says of a process. Not found: there is none, or it is another user's and hidden.
 struct Stat {
   std::string name;
   std::int64_t parent = 0, started = 0;
+  bool found = false, ended = false;  ///< ended: but nobody has asked yet how
 };
 
 Stat stat_of(std::int64_t number) {
-  const std::string text = content_of("/proc/" + std::to_string(number) + "/stat");
+  const std::string text = read_small_file("/proc/" + std::to_string(number) + "/stat").value_or("");
   const auto name = text.find('('), name_end = text.rfind(')');  // the name may hold spaces and brackets
   if (name == std::string::npos || name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 1));
@@ -35,7 +33,8 @@ Stat stat_of(std::int64_t number) {
   fields >> state >> stat.parent;  // fields 3 and 4
   for (int i = 5; i < 22; ++i) fields >> skipped;
   fields >> stat.started;
-  if (state == "Z" || state == "X") return {};
+  stat.found = true;
+  stat.ended = state == "Z" || state == "X";
   return stat;
 }
 
@@ -45,7 +44,7 @@ std::string current_numbering() {
 }
 
 std::string current_boot() {
-  std::string id = content_of("/proc/sys/kernel/random/boot_id");
+  std::string id = read_small_file("/proc/sys/kernel/random/boot_id").value_or("");
   while (!id.empty() && id.back() == '\n') id.pop_back();
   return id;
 }
@@ -75,7 +74,9 @@ Life life_of(const Process& process) {
   if (process.boot.empty() || process.host != host_name()) return Life::unknown;
   if (process.boot != current_boot()) return Life::ended;  // the machine has started anew since
   if (process.numbering != current_numbering()) return Life::unknown;
-  return stat_of(process.number).started == process.started ? Life::runs : Life::ended;
+  const Stat stat = stat_of(process.number);
+  if (stat.found) return stat.started == process.started && !stat.ended ? Life::runs : Life::ended;
+  return ::kill(static_cast<pid_t>(process.number), 0) != 0 && errno == ESRCH ? Life::ended : Life::unknown;
 }
 
 }  // namespace keelson

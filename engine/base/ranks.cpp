@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 #include <set>
 
 #include "engine/base/error.hpp"
@@ -23,7 +24,7 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
 
 void on_first_rank(Communicator* communicator, const std::function<void()>& work) {
   if (!communicator || communicator->size() == 1) return work();
-  enum Outcome : std::int64_t { good, refused, failed };
+  enum Outcome : std::int64_t { good, refused, no_memory, failed };
   std::int64_t header[2] = {good, 0};
   std::string message;
   if (communicator->rank() == 0) {
@@ -32,6 +33,12 @@ void on_first_rank(Communicator* communicator, const std::function<void()>& work
     } catch (const InputError& error) {
       header[0] = refused;
       message = error.what();
+    } catch (const OutOfMemory& error) {
+      header[0] = no_memory;
+      message = error.what();
+    } catch (const std::bad_alloc&) {
+      header[0] = failed;
+      message = "out of memory";
     } catch (const std::filesystem::filesystem_error& error) {
       header[0] = exit_code_of(error) == ExitCode::bad_input ? refused : failed;
       message = describe(error);
@@ -46,6 +53,7 @@ void on_first_rank(Communicator* communicator, const std::function<void()>& work
   message.resize(static_cast<std::size_t>(header[1]));
   communicator->broadcast(message.data(), message.size(), 0);
   if (header[0] == refused) throw InputError(message);
+  if (header[0] == no_memory) throw OutOfMemory(message);
   throw Error(message);
 }
 

@@ -14,8 +14,8 @@ namespace keelson {
 /// "rank 3 (node7)", "ranks 1 (node7), 2 (node7) and 14 more"; `hosts` by rank.
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
-/// Runs `work` on rank 0 and throws on all ranks what it throws: InputError, or else Error, with the same message.
-/// `communicator` null: alone. Collective.
+/// Runs `work` on rank 0 and throws on all ranks what it throws, with the same message: InputError, OutOfMemory,
+/// or Error for anything else. `communicator` null: alone, where exceptions pass as they are. Collective.
 void on_first_rank(Communicator* communicator, const std::function<void()>& work);
 
 /// Throws InputError on all ranks, naming those whose hash differs from rank 0's, if the ranks do not agree: "the ranks

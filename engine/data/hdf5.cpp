@@ -239,7 +239,9 @@ void File::close(bool sync) {
 
 bool File::has(const std::string& object) const {
   const Lock lock;
-  return detail::exists(id_, object, access());
+  const bool found = detail::exists(id_, object, access());
+  if (!found && links_) links_->explain();
+  return found;
 }
 
 std::vector<std::string> File::list(const std::string& group) const {

@@ -77,8 +77,13 @@ std::string why_unreadable(const std::string& path) {
 
 LinkPolicy::LinkPolicy(const std::string& path, const std::string& folder)
     : folder_(fs::weakly_canonical(folder.empty() ? folder_of(path) : fs::path(folder)).string()),
-      access_(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose) {
+      access_(H5Pcreate(H5P_DATASET_ACCESS)) {
   H5Pset_elink_cb(access_, on_external_link, this);
+}
+
+LinkPolicy::~LinkPolicy() {
+  const Lock lock;  // files are closed by many threads
+  H5Pclose(access_);
 }
 
 std::string LinkPolicy::why_outside(const std::string& file) const {

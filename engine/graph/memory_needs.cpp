@@ -55,8 +55,9 @@ void require_memory_for_parameters(const Graph& graph, Context& context, const O
   }
   const int arrays = 2 + optimizer.moments();
   const double needed = count * arrays * sizeof(float);
-  const double available = static_cast<double>(context.device().memory().available);
-  if (needed > available)
+  const auto memory = context.device().memory();
+  const auto available = static_cast<double>(memory.available);
+  if (memory.total > 0 && needed > available)  // 0: not known
     refuse(
         "{:.3g} parameters in {} arrays (values, gradients, the optimizer's moments) need {}, but {} are available on "
         "{}: "

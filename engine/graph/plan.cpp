@@ -125,7 +125,9 @@ BufferId Plan::Impl::external(const std::string& name, const TensorDesc& desc) {
 }
 
 void Plan::Impl::require_room_for_inputs() {
-  const auto available = static_cast<double>(context().device().memory().available);
+  const auto memory = context().device().memory();
+  if (memory.total == 0) return;  // not known
+  const auto available = static_cast<double>(memory.available);
   for (const Graph::Node& n : build.nodes) {
     if (!n.srcs.empty()) continue;
     double bytes = static_cast<double>(size_of(n.shape.dtype));

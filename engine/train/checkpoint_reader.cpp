@@ -114,6 +114,23 @@ void check_same_moments(const hdf5::File& file, const RunState& state, const std
          file.path(), state.optimizer, list(found), list(moments));
 }
 
+/// Of moments and recurrent states, before anything is sent: their numbers of elements must be alike on all ranks.
+void check_shapes(const hdf5::File& file, const std::vector<std::string>& moments, const Parameters& parameters) {
+  const auto what = file.path();
+  for (const auto& moment : moments)
+    for (const auto& p : parameters.all())
+      if (const auto found = file.info(moment_path(moment, p.name)).shape; found != dims_of(p.shape))
+        refuse("{}: {} is {}, expected {}", what, moment_path(moment, p.name), hdf5::to_string(found),
+               hdf5::to_string(dims_of(p.shape)));
+  for (const auto& name : names_in(file, "/state")) {
+    const auto found = file.info(carried_path(name)).shape;
+    const bool empty = std::find(found.begin(), found.end(), 0) != found.end();
+    if (found.empty() || found.size() > max_rank || empty || name.find('\n') != name.npos)
+      refuse("{}: {} is {}, expected 1 to {} dimensions with elements", what, carried_path(name),
+             hdf5::to_string(found), max_rank);
+  }
+}
+
 template <class Share>
 void share_text(std::string& text, const Share& share) {
   auto length = static_cast<std::int64_t>(text.size());
@@ -227,6 +244,7 @@ RunState CheckpointReader::load(const std::string& network, Parameters& paramete
   on_first_rank(c.communicator, [&] {
     check_same_network(*c.file, c.state, network, parameters);
     if (wanted) check_same_moments(*c.file, c.state, moments);
+    check_shapes(*c.file, moments, parameters);
     // Read twice rather than kept: the arrays together may be as large as the memory that is left.
     for (const auto& array : array_paths(*c.file, moments)) checked_array<float>(*c.file, array);
   });

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -18,6 +17,7 @@
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
+#include "engine/base/small_file.hpp"
 #include "engine/base/utc_time.hpp"
 
 namespace keelson {
@@ -31,7 +31,8 @@ struct Holder {
   std::string token, since;
   Process process;
   std::string job, cluster;  ///< of Slurm; empty: none
-  int restart = 0;           ///< how often Slurm had queued the job again
+  std::int64_t user = -1;
+  int restart = 0;  ///< how often Slurm had queued the job again
 
   std::string describe() const {
     return fmt::format("process {} on {}, since {}{}", process.number, process.host, since,
@@ -50,6 +51,7 @@ Holder current() {
           Process::current(),
           environment("SLURM_JOB_ID"),
           environment("SLURM_CLUSTER_NAME"),
+          ::geteuid(),
           parse_number<int>(environment("SLURM_RESTART_COUNT")).value_or(0)};
 }
 
@@ -63,27 +65,30 @@ std::string to_text(const Holder& h) {
                                  {"started", h.process.started},
                                  {"slurm_job", h.job},
                                  {"slurm_cluster", h.cluster},
+                                 {"user", h.user},
                                  {"slurm_restart", h.restart}};
   return j.dump(2) + "\n";
 }
 
 /// Nothing where there is no such file. What cannot be read has an empty token.
 std::optional<Holder> read(const fs::path& file) {
-  std::ifstream in(file);
-  if (!in) return std::nullopt;
+  const auto text = read_small_file(file.string());
+  std::error_code error;
+  if (!text && !fs::exists(file, error) && !error) return std::nullopt;
   try {
-    const auto j = nlohmann::json::parse(in);
+    const auto j = nlohmann::json::parse(text.value_or(""));
     const std::string token = j.at("token");
     if (token.find_first_not_of("0123456789abcdef") != token.npos) return Holder();
     const Process process{j.at("host"), j.at("boot"), j.at("numbering"), j.at("process"), j.at("started")};
-    return Holder{token, j.at("since"), process, j.at("slurm_job"), j.at("slurm_cluster"), j.at("slurm_restart")};
+    return Holder{token,        j.at("since"),        process, j.at("slurm_job"), j.at("slurm_cluster"),
+                  j.at("user"), j.at("slurm_restart")};
   } catch (const nlohmann::json::exception&) {
     return Holder();
   }
 }
 
 /// Whether Slurm says that a job has ended; unknown where it does not tell.
-Life slurm_says(const std::string& job) {
+Life slurm_says(const std::string& job, bool own) {
   if (!parse_number<std::int64_t>(job)) return Life::unknown;
   const std::string command = "squeue --noheader --states=all --format=%T --jobs=" + job + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
@@ -92,7 +97,8 @@ Life slurm_says(const std::string& job) {
   const bool told = std::fgets(line.data(), line.size(), pipe) != nullptr;
   const int status = ::pclose(pipe);
   const std::string state = told ? line.data() : "";
-  if (state.find("Invalid job id") != std::string::npos) return Life::ended;  // Slurm has forgotten it
+  if (state.find("Invalid job id") != std::string::npos)  // Slurm has forgotten it, or hides the jobs of others
+    return own ? Life::ended : Life::unknown;
   if (status != 0 || !told) return Life::unknown;
   for (const char* over : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL",
                            "DEADLINE", "PREEMPTED"})
@@ -105,16 +111,18 @@ Life life_of(const Holder& older, const Holder& mine) {
   if (older.job.empty() || older.cluster != mine.cluster) return Life::unknown;  // another cluster's numbers
   // Slurm starts a job again only when its earlier start is over.
   if (older.job == mine.job) return older.restart < mine.restart ? Life::ended : Life::unknown;
-  return slurm_says(older.job);
+  return slurm_says(older.job, older.user == mine.user);
 }
 
 /// Makes a file with this text unless there is one of this name.
 bool create(const fs::path& file, const std::string& text) {
+  errno = 0;
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0 && errno == EEXIST) return false;
   const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int why = errno;
+  const int why = errno != 0 ? errno : ENOSPC;  // a short write sets none
   if (fd >= 0) ::close(fd);
+  if (fd >= 0 && !written) ::unlink(file.c_str());
   if (!written) fail("cannot write {}: {}", file.string(), std::strerror(why));
   return true;
 }
@@ -129,8 +137,8 @@ void require_ended(const fs::path& folder, const fs::path& file, const Holder& o
     refuse("--out {}: is in use by {}; choose another folder, or end that run first", folder.string(),
            older.describe());
   refuse(
-      "--out {}: is in use, or was when it was last seen, by {}, of which this machine cannot tell whether it still "
-      "runs; choose another folder or, if you know that it has ended, remove {}",
+      "--out {}: is in use, or was when it was last seen, by {}. This machine cannot tell whether it still runs; "
+      "choose another folder or, if you know that it has ended, remove {}",
       folder.string(), older.token.empty() ? "a process whose lock file cannot be read" : older.describe(),
       file.string());
 }
@@ -192,7 +200,7 @@ FolderLock::~FolderLock() {
 
 void FolderLock::require() const {
   const auto holder = read(file());
-  if (holder && holder->token == token_) return;
+  if (holder && (holder->token == token_ || holder->token.empty())) return;  // empty: a file system that hiccups
   if (!holder)
     fail(
         "{} is gone: somebody has removed it or the folder. This run no longer knows whether the folder is its own, "

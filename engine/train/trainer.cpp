@@ -39,7 +39,10 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, De
   return l;
 }
 
-std::string describe_data(const Dataset& data) { return fmt::format("{} [{:016x}]", data.describe(), data.digest()); }
+/// Without the paths, which may differ.
+std::string describe_data(const Dataset& data) {
+  return fmt::format("{} [{:016x}]", counted(data.size(), "sample"), data.digest());
+}
 
 /// What must be alike on all ranks for training to mean anything.
 void compare_runs(const Dataset& training, const Dataset* validation, const TrainerOptions& o,

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -10,6 +11,7 @@
 
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/process.hpp"
 #include "engine/data/hdf5.hpp"
 
 namespace keelson::universe {
@@ -17,6 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using hdf5::Dims;
+
+/// The number of a process of this machine that runs no more.
+pid_t ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
 
 class Generate : public testing::Test {
  protected:
@@ -142,13 +152,19 @@ TEST_F(Generate, ResumesWithoutRemakingAndNeverMixesConfigurations) {
   const auto first = contents("data");
   const auto time = fs::last_write_time(o.directory / "train/univ_000000.h5");
   fs::remove(o.directory / "train/univ_000001.h5");
-  std::ofstream(o.directory / "train/.univ_000001.h5.partial-77") << "left by a killed run";
+  const auto left_by = [&](const std::string& process) {
+    return o.directory / "train" / (".univ_000001.h5.partial-" + process);
+  };
+  const auto killed = left_by(host_name() + "-" + std::to_string(ended_process())), other = left_by("elsewhere-1");
+  for (const auto& file : {killed, other}) std::ofstream(file) << "left by a killed run";
   o.train = 3;
   const GenerateReport report = generate(o);
   EXPECT_EQ(report.skipped, 1);
   EXPECT_EQ(report.written, 2);
   EXPECT_EQ(fs::last_write_time(o.directory / "train/univ_000000.h5"), time);
-  auto all = contents("data");  // also shows that no temporary file is left
+  EXPECT_FALSE(fs::exists(killed));
+  EXPECT_TRUE(fs::remove(other)) << "of another machine, where its process may still run";
+  auto all = contents("data");
   EXPECT_EQ(all.size(), 3u);
   all.erase("train/univ_000002.h5");
   EXPECT_EQ(all, first);

@@ -17,6 +17,7 @@ class LinkPolicy {
  public:
   /// `folder` empty: that of the file.
   LinkPolicy(const std::string& path, const std::string& folder);
+  ~LinkPolicy();
   LinkPolicy(const LinkPolicy&) = delete;
 
   /// For every call that takes a link access or data set access list. Valid as long as this.
@@ -36,7 +37,7 @@ class LinkPolicy {
 
   std::string folder_;  ///< canonical
   std::string refused_;
-  Handle access_;
+  hid_t access_;
 };
 
 /// Throws InputError for a data set whose elements lie in a file that is not HDF5.
