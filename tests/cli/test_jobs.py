@@ -97,6 +97,10 @@ class Watchdog(unittest.TestCase):
         self.assertRegex(lines[0], r"^watchdog: rank 0 \(\S+\) has waited \d s for gradient bucket 7; "
                                    r"not waiting for it: rank 1 \(\S+\)$")
 
+    def test_without_grace_waiting_is_no_crime(self):
+        done = run(2, "late", "--ranks", "1", "--seconds", "3", KEELSON_GRACE="0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_speaks_where_all_collectors_are_late(self):
         done = run(5, "late", "--ranks", "0", "1", "2", "3", "--seconds", "6", KEELSON_WATCHDOG="3")
         self.assertEqual(done.returncode, 0, done.stderr)

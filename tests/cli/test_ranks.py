@@ -52,6 +52,10 @@ class Ranks(Case):
         self.refused(COSMOFLOW, train, train + ["--augment"], says=r"--augment is true on rank 1 \(\S+\), false on rank 0")
         self.refused(COSMOFLOW, train, ["evaluate", "--checkpoint", self.out], says="the verb is evaluate on rank 1")
 
+    def test_resuming_on_one_rank_alone(self):
+        train = ["train", "--data", self.data, "--out", self.out]
+        self.refused(COSMOFLOW, train, train + ["--resume"], says=r"--resume is given on rank 1 \(\S+\), not given on rank 0")
+
     def test_options_that_come_from_elsewhere(self):
         (self.folder / "a").mkdir()
         (self.folder / "b").mkdir()

@@ -101,6 +101,14 @@ class Folders(LmCase):
             self.refused("train", "--out", self.out, *self.arguments, "--max-steps", 1,
                          says="a process whose lock file cannot be read.* remove .*run.lock$")
 
+    def test_a_lock_that_is_no_file(self):
+        self.out.mkdir()
+        for make in (self.lock.mkdir, lambda: os.mkfifo(self.lock)):
+            make()
+            self.refused("train", "--out", self.out, *self.arguments, "--max-steps", 1,
+                         says="a process whose lock file cannot be read")
+            self.lock.rmdir() if self.lock.is_dir() else self.lock.unlink()
+
     def test_overwriting_leaves_the_files_of_others(self):
         self.train("--max-steps", 1, *self.arguments[2:])
         mine = [self.out / "notes.txt", self.out / "checkpoints/of-a-friend.h5", self.out / "checkpoints/figures/a.svg"]
