@@ -6,10 +6,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "comm/detail/backoff.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
-#include "comm/detail/patience.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/process.hpp"
 
@@ -61,11 +61,11 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog) : comm
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   find_nodes();
-  lookout_ = std::make_unique<Lookout>(comm_, gather_hosts(comm_, size_), watchdog);
+  stall_detector_ = std::make_unique<StallDetector>(comm_, gather_hosts(comm_, size_), watchdog);
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  lookout_.reset();
+  stall_detector_.reset();
   if (mpi_running() && !left_unfinished()) MPI_Comm_free(&comm_);
 }
 
@@ -86,13 +86,13 @@ void MpiCommunicator::find_nodes() {
 
 void MpiCommunicator::complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number) {
   Wait wait{number, label, label == broadcast_label};
-  Patience patience;
+  Backoff backoff;
   for (MPI_Request& request : requests) {
     for (;;) {
       int done = 0;
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", label);
       if (done) break;
-      if (const double seconds = patience(); seconds >= Patience::late) lookout_->look(wait, seconds);
+      if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
     }
   }
 }
@@ -101,7 +101,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   barrier();  // under the watchdog, which cannot see into MPI_Comm_split
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
-  return part == MPI_COMM_NULL ? nullptr : adopt(part, lookout_->watchdog());
+  return part == MPI_COMM_NULL ? nullptr : adopt(part, stall_detector_->watchdog());
 }
 
 void MpiCommunicator::barrier() {
@@ -201,13 +201,13 @@ void MpiCommunicator::progress() {
   if (!active_.empty()) active_.front()->test();
 }
 
-void MpiCommunicator::look(std::string_view waiting_for, double seconds) {
-  if (seconds < looked_) looking_ = {};  // another wait than last time
-  looked_ = seconds;
-  looking_.label = waiting_for;
+void MpiCommunicator::poll(std::string_view waiting_for, double seconds) {
+  if (seconds < polled_) polling_ = {};  // another wait than last time
+  polled_ = seconds;
+  polling_.label = waiting_for;
   // Not a call that others could wait for too: seen from those who are in the next call, one that came before it.
-  looking_.number = calls_;
-  lookout_->look(looking_, seconds);
+  polling_.number = calls_;
+  stall_detector_->poll(polling_, seconds);
 }
 
 void MpiCommunicator::abort(int exit_code) { end_job(exit_code); }

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/detail/route.hpp"
+#include "comm/detail/transport.hpp"
 
 namespace keelson::comm::detail {
 namespace {

@@ -4,8 +4,8 @@
 #include <exception>
 #include <utility>
 
-#include "comm/detail/patience.hpp"
-#include "comm/detail/route.hpp"
+#include "comm/detail/backoff.hpp"
+#include "comm/detail/transport.hpp"
 #include "engine/base/error.hpp"
 
 // Only in builds with NCCL. The device must be the calling thread's current CUDA device, as its backend leaves it.
@@ -63,11 +63,11 @@ class Clique {
 
 /// All collectives lie in one queue, as NCCL wants the calls of a clique in one order. Waiting for one waits for those
 /// started after it too.
-class NcclRoute final : public Route {
+class NcclTransport final : public Transport {
  public:
-  NcclRoute(Communicator& world, Device& device, std::unique_ptr<Clique> clique)
+  NcclTransport(Communicator& world, Device& device, std::unique_ptr<Clique> clique)
       : world_(world), clique_(std::move(clique)), queue_(device.make_queue()) {}
-  ~NcclRoute() override;
+  ~NcclTransport() override;
 
   std::string describe() const override { return version(); }
   std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override {
@@ -79,9 +79,9 @@ class NcclRoute final : public Route {
   std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
                                              const std::string& label) override;
   void progress() override { clique().check_calls_under_way(); }
-  void look(std::string_view waiting_for, double seconds) override {
+  void poll(std::string_view waiting_for, double seconds) override {
     progress();
-    world_.look(waiting_for, seconds);
+    world_.poll(waiting_for, seconds);
   }
 
  private:
@@ -105,46 +105,46 @@ class NcclRoute final : public Route {
 
 class NcclCollective : public Collective {
  public:
-  NcclCollective(NcclRoute& route, std::string label) : route_(route), label_(std::move(label)) {}
+  NcclCollective(NcclTransport& transport, std::string label) : transport_(transport), label_(std::move(label)) {}
   ~NcclCollective() override {
     // The arrays go next, and giving back a device's memory waits for its work, which may wait for ranks that failed.
-    if (std::uncaught_exceptions() > 0 && !route_.idle()) route_.break_off();
+    if (std::uncaught_exceptions() > 0 && !transport_.idle()) transport_.break_off();
   }
   NcclCollective(const NcclCollective&) = delete;
 
   void start() override {
     // NCCL connects the ranks when they first need it, and waits for them where no watchdog sees it.
-    if (number_ == 0) route_.world_.barrier();
-    route_.queue_->follow();
-    route_.clique().check(call(static_cast<cudaStream_t>(route_.queue_->native())), label_);
-    number_ = ++route_.started_;
+    if (number_ == 0) transport_.world_.barrier();
+    transport_.queue_->wait_for_device();
+    transport_.clique().check(call(static_cast<cudaStream_t>(transport_.queue_->native())), label_);
+    number_ = ++transport_.started_;
   }
   bool test() override {
     if (number_ == 0) return true;
-    route_.progress();
-    return route_.queue_->idle();
+    transport_.progress();
+    return transport_.queue_->idle();
   }
   void wait() override {
-    if (number_ <= route_.led_) return;
-    route_.progress();
-    route_.queue_->lead();
-    route_.led_ = route_.started_;
+    if (number_ <= transport_.led_) return;
+    transport_.progress();
+    transport_.queue_->device_waits();
+    transport_.led_ = transport_.started_;
   }
 
  protected:
   virtual ncclResult_t call(cudaStream_t stream) = 0;
-  ncclComm_t clique() const { return route_.clique().get(); }
+  ncclComm_t clique() const { return transport_.clique().get(); }
 
  private:
-  NcclRoute& route_;
+  NcclTransport& transport_;
   std::string label_;
   std::uint64_t number_ = 0;  ///< of its last start; 0: never started
 };
 
 class NcclAllreduce final : public NcclCollective {
  public:
-  NcclAllreduce(NcclRoute& route, void* data, std::size_t count, ncclDataType_t type, const std::string& label)
-      : NcclCollective(route, "ncclAllReduce of " + label), data_(data), count_(count), type_(type) {}
+  NcclAllreduce(NcclTransport& transport, void* data, std::size_t count, ncclDataType_t type, const std::string& label)
+      : NcclCollective(transport, "ncclAllReduce of " + label), data_(data), count_(count), type_(type) {}
 
  private:
   ncclResult_t call(cudaStream_t stream) override {
@@ -157,8 +157,8 @@ class NcclAllreduce final : public NcclCollective {
 
 class NcclAllgather final : public NcclCollective {
  public:
-  NcclAllgather(NcclRoute& route, const void* mine, void* all, std::size_t bytes, const std::string& label)
-      : NcclCollective(route, "ncclAllGather of " + label), mine_(mine), all_(all), bytes_(bytes) {}
+  NcclAllgather(NcclTransport& transport, const void* mine, void* all, std::size_t bytes, const std::string& label)
+      : NcclCollective(transport, "ncclAllGather of " + label), mine_(mine), all_(all), bytes_(bytes) {}
 
  private:
   ncclResult_t call(cudaStream_t stream) override {
@@ -169,19 +169,19 @@ class NcclAllgather final : public NcclCollective {
   std::size_t bytes_;
 };
 
-NcclRoute::~NcclRoute() {
+NcclTransport::~NcclTransport() {
   bool well = clique_ && std::uncaught_exceptions() == 0;
   try {
-    Patience patience;
+    Backoff backoff;
     while (well && !queue_->idle())
-      if (const double seconds = patience(); seconds >= Patience::late) look("the last collectives by NCCL", seconds);
+      if (const double seconds = backoff(); seconds >= Backoff::late) look("the last collectives by NCCL", seconds);
   } catch (const std::exception&) {
     well = false;
   }
   if (!well) break_off();
 }
 
-bool NcclRoute::idle() noexcept {
+bool NcclTransport::idle() noexcept {
   try {
     return queue_->idle();
   } catch (const std::exception&) {
@@ -190,18 +190,18 @@ bool NcclRoute::idle() noexcept {
 }
 
 /// Ends what is under way, so that the queue that holds it can end.
-void NcclRoute::break_off() noexcept {
+void NcclTransport::break_off() noexcept {
   if (clique_) clique_->give_up();
   clique_.reset();
 }
 
-std::unique_ptr<Collective> NcclRoute::make_allgather(const void* mine, void* all, std::size_t bytes,
-                                                      const std::string& label) {
+std::unique_ptr<Collective> NcclTransport::make_allgather(const void* mine, void* all, std::size_t bytes,
+                                                          const std::string& label) {
   return std::make_unique<NcclAllgather>(*this, mine, all, bytes, label);
 }
 
-std::unique_ptr<Collective> NcclRoute::allreduce(void* data, std::size_t count, ncclDataType_t type,
-                                                 const std::string& label) {
+std::unique_ptr<Collective> NcclTransport::allreduce(void* data, std::size_t count, ncclDataType_t type,
+                                                     const std::string& label) {
   return std::make_unique<NcclAllreduce>(*this, data, count, type, label);
 }
 
@@ -219,7 +219,7 @@ ncclUniqueId common_id(Communicator& world) {
 
 }  // namespace
 
-std::unique_ptr<Route> make_nccl_route(Communicator& world, Device& device, std::string& why) {
+std::unique_ptr<Transport> make_nccl_transport(Communicator& world, Device& device, std::string& why) {
   std::unique_ptr<Clique> clique;
   std::string trouble;
   try {
@@ -234,7 +234,7 @@ std::unique_ptr<Route> make_nccl_route(Communicator& world, Device& device, std:
     why = fmt::format("rank {}: {}", r, troubles[r]);
     return nullptr;
   }
-  return std::make_unique<NcclRoute>(world, device, std::move(clique));
+  return std::make_unique<NcclTransport>(world, device, std::move(clique));
 }
 
 }  // namespace keelson::comm::detail

@@ -3,60 +3,61 @@
 #include <cstdlib>
 #include <utility>
 
-#include "comm/detail/route.hpp"
+#include "comm/detail/transport.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm {
 namespace {
 
-using detail::Route;
-using detail::RouteFacts;
-using detail::Through;
+using detail::StagingMode;
+using detail::Transport;
+using detail::TransportFacts;
 
 #ifdef KEELSON_HAVE_NCCL
 constexpr bool nccl_built = true;
-using detail::make_nccl_route;
+using detail::make_nccl_transport;
 #else
 constexpr bool nccl_built = false;
-std::unique_ptr<Route> make_nccl_route(Communicator&, Device&, std::string&) { return nullptr; }
+std::unique_ptr<Transport> make_nccl_transport(Communicator&, Device&, std::string&) { return nullptr; }
 #endif
 
 /// The facts of all ranks, in rank order. Collective.
-std::vector<RouteFacts> exchange_facts(Communicator& world, Device& device, const std::string& wish) {
+std::vector<TransportFacts> exchange_facts(Communicator& world, Device& device, const std::string& wish) {
   const auto wishes = world.allgather(wish), hosts = world.allgather(world.host()),
-             units = world.allgather(device.unit()),
+             units = world.allgather(device.bus_id()),
              cuda = world.allgather(world.size() > 1 && detail::mpi_knows_cuda() ? "yes" : "no");
-  std::vector<RouteFacts> ranks;
+  std::vector<TransportFacts> ranks;
   for (std::size_t r = 0; r < wishes.size(); ++r) ranks.push_back({wishes[r], cuda[r] == "yes", hosts[r], units[r]});
   return ranks;
 }
 
 /// Null: world's own collectives will do.
-std::unique_ptr<Route> make_route(Communicator& world, Device& device, const std::string& wish) {
+std::unique_ptr<Transport> make_transport(Communicator& world, Device& device, const std::string& wish) {
   const auto ranks = exchange_facts(world, device, wish);
-  auto plan = plan_route(ranks, nccl_built);
+  auto plan = plan_transport(ranks, nccl_built);
   if (device.host_accessible()) return nullptr;
-  if (world.size() == 1) return detail::make_local_route(device);
+  if (world.size() == 1) return detail::make_local_transport(device);
   if (plan.nccl) {
-    if (auto route = make_nccl_route(world, device, plan.why_not_nccl)) return route;
+    if (auto transport = make_nccl_transport(world, device, plan.why_not_nccl)) return transport;
     if (wish == "nccl") refuse("{}; KEELSON_COLLECTIVES=staged does without it", plan.why_not_nccl);
   }
   const std::string reason =
       nccl_built && !plan.why_not_nccl.empty() ? fmt::format(" (no NCCL: {})", plan.why_not_nccl) : "";
-  return plan.device_mpi ? make_relay(world, device, Through::device, "CUDA-aware MPI" + reason)
-                         : make_relay(world, device, Through::host, "staged through host memory" + reason);
+  return plan.device_mpi
+             ? make_staged_transport(world, device, StagingMode::device, "CUDA-aware MPI" + reason)
+             : make_staged_transport(world, device, StagingMode::host, "staged through host memory" + reason);
 }
 
 class OnDevice final : public Communicator {
  public:
   OnDevice(Communicator& world, Device& device, std::string wish)
-      : world_(world), device_(device), wish_(std::move(wish)), route_(make_route(world, device, wish_)) {}
+      : world_(world), device_(device), wish_(std::move(wish)), transport_(make_transport(world, device, wish_)) {}
   OnDevice(std::unique_ptr<Communicator> owned, Device& device, std::string wish)
       : owned_(std::move(owned)),
         world_(*owned_),
         device_(device),
         wish_(std::move(wish)),
-        route_(make_route(world_, device, wish_)) {}
+        transport_(make_transport(world_, device, wish_)) {}
 
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
@@ -79,27 +80,28 @@ class OnDevice final : public Communicator {
   std::vector<float> gather(const std::vector<float>& mine, int root) override { return world_.gather(mine, root); }
 
   std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override {
-    return route_ ? route_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
+    return transport_ ? transport_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
   }
   std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override {
-    return route_ ? route_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
+    return transport_ ? transport_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
   }
   std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
                                              const std::string& label) override {
-    return route_ ? route_->make_allgather(mine, all, bytes, label) : world_.make_allgather(mine, all, bytes, label);
+    return transport_ ? transport_->make_allgather(mine, all, bytes, label)
+                      : world_.make_allgather(mine, all, bytes, label);
   }
   Communicator& on_host() override { return world_; }
   void progress() override {
     world_.progress();
-    if (route_) route_->progress();
+    if (transport_) transport_->progress();
   }
-  void look(std::string_view waiting_for, double seconds) override {
-    if (route_)
-      route_->look(waiting_for, seconds);
+  void poll(std::string_view waiting_for, double seconds) override {
+    if (transport_)
+      transport_->poll(waiting_for, seconds);
     else
-      world_.look(waiting_for, seconds);
+      world_.poll(waiting_for, seconds);
   }
-  std::string collectives() const override { return route_ ? route_->describe() : world_.collectives(); }
+  std::string collectives() const override { return transport_ ? transport_->describe() : world_.collectives(); }
 
   void abort(int exit_code) override { world_.abort(exit_code); }
 
@@ -108,7 +110,7 @@ class OnDevice final : public Communicator {
   Communicator& world_;
   Device& device_;
   std::string wish_;
-  std::unique_ptr<Route> route_;  ///< null: world's own collectives
+  std::unique_ptr<Transport> transport_;  ///< null: world's own collectives
 };
 
 }  // namespace

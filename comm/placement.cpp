@@ -96,8 +96,9 @@ std::pair<int, std::string> threads_of(const Share& share, const PlacementFacts&
     if (most < found.first) found = {std::max(most, 1), by};
   };
   if (facts.cpus_per_task > 0) limit(facts.cpus_per_task, "SLURM_CPUS_PER_TASK");
-  if (facts.quota > 0)
-    limit(static_cast<int>(facts.quota / static_cast<double>(facts.masks.size())), "the control group's CPU limit");
+  if (facts.cgroup_cpu_limit > 0)
+    limit(static_cast<int>(facts.cgroup_cpu_limit / static_cast<double>(facts.masks.size())),
+          "the control group's CPU limit");
   return found;
 }
 
@@ -155,13 +156,15 @@ std::string advise(const PlacementFacts& facts, const Placement& placement, cons
   if (placement.threads > hardware_threads)
     return fmt::format("{}={} is more than the {} hardware threads that each rank has: lower it",
                        facts.threads_wanted_by, placement.threads, hardware_threads);
-  if (facts.quota > 0 && placement.threads * ranks > std::max(ranks, static_cast<int>(facts.quota)))
+  if (facts.cgroup_cpu_limit > 0 &&
+      placement.threads * ranks > std::max(ranks, static_cast<int>(facts.cgroup_cpu_limit)))
     return fmt::format("{}={} is more than the control group's limit of {:.3g} CPUs allows: lower it",
-                       facts.threads_wanted_by, placement.threads, facts.quota);
+                       facts.threads_wanted_by, placement.threads, facts.cgroup_cpu_limit);
   if (facts.threads_wanted > 0 || facts.beside_others) return "";
 
   const int idle = placement.node_cores - placement.busy_cores;
-  const bool limited = facts.quota > 0 && (placement.threads + 1) * ranks > static_cast<int>(facts.quota);
+  const bool limited =
+      facts.cgroup_cpu_limit > 0 && (placement.threads + 1) * ranks > static_cast<int>(facts.cgroup_cpu_limit);
   if (idle <= 0 || limited || idle * 4 < placement.node_cores) return "";  // a remainder is no mistake
   const int fair = std::max(1, placement.node_cores / ranks);
   const std::string how = facts.open_mpi ? fmt::format(", e.g. mpirun --map-by slot:pe={}, or --bind-to none", fair)

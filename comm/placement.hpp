@@ -16,7 +16,7 @@ struct PlacementFacts {
   std::vector<std::vector<int>> masks;
   int local_rank = 0;
   std::vector<int> node_cpus;     ///< that this job could use on this node if no launcher had bound it
-  double quota = 0;               ///< CPUs that the control group grants to all ranks of the node together; 0: no limit
+  double cgroup_cpu_limit = 0;    ///< CPUs that the control group grants to all ranks of the node together; 0: no limit
   int threads_wanted = 0;         ///< explicit wish; 0: none
   std::string threads_wanted_by;  ///< "KEELSON_THREADS" or "OMP_NUM_THREADS"
   int cpus_per_task = 0;          ///< SLURM_CPUS_PER_TASK; 0: not set

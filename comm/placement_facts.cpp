@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/detail/cgroup.hpp"
 #include "comm/detail/cpu_set.hpp"
-#include "comm/detail/quota.hpp"
 #include "comm/placement.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -121,7 +121,7 @@ PlacementFacts placement_facts(Communicator& world) {
     const auto colon = told.find(':');
     if (first_number(told, -1) == world.node()) facts.masks.push_back(from_text(told.substr(colon + 1)));
   }
-  facts.quota = detail::cpu_quota();
+  facts.cgroup_cpu_limit = detail::cgroup_cpu_limit();
   for (const char* name : {"KEELSON_THREADS", "OMP_NUM_THREADS"})
     if (const int threads = number_from(name); threads > 0 && facts.threads_wanted == 0) {
       facts.threads_wanted = threads;

@@ -66,9 +66,9 @@ SizeResult measure(std::uint64_t bytes, const AllreduceOptions& o, Context& cont
   return {bytes, summarize(std::move(seconds)), world.size()};
 }
 
-void print_head(const AllreduceOptions& o, const app::Session& session, const app::Workplace& place) {
-  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", session.machine, place.describe(), o.repeats);
-  if (session.world.size() == 1) fmt::print("one rank has nobody to talk to: start this under mpirun or srun\n");
+void print_head(const AllreduceOptions& o, const app::Job& job, const app::DeviceSession& place) {
+  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", job.machine, place.describe(), o.repeats);
+  if (job.world.size() == 1) fmt::print("one rank has nobody to talk to: start this under mpirun or srun\n");
   fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}\n", "bytes", "floats", "us", "(fastest, slowest)", "algbw GB/s",
              "busbw GB/s");
 }
@@ -90,15 +90,15 @@ nlohmann::json json_of(const SizeResult& r) {
           {"bus_gigabytes_per_second", r.bus_bandwidth() * 1e-9}};
 }
 
-ExitCode run_allreduce(const AllreduceOptions& o, app::Session& session) {
+ExitCode run_allreduce(const AllreduceOptions& o, app::Job& job) {
   if (o.least > o.most)
     refuse("--min-bytes {} is more than --max-bytes {}: no size lies between them", o.least, o.most);
-  const auto place = app::open_device(o.device, session);
+  const auto place = app::open_device(o.device, job);
   auto& world = *place.ranks;
   const bool speaks = world.rank() == 0;
-  if (speaks && !o.json) print_head(o, session, place);
+  if (speaks && !o.json) print_head(o, job, place);
   nlohmann::json all{{"ranks", world.size()},
-                     {"machine", session.machine},
+                     {"machine", job.machine},
                      {"device", place.describe()},
                      {"sizes", nlohmann::json::array()}};
   for (std::uint64_t bytes = o.least; bytes <= o.most; bytes *= static_cast<std::uint64_t>(o.factor)) {
@@ -116,7 +116,7 @@ ExitCode run_allreduce(const AllreduceOptions& o, app::Session& session) {
 void define_allreduce(app::CommandLine& line) {
   auto o = std::make_shared<AllreduceOptions>();
   auto& v = line.verb("allreduce", "Time the sum over ranks that exchanges gradients, under mpirun or srun",
-                      [o](app::Session& session) { return run_allreduce(*o, session); });
+                      [o](app::Job& job) { return run_allreduce(*o, job); });
   constexpr double least = 4, most = 64.0 * (1 << 30);
   v.option("--min-bytes", o->least, "Smallest array; K, M and G are powers of 1024", "SIZE")
       .byte_size()

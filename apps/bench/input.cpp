@@ -64,7 +64,7 @@ Epoch run_epoch(Loader& loader, int number, Communicator& world) {
 
 struct InputResult {
   const InputOptions& options;
-  const app::Session& session;
+  const app::Job& job;
   std::string data;
   double sample_megabytes = 0;  ///< decoded
   std::vector<Epoch> epochs;
@@ -72,8 +72,8 @@ struct InputResult {
 
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.session.machine,
-             o.loader_threads, o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
+  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine, o.loader_threads,
+             o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",
              "(decoded, as the network takes them)");
   const auto line = [&](std::size_t epoch, const std::string& rank, double samples, double seconds) {
@@ -97,8 +97,8 @@ void print_text(const InputResult& r) {
 nlohmann::json json_of(const InputResult& r) {
   const auto& o = r.options;
   nlohmann::json j{{"data", r.data},
-                   {"ranks", r.session.world.size()},
-                   {"machine", r.session.machine},
+                   {"ranks", r.job.world.size()},
+                   {"machine", r.job.machine},
                    {"batch", o.batch},
                    {"loader_threads", o.loader_threads},
                    {"prefetch", o.prefetch},
@@ -118,9 +118,9 @@ nlohmann::json json_of(const InputResult& r) {
   return j;
 }
 
-ExitCode run_input(const InputOptions& o, app::Session& session) {
+ExitCode run_input(const InputOptions& o, app::Job& job) {
   if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of HDF5 universes");
-  auto& world = session.world;
+  auto& world = job.world;
   UniverseOptions universe;
   universe.size = o.size;
   universe.channels = o.channels;
@@ -134,10 +134,10 @@ ExitCode run_input(const InputOptions& o, app::Session& session) {
   options.augment = o.augment;
   options.threads = o.loader_threads;
   options.prefetch = o.prefetch;
-  options.cpus = session.placement.cpus;
+  options.cpus = job.placement.cpus;
   Loader loader(data, options);
 
-  InputResult result{o, session, data.describe(), 0, {}};
+  InputResult result{o, job, data.describe(), 0, {}};
   for (const auto& f : data.fields())
     result.sample_megabytes += static_cast<double>(f.shape.elements()) * static_cast<double>(size_of(f.dtype)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, world));
@@ -155,7 +155,7 @@ ExitCode run_input(const InputOptions& o, app::Session& session) {
 void define_input(app::CommandLine& line) {
   auto o = std::make_shared<InputOptions>();
   auto& v = line.verb("input", "How fast samples can be read and decoded, as in training but without it",
-                      [o](app::Session& session) { return run_input(*o, session); });
+                      [o](app::Job& job) { return run_input(*o, job); });
   v.option_without_default("--data", o->data,
                            "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
                            "not), a file or a pattern",

@@ -18,14 +18,14 @@ struct OpsOptions {
   bool json = false, remeasure = false;
 };
 
-struct Declined {
+struct Unsupported {
   std::string backend, reason;
 };
 
 struct ProblemResult {
   const Problem& problem;
   std::vector<VerbTime> times;  ///< of all backends
-  std::vector<Declined> declined;
+  std::vector<Unsupported> unsupported_reason;
 };
 
 std::vector<Problem> problems_of(const OpsOptions& o) {
@@ -57,7 +57,7 @@ ProblemResult solve(const Problem& problem, const Contexts& contexts, const Repe
     std::string why;
     world.barrier();
     auto times = time_problem(*context, problem, repeats, &why);
-    if (times.empty()) result.declined.push_back({name, why.substr(name.size() + 2)});  // "backend: reason"
+    if (times.empty()) result.unsupported_reason.push_back({name, why.substr(name.size() + 2)});  // "backend: reason"
     slowest(times, world);
     for (auto& t : times) result.times.push_back(std::move(t));
   }
@@ -87,7 +87,7 @@ void print_text(const ProblemResult& r, const DevicePeaks& peaks) {
                t.cost.flops * 1e-9 / s, t.cost.bytes * 1e-9 / s, 100 * peaks.share(t.cost, s),
                compared ? fmt::format("  {:.2f} x the time of {}", s / first->seconds.median, first->backend) : "");
   }
-  for (const auto& d : r.declined) fmt::print("  {} declines: {}\n", d.backend, d.reason);
+  for (const auto& d : r.unsupported_reason) fmt::print("  {} declines: {}\n", d.backend, d.reason);
 }
 
 nlohmann::json json_of(const ProblemResult& r, const DevicePeaks& peaks) {
@@ -107,22 +107,22 @@ nlohmann::json json_of(const ProblemResult& r, const DevicePeaks& peaks) {
                             {"share_of_peak", peaks.share(t.cost, s)}});
   }
   j["declined"] = nlohmann::json::array();
-  for (const auto& d : r.declined) j["declined"].push_back({{"backend", d.backend}, {"reason", d.reason}});
+  for (const auto& d : r.unsupported_reason) j["declined"].push_back({{"backend", d.backend}, {"reason", d.reason}});
   return j;
 }
 
-ExitCode run_ops(const OpsOptions& o, app::Session& session) {
+ExitCode run_ops(const OpsOptions& o, app::Job& job) {
   const auto problems = problems_of(o);
   Contexts contexts;
   for (const auto& name : backends::selected(o.backend))
     contexts.emplace_back(name, backends::make_context(o.device, name));
-  auto& world = session.world;
-  const auto peaks = machine_peaks(*contexts.front().second, session, o.remeasure);
+  auto& world = job.world;
+  const auto peaks = machine_peaks(*contexts.front().second, job, o.remeasure);
   const auto device = contexts.front().second->device().describe();
   const bool speaks = world.rank() == 0;
-  if (speaks && !o.json) fmt::print("{}; {}\nmachine's peaks: {}\n", session.machine, device, describe(peaks));
+  if (speaks && !o.json) fmt::print("{}; {}\nmachine's peaks: {}\n", job.machine, device, describe(peaks));
   nlohmann::json all{{"ranks", world.size()},
-                     {"machine", session.machine},
+                     {"machine", job.machine},
                      {"device", device},
                      {"peaks", peaks_json(peaks)},
                      {"problems", nlohmann::json::array()}};
@@ -145,7 +145,7 @@ ExitCode run_ops(const OpsOptions& o, app::Session& session) {
 void define_ops(app::CommandLine& line) {
   auto o = std::make_shared<OpsOptions>();
   auto& v = line.verb("ops", "Time single operations, on several backends side by side",
-                      [o](app::Session& session) { return run_ops(*o, session); });
+                      [o](app::Job& job) { return run_ops(*o, job); });
   v.positional("problem", o->problem,
                "What to time: conv, dense, pool, eltwise or update with key=value words, e.g. "
                "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",

@@ -18,12 +18,12 @@ using nlohmann::json;
 
 /// Everything that the values depend on, readable in the file. Builds for other instruction sets and other versions may
 /// measure otherwise.
-std::string key_of(Context& context, const app::Session& session) {
+std::string key_of(Context& context, const app::Job& job) {
   std::string key;
   for (const auto& [name, value] : describe_machine())
     if (name == "Host" || name == "Processor") key += value + "; ";
   return fmt::format("{}{}, vectors of {} floats; ranks on the node: {}; keelson {}", key, context.device().describe(),
-                     context.device().vector_width(), session.world.local_size(), KEELSON_VERSION);
+                     context.device().vector_width(), job.world.local_size(), KEELSON_VERSION);
 }
 
 /// An object: key -> values. Empty where the file is missing or holds something else.
@@ -63,10 +63,10 @@ fs::path peaks_file() {
   return {};
 }
 
-DevicePeaks machine_peaks(Context& context, const app::Session& session, bool remeasure) {
-  auto& world = session.world;
+DevicePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure) {
+  auto& world = job.world;
   const auto file = peaks_file();
-  const auto key = key_of(context, session);
+  const auto key = key_of(context, job);
   DevicePeaks peaks;
   std::int64_t known = world.rank() == 0 && !remeasure && !file.empty() && find(file, key, peaks);
   world.broadcast(&known, sizeof known, 0);

@@ -14,7 +14,7 @@ namespace keelson::bench {
 /// host, processor, device and number of threads and ranks on the node, and `remeasure` is false; else measured by all
 /// ranks at once and stored. A file that cannot be read or written only means measuring again. The same values on all
 /// ranks (rank 0's). Collective.
-DevicePeaks machine_peaks(Context& context, const app::Session& session, bool remeasure);
+DevicePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure);
 
 /// $XDG_CACHE_HOME/keelson/peaks.json, or below ~/.cache; empty where neither is known.
 std::filesystem::path peaks_file();

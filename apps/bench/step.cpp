@@ -47,7 +47,7 @@ void fill_inputs(Context& context, const Network& net, const Plan& plan) {
 }
 
 /// Seconds of one step, of `count` that follow each other as in training: a device is waited for at their end.
-double time_steps(int count, Plan& plan, Communicator& world, Device& device, ops::StepState& state) {
+double time_steps(int count, Plan& plan, Communicator& world, Device& device, ops::StepParams& state) {
   using clock = std::chrono::steady_clock;
   world.barrier();
   const auto start = clock::now();
@@ -64,10 +64,10 @@ double time_steps(int count, Plan& plan, Communicator& world, Device& device, op
 }
 
 Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& device) {
-  ops::StepState state;
+  ops::StepParams state;
   state.learning_rate = 1e-3f;
   state.sample_offset = world.rank() * plan.batch();
-  state.loss_scale = 1.0f / static_cast<float>(plan.batch() * world.size());
+  state.inverse_samples = 1.0f / static_cast<float>(plan.batch() * world.size());
   for (int i = 0; i < o.warmup; ++i) time_steps(1, plan, world, device, state);
   plan.set_profiling(o.profile());
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
@@ -80,7 +80,7 @@ Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& de
 /// What one run of the verb found out, on rank 0.
 struct StepResult {
   const StepOptions& options;
-  const app::Session& session;
+  const app::Job& job;
   const Network& net;
   const Plan& plan;
   Precision precision;
@@ -90,12 +90,12 @@ struct StepResult {
 
   std::int64_t batch() const { return plan.batch(); }
   /// All ranks together.
-  double samples_per_second() const { return static_cast<double>(batch() * session.world.size()) / seconds.median; }
+  double samples_per_second() const { return static_cast<double>(batch() * job.world.size()) / seconds.median; }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
   double gflop_per_second() const {
     double gflop = 0;
     for (const auto& r : plan.rows()) gflop += r.gflop;
-    return gflop * session.world.size() / seconds.median;
+    return gflop * job.world.size() / seconds.median;
   }
   std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
 };
@@ -105,8 +105,8 @@ nlohmann::json json_of(const StepResult& r) {
   nlohmann::json j{{"net", o.net},
                    {"batch", r.batch()},
                    {"precision", to_string(r.precision)},
-                   {"ranks", r.session.world.size()},
-                   {"machine", r.session.machine},
+                   {"ranks", r.job.world.size()},
+                   {"machine", r.job.machine},
                    {"device", r.device},
                    {"seconds_per_step", r.seconds.median},
                    {"seconds_fastest", r.seconds.fastest},
@@ -145,7 +145,7 @@ void print_text(const StepResult& r) {
     r.plan.print(std::cout, &r.peaks);
     std::cout.flush();
   }
-  fmt::print("{}, {}; {}\n", r.title(), r.session.machine, r.device);
+  fmt::print("{}, {}; {}\n", r.title(), r.job.machine, r.device);
   fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
              r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.units_per_second(),
              r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
@@ -154,8 +154,8 @@ void print_text(const StepResult& r) {
 void report(const StepResult& r) {
   const auto& o = r.options;
   if (!o.roofline.empty())
-    write_atomically(o.roofline, render_roofline({r.title(), fmt::format("{}; {}", r.session.machine, r.device),
-                                                  r.peaks, r.plan.rows(), r.seconds.median, r.samples_per_second()}));
+    write_atomically(o.roofline, render_roofline({r.title(), fmt::format("{}; {}", r.job.machine, r.device), r.peaks,
+                                                  r.plan.rows(), r.seconds.median, r.samples_per_second()}));
   if (o.json)
     fmt::print("{}\n", json_of(r).dump());
   else
@@ -164,20 +164,20 @@ void report(const StepResult& r) {
   std::fflush(stdout);
 }
 
-ExitCode run_step(const StepOptions& o, app::Session& session) {
+ExitCode run_step(const StepOptions& o, app::Job& job) {
   const Network net = make_network(o.net, o.size);
-  const auto place = app::open_device(o.device, session, o.backend);
+  const auto place = app::open_device(o.device, job, o.backend);
   const auto& context = place.context;
   DevicePeaks peaks;
-  if (o.profile()) peaks = machine_peaks(*context, session, o.remeasure);
+  if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   PlanOptions options{
       .batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .communicator = place.ranks.get()};
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Plan plan(net.graph, parameters, options);
   fill_inputs(*context, net, plan);
-  const Timing timing = measure(o, plan, session.world, context->device());
-  if (session.world.rank() == 0) report({o, session, net, plan, options.precision, place.describe(), timing, peaks});
+  const Timing timing = measure(o, plan, job.world, context->device());
+  if (job.world.rank() == 0) report({o, job, net, plan, options.precision, place.describe(), timing, peaks});
   return ExitCode::done;
 }
 
@@ -186,7 +186,7 @@ ExitCode run_step(const StepOptions& o, app::Session& session) {
 void define_step(app::CommandLine& line) {
   auto o = std::make_shared<StepOptions>();
   auto& v = line.verb("step", "Time whole training steps of a network on made-up data; also under mpirun",
-                      [o](app::Session& session) { return run_step(*o, session); });
+                      [o](app::Job& job) { return run_step(*o, job); });
   v.option("--net", o->net, "Network").one_of(network_names());
   v.option("--size", o->size, "Edge of CosmoFlow's cubic samples; 0: 128", "CELLS").non_negative();
   v.option("--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")

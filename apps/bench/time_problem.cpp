@@ -35,7 +35,7 @@ class Stopwatch {
   Tensor zeros(const Shape& shape, const Layout& layout) {
     return context_.allocate({shape, DType::f32, layout}, "operand");
   }
-  Tensor state(const ops::StepState& values) {
+  Tensor state(const ops::StepParams& values) {
     const auto t = bytes(sizeof values);
     context_.device().copy_from_host(t.raw(), &values, sizeof values);
     return t;
@@ -100,7 +100,7 @@ void run(Stopwatch& w, const ops::PoolDesc& d, ops::Pool& op) {
     const auto src = w.operand(v, Role::src, d.src.shape), dst = w.operand(v, Role::dst, d.dst.shape);
     w.time("forward", v, [&] { op.forward(src, dst, workspace); });
   }
-  const auto v = Verb::backward_data;  // of the winners that forward left in the workspace
+  const auto v = Verb::backward_data;  // of the argmax indices that forward left in the workspace
   const auto diff_dst = w.operand(v, Role::diff_dst, d.dst.shape), diff_src = w.operand(v, Role::diff_src, d.src.shape);
   const auto scratch = w.scratch(v);
   w.time("backward", v, [&] { op.backward(diff_dst, workspace, diff_src, scratch); });
@@ -118,7 +118,7 @@ void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto& shape = d.param.shape;
   const auto& layout = d.param.layout;
   const bool adam = d.params.kind == ops::UpdateKind::adam;
-  ops::StepState values;
+  ops::StepParams values;
   values.learning_rate = 1e-3f;
   const auto state = w.state(values);
   const auto param = w.filled(shape, layout), diff = w.filled(shape, layout);

@@ -20,7 +20,7 @@ struct AppInfo {
 };
 
 /// What run_app has set up when a verb runs.
-struct Session {
+struct Job {
   Communicator& world;
   const comm::Placement& placement;
   std::string program;                 ///< "keelson-cosmoflow"
@@ -36,11 +36,11 @@ class CommandLine {
 
   /// `keelson-x name --options`. Declare its options on what this returns (apps/common/verb.hpp), bound to variables
   /// that live as long as `run`. --help, --version and --config come by themselves.
-  Verb& verb(const std::string& name, const std::string& description, std::function<ExitCode(Session&)> run);
+  Verb& verb(const std::string& name, const std::string& description, std::function<ExitCode(Job&)> run);
 
   /// What parse() found out.
   struct Request {
-    std::function<ExitCode(Session&)> run;  ///< empty: print `text` (help or version) on stdout and end with 0
+    std::function<ExitCode(Job&)> run;  ///< empty: print `text` (help or version) on stdout and end with 0
     std::string text;
     std::string verb;               ///< its name
     const Verb* options = nullptr;  ///< lives as long as this CommandLine

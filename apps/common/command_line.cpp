@@ -33,11 +33,11 @@ struct CommandLine::Impl {
   CLI::App root;
   struct Entry {
     Entry(CLI::App& root, const std::string& verb_name, const std::string& description,
-          std::function<ExitCode(Session&)> verb_run)
+          std::function<ExitCode(Job&)> verb_run)
         : verb(root, verb_name, description), name(verb_name), run(std::move(verb_run)) {}
     Verb verb;
     std::string name;
-    std::function<ExitCode(Session&)> run;
+    std::function<ExitCode(Job&)> run;
   };
   std::deque<Entry> verbs;
   std::string config;  // only shown in --help; read before the rest is parsed
@@ -81,8 +81,7 @@ CommandLine::CommandLine(const AppInfo& info) : impl_(std::make_unique<Impl>()) 
 
 CommandLine::~CommandLine() = default;
 
-Verb& CommandLine::verb(const std::string& name, const std::string& description,
-                        std::function<ExitCode(Session&)> run) {
+Verb& CommandLine::verb(const std::string& name, const std::string& description, std::function<ExitCode(Job&)> run) {
   auto& entry = impl_->verbs.emplace_back(impl_->root, name, description, std::move(run));
   CLI::App& verb = entry.verb.cli();
   verb.set_help_flag("-h,--help", "Show this help and exit");

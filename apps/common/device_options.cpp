@@ -13,16 +13,16 @@ void declare(DeviceOptions& o, Verb& v) {
       .differs_between_ranks();
 }
 
-std::string Workplace::describe() const {
+std::string DeviceSession::describe() const {
   const auto way = ranks->collectives();
   return context->describe() + (ranks->size() > 1 && !way.empty() ? "; gradients by " + way : "");
 }
 
-Workplace open_device(const DeviceOptions& o, Session& session, const std::string& backends) {
-  Workplace w;
+DeviceSession open_device(const DeviceOptions& o, Job& job, const std::string& backends) {
+  DeviceSession w;
   w.context = backends::make_context(o.device, backends);
   if (o.memory_limit > 0) w.context->device().limit_memory(o.memory_limit);
-  w.ranks = comm::on_device(session.world, w.context->device());
+  w.ranks = comm::on_device(job.world, w.context->device());
   return w;
 }
 

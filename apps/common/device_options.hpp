@@ -19,7 +19,7 @@ struct DeviceOptions {
 void declare(DeviceOptions& o, Verb& verb);
 
 /// The device, its backends, and the ranks with collectives on its memory.
-struct Workplace {
+struct DeviceSession {
   std::unique_ptr<Context> context;
   std::unique_ptr<Communicator> ranks;
   /// "NVIDIA H200 ...; backends cuda, kokkos; gradients by NCCL 2.28.9"
@@ -28,6 +28,6 @@ struct Workplace {
 
 /// `backends`: as in backends::make_context. Throws InputError for a device that this build or machine does not have.
 /// Collective.
-Workplace open_device(const DeviceOptions& o, Session& session, const std::string& backends = "");
+DeviceSession open_device(const DeviceOptions& o, Job& job, const std::string& backends = "");
 
 }  // namespace keelson::app

@@ -27,11 +27,11 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
   return CheckpointReader(o.checkpoint, true, &world);
 }
 
-EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session) {
+EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job) {
   EvaluatorOptions e;
   e.batch = o.batch;
   e.threads = o.loader_threads;
-  e.cpus = session.placement.cpus;
+  e.cpus = job.placement.cpus;
   return e;
 }
 

@@ -32,6 +32,6 @@ void check_family(const CheckpointReader& checkpoint, const std::string& family,
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
 /// With everything that the options say; the metric is left.
-EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Session& session);
+EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job);
 
 }  // namespace keelson::app

@@ -19,8 +19,8 @@ namespace keelson::app {
 /// Numbers are read strictly (engine/base/parse_number.hpp): "0,001", "1_5" and "nan" are refused.
 class Option {
  public:
-  using Target = std::variant<std::string*, bool*, int*, std::int64_t*, std::uint64_t*, float*, double*,
-                              std::vector<int>*, std::vector<std::string>*>;
+  using Destination = std::variant<std::string*, bool*, int*, std::int64_t*, std::uint64_t*, float*, double*,
+                                   std::vector<int>*, std::vector<std::string>*>;
 
   Option& positive();                          ///< above 0
   Option& non_negative();                      ///< 0 or more
@@ -44,14 +44,14 @@ class Option {
 
  private:
   friend class Verb;
-  Option(std::string name, Target target, bool shows_default)
+  Option(std::string name, Destination target, bool shows_default)
       : target_(target), name_(std::move(name)), shows_default_(shows_default) {}
   /// Sets the target. Throws InputError, naming the option, what was found and what is expected.
   void read(const std::vector<std::string>& words);
   std::string expected() const;  ///< "a number above 0"
 
   CLI::Option* option_ = nullptr;
-  Target target_;
+  Destination target_;
   std::string name_;
   bool shows_default_, commas_ = false, bytes_ = false, stored_ = false, differs_ = false, optional_ = false,
                        filled_ = false;

@@ -77,8 +77,8 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
   const bool gpu = backends::devices().front() == "cuda" && backends::device_available();
   const std::string machine = comm::describe(placement, world, gpu ? comm::Computes::on_gpu : comm::Computes::on_cores);
   if (world.rank() == 0) say(stderr, fmt::format("{} {}: {}\n", info.name, KEELSON_VERSION, machine));
-  Session session{world, placement, info.name, arguments, machine};
-  return request.run(session);
+  Job job{world, placement, info.name, arguments, machine};
+  return request.run(job);
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ fs::path folder_of(const TrainingOptions& o, const std::optional<CheckpointReade
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
 
-ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session,
-                         const Workplace& place) {
+ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job,
+                         const DeviceSession& place) {
   ReportInput r;
   r.title = task.title;
   r.subtitle = fmt::format("{} parameters, trained on {}", task.graph.parameter_count(), task.training.describe());
@@ -45,34 +45,34 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.unit = t.unit;
   r.targets_note = task.targets_note;
   r.machine = describe_machine();
-  r.machine.emplace_back("Ranks and threads", session.machine);
+  r.machine.emplace_back("Ranks and threads", job.machine);
   r.machine.emplace_back("Devices", place.describe());
   r.machine.emplace_back("Keelson", KEELSON_VERSION);
-  r.configuration.emplace_back("command", fmt::format("{} {}", session.program, fmt::join(session.arguments, " ")));
+  r.configuration.emplace_back("command", fmt::format("{} {}", job.program, fmt::join(job.arguments, " ")));
   for (const auto& [key, value] : t.config)
     if (!value.empty()) r.configuration.emplace_back(key, value);
   r.plan_note = "Milliseconds are medians over a few profiled steps of rank 0; empty: not measured.";
   return r;
 }
 
-void print_frame(const TrainingTask& task, const TrainerOptions& t, const Session& session, const Workplace& place,
+void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& place,
                  const Trainer& trainer) {
   const auto& s = trainer.state();
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}\n", counted(t.epochs, "epoch"),
-             counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(session.world.size(), "rank"),
-             s.optimizer, s.schedule, to_string(t.precision));
+             counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(job.world.size(), "rank"), s.optimizer,
+             s.schedule, to_string(t.precision));
   // Open MPI's mpirun kills the ranks when it is interrupted, which no rank can see coming.
-  const bool open_mpi = session.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
+  const bool open_mpi = job.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
   if (mpirun != 0) fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
   std::fflush(stdout);
 }
 
 /// Where the device has no room for it, that is refused with what fits.
-std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const Workplace& place, const TrainerOptions& t,
+std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& place, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
   require_memory_for_parameters(task.graph, *place.context, t.optimizer);
   try {
@@ -127,13 +127,13 @@ void declare(TrainingOptions& o, Verb& v) {
   v.option("--prefetch", o.prefetch, "Batches decoded ahead", "N").positive().differs_between_ranks();
 }
 
-TrainingRun::TrainingRun(const TrainingOptions& options, Session& session) : options_(options), session_(session) {
+TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
   // Which calls the ranks make together depends on it.
-  compare_values(session.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
-  checkpoint_ = open_resume(options, session.world);
+  compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
+  checkpoint_ = open_resume(options, job.world);
   folder_.path = folder_of(options, checkpoint_);
-  folder_.check(session.world, checkpoint_.has_value(), options.overwrite);
+  folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
 }
 
 Config TrainingRun::stored(const std::string& family, const std::string& name) const {
@@ -146,7 +146,7 @@ Config TrainingRun::stored(const std::string& family, const std::string& name) c
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   TrainerOptions t;
-  t.batch = batch_per_rank(o, session_.world.size());
+  t.batch = batch_per_rank(o, job_.world.size());
   t.epochs = o.epochs;
   t.seed = o.seed;
   t.optimizer = make_optimizer(o);
@@ -161,13 +161,13 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.checkpoint_steps = options_.checkpoint_steps;
   t.loader_threads = options_.loader_threads;
   t.prefetch = options_.prefetch;
-  t.cpus = session_.placement.cpus;
+  t.cpus = job_.placement.cpus;
   return t;
 }
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
-  compare_values(session_.world, dashed(task.options.common_values()), "options");
-  const Workplace place = open_device(options_.device, session_);
+  compare_values(job_.world, dashed(task.options.common_values()), "options");
+  const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
   t.precision =
       choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .communicator = &world});
@@ -192,15 +192,15 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   });
   if (world.rank() != 0) return exit_code(trainer.run().reason);
 
-  print_frame(task, t, session_, place, trainer);
+  print_frame(task, t, job_, place, trainer);
   const auto every =
       options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-  RunRecorder recorder(folder_, *lock, every, trainer, report_frame(task, t, session_, place));
+  RunRecorder recorder(folder_, *lock, every, trainer, report_frame(task, t, job_, place));
   Console console(stdout, t, trainer.steps_per_epoch());
   const auto code = exit_code(trainer.run({&recorder, &console}).reason);
   fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted)
-    fmt::print("to continue: {} train --resume {}\n", session_.program, folder_.path.string());
+    fmt::print("to continue: {} train --resume {}\n", job_.program, folder_.path.string());
   return code;
 }
 

@@ -42,7 +42,7 @@ struct TrainingTask {
 
 /// A run of a train verb, from its options to its exit code:
 ///
-///   TrainingRun run(options, session);
+///   TrainingRun run(options, job);
 ///   ... fill the verb's own options from run.stored(...), make data and network ...
 ///   auto t = run.trainer_options(optimizer_options);
 ///   t.network = ...; t.evaluation.metric = ...;
@@ -51,7 +51,7 @@ class TrainingRun {
  public:
   /// Starts the clock of --time-limit, finds what --resume names, and checks that --out can be had. Throws InputError.
   /// Collective.
-  TrainingRun(const TrainingOptions& options, Session& session);
+  TrainingRun(const TrainingOptions& options, Job& job);
 
   /// The checkpoint to continue from; nothing: a new run.
   const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
@@ -68,7 +68,7 @@ class TrainingRun {
 
  private:
   const TrainingOptions& options_;
-  Session& session_;
+  Job& job_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;

@@ -15,7 +15,7 @@ std::string first_name(const std::string& names) {
   return names.substr(2, names.find(',') - 2);
 }
 
-const char* default_unit(const Option::Target& target) {
+const char* default_unit(const Option::Destination& target) {
   struct {
     const char* operator()(const std::string*) const { return "TEXT"; }
     const char* operator()(const bool*) const { return "BOOL"; }
@@ -28,7 +28,7 @@ const char* default_unit(const Option::Target& target) {
   return std::visit(visitor, target);
 }
 
-bool is_list(const Option::Target& target) {
+bool is_list(const Option::Destination& target) {
   return std::holds_alternative<std::vector<int>*>(target) || std::holds_alternative<std::vector<std::string>*>(target);
 }
 
@@ -47,8 +47,8 @@ Verb::Verb(CLI::App& parent, const std::string& name, const std::string& descrip
 
 Verb::~Verb() = default;
 
-Option& Verb::add(const std::string& names, Option::Target target, const std::string& help, const std::string& unit,
-                  bool shows_default) {
+Option& Verb::add(const std::string& names, Option::Destination target, const std::string& help,
+                  const std::string& unit, bool shows_default) {
   Option& made = options_.emplace_back(Option(first_name(names), target, shows_default));
   made.option_ = app_->add_option(
       names,

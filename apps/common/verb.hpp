@@ -66,7 +66,7 @@ class Verb {
   CLI::App& cli() const { return *app_; }
 
  private:
-  Option& add(const std::string& names, Option::Target target, const std::string& help, const std::string& unit,
+  Option& add(const std::string& names, Option::Destination target, const std::string& help, const std::string& unit,
               bool shows_default);
 
   std::unique_ptr<CLI::App> own_;

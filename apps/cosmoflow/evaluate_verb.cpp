@@ -93,8 +93,8 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
   fmt::print("{}\n", j.dump(2));
 }
 
-ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
-  auto& world = session.world;
+ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
+  auto& world = job.world;
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family, family_name);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
@@ -104,10 +104,10 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
   const auto requirements = parse_requirements(o.require, metric);
-  const auto place = app::open_device(o.device, session);
+  const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   Parameters parameters(graph, *context, run.seed);
-  auto e = app::evaluator_options(o, session);
+  auto e = app::evaluator_options(o, job);
   e.metric = metric;
   Evaluator evaluator(graph, parameters, *data, &world, e);
   const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
@@ -139,7 +139,7 @@ void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
   auto& v =
       line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
-                [o](app::Session& session) { return evaluate(*o, session); });
+                [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
   v.option_without_default("--data", o->data,
                            "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "

@@ -42,8 +42,8 @@ class Progress {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-ExitCode generate(GenerateVerbOptions& o, app::Session& session) {
-  auto& world = session.world;
+ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
+  auto& world = job.world;
   if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/ and test/");
   auto& g = o.make;
   g.directory = o.out;
@@ -89,7 +89,7 @@ void define_generate(app::CommandLine& line) {
   auto& v = line.verb(
       "generate",
       "Make universes by Lagrangian perturbation theory, as HDF5 like the public CosmoFlow data; parallel over ranks",
-      [o](app::Session& session) { return generate(*o, session); });
+      [o](app::Job& job) { return generate(*o, job); });
   auto& g = o->make;
   g.train = 1000;
   g.validation = g.test = 100;

@@ -46,8 +46,8 @@ Config stored_config(const TrainOptions& o, std::int64_t size) {
   return c;
 }
 
-ExitCode train(TrainOptions& o, app::Session& session) {
-  const app::TrainingRun run(o.training, session);
+ExitCode train(TrainOptions& o, app::Job& job) {
+  const app::TrainingRun run(o.training, job);
   complete(o, run);
   check(o.run);
   const auto data = open_data(o.run, o.run.train);
@@ -55,7 +55,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
-  Trainer::check_sizes(data->size(), t.batch, session.world.size(), data->describe());
+  Trainer::check_sizes(data->size(), t.batch, job.world.size(), data->describe());
   t.network = network_name(o.run);
   t.config = stored_config(o, size);
   t.optimizer = make_optimizer(o.run);
@@ -64,8 +64,8 @@ ExitCode train(TrainOptions& o, app::Session& session) {
   t.target = o.run.target_mae;
   t.evaluation.metric = make_metric(o.run, *data);
   if (o.check_data) {
-    check_finite(*data, session.world);
-    if (validation) check_finite(*validation, session.world);
+    check_finite(*data, job.world);
+    if (validation) check_finite(*validation, job.world);
   }
   const bool paper = o.run.net == "paper";
   return run.train(
@@ -87,7 +87,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
   auto& v = line.verb("train", "Train a network on universes; data-parallel over the ranks of mpirun or srun",
-                      [o](app::Session& session) { return train(*o, session); });
+                      [o](app::Job& job) { return train(*o, job); });
   v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
       .differs_between_ranks();
   declare(o->training, v);

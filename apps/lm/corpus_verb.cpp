@@ -92,9 +92,9 @@ void print_text(const nlohmann::ordered_json& j, const fs::path& out) {
              perplexity("unigram"), perplexity("bigram"), perplexity("trigram"));
 }
 
-ExitCode corpus(const CorpusOptions& o, app::Session& session) {
+ExitCode corpus(const CorpusOptions& o, app::Job& job) {
   if (o.out.empty()) refuse("give --out: the folder that gets ptb.train.txt, ptb.valid.txt and ptb.test.txt");
-  if (session.world.rank() != 0) return ExitCode::done;
+  if (job.world.rank() != 0) return ExitCode::done;
   const auto chain = make_chain(o.chain);
   auto source = describe_source(chain, o.chain);
   const auto words = made_up_words(o.chain.words, o.chain.seed);
@@ -127,7 +127,7 @@ void define_corpus(app::CommandLine& line) {
   auto o = std::make_shared<CorpusOptions>();
   auto& v = line.verb("corpus",
                       "Write made-up text with a known entropy rate: what perplexity a perfect model would reach on it",
-                      [o](app::Session& session) { return corpus(*o, session); });
+                      [o](app::Job& job) { return corpus(*o, job); });
   v.option_without_default("--out", o->out,
                            "Folder that gets ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json", "DIR");
   v.option("--words", o->train, "Tokens of training text, newlines included", "N").positive();

@@ -68,8 +68,8 @@ void print_json(const Outcome& r, const std::string& checkpoint) {
   fmt::print("{}\n", j.dump());
 }
 
-ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
-  auto& world = session.world;
+ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
+  auto& world = job.world;
   const auto checkpoint = open_checkpoint(o, world);
   const auto model = read_model(checkpoint);
   const auto files = files_to_judge(o, model.run);
@@ -85,11 +85,11 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
         "it, as `keelson-lm corpus` writes it, and a model of words whose vocabulary has all of them",
         files[0]);
 
-  const auto place = app::open_device(o.device, session);
+  const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
   Parameters parameters(graph, *context, checkpoint.state().seed);
-  auto e = app::evaluator_options(o, session);
+  auto e = app::evaluator_options(o, job);
   e.metric.kind = MetricSpec::Kind::perplexity;
   e.unit = {"word", unroll};
   e.units = static_cast<double>(text->targets());
@@ -114,7 +114,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Session& session) {
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
   auto& v = line.verb("evaluate", "Perplexity of a trained language model on a text, every token predicted once",
-                      [o](app::Session& session) { return evaluate(*o, session); });
+                      [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
   declare_text_options(v, o->text);
   v.option("--unroll", o->unroll, "Tokens per step, which makes no difference to the result; 0: as trained", "TOKENS")

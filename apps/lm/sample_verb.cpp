@@ -120,8 +120,8 @@ std::vector<std::string> tokens_of(const std::string& prompt, TokenLevel level) 
   return tokens;
 }
 
-ExitCode sample(const SampleOptions& o, app::Session& session) {
-  if (session.world.rank() != 0) return ExitCode::done;
+ExitCode sample(const SampleOptions& o, app::Job& job) {
+  if (job.world.rank() != 0) return ExitCode::done;
   if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
   const CheckpointReader checkpoint(o.checkpoint, true, nullptr);
   const auto model = read_model(checkpoint);
@@ -155,8 +155,7 @@ ExitCode sample(const SampleOptions& o, app::Session& session) {
 
 void define_sample(app::CommandLine& line) {
   auto o = std::make_shared<SampleOptions>();
-  auto& v = line.verb("sample", "Let a trained language model write",
-                      [o](app::Session& session) { return sample(*o, session); });
+  auto& v = line.verb("sample", "Let a trained language model write", [o](app::Job& job) { return sample(*o, job); });
   declare_checkpoint(*o, v);
   v.option("--tokens", o->tokens, "How many to write", "N").positive();
   v.option_without_default("--prompt", o->prompt, "Text to continue", "TEXT");

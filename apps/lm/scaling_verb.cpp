@@ -61,10 +61,10 @@ ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net
   Plan plan(graph, parameters, options);
   fill_tokens(context, plan, "x", net.net.vocabulary, group.rank());
   fill_tokens(context, plan, "y", net.net.vocabulary, group.rank());
-  ops::StepState state;
+  ops::StepParams state;
   state.learning_rate = 0.1f;
   state.sample_offset = group.rank() * batch;
-  state.loss_scale = 1.0f / static_cast<float>(batch * group.size());
+  state.inverse_samples = 1.0f / static_cast<float>(batch * group.size());
   double waiting = 0;
   const auto step = [&] {
     plan.forward(state);
@@ -104,15 +104,15 @@ nlohmann::json json_of(const ScalingTable& t) {
   return j;
 }
 
-ExitCode run_scaling(const ScalingOptions& o, app::Session& session) {
-  auto& world = session.world;
+ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
+  auto& world = job.world;
   const auto net = nets::lstm_lm_configuration(o.net);
   if (batch_of(o, net, world.size()) == 0)
     refuse(
         "a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides "
         "it",
         o.batch > 0 ? o.batch : net.batch, world.size());
-  const auto place = app::open_device(o.device, session);
+  const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net.net);
   // Once, so that all rows have the same.
@@ -120,7 +120,7 @@ ExitCode run_scaling(const ScalingOptions& o, app::Session& session) {
       o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .communicator = place.ranks.get()});
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
                                  graph.parameter_count(), net.net.unroll, to_string(precision)),
-                     session.machine, place.describe(), o.strong};
+                     job.machine, place.describe(), o.strong};
   if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
   for (int ranks = 1; ranks <= world.size();
        ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
@@ -146,7 +146,7 @@ void define_scaling(app::CommandLine& line) {
   auto o = std::make_shared<ScalingOptions>();
   auto& v = line.verb("scaling",
                       "Words per second, speed-up and efficiency on 1, 2, 4 ... of the ranks that mpirun or srun gives",
-                      [o](app::Session& session) { return run_scaling(*o, session); });
+                      [o](app::Job& job) { return run_scaling(*o, job); });
   std::vector<std::string> names;
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(c.name);
   v.option("--net", o->net, "Published configuration").one_of(names);

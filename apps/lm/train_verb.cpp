@@ -81,11 +81,11 @@ std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const T
   return stored;
 }
 
-ExitCode train(TrainOptions& o, app::Session& session) {
-  const app::TrainingRun run(o.training, session);
+ExitCode train(TrainOptions& o, app::Job& job) {
+  const app::TrainingRun run(o.training, job);
   complete(o, run);
   check(o.run);
-  auto& world = session.world;
+  auto& world = job.world;
   auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
   const auto vocabulary = choose_vocabulary(o.run, scan, run);
   auto t = run.trainer_options(o.run);
@@ -122,7 +122,7 @@ ExitCode train(TrainOptions& o, app::Session& session) {
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
   auto& v = line.verb("train", "Train a language model on text; data-parallel over the ranks of mpirun or srun",
-                      [o](app::Session& session) { return train(*o, session); });
+                      [o](app::Job& job) { return train(*o, job); });
   declare(o->training, v);
   declare(o->run, v);
   o->verb = &v;

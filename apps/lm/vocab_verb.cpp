@@ -74,10 +74,10 @@ nlohmann::ordered_json to_json(const Vocabulary& v, const std::vector<Split>& sp
   return j;
 }
 
-ExitCode vocab(const VocabOptions& o, app::Session& session) {
-  auto splits = scan_splits(find_text_files(o.text), o.text.token_level(), session.world);
+ExitCode vocab(const VocabOptions& o, app::Job& job) {
+  auto splits = scan_splits(find_text_files(o.text), o.text.token_level(), job.world);
   const Vocabulary vocabulary(splits.front().scan, o.vocabulary);
-  if (session.world.rank() != 0) return ExitCode::done;
+  if (job.world.rank() != 0) return ExitCode::done;
   for (auto& s : splits) s.left_out = vocabulary.left_out(s.scan);
   if (!o.out.empty()) vocabulary.save(o.out);
   if (o.json)
@@ -92,7 +92,7 @@ ExitCode vocab(const VocabOptions& o, app::Session& session) {
 void define_vocab(app::CommandLine& line) {
   auto o = std::make_shared<VocabOptions>();
   auto& v = line.verb("vocab", "Count the tokens of a text and make the vocabulary of its training part",
-                      [o](app::Session& session) { return vocab(*o, session); });
+                      [o](app::Job& job) { return vocab(*o, job); });
   declare_text_options(v, o->text);
   declare_level(v, o->text);
   v.option("--vocab-size", o->vocabulary.max_size,

@@ -12,10 +12,11 @@ namespace keelson::cuda {
 namespace {
 
 /// By matrix products of cuBLASLt: complete, but it writes out every window.
-ops::Made<ops::Conv> by_products(const SessionPtr& session, const ops::ConvDesc& d, const std::string& why_not_better) {
-  const auto limit = std::min(workspace_limit(*session), std::size_t{256} << 20);
-  auto made = kokkos::make_gemm_conv(d, [&](const ops::MatMulDesc& m) { return make_matmul(session, m); }, limit);
-  if (!made.primitive) made.declined = why_not_better + "; " + made.declined;
+ops::Expected<ops::Conv> by_products(const LibraryPtr& library, const ops::ConvDesc& d,
+                                     const std::string& why_not_better) {
+  const auto limit = std::min(workspace_limit(*library), std::size_t{256} << 20);
+  auto made = kokkos::make_gemm_conv(d, [&](const ops::MatMulDesc& m) { return make_matmul(library, m); }, limit);
+  if (!made.primitive) made.unsupported_reason = why_not_better + "; " + made.unsupported_reason;
   return made;
 }
 
@@ -23,15 +24,15 @@ ops::Made<ops::Conv> by_products(const SessionPtr& session, const ops::ConvDesc&
 
 #ifdef KEELSON_HAVE_CUDNN
 
-ops::Made<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d) {
-  auto made = make_cudnn_conv(session, d);
-  return made.primitive ? std::move(made) : by_products(session, d, made.declined);
+ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
+  auto made = make_cudnn_conv(library, d);
+  return made.primitive ? std::move(made) : by_products(library, d, made.unsupported_reason);
 }
 
 #else
 
-ops::Made<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d) {
-  return by_products(session, d, "this build has no cuDNN");
+ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
+  return by_products(library, d, "this build has no cuDNN");
 }
 
 #endif

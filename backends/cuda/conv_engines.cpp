@@ -10,7 +10,7 @@ namespace keelson::cuda {
 
 std::optional<std::vector<std::string>> conv_engines(std::string_view gpu, const ops::ConvDesc& d, ops::Verb verb) {
   if (CUDNN_VERSION < 91100 || cudnnGetVersion() < 91100) return {};
-  const Target target(gpu);
+  const CudnnTarget target(gpu);
   std::vector<std::string> names;
   for (const auto& way : conv_variants(d, verb, target))
     for (const auto& e : way.engines) try {

@@ -59,7 +59,7 @@ bool compiles(const Descriptor& engine) {
 }
 
 /// The heuristics' proposals of one mode.
-std::vector<EngineChoice> proposals(const Descriptor& graph, const Target& target, cudnnBackendHeurMode_t mode) {
+std::vector<EngineChoice> proposals(const Descriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -120,7 +120,7 @@ std::int64_t Descriptor::read(cudnnBackendAttributeName_t name, cudnnBackendAttr
   return count;
 }
 
-Target::Target(std::string_view json) {
+CudnnTarget::CudnnTarget(std::string_view json) {
 #if CUDNN_VERSION >= 90800
   described_ = std::make_shared<Descriptor>(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   described_->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::ssize(json), json.data());
@@ -156,7 +156,7 @@ Descriptor OperationGraph::tensor(std::int64_t uid, DType type, std::span<const 
   return t;
 }
 
-Descriptor OperationGraph::finish(const Target& target) const {
+Descriptor OperationGraph::finish(const CudnnTarget& target) const {
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const auto& o : operations_) raw.push_back(o.get());
@@ -166,7 +166,7 @@ Descriptor OperationGraph::finish(const Target& target) const {
   return graph;
 }
 
-std::vector<EngineChoice> engines(const Descriptor& graph, const Target& target, const EngineRules& rules) {
+std::vector<EngineChoice> engines(const Descriptor& graph, const CudnnTarget& target, const EngineRules& rules) {
   std::vector<EngineChoice> found;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     std::vector<EngineChoice> proposed;
@@ -186,7 +186,7 @@ std::vector<EngineChoice> engines(const Descriptor& graph, const Target& target,
   return found;
 }
 
-CudnnPlan::CudnnPlan(const EngineChoice& engine, const Target& target)
+CudnnPlan::CudnnPlan(const EngineChoice& engine, const CudnnTarget& target)
     : name_(engine.name), config_(engine.config), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
   if (const auto handle = target.handle()) plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
 #if CUDNN_VERSION >= 90800

@@ -64,12 +64,12 @@ class Descriptor {
 };
 
 /// The GPU that plans are made for: the one of a handle, or one described in words, which need not be there.
-class Target {
+class CudnnTarget {
  public:
-  explicit Target(cudnnHandle_t handle) : handle_(handle) {}
+  explicit CudnnTarget(cudnnHandle_t handle) : handle_(handle) {}
   /// `json`: what cuDNN says of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). Needs cuDNN 9.11; throws Error
   /// before that. Such plans can be made and looked at, but not executed.
-  explicit Target(std::string_view json);
+  explicit CudnnTarget(std::string_view json);
 
   cudnnHandle_t handle() const { return handle_; }
   const Descriptor* described() const { return described_.get(); }
@@ -90,7 +90,7 @@ class OperationGraph {
                     std::span<const std::int64_t> strides, std::int64_t alignment = 16, bool is_virtual = false);
   void add(Descriptor operation) { operations_.push_back(std::move(operation)); }
   /// The graph, checked by cuDNN for `target`. Throws Error where cuDNN does not know such a combination.
-  Descriptor finish(const Target& target) const;
+  Descriptor finish(const CudnnTarget& target) const;
 
  private:
   std::vector<Descriptor> operations_;
@@ -110,13 +110,13 @@ struct EngineRules {
 };
 
 /// The engines for a graph, the most promising first, without repetition. Empty where none obeys the rules.
-std::vector<EngineChoice> engines(const Descriptor& graph, const Target& target, const EngineRules& rules);
+std::vector<EngineChoice> engines(const Descriptor& graph, const CudnnTarget& target, const EngineRules& rules);
 
 /// An engine made ready: its kernels are found, or compiled.
 class CudnnPlan {
  public:
   /// Throws Error where the engine cannot run the graph after all; that is not rare.
-  CudnnPlan(const EngineChoice& engine, const Target& target);
+  CudnnPlan(const EngineChoice& engine, const CudnnTarget& target);
 
   std::size_t workspace_bytes() const { return workspace_; }
   const std::string& name() const { return name_; }

@@ -24,9 +24,9 @@ void* part(void* scratch, std::size_t offset) {
   return reinterpret_cast<void*>(align(reinterpret_cast<std::uintptr_t>(scratch)) + offset);
 }
 
-cudnnHandle_t handle_of(Session& session) {
-  if (!session.cudnn) session.cudnn = std::make_shared<Cudnn>(session.stream);
-  return session.cudnn->handle();
+cudnnHandle_t handle_of(Library& library) {
+  if (!library.cudnn) library.cudnn = std::make_shared<Cudnn>(library.stream);
+  return library.cudnn->handle();
 }
 
 }  // namespace
@@ -86,12 +86,12 @@ class CudnnConvVerb::Trial {
   std::map<std::size_t, std::unique_ptr<CudnnPlan>> plans_;
 };
 
-CudnnConvVerb::CudnnConvVerb(const SessionPtr& session, const ConvDesc& d, Verb verb)
-    : session_(session),
+CudnnConvVerb::CudnnConvVerb(const LibraryPtr& library, const ConvDesc& d, Verb verb)
+    : library_(library),
       d_(d),
       verb_(verb),
       types_(conv_types(d, verb)),
-      target_(handle_of(*session)),
+      target_(handle_of(*library)),
       src_rows_(d.src.elements() / d.src.shape[1]),
       dst_rows_(d.dst.elements() / d.dst.shape[1]),
       weight_rows_(d.weights.elements() / d.weights.shape[1]) {
@@ -101,7 +101,7 @@ CudnnConvVerb::CudnnConvVerb(const SessionPtr& session, const ConvDesc& d, Verb 
 /// An engine whose workspace is within bounds. Throws Error where it is not, or the engine does not run.
 std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
   auto plan = std::make_unique<CudnnPlan>(*c.engine, target_);
-  if (plan->workspace_bytes() > workspace_limit(*session_))
+  if (plan->workspace_bytes() > workspace_limit(*library_))
     fail("{} needs {} bytes of workspace", plan->name(), plan->workspace_bytes());
   return plan;
 }
@@ -119,9 +119,9 @@ void CudnnConvVerb::choose() {
   Trial trial(*this);
   std::size_t best = 0;
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
-                               workspace_limit(*session_));
+                               workspace_limit(*library_));
   try {
-    best = session_->tuner.choose(key, names, [&](std::size_t i) { return trial.run(i, all[i]); });
+    best = library_->tuner.choose(key, names, [&](std::size_t i) { return trial.run(i, all[i]); });
   } catch (const NoTrialMemory&) {
     best = 0;
   }
@@ -177,7 +177,7 @@ void CudnnConvVerb::run(const ConvVariant& v, CudnnPlan& plan, const ConvOperand
   const std::int64_t uids[] = {conv_src, conv_weights, conv_dst, conv_bias};
   void* const pointers[] = {used.src, used.weights, used.dst, used.bias};
   const std::size_t count = v.epilogue == Epilogue::bias_activation && d_.params.bias ? 4 : 3;
-  plan.execute(session_->cudnn->handle(), std::span(uids, count), std::span(pointers, count),
+  plan.execute(library_->cudnn->handle(), std::span(uids, count), std::span(pointers, count),
                plan.workspace_bytes() > 0 ? part(scratch, parts.workspace) : nullptr);
   if (verb_ == Verb::forward && v.epilogue == Epilogue::none)
     kokkos::add_bias_and_activate(o.dst, v.types.dst, dst_rows_, d_.dst.shape[1],
@@ -196,9 +196,9 @@ namespace {
 
 class CudnnConv : public Conv {
  public:
-  CudnnConv(const SessionPtr& session, const ConvDesc& d) : d_(d), forward_(session, d, Verb::forward) {
-    if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(session, d, Verb::backward_data);
-    if (d.training) weights_ = std::make_unique<CudnnConvVerb>(session, d, Verb::backward_weights);
+  CudnnConv(const LibraryPtr& library, const ConvDesc& d) : d_(d), forward_(library, d, Verb::forward) {
+    if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_data);
+    if (d.training) weights_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_weights);
   }
 
   Layout layout(Verb, Role r) const override {
@@ -253,7 +253,7 @@ std::string unfit(const ConvDesc& d) {
       return fmt::format("{} is {}, not channels-last", name, t->layout.describe(t->shape));
   if (d.src.dtype != d.weights.dtype)
     return fmt::format("src is {}, weights are {}", to_string(d.src.dtype), to_string(d.weights.dtype));
-  if (d.src.dtype != DType::f32 && !is_low(d.src.dtype)) return fmt::format("src is {}", to_string(d.src.dtype));
+  if (d.src.dtype != DType::f32 && !is_half(d.src.dtype)) return fmt::format("src is {}", to_string(d.src.dtype));
   if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
     return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));
   if (d.training && !derivative_from_dst(d.params.activation))
@@ -263,12 +263,12 @@ std::string unfit(const ConvDesc& d) {
 
 }  // namespace
 
-Made<Conv> make_cudnn_conv(const SessionPtr& session, const ConvDesc& d) {
+Expected<Conv> make_cudnn_conv(const LibraryPtr& library, const ConvDesc& d) {
   if (auto why = unfit(d); !why.empty()) return why;
   ConvDesc fixed = d;
   for (auto* t : {&fixed.src, &fixed.weights, &fixed.dst}) t->layout = Layout::channels_last(t->shape);
   try {
-    return std::unique_ptr<Conv>(std::make_unique<CudnnConv>(session, fixed));
+    return std::unique_ptr<Conv>(std::make_unique<CudnnConv>(library, fixed));
   } catch (const Error& e) {
     return std::string(e.what());
   }

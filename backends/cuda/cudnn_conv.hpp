@@ -1,12 +1,12 @@
 #pragma once
 
 #include "backends/cuda/cudnn_conv_variants.hpp"
-#include "backends/cuda/session.hpp"
+#include "backends/cuda/library.hpp"
 
 namespace keelson::cuda {
 
 /// Convolution by cuDNN: channels-last tensors, weights as (O, kernel..., I/groups), f32, bf16 or f16.
-ops::Made<ops::Conv> make_cudnn_conv(const SessionPtr& session, const ops::ConvDesc& d);
+ops::Expected<ops::Conv> make_cudnn_conv(const LibraryPtr& library, const ops::ConvDesc& d);
 
 /// Operands of one verb; in the backward verbs what the verb reads or writes in their place: diff_src as src, and so
 /// on.
@@ -18,7 +18,7 @@ struct ConvOperands {
 class CudnnConvVerb {
  public:
   /// Throws Error where no engine takes it.
-  CudnnConvVerb(const SessionPtr& session, const ops::ConvDesc& d, ops::Verb verb);
+  CudnnConvVerb(const LibraryPtr& library, const ops::ConvDesc& d, ops::Verb verb);
 
   std::size_t scratch_bytes() const { return parts_of(way_, plan_->workspace_bytes()).end; }
   void run(const ConvOperands& o, void* scratch) { run(way_, *plan_, o, scratch); }
@@ -41,11 +41,11 @@ class CudnnConvVerb {
   void choose();
   void run(const ConvVariant& v, CudnnPlan& plan, const ConvOperands& o, void* scratch) const;
 
-  SessionPtr session_;
+  LibraryPtr library_;
   ops::ConvDesc d_;
   ops::Verb verb_;
   ConvTypes types_;
-  Target target_;
+  CudnnTarget target_;
   std::int64_t src_rows_, dst_rows_, weight_rows_;  ///< elements per channel
   ConvVariant way_;
   std::unique_ptr<CudnnPlan> plan_;

@@ -66,7 +66,7 @@ class ConvGraphBuilder {
   void convolution(const ConvParams& p, Verb verb, const Descriptor& src, const Descriptor& weights,
                    const Descriptor& dst);
 
-  Descriptor finish(const Target& target) const { return graph_.finish(target); }
+  Descriptor finish(const CudnnTarget& target) const { return graph_.finish(target); }
 
  private:
   OperationGraph graph_;
@@ -174,7 +174,8 @@ std::string not_fusible(const EltwiseParams& activation) {
   return "";
 }
 
-Descriptor conv_graph(const ConvDesc& d, Verb verb, Epilogue epilogue, const ConvTypes& types, const Target& target) {
+Descriptor conv_graph(const ConvDesc& d, Verb verb, Epilogue epilogue, const ConvTypes& types,
+                      const CudnnTarget& target) {
   const bool fuse = verb == Verb::forward && epilogue == Epilogue::bias_activation;
   const bool bias = fuse && d.params.bias, act = fuse && d.params.activation.kind != EltwiseKind::identity;
   // Virtual tensors are numbered behind the others.

@@ -27,6 +27,6 @@ std::string not_fusible(const ops::EltwiseParams& activation);
 
 /// The graph of one verb. Layouts of d: channels-last, or `any`, which means that. The epilogue is forward's.
 Descriptor conv_graph(const ops::ConvDesc& d, ops::Verb verb, Epilogue epilogue, const ConvTypes& types,
-                      const Target& target);
+                      const CudnnTarget& target);
 
 }  // namespace keelson::cuda

@@ -19,7 +19,7 @@ bool may_fuse(const ConvDesc& d, const ConvTypes& types) {
 
 /// How many channels tensor cores take at once (16 bytes of them); 1: they are not used.
 std::int64_t channels_at_once(const ConvDesc& d) {
-  if (is_low(d.src.dtype)) return 8;
+  if (is_half(d.src.dtype)) return 8;
   return d.tf32 ? 4 : 1;
 }
 
@@ -45,7 +45,7 @@ std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
   if (verb == Verb::forward && channels_at_once(d) > 1 && may_fuse(d, types))
     plain.push_back(way("fused/", Epilogue::bias_activation));
   plain.push_back(way("", Epilogue::none));
-  if (verb == Verb::backward_weights && is_low(d.src.dtype)) {
+  if (verb == Verb::backward_weights && is_half(d.src.dtype)) {
     // Few engines write f32 gradients from 16-bit operands. The others round what they have summed in f32.
     plain.push_back(way("rounded/", Epilogue::none));
     plain.back().types.weights = d.src.dtype;
@@ -76,8 +76,8 @@ void keep_best(std::vector<EngineChoice>& engines) {
 
 }  // namespace
 
-std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const Target& target) {
-  const EngineRules rules{is_low(d.src.dtype) || d.tf32};
+std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const CudnnTarget& target) {
+  const EngineRules rules{is_half(d.src.dtype) || d.tf32};
   std::vector<ConvVariant> found;
   for (auto& v : ways(d, verb)) {
     try {

@@ -18,6 +18,6 @@ struct ConvVariant {
 
 /// The ways that have engines on `target`, the most promising first, with the few engines of each that are worth
 /// trying.
-std::vector<ConvVariant> conv_variants(const ops::ConvDesc& d, ops::Verb verb, const Target& target);
+std::vector<ConvVariant> conv_variants(const ops::ConvDesc& d, ops::Verb verb, const CudnnTarget& target);
 
 }  // namespace keelson::cuda

@@ -1,7 +1,7 @@
 #include "engine/ops/dense.hpp"
 
+#include "backends/cuda/gemm.hpp"
 #include "backends/cuda/makers.hpp"
-#include "backends/cuda/product.hpp"
 #include "backends/kokkos/channels.hpp"
 #include "engine/base/align.hpp"
 
@@ -13,20 +13,20 @@ using namespace ops;
 
 class CudaDense : public Dense {
  public:
-  CudaDense(const SessionPtr& session, const DenseDesc& d)
+  CudaDense(const LibraryPtr& library, const DenseDesc& d)
       : desc_(d), batch_(d.src.shape[0]), out_(d.dst.shape[1]), rest_(d.params.activation) {
     const auto value = d.src.dtype, result = d.dst.dtype;
     const auto weights = d.weights.transposed();
     // The library's own activations are not ours: its ReLU makes a NaN 0, its GELU is an approximation. So it adds the
     // bias where nothing comes after that, and else one kernel does both.
     adds_bias_ = d.params.bias && rest_.kind == EltwiseKind::identity && result == DType::f32;
-    if (adds_bias_) adds_bias_ = try_product(forward_, session, d.src, weights, d.dst, {.tf32 = d.tf32, .bias = true});
-    if (!adds_bias_) forward_.emplace(session, d.src, weights, d.dst, Product::Options{.tf32 = d.tf32});
+    if (adds_bias_) adds_bias_ = try_product(forward_, library, d.src, weights, d.dst, {.tf32 = d.tf32, .bias = true});
+    if (!adds_bias_) forward_.emplace(library, d.src, weights, d.dst, Gemm::Options{.tf32 = d.tf32});
     if (!d.training) return;
     const TensorDesc diff_dst = as(d.dst, value), diff_src = as(d.src, result),
                      diff_weights = as(d.weights, DType::f32);
-    if (d.diff_src) backward_data_.emplace(session, diff_dst, d.weights, diff_src, Product::Options{.tf32 = d.tf32});
-    backward_weights_.emplace(session, diff_dst.transposed(), d.src, diff_weights, Product::Options{.tf32 = d.tf32});
+    if (d.diff_src) backward_data_.emplace(library, diff_dst, d.weights, diff_src, Gemm::Options{.tf32 = d.tf32});
+    backward_weights_.emplace(library, diff_dst.transposed(), d.src, diff_weights, Gemm::Options{.tf32 = d.tf32});
   }
 
   Layout layout(Verb, Role r) const override {
@@ -74,12 +74,12 @@ class CudaDense : public Dense {
  private:
   static TensorDesc as(const TensorDesc& d, DType t) { return {d.shape, t, d.layout}; }
 
-  static bool try_product(std::optional<Product>& made, const SessionPtr& session, const TensorDesc& a,
-                          const TensorDesc& b, const TensorDesc& c, Product::Options options) {
+  static bool try_product(std::optional<Gemm>& made, const LibraryPtr& library, const TensorDesc& a,
+                          const TensorDesc& b, const TensorDesc& c, Gemm::Options options) {
     try {
-      made.emplace(session, a, b, c, options);
+      made.emplace(library, a, b, c, options);
       return true;
-    } catch (const Declined&) {
+    } catch (const Unsupported&) {
       return false;
     }
   }
@@ -90,7 +90,7 @@ class CudaDense : public Dense {
   std::int64_t batch_, out_;
   EltwiseParams rest_;      ///< what comes after the product
   bool adds_bias_ = false;  ///< the product does
-  std::optional<Product> forward_, backward_data_, backward_weights_;
+  std::optional<Gemm> forward_, backward_data_, backward_weights_;
 };
 
 std::string unfit(const DenseDesc& d) {
@@ -105,14 +105,14 @@ std::string unfit(const DenseDesc& d) {
 
 }  // namespace
 
-Made<Dense> make_dense(const SessionPtr& session, const DenseDesc& desc) {
+Expected<Dense> make_dense(const LibraryPtr& library, const DenseDesc& desc) {
   auto d = desc;
   for (auto* t : {&d.src, &d.weights, &d.dst})
     if (t->layout.is_any()) t->layout = Layout::plain(t->shape);
   if (auto why = unfit(d); !why.empty()) return why;
   try {
-    return std::unique_ptr<Dense>(std::make_unique<CudaDense>(session, d));
-  } catch (const Declined& why) {
+    return std::unique_ptr<Dense>(std::make_unique<CudaDense>(library, d));
+  } catch (const Unsupported& why) {
     return std::string(why.what());
   }
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "backends/cuda/captured_graph.hpp"
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/queue.hpp"
-#include "backends/cuda/recording.hpp"
 #include "backends/cuda/staging.hpp"
 #include "backends/detail/budget.hpp"
 #include "backends/kokkos/peaks.hpp"
@@ -14,10 +14,10 @@ namespace keelson::cuda {
 
 namespace {
 
-class CudaRecording : public Recording {
+class CudaRecording : public CapturedGraph {
  public:
   CudaRecording(GraphExec graph, cudaStream_t stream) : graph_(std::move(graph)), stream_(stream) {}
-  void replay() override { check(cudaGraphLaunch(graph_.get(), stream_), "cudaGraphLaunch of recorded work"); }
+  void launch() override { check(cudaGraphLaunch(graph_.get(), stream_), "cudaGraphLaunch of recorded work"); }
 
  private:
   GraphExec graph_;
@@ -33,7 +33,7 @@ class CudaDevice : public Device {
     return fmt::format("{}, sm_{}, {:.0f} GiB", gpu_.name, gpu_.architecture,
                        static_cast<double>(gpu_.bytes) / (1 << 30));
   }
-  std::string unit() const override { return gpu_.bus; }
+  std::string bus_id() const override { return gpu_.bus; }
   bool host_accessible() const override { return false; }
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
@@ -87,13 +87,13 @@ class CudaDevice : public Device {
     use();
     return cuda::make_queue(stream_);
   }
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     return std::make_unique<CudaRecording>(cuda::record(stream_, work), stream_);
   }
 
   int concurrency() const override { return gpu_.threads; }
   int vector_width() const override { return 1; }
-  DType low_precision() const override {
+  DType preferred_half() const override {
     return gpu_.architecture >= 80 ? DType::bf16 : gpu_.architecture >= 70 ? DType::f16 : DType::f32;
   }
 

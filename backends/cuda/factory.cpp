@@ -21,15 +21,15 @@ std::string libraries() {
 
 class CudaFactory : public ops::OpFactory {
  public:
-  explicit CudaFactory(Device& device) : session_(std::make_shared<Session>(device, libraries())) {}
+  explicit CudaFactory(Device& device) : library_(std::make_shared<Library>(device, libraries())) {}
   std::string_view name() const override { return "cuda"; }
 
-  ops::Made<ops::Conv> make(const ops::ConvDesc& d) override { return make_conv(session_, d); }
-  ops::Made<ops::Dense> make(const ops::DenseDesc& d) override { return make_dense(session_, d); }
-  ops::Made<ops::MatMul> make(const ops::MatMulDesc& d) override { return make_matmul(session_, d); }
+  ops::Expected<ops::Conv> make(const ops::ConvDesc& d) override { return make_conv(library_, d); }
+  ops::Expected<ops::Dense> make(const ops::DenseDesc& d) override { return make_dense(library_, d); }
+  ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d) override { return make_matmul(library_, d); }
 
  private:
-  SessionPtr session_;
+  LibraryPtr library_;
 };
 
 }  // namespace

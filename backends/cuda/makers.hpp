@@ -1,12 +1,12 @@
 #pragma once
 
-#include "backends/cuda/session.hpp"
+#include "backends/cuda/library.hpp"
 
 /// One maker per op; each is defined in the file of its op and returns the primitive or the reason why there is none.
 namespace keelson::cuda {
 
-ops::Made<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d);
-ops::Made<ops::Dense> make_dense(const SessionPtr& session, const ops::DenseDesc& d);
-ops::Made<ops::MatMul> make_matmul(const SessionPtr& session, const ops::MatMulDesc& d);
+ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
+ops::Expected<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
+ops::Expected<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);
 
 }  // namespace keelson::cuda

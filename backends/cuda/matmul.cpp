@@ -1,7 +1,7 @@
 #include "engine/ops/matmul.hpp"
 
+#include "backends/cuda/gemm.hpp"
 #include "backends/cuda/makers.hpp"
-#include "backends/cuda/product.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/base/align.hpp"
 
@@ -18,7 +18,7 @@ struct Rounding {
 
   Rounding(const TensorDesc& d, DType to) : from(d), rounded{d.shape, to, apart(d)} {
     auto made = kokkos::make_reorder({from, rounded});
-    if (!made.primitive) decline("cannot round {} to {}: {}", to_string(d), to_string(to), made.declined);
+    if (!made.primitive) decline("cannot round {} to {}: {}", to_string(d), to_string(to), made.unsupported_reason);
     reorder = std::move(made.primitive);
   }
   void run(const Tensor& src, void* dst) const { reorder->forward(src, Tensor(rounded, dst), {}); }
@@ -34,20 +34,20 @@ struct Rounding {
 
 class CudaMatMul : public MatMul {
  public:
-  CudaMatMul(const SessionPtr& session, const MatMulDesc& d) : desc_(d) {
-    if (is_low(d.compute) && d.src.dtype == DType::f32) {
+  CudaMatMul(const LibraryPtr& library, const MatMulDesc& d) : desc_(d) {
+    if (is_half(d.compute) && d.src.dtype == DType::f32) {
       src_.emplace(d.src, d.compute);
       weights_.emplace(d.weights, d.compute);
     }
-    product_.emplace(session, src_ ? src_->rounded : d.src, weights_ ? weights_->rounded : d.weights, d.dst,
-                     Product::Options{.tf32 = d.tf32});
+    gemm_.emplace(library, src_ ? src_->rounded : d.src, weights_ ? weights_->rounded : d.weights, d.dst,
+                  Gemm::Options{.tf32 = d.tf32});
   }
 
   Layout layout(Verb, Role r) const override {
     return r == Role::src ? desc_.src.layout : r == Role::weights ? desc_.weights.layout : desc_.dst.layout;
   }
-  std::string name(Verb) const override { return product_->name(); }
-  std::size_t scratch_bytes(Verb) const override { return product_->scratch_bytes() + src_bytes(); }
+  std::string name(Verb) const override { return gemm_->name(); }
+  std::size_t scratch_bytes(Verb) const override { return gemm_->scratch_bytes() + src_bytes(); }
   Cost cost(Verb) const override {
     const auto bytes = desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes();
     return {matmul_flops(desc_), static_cast<double>(bytes)};
@@ -64,7 +64,7 @@ class CudaMatMul : public MatMul {
       src_->run(src, scratch);
       a = scratch;
     }
-    product_->run(a, weights_ ? packed : weights.raw(), nullptr, dst.raw(), static_cast<char*>(scratch) + src_bytes());
+    gemm_->run(a, weights_ ? packed : weights.raw(), nullptr, dst.raw(), static_cast<char*>(scratch) + src_bytes());
   }
 
  private:
@@ -72,22 +72,22 @@ class CudaMatMul : public MatMul {
 
   MatMulDesc desc_;
   std::optional<Rounding> src_, weights_;  ///< where f32 is to be multiplied as a shorter type
-  std::optional<Product> product_;
+  std::optional<Gemm> gemm_;
 };
 
 }  // namespace
 
-Made<MatMul> make_matmul(const SessionPtr& session, const MatMulDesc& desc) {
+Expected<MatMul> make_matmul(const LibraryPtr& library, const MatMulDesc& desc) {
   auto d = desc;
   for (auto* t : {&d.src, &d.weights, &d.dst})
     if (t->layout.is_any()) t->layout = Layout::plain(t->shape);
   for (const auto* t : {&d.src, &d.weights, &d.dst})
     if (t->shape.rank() != 2 || !t->layout.is_strided()) return "an operand is not a strided matrix: " + to_string(*t);
-  if (is_low(d.compute) && is_low(d.src.dtype) && d.compute != d.src.dtype)
+  if (is_half(d.compute) && is_half(d.src.dtype) && d.compute != d.src.dtype)
     return fmt::format("{} operands cannot be multiplied as {}", to_string(d.src.dtype), to_string(d.compute));
   try {
-    return std::unique_ptr<MatMul>(std::make_unique<CudaMatMul>(session, d));
-  } catch (const Declined& why) {
+    return std::unique_ptr<MatMul>(std::make_unique<CudaMatMul>(library, d));
+  } catch (const Unsupported& why) {
     return std::string(why.what());
   }
 }

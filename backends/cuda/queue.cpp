@@ -11,8 +11,8 @@ class CudaQueue : public Queue {
   ~CudaQueue() override { (void)cudaStreamSynchronize(stream_.get()); }  // the memory it works on may go next
 
   // An event may be recorded anew at once: waiting is for what it stood for when the wait was queued.
-  void follow() override { order(compute_, before_, stream_.get()); }
-  void lead() override { order(stream_.get(), after_, compute_); }
+  void wait_for_device() override { order(compute_, before_, stream_.get()); }
+  void device_waits() override { order(stream_.get(), after_, compute_); }
 
   void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
     check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, stream_.get()),

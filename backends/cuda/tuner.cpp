@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "backends/cuda/recording.hpp"
+#include "backends/cuda/captured_graph.hpp"
 #include "engine/base/verbose.hpp"
 
 namespace keelson::cuda {

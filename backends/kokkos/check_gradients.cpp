@@ -14,13 +14,13 @@ struct Check {
   CheckGradientsDesc d;
   const double* sums;
   Index count;
-  StepState* state;
+  StepParams* state;
 
   KOKKOS_FUNCTION void operator()(Index) const {
     double total = 0;
     for (Index i = 0; i < count; ++i) total += sums[i];
     const bool finite = total - total == 0;  // infinity and NaN give NaN
-    GradientScale s = state->scaling;
+    LossScale s = state->scaling;
     s.unscale = 1 / s.scale;
     s.skip = finite ? 0 : 1;
     s.skipped += s.skip;
@@ -29,7 +29,7 @@ struct Check {
   }
 
   /// Up after enough good steps in a row, down at once.
-  KOKKOS_FUNCTION void move(GradientScale& s) const {
+  KOKKOS_FUNCTION void move(LossScale& s) const {
     s.good_steps = s.skip ? 0 : s.good_steps + 1;
     if (!s.skip && s.good_steps < d.interval) return;
     const float moved = s.scale * (s.skip ? d.backoff : d.growth);
@@ -43,11 +43,11 @@ class KokkosCheckGradients : public CheckGradients {
   explicit KokkosCheckGradients(const CheckGradientsDesc& d) : desc_(d) {}
   Layout layout(Verb, Role) const override { return Layout::plain({1}); }
   std::string name(Verb) const override { return desc_.dynamic ? "dynamic scale" : "fixed scale"; }
-  Cost cost(Verb) const override { return {1, sizeof(GradientScale)}; }
+  Cost cost(Verb) const override { return {1, sizeof(LossScale)}; }
 
   void forward(const Tensor& sums, const Tensor& state) override {
     launch("keelson::check_gradients::forward", 1,
-           Check{desc_, sums.data<double>(), sums.elements(), static_cast<StepState*>(state.raw())});
+           Check{desc_, sums.data<double>(), sums.elements(), static_cast<StepParams*>(state.raw())});
   }
 
  private:
@@ -56,7 +56,7 @@ class KokkosCheckGradients : public CheckGradients {
 
 }  // namespace
 
-Made<CheckGradients> make_check_gradients(const CheckGradientsDesc& d) {
+Expected<CheckGradients> make_check_gradients(const CheckGradientsDesc& d) {
   if (!(d.growth >= 1) || !(d.backoff > 0 && d.backoff <= 1) || d.interval < 1)
     return fmt::format("growth {}, backoff {} and interval {}: expected at least 1, above 0 and up to 1, at least 1",
                        d.growth, d.backoff, d.interval);

@@ -26,13 +26,13 @@ ViewPlan forward_view(const ConvGeometry& g) {
 
 /// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step,
 /// and the j-th reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
-struct Phase {
+struct Residue {
   Index extent;  ///< source coordinates with this residue
   Index taps = 0, first = 0, step = 1, begin = 0, back = 0;
 };
 
-Phase phase_of(const ConvGeometry& g, int d, Index residue) {
-  Phase p{ceil_div(g.src.extent[d] - residue, g.stride[d])};
+Residue residue_of(const ConvGeometry& g, int d, Index residue) {
+  Residue p{ceil_div(g.src.extent[d] - residue, g.stride[d])};
   p.step = g.stride[d] / std::gcd(g.dilation[d], g.stride[d]);
   p.back = p.step * g.dilation[d] / g.stride[d];
   const auto numerator = [&](Index k) { return residue + g.pad[d] - k * g.dilation[d]; };
@@ -52,7 +52,7 @@ ViewPlan backward_view(const ConvGeometry& g) {
     bool any = false;
     low[d] = high[d] = 0;
     for (Index r = 0; r < std::min(g.stride[d], g.src.extent[d]); ++r) {
-      const auto p = phase_of(g, d, r);
+      const auto p = residue_of(g, d, r);
       if (p.taps == 0) continue;
       const Index lowest = p.begin - (p.taps - 1) * p.back, highest = p.begin + p.extent - 1;
       low[d] = any ? std::min(low[d], lowest) : lowest;
@@ -126,7 +126,7 @@ class KokkosConv : public Conv {
   void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
                const Tensor& scratch) override {
     constexpr const char* label = "keelson::conv::forward";
-    Gather k{};
+    ImplicitGemm k{};
     k.src = src_view_.make(src.data<float>(), part(scratch, 0));
     k.weights = make_panels(forward_panels_, weights.data<float>(), part(scratch, src_view_.scratch_bytes()));
     for (int d = 0; d < 3; ++d) {
@@ -150,7 +150,7 @@ class KokkosConv : public Conv {
 
   void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
                      const Tensor& scratch) override {
-    Gather k{};
+    ImplicitGemm k{};
     k.src = diff_view_.make(diff_dst.data<float>(), part(scratch, 0));
     k.weights = make_panels(backward_panels_, weights.data<float>(), part(scratch, diff_view_.scratch_bytes()));
     k.length = g_.co;
@@ -159,7 +159,7 @@ class KokkosConv : public Conv {
     for (Index a = 0; a < std::min(g_.stride[0], g_.src.extent[0]); ++a)
       for (Index b = 0; b < std::min(g_.stride[1], g_.src.extent[1]); ++b)
         for (Index c = 0; c < std::min(g_.stride[2], g_.src.extent[2]); ++c)
-          backward_phase(k, {a, b, c}, diff_src.data<float>());
+          backward_residue(k, {a, b, c}, diff_src.data<float>());
   }
 
   void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
@@ -202,11 +202,11 @@ class KokkosConv : public Conv {
     return static_cast<std::size_t>(g_.groups * panels_ * g_.taps * g_.ci * lanes_) * sizeof(float);
   }
 
-  void backward_phase(Gather k, const Triple& residue, float* diff_src) const {
+  void backward_residue(ImplicitGemm k, const Triple& residue, float* diff_src) const {
     constexpr const char* label = "keelson::conv::backward_data";
     k.dst = diff_src;
     for (int d = 0; d < 3; ++d) {
-      const auto p = phase_of(g_, d, residue[d]);
+      const auto p = residue_of(g_, d, residue[d]);
       k.extent[d] = p.extent;
       k.taps[d] = p.taps;
       k.src.base += p.begin * k.src.step[d];
@@ -272,7 +272,7 @@ std::string mismatch(const ConvDesc& d) {
 
 }  // namespace
 
-Made<Conv> make_conv(const ConvDesc& desc) {
+Expected<Conv> make_conv(const ConvDesc& desc) {
   ConvDesc d = desc;
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;

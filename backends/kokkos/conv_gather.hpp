@@ -9,7 +9,7 @@
 /// channels.
 namespace keelson::kokkos {
 
-struct Gather {
+struct ImplicitGemm {
   ChannelView src;
   Triple src_step;  ///< elements from one destination position to the next
   Panels weights;
@@ -38,8 +38,8 @@ struct Gather {
 };
 
 template <int lanes>
-struct GatherTile {
-  Gather g;
+struct ImplicitGemmTile {
+  ImplicitGemm g;
   Index tiles;
 
   static constexpr int rows = tile_rows;
@@ -119,10 +119,10 @@ struct GatherTile {
   }
 };
 
-inline void launch_gather(const char* label, const Gather& g) {
+inline void launch_gather(const char* label, const ImplicitGemm& g) {
   const Index tiles = ceil_div(g.positions(), tile_rows);
   with_lanes(g.channels,
-             [&](auto lanes) { launch(label, tiles * g.panels * g.groups, GatherTile<lanes.value>{g, tiles}); });
+             [&](auto lanes) { launch(label, tiles * g.panels * g.groups, ImplicitGemmTile<lanes.value>{g, tiles}); });
 }
 
 }  // namespace keelson::kokkos

@@ -70,8 +70,8 @@ void prefer_huge_pages(void* memory, std::size_t bytes) {
 class KokkosQueue : public Queue {
  public:
   explicit KokkosQueue(Device& device) : device_(device) {}
-  void follow() override { device_.fence(); }
-  void lead() override {}
+  void wait_for_device() override { device_.fence(); }
+  void device_waits() override {}
   void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
     device_.copy_from_host(dst, src, bytes);
     device_.fence();
@@ -86,10 +86,10 @@ class KokkosQueue : public Queue {
 };
 
 /// For builds that test the device paths: the work itself, done each time.
-class KokkosRecording : public Recording {
+class KokkosRecording : public CapturedGraph {
  public:
   explicit KokkosRecording(std::function<void()> work) : work_(std::move(work)) {}
-  void replay() override { work_(); }
+  void launch() override { work_(); }
 
  private:
   std::function<void()> work_;
@@ -166,7 +166,7 @@ class KokkosDevice : public Device {
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<KokkosQueue>(*this); }
-  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     if constexpr (!kokkos::runs_on_host && host_memory) return std::make_unique<KokkosRecording>(work);
     return nullptr;
   }

@@ -45,7 +45,7 @@ KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high
 template <class T>
 struct Mask {
   DropoutParams p;
-  const StepState* state;
+  const StepParams* state;
   Index elements, elements_per_sample;
   Strided at;
   bool plain;
@@ -106,7 +106,7 @@ class KokkosDropout : public Dropout {
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
       launch(label, elements / (4 * lanes) + 2,
-             Mask<T>{desc_.params, static_cast<const StepState*>(state.raw()), elements, per_sample, Strided(src),
+             Mask<T>{desc_.params, static_cast<const StepParams*>(state.raw()), elements, per_sample, Strided(src),
                      plain_, src.data<T>(), dst.data<T>()});
     });
   }
@@ -117,7 +117,7 @@ class KokkosDropout : public Dropout {
 
 }  // namespace
 
-Made<Dropout> make_dropout(const DropoutDesc& d) {
+Expected<Dropout> make_dropout(const DropoutDesc& d) {
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
   if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout adopts its producer's");
   if (d.src.shape.rank() < 1) return std::string("src has no batch dim");

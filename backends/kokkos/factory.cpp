@@ -11,30 +11,32 @@ class KokkosFactory : public ops::OpFactory {
   explicit KokkosFactory(Device& device) : device_(device) {}
   std::string_view name() const override { return "kokkos"; }
 
-  ops::Made<ops::Conv> make(const ops::ConvDesc& d) override { return kokkos::make_conv(d); }
-  ops::Made<ops::Dense> make(const ops::DenseDesc& d) override { return kokkos::make_dense(d); }
-  ops::Made<ops::Pool> make(const ops::PoolDesc& d) override { return kokkos::make_pool(d); }
-  ops::Made<ops::PooledConvBackward> make(const ops::PooledConvDesc& d) override { return kokkos::make_pooled_conv(d); }
-  ops::Made<ops::Eltwise> make(const ops::EltwiseDesc& d) override { return kokkos::make_eltwise(d); }
-  ops::Made<ops::Dropout> make(const ops::DropoutDesc& d) override { return kokkos::make_dropout(d); }
-  ops::Made<ops::Reorder> make(const ops::ReorderDesc& d) override { return kokkos::make_reorder(d); }
-  ops::Made<ops::Sum> make(const ops::SumDesc& d) override { return kokkos::make_sum(d); }
-  ops::Made<ops::Concat> make(const ops::ConcatDesc& d) override { return kokkos::make_concat(d); }
-  ops::Made<ops::Softmax> make(const ops::SoftmaxDesc& d) override { return kokkos::make_softmax(d); }
-  ops::Made<ops::Embedding> make(const ops::EmbeddingDesc& d) override { return kokkos::make_embedding(d); }
-  ops::Made<ops::AddRows> make(const ops::AddRowsDesc& d) override { return kokkos::make_add_rows(d); }
-  ops::Made<ops::MatMul> make(const ops::MatMulDesc& d) override { return kokkos::make_matmul(d); }
-  ops::Made<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d) override {
+  ops::Expected<ops::Conv> make(const ops::ConvDesc& d) override { return kokkos::make_conv(d); }
+  ops::Expected<ops::Dense> make(const ops::DenseDesc& d) override { return kokkos::make_dense(d); }
+  ops::Expected<ops::Pool> make(const ops::PoolDesc& d) override { return kokkos::make_pool(d); }
+  ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d) override {
+    return kokkos::make_conv_max_pool(d);
+  }
+  ops::Expected<ops::Eltwise> make(const ops::EltwiseDesc& d) override { return kokkos::make_eltwise(d); }
+  ops::Expected<ops::Dropout> make(const ops::DropoutDesc& d) override { return kokkos::make_dropout(d); }
+  ops::Expected<ops::Reorder> make(const ops::ReorderDesc& d) override { return kokkos::make_reorder(d); }
+  ops::Expected<ops::Sum> make(const ops::SumDesc& d) override { return kokkos::make_sum(d); }
+  ops::Expected<ops::Concat> make(const ops::ConcatDesc& d) override { return kokkos::make_concat(d); }
+  ops::Expected<ops::Softmax> make(const ops::SoftmaxDesc& d) override { return kokkos::make_softmax(d); }
+  ops::Expected<ops::Embedding> make(const ops::EmbeddingDesc& d) override { return kokkos::make_embedding(d); }
+  ops::Expected<ops::AddRows> make(const ops::AddRowsDesc& d) override { return kokkos::make_add_rows(d); }
+  ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d) override { return kokkos::make_matmul(d); }
+  ops::Expected<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d) override {
     return kokkos::make_recurrent_cell(d);
   }
-  ops::Made<ops::Loss> make(const ops::LossDesc& d) override { return kokkos::make_loss(d, device_); }
-  ops::Made<ops::SumSquares> make(const ops::SumSquaresDesc& d) override {
+  ops::Expected<ops::Loss> make(const ops::LossDesc& d) override { return kokkos::make_loss(d, device_); }
+  ops::Expected<ops::SumSquares> make(const ops::SumSquaresDesc& d) override {
     return kokkos::make_sum_squares(d, device_);
   }
-  ops::Made<ops::CheckGradients> make(const ops::CheckGradientsDesc& d) override {
+  ops::Expected<ops::CheckGradients> make(const ops::CheckGradientsDesc& d) override {
     return kokkos::make_check_gradients(d);
   }
-  ops::Made<ops::Update> make(const ops::UpdateDesc& d) override { return kokkos::make_update(d); }
+  ops::Expected<ops::Update> make(const ops::UpdateDesc& d) override { return kokkos::make_update(d); }
 
  private:
   Device& device_;

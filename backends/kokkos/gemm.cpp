@@ -10,22 +10,22 @@ namespace keelson::kokkos {
 
 namespace {
 
-struct Product {
+struct GemmKernel {
   const float* a;
   Index a_row, a_step;
   const float* b;
   Index b_panel, b_step;
-  Index rows, columns, panels, depth, slots, depth_of_slot;
+  Index rows, columns, panels, depth, splits, depth_of_split;
   const float* bias;
   Index bias_row, bias_column;
   EltwiseParams activation;
   float* c;
   Index c_row, c_column;
-  float* partial;  ///< (slot, row, panel, lane); null where there is one slot
+  float* partial;  ///< (split, row, panel, lane); null where there is one split
 };
 
 template <int lanes>
-KOKKOS_INLINE_FUNCTION void finish(const Product& g, Index row, Index panel, float (&x)[lanes]) {
+KOKKOS_INLINE_FUNCTION void finish(const GemmKernel& g, Index row, Index panel, float (&x)[lanes]) {
   const Index left = g.columns - panel * lanes;
   const int count = static_cast<int>(left < lanes ? left : lanes);
   if (g.bias)
@@ -36,13 +36,13 @@ KOKKOS_INLINE_FUNCTION void finish(const Product& g, Index row, Index panel, flo
 }
 
 template <int lanes>
-struct ProductTile {
-  Product g;
+struct GemmTile {
+  GemmKernel g;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index tiles = ceil_div(g.rows, tile_rows), first = item % tiles * tile_rows;
     item /= tiles;
-    const Index panel = item % g.panels, slot = item / g.panels;
+    const Index panel = item % g.panels, split = item / g.panels;
     const Index valid = first + tile_rows < g.rows ? tile_rows : g.rows - first;
     Index row[tile_rows];
     for (int r = 0; r < tile_rows; ++r) row[r] = (first + (r < valid ? r : valid - 1)) * g.a_row;
@@ -50,13 +50,13 @@ struct ProductTile {
     const float zero[lanes] = {};
     for (int r = 0; r < tile_rows; ++r) acc[r].load(zero);
 
-    const Index begin = slot * g.depth_of_slot;
-    const Index count = begin + g.depth_of_slot < g.depth ? g.depth_of_slot : g.depth - begin;
+    const Index begin = split * g.depth_of_split;
+    const Index count = begin + g.depth_of_split < g.depth ? g.depth_of_split : g.depth - begin;
     multiply(acc, g.a + begin * g.a_step, row, g.a_step, g.b + panel * g.b_panel + begin * g.b_step, g.b_step, count);
 
     for (int r = 0; r < valid; ++r) {
       if (g.partial) {
-        acc[r].store(g.partial + ((slot * g.rows + first + r) * g.panels + panel) * lanes);
+        acc[r].store(g.partial + ((split * g.rows + first + r) * g.panels + panel) * lanes);
       } else {
         float x[lanes];
         acc[r].store(x);
@@ -67,11 +67,11 @@ struct ProductTile {
 };
 
 template <int lanes>
-struct AddGemmSlots {
-  Product g;
+struct AddGemmSplits {
+  GemmKernel g;
   KOKKOS_FUNCTION void operator()(Index item) const {
     float x[lanes] = {};
-    for (Index s = 0; s < g.slots; ++s) {
+    for (Index s = 0; s < g.splits; ++s) {
       const float* p = g.partial + (s * g.rows * g.panels + item) * lanes;
       for (int l = 0; l < lanes; ++l) x[l] += p[l];
     }
@@ -141,14 +141,14 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
   const Index items = ceil_div(rows_, tile_rows) * panels_;
   const Index parts =
       std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1}, std::max<Index>(1, depth_ / least_depth));
-  depth_of_slot_ = std::max<Index>(1, ceil_div(depth_, parts));
-  slots_ = std::max<Index>(1, ceil_div(depth_, depth_of_slot_));
+  depth_of_split_ = std::max<Index>(1, ceil_div(depth_, parts));
+  splits_ = std::max<Index>(1, ceil_div(depth_, depth_of_split_));
 }
 
 std::size_t Gemm::scratch_bytes() const {
   if (library_) return 0;
   const Index panels = copy_ && !keep_ ? panels_ * depth_ * lanes_ : 0;
-  const Index sums = slots_ > 1 ? slots_ * rows_ * panels_ * lanes_ : 0;
+  const Index sums = splits_ > 1 ? splits_ * rows_ * panels_ * lanes_ : 0;
   return align64(static_cast<std::size_t>(panels) * sizeof(float)) +
          align64(static_cast<std::size_t>(sums) * sizeof(float));
 }
@@ -167,14 +167,14 @@ void Gemm::pack(const float* b, float* packed) const {
 
 void Gemm::run(const char* label, const float* a, const float* b, const float* bias,
                const ops::EltwiseParams& activation, float* c, float* scratch, const float* packed) const {
-  constexpr const char* add_label = "keelson::gemm::add_slots";
+  constexpr const char* add_label = "keelson::gemm::add_splits";
   if (library_) return run_library(a, b, bias, activation, c);
   if (swapped_) std::swap(a, b);
-  Product g{};
+  GemmKernel g{};
   g.a = a, g.a_row = a_.row, g.a_step = a_.column;
   g.b = b, g.b_panel = lanes_, g.b_step = b_.row;
   g.rows = rows_, g.columns = columns_, g.panels = panels_, g.depth = depth_;
-  g.slots = slots_, g.depth_of_slot = depth_of_slot_;
+  g.splits = splits_, g.depth_of_split = depth_of_split_;
   g.bias = bias, g.bias_row = swapped_ ? 1 : 0, g.bias_column = swapped_ ? 0 : 1;
   g.activation = activation;
   g.c = c, g.c_row = c_.row, g.c_column = c_.column;
@@ -186,10 +186,10 @@ void Gemm::run(const char* label, const float* a, const float* b, const float* b
     }
     g.b = packed ? packed : scratch, g.b_panel = depth_ * lanes_, g.b_step = lanes_;
   }
-  if (slots_ > 1) g.partial = scratch + used;
+  if (splits_ > 1) g.partial = scratch + used;
   with_lanes(columns_, [&](auto lanes) {
-    launch(label, slots_ * panels_ * ceil_div(rows_, tile_rows), ProductTile<lanes.value>{g});
-    if (slots_ > 1) launch(add_label, rows_ * panels_, AddGemmSlots<lanes.value>{g});
+    launch(label, splits_ * panels_ * ceil_div(rows_, tile_rows), GemmTile<lanes.value>{g});
+    if (splits_ > 1) launch(add_label, rows_ * panels_, AddGemmSplits<lanes.value>{g});
   });
 }
 
@@ -203,7 +203,7 @@ void Gemm::run_library(const float* a, const float* b, const float* bias, const 
   library_matrix(rows, depth_, sa, ma);
   library_matrix(depth_, columns, sb, mb);
   library_matrix(rows, columns, sc, mc);
-  library_product(ma, a, mb, b, mc, c);
+  library_gemm(ma, a, mb, b, mc, c);
   if (bias || activation.kind != ops::EltwiseKind::identity)
     launch("keelson::gemm::epilogue", rows * columns, Epilogue{bias, activation, columns, sc, c});
 }

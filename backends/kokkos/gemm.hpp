@@ -35,9 +35,9 @@ class Gemm {
   Index rows_, columns_, depth_;
   MatrixStrides a_, b_, c_;
   Index lanes_, panels_;
-  bool copy_;                    ///< b into panels of `lanes` columns ...
-  bool keep_;                    ///< ... once for all uses
-  Index slots_, depth_of_slot_;  ///< parts of the reduction that are summed apart, then added in order
+  bool copy_;                      ///< b into panels of `lanes` columns ...
+  bool keep_;                      ///< ... once for all uses
+  Index splits_, depth_of_split_;  ///< parts of the reduction that are summed apart, then added in order
 };
 
 }  // namespace keelson::kokkos

@@ -92,15 +92,15 @@ struct WindowMatrix {
 };
 
 /// A product for whole pieces and one for the last piece, made of `desc(rows of the piece)`.
-class PieceProduct {
+class PieceGemm {
  public:
   template <class MakeDesc>
   std::string make(const WindowMatrix& m, const MakeMatMul& make_matmul, const MakeDesc& desc) {
     for (auto& [product, rows] : {std::pair{&whole_, m.piece}, {&last_, m.last()}}) {
       if (product == &last_ && m.last() == m.piece) break;
       auto made = make_matmul(desc(rows));
-      if (!made.primitive) return made.declined;
-      *product = Product{std::move(made.primitive), desc(rows)};
+      if (!made.primitive) return made.unsupported_reason;
+      *product = PieceOp{std::move(made.primitive), desc(rows)};
     }
     return "";
   }
@@ -117,14 +117,14 @@ class PieceProduct {
   }
 
  private:
-  struct Product {
+  struct PieceOp {
     std::unique_ptr<MatMul> op;
     MatMulDesc desc;
     std::size_t bytes() const {
       return op ? align64(op->packed_bytes()) + align64(op->scratch_bytes(Verb::forward)) : 0;
     }
   };
-  Product whole_, last_;
+  PieceOp whole_, last_;
 };
 
 /// sum += part, of f32 arrays.
@@ -146,7 +146,7 @@ class GemmConv : public Conv {
         diff_(backward_windows(src_.windows), d.params.groups, co_, d.src.dtype, piece_bytes) {}
 
   /// "", or why a product was declined.
-  std::string make_products(const MakeMatMul& make_matmul) {
+  std::string make_gemms(const MakeMatMul& make_matmul) {
     const auto low = d_.src.dtype;
     const Index c = d_.src.shape[1], o = d_.dst.shape[1];
     const auto product = [&](const TensorDesc& a, const TensorDesc& b, const TensorDesc& y) {
@@ -259,14 +259,14 @@ class GemmConv : public Conv {
   ConvDesc d_;
   Index ci_, co_;  ///< channels of one group
   WindowMatrix src_, diff_;
-  PieceProduct forward_, data_, weights_;
+  PieceGemm forward_, data_, weights_;
 };
 
 std::string unfit(const ConvDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
     if (!t->layout.is_any() && !t->layout.is_channels_last(t->shape))
       return fmt::format("{} is {}, not channels-last", name, t->layout.describe(t->shape));
-  if (d.src.dtype != d.weights.dtype || (d.src.dtype != DType::f32 && !is_low(d.src.dtype)))
+  if (d.src.dtype != d.weights.dtype || (d.src.dtype != DType::f32 && !is_half(d.src.dtype)))
     return fmt::format("src is {}, weights are {}", to_string(d.src.dtype), to_string(d.weights.dtype));
   if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
     return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));
@@ -280,12 +280,12 @@ std::string unfit(const ConvDesc& d) {
 
 }  // namespace
 
-Made<Conv> make_gemm_conv(const ConvDesc& desc, const MakeMatMul& make_matmul, std::size_t piece_bytes) {
+Expected<Conv> make_gemm_conv(const ConvDesc& desc, const MakeMatMul& make_matmul, std::size_t piece_bytes) {
   if (auto why = unfit(desc); !why.empty()) return why;
   ConvDesc d = desc;
   for (auto* t : {&d.src, &d.weights, &d.dst}) t->layout = Layout::channels_last(t->shape);
   auto conv = std::make_unique<GemmConv>(d, piece_bytes);
-  if (auto why = conv->make_products(make_matmul); !why.empty()) return "a product is declined: " + why;
+  if (auto why = conv->make_gemms(make_matmul); !why.empty()) return "a product is declined: " + why;
   return std::unique_ptr<Conv>(std::move(conv));
 }
 

@@ -31,8 +31,8 @@ bool library_matrix(Index rows, Index columns, MatrixStrides s, LibraryMatrix& m
   return (by_rows || by_columns) && rows > 0 && columns > 0;
 }
 
-void library_product(const LibraryMatrix& ma, const float* a, const LibraryMatrix& mb, const float* b,
-                     const LibraryMatrix& mc, float* c) {
+void library_gemm(const LibraryMatrix& ma, const float* a, const LibraryMatrix& mb, const float* b,
+                  const LibraryMatrix& mc, float* c) {
   const auto va = stored_matrix(ma, a), vb = stored_matrix(mb, b);
   const auto vc = stored_matrix(mc, c);
   const auto straight = [](bool by_rows) { return by_rows ? "T" : "N"; };
@@ -46,8 +46,8 @@ void library_product(const LibraryMatrix& ma, const float* a, const LibraryMatri
 #else
 
 bool library_matrix(Index, Index, MatrixStrides, LibraryMatrix&) { return false; }
-void library_product(const LibraryMatrix&, const float*, const LibraryMatrix&, const float*, const LibraryMatrix&,
-                     float*) {
+void library_gemm(const LibraryMatrix&, const float*, const LibraryMatrix&, const float*, const LibraryMatrix&,
+                  float*) {
   fail("this build has no Kokkos Kernels");
 }
 

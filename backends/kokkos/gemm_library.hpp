@@ -15,7 +15,7 @@ struct LibraryMatrix {
 bool library_matrix(Index rows, Index columns, MatrixStrides strides, LibraryMatrix& m);
 
 /// c = a b. Only with matrices that library_matrix() accepted.
-void library_product(const LibraryMatrix& ma, const float* a, const LibraryMatrix& mb, const float* b,
-                     const LibraryMatrix& mc, float* c);
+void library_gemm(const LibraryMatrix& ma, const float* a, const LibraryMatrix& mb, const float* b,
+                  const LibraryMatrix& mc, float* c);
 
 }  // namespace keelson::kokkos

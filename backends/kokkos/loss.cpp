@@ -1,4 +1,4 @@
-#include "backends/kokkos/loss_strands.hpp"
+#include "backends/kokkos/loss_lanes.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/parallel_sum.hpp"
 #include "engine/ops/context.hpp"
@@ -45,7 +45,7 @@ class KokkosLoss : public Loss {
  public:
   KokkosLoss(const LossDesc& d, Device& device)
       : desc_(d),
-        strands_(loss_strands(d.params, d.prediction.shape[0], d.prediction.shape[1])),
+        lanes_(loss_lanes(d.params, d.prediction.shape[0], d.prediction.shape[1])),
         memory_(device.allocate(memory_bytes(), "loss")) {}
 
   Layout layout(Verb, Role) const override { return Layout::plain(desc_.prediction.shape); }
@@ -60,7 +60,7 @@ class KokkosLoss : public Loss {
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
     const LossRows o{desc_.params,
-                     static_cast<const StepState*>(state.raw()),
+                     static_cast<const StepParams*>(state.raw()),
                      prediction.data<float>(),
                      classes ? nullptr : target.data<float>(),
                      classes ? target.data<std::int32_t>() : nullptr,
@@ -84,18 +84,18 @@ class KokkosLoss : public Loss {
   /// The parts of the total, at the beginning of the memory: how many there are.
   Index on_device(const LossRows& o) const {
     auto* parts = memory<double>();
-    if (strands_ == 1) {
+    if (lanes_ == 1) {
       launch("keelson::loss::rows", o.rows, LossOfRow{o, parts});
       return o.rows;
     }
     if (o.p.kind != LossKind::cross_entropy) {
-      launch("keelson::loss::strands", o.rows * strands_, DifferenceStrand{o, strands_, parts});
-      return o.rows * strands_;
+      launch("keelson::loss::lanes", o.rows * lanes_, DifferenceLane{o, lanes_, parts});
+      return o.rows * lanes_;
     }
     auto* rows = reinterpret_cast<ClassRow*>(memory<std::byte>() + sums_bytes(o.rows));
-    auto* strands = reinterpret_cast<Exponentials*>(rows + o.rows);
-    launch("keelson::loss::strands", o.rows * strands_, ClassStrand{o, strands_, strands});
-    launch("keelson::loss::rows", o.rows, ClassTotal{o, strands_, strands, rows, parts});
+    auto* lanes = reinterpret_cast<Exponentials*>(rows + o.rows);
+    launch("keelson::loss::lanes", o.rows * lanes_, ClassLane{o, lanes_, lanes});
+    launch("keelson::loss::rows", o.rows, ClassTotal{o, lanes_, lanes, rows, parts});
     if (o.diff) launch("keelson::loss::gradient", o.rows * o.features, ClassGradient{o, rows});
     return o.rows;
   }
@@ -106,8 +106,8 @@ class KokkosLoss : public Loss {
   std::size_t memory_bytes() const {
     const Index rows = desc_.prediction.shape[0];
     if (runs_on_host) return static_cast<std::size_t>(ceil_div(rows, block_rows(rows))) * sizeof(double);
-    if (desc_.params.kind != LossKind::cross_entropy) return sums_bytes(rows * strands_);
-    const auto of_row = sizeof(ClassRow) + static_cast<std::size_t>(strands_) * sizeof(Exponentials);
+    if (desc_.params.kind != LossKind::cross_entropy) return sums_bytes(rows * lanes_);
+    const auto of_row = sizeof(ClassRow) + static_cast<std::size_t>(lanes_) * sizeof(Exponentials);
     return sums_bytes(rows) + static_cast<std::size_t>(rows) * of_row;
   }
   template <class T>
@@ -116,13 +116,13 @@ class KokkosLoss : public Loss {
   }
 
   LossDesc desc_;
-  Index strands_;
+  Index lanes_;
   std::shared_ptr<void> memory_;
 };
 
 }  // namespace
 
-Made<Loss> make_loss(const LossDesc& d, Device& device) {
+Expected<Loss> make_loss(const LossDesc& d, Device& device) {
   if (auto why = not_strided_f32("prediction", d.prediction); !why.empty()) return why;
   const auto& shape = d.prediction.shape;
   const bool classes = d.params.kind == LossKind::cross_entropy;

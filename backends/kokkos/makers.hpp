@@ -9,23 +9,23 @@ class Device;
 
 namespace keelson::kokkos {
 
-ops::Made<ops::Conv> make_conv(const ops::ConvDesc& d);
-ops::Made<ops::Dense> make_dense(const ops::DenseDesc& d);
-ops::Made<ops::Pool> make_pool(const ops::PoolDesc& d);
-ops::Made<ops::PooledConvBackward> make_pooled_conv(const ops::PooledConvDesc& d);
-ops::Made<ops::Eltwise> make_eltwise(const ops::EltwiseDesc& d);
-ops::Made<ops::Dropout> make_dropout(const ops::DropoutDesc& d);
-ops::Made<ops::Reorder> make_reorder(const ops::ReorderDesc& d);
-ops::Made<ops::Sum> make_sum(const ops::SumDesc& d);
-ops::Made<ops::Concat> make_concat(const ops::ConcatDesc& d);
-ops::Made<ops::Softmax> make_softmax(const ops::SoftmaxDesc& d);
-ops::Made<ops::Embedding> make_embedding(const ops::EmbeddingDesc& d);
-ops::Made<ops::AddRows> make_add_rows(const ops::AddRowsDesc& d);
-ops::Made<ops::MatMul> make_matmul(const ops::MatMulDesc& d);
-ops::Made<ops::RecurrentCell> make_recurrent_cell(const ops::RecurrentCellDesc& d);
-ops::Made<ops::Loss> make_loss(const ops::LossDesc& d, Device& device);
-ops::Made<ops::SumSquares> make_sum_squares(const ops::SumSquaresDesc& d, Device& device);
-ops::Made<ops::CheckGradients> make_check_gradients(const ops::CheckGradientsDesc& d);
-ops::Made<ops::Update> make_update(const ops::UpdateDesc& d);
+ops::Expected<ops::Conv> make_conv(const ops::ConvDesc& d);
+ops::Expected<ops::Dense> make_dense(const ops::DenseDesc& d);
+ops::Expected<ops::Pool> make_pool(const ops::PoolDesc& d);
+ops::Expected<ops::ConvMaxPoolBackward> make_conv_max_pool(const ops::ConvMaxPoolDesc& d);
+ops::Expected<ops::Eltwise> make_eltwise(const ops::EltwiseDesc& d);
+ops::Expected<ops::Dropout> make_dropout(const ops::DropoutDesc& d);
+ops::Expected<ops::Reorder> make_reorder(const ops::ReorderDesc& d);
+ops::Expected<ops::Sum> make_sum(const ops::SumDesc& d);
+ops::Expected<ops::Concat> make_concat(const ops::ConcatDesc& d);
+ops::Expected<ops::Softmax> make_softmax(const ops::SoftmaxDesc& d);
+ops::Expected<ops::Embedding> make_embedding(const ops::EmbeddingDesc& d);
+ops::Expected<ops::AddRows> make_add_rows(const ops::AddRowsDesc& d);
+ops::Expected<ops::MatMul> make_matmul(const ops::MatMulDesc& d);
+ops::Expected<ops::RecurrentCell> make_recurrent_cell(const ops::RecurrentCellDesc& d);
+ops::Expected<ops::Loss> make_loss(const ops::LossDesc& d, Device& device);
+ops::Expected<ops::SumSquares> make_sum_squares(const ops::SumSquaresDesc& d, Device& device);
+ops::Expected<ops::CheckGradients> make_check_gradients(const ops::CheckGradientsDesc& d);
+ops::Expected<ops::Update> make_update(const ops::UpdateDesc& d);
 
 }  // namespace keelson::kokkos

@@ -102,7 +102,7 @@ class KokkosPool : public Pool {
 
 }  // namespace
 
-Made<Pool> make_pool(const PoolDesc& desc) {
+Expected<Pool> make_pool(const PoolDesc& desc) {
   PoolDesc d = desc;
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
   if (auto why = not_strided_values("dst", d.dst); !why.empty()) return why;

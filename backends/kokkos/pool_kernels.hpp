@@ -105,7 +105,7 @@ KOKKOS_INLINE_FUNCTION void store_lanes(T* y, Index lane, const float (&v)[lanes
   for (int l = 0; l < lanes; ++l) y[l * lane] = stored<T>(v[l]);
 }
 
-/// The winners' numbers in their windows, u8 or s32.
+/// The argmax indices of the windows, u8 or s32.
 template <int lanes, class Chosen>
 KOKKOS_INLINE_FUNCTION void load_numbers(const Chosen* x, Index lane, std::int32_t (&v)[lanes]) {
   if constexpr (!runs_on_host && lanes > 1) {

@@ -22,7 +22,7 @@ struct Coefficients {
 
 struct Step {
   UpdateParams p;
-  const StepState* state;
+  const StepParams* state;
   const double *global_norm, *norms;
   int global_norms;
   const float* diff;
@@ -174,7 +174,7 @@ class KokkosUpdate : public Update {
     KEELSON_EXPECT(!has_moment1 || moment1);
     KEELSON_EXPECT(p.kind != UpdateKind::adam || moment2);
     const Step step{p,
-                    static_cast<const StepState*>(state.raw()),
+                    static_cast<const StepParams*>(state.raw()),
                     static_cast<const double*>(global_norm.raw()),
                     static_cast<const double*>(norms.raw()),
                     global_norm ? static_cast<int>(global_norm.elements()) : 0,
@@ -199,7 +199,7 @@ class KokkosUpdate : public Update {
 
 }  // namespace
 
-Made<Update> make_update(const UpdateDesc& d) {
+Expected<Update> make_update(const UpdateDesc& d) {
   if (d.param.dtype != DType::f32) return fmt::format("the parameter is {}, not f32", to_string(d.param.dtype));
   if (!d.param.layout.is_dense(d.param.shape))
     return std::string("the parameter needs a dense layout: " + d.param.layout.to_string());

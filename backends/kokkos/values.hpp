@@ -36,7 +36,7 @@ KOKKOS_FORCEINLINE_FUNCTION T stored(float x) {
 #endif
 }
 
-constexpr bool is_value_type(DType t) { return t == DType::f32 || is_low(t); }
+constexpr bool is_value_type(DType t) { return t == DType::f32 || is_half(t); }
 
 /// Calls use(T{}) with the type in memory: one branch outside of the kernels.
 template <class Use>

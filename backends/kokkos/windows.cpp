@@ -11,9 +11,9 @@ struct alignas(16) Bytes16 {
   std::uint64_t halves[2];
 };
 
-/// Calls use(Unit{}) with the widest unit of which `run` bytes are a multiple and in which all addresses are whole.
+/// Calls use(Chunk{}) with the widest chunk of which `run` bytes are a multiple and in which all addresses are whole.
 template <class Use>
-void with_unit(std::size_t run, std::size_t addresses, const Use& use) {
+void with_chunk(std::size_t run, std::size_t addresses, const Use& use) {
   const auto all = run | addresses;
   if (all % 16 == 0) return use(Bytes16{});
   if (all % 8 == 0) return use(std::uint64_t{});
@@ -23,21 +23,21 @@ void with_unit(std::size_t run, std::size_t addresses, const Use& use) {
 
 std::size_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-/// One unit of one tap of one row per item, the units of a row side by side. Traffic: the matrix once out; the tensor,
-/// of which neighbouring windows share most, once in.
-template <class Unit>
+/// One chunk of one tap of one row per item, the chunks of a row side by side. Traffic: the matrix once out; the
+/// tensor, of which neighbouring windows share most, once in.
+template <class Chunk>
 struct GatherWindows {
   Windows w;
-  const Unit* in;
-  Index in_step;                   ///< units from one element of `in` to the next
-  std::uint32_t units, tap_count;  ///< of a tap; of a window
+  const Chunk* in;
+  Index in_step;                    ///< chunks from one element of `in` to the next
+  std::uint32_t chunks, tap_count;  ///< of a tap; of a window
   Index first;
-  Unit* matrix;
+  Chunk* matrix;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     auto rest = static_cast<std::uint32_t>(item);  // 64-bit division costs more than the copy
-    const std::uint32_t unit = rest % units;
-    rest /= units;
+    const std::uint32_t chunk = rest % chunks;
+    rest /= chunks;
     std::uint32_t tap = rest % tap_count;
     auto row = static_cast<std::uint32_t>(first + rest / tap_count);
     Index element = 0, step = 1;
@@ -55,20 +55,20 @@ struct GatherWindows {
       step *= w.in[d];
     }
     element += row * step;  // what is left of the row is the sample
-    matrix[item] = inside ? in[element * in_step + unit] : Unit{};
+    matrix[item] = inside ? in[element * in_step + chunk] : Chunk{};
   }
 };
 
-template <class Unit>
+template <class Chunk>
 struct TapsBeforeFilters {
-  const Unit* weights;
-  Index filters, taps, units;
-  Unit* dst;
+  const Chunk* weights;
+  Index filters, taps, chunks;
+  Chunk* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index unit = item % units, row = item / units;
+    const Index chunk = item % chunks, row = item / chunks;
     const Index filter = row % filters, tap = row / filters % taps, group = row / filters / taps;
-    dst[item] = weights[((group * filters + filter) * taps + tap) * units + unit];
+    dst[item] = weights[((group * filters + filter) * taps + tap) * chunks + chunk];
   }
 };
 
@@ -84,15 +84,15 @@ void gather_windows(const Windows& w, const void* in, Index in_channels, Index c
                     Index rows, void* matrix) {
   constexpr const char* label = "keelson::conv::windows";
   const auto run = static_cast<std::size_t>(channels) * bytes, step = static_cast<std::size_t>(in_channels) * bytes;
-  with_unit(run, step | address(in) | address(matrix), [&](auto tag) {
-    using Unit = decltype(tag);
-    const auto units = static_cast<Index>(run / sizeof(Unit));
-    const Index items = rows * w.tap_count() * units;
+  with_chunk(run, step | address(in) | address(matrix), [&](auto tag) {
+    using Chunk = decltype(tag);
+    const auto chunks = static_cast<Index>(run / sizeof(Chunk));
+    const Index items = rows * w.tap_count() * chunks;
     KEELSON_EXPECT(items <= Index{UINT32_MAX} && w.rows() <= Index{UINT32_MAX});
     launch(label, items,
-           GatherWindows<Unit>{w, static_cast<const Unit*>(in), static_cast<Index>(step / sizeof(Unit)),
-                               static_cast<std::uint32_t>(units), static_cast<std::uint32_t>(w.tap_count()), first,
-                               static_cast<Unit*>(matrix)});
+           GatherWindows<Chunk>{w, static_cast<const Chunk*>(in), static_cast<Index>(step / sizeof(Chunk)),
+                                static_cast<std::uint32_t>(chunks), static_cast<std::uint32_t>(w.tap_count()), first,
+                                static_cast<Chunk*>(matrix)});
   });
 }
 
@@ -100,11 +100,12 @@ void taps_before_filters(const void* weights, Index groups, Index filters, Index
                          std::size_t bytes, void* dst) {
   constexpr const char* label = "keelson::conv::taps_before_filters";
   const auto run = static_cast<std::size_t>(channels) * bytes;
-  with_unit(run, address(weights) | address(dst), [&](auto tag) {
-    using Unit = decltype(tag);
-    const auto units = static_cast<Index>(run / sizeof(Unit));
-    launch(label, groups * taps * filters * units,
-           TapsBeforeFilters<Unit>{static_cast<const Unit*>(weights), filters, taps, units, static_cast<Unit*>(dst)});
+  with_chunk(run, address(weights) | address(dst), [&](auto tag) {
+    using Chunk = decltype(tag);
+    const auto chunks = static_cast<Index>(run / sizeof(Chunk));
+    launch(
+        label, groups * taps * filters * chunks,
+        TapsBeforeFilters<Chunk>{static_cast<const Chunk*>(weights), filters, taps, chunks, static_cast<Chunk*>(dst)});
   });
 }
 

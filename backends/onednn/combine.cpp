@@ -1,6 +1,6 @@
 #include "backends/onednn/support.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 namespace {
 
 using ops::Role;
@@ -8,14 +8,14 @@ using ops::Verb;
 
 class Reorder final : public CallPrimitive<ops::Reorder> {
  public:
-  Reorder(const SessionPtr& session, const ops::ReorderDesc& d) {
+  Reorder(const LibraryPtr& library, const ops::ReorderDesc& d) {
     const auto groups = std::max(groups_of(d.src.layout, d.src.shape), groups_of(d.dst.layout, d.dst.shape));
     const auto src = to_desc(d.src, groups), dst = to_desc(d.dst, groups);
-    const auto& engine = session->engine;
+    const auto& engine = library->engine;
     const dnnl::reorder::primitive_desc pd(engine, src, engine, dst, attributes());
     // Any implementation will do: most layouts here are only known to oneDNN, and a context of oneDNN alone must move
     // data too.
-    forward_call() = Call::make<dnnl::reorder>(session, pd, 0);
+    forward_call() = Call::make<dnnl::reorder>(library, pd, 0);
     forward_call().bind(Role::src, DNNL_ARG_FROM, src, d.src).bind(Role::dst, DNNL_ARG_TO, dst, d.dst);
   }
   void forward(const Tensor& src, const Tensor& dst, const Tensor& scratch) override {
@@ -25,13 +25,13 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
 
 class Sum final : public CallPrimitive<ops::Sum> {
  public:
-  Sum(const SessionPtr& session, const ops::SumDesc& d) : operands_(d.count + 1) {
+  Sum(const LibraryPtr& library, const ops::SumDesc& d) : operands_(d.count + 1) {
     const auto md = to_desc(d.src);
-    const dnnl::sum::primitive_desc pd(session->engine, md, std::vector<float>(d.count, 1.0f),
+    const dnnl::sum::primitive_desc pd(library->engine, md, std::vector<float>(d.count, 1.0f),
                                        std::vector<dnnl::memory::desc>(d.count, md), attributes());
     require_fast(pd, Verb::forward, d.src.layout.is_opaque());
     auto& call = forward_call() =
-        Call::make<dnnl::sum>(session, pd, static_cast<double>(d.src.elements()) * (d.count - 1));
+        Call::make<dnnl::sum>(library, pd, static_cast<double>(d.src.elements()) * (d.count - 1));
     for (int i = 0; i < d.count; ++i) call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + i, md, d.src);
     call.bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
   }
@@ -48,14 +48,14 @@ class Sum final : public CallPrimitive<ops::Sum> {
 /// oneDNN concatenates forward only; backward copies each slice of diff_dst by a reorder from a part of it.
 class Concat final : public CallPrimitive<ops::Concat> {
  public:
-  Concat(const SessionPtr& session, const ops::ConcatDesc& d) : operands_(d.srcs.size() + 1) {
-    const auto& engine = session->engine;
+  Concat(const LibraryPtr& library, const ops::ConcatDesc& d) : operands_(d.srcs.size() + 1) {
+    const auto& engine = library->engine;
     const auto dst = to_desc(d.dst);
     std::vector<dnnl::memory::desc> srcs;
     for (const auto& s : d.srcs) srcs.push_back(to_desc(s));
     const dnnl::concat::primitive_desc pd(engine, dst, d.axis, srcs, attributes());
     require_fast(pd, Verb::forward, d.dst.layout.is_opaque());
-    auto& call = forward_call() = Call::make<dnnl::concat>(session, pd, 0);
+    auto& call = forward_call() = Call::make<dnnl::concat>(library, pd, 0);
     for (std::size_t i = 0; i < srcs.size(); ++i)
       call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), srcs[i], d.srcs[i]);
     call.bind(Role::dst, DNNL_ARG_DST, dst, d.dst).own_scratch();
@@ -66,7 +66,7 @@ class Concat final : public CallPrimitive<ops::Concat> {
       offset[d.axis] += d.srcs[i].shape[d.axis];
       const dnnl::reorder::primitive_desc copy(engine, slice, engine, srcs[i], attributes());
       require_fast(copy, Verb::backward_data, d.dst.layout.is_opaque());
-      slices_.push_back(Call::make<dnnl::reorder>(session, copy, 0));
+      slices_.push_back(Call::make<dnnl::reorder>(library, copy, 0));
       slices_.back()
           .bind(Role::diff_dst, DNNL_ARG_FROM, slice, d.dst)
           .bind(Role::diff_src, DNNL_ARG_TO, srcs[i], d.srcs[i])
@@ -93,20 +93,20 @@ class Concat final : public CallPrimitive<ops::Concat> {
 
 class Softmax final : public CallPrimitive<ops::Softmax> {
  public:
-  Softmax(const SessionPtr& session, const ops::SoftmaxDesc& d) {
+  Softmax(const LibraryPtr& library, const ops::SoftmaxDesc& d) {
     const auto md = to_desc(d.src);
     const auto algorithm = dnnl::algorithm::softmax_accurate;
     const bool opaque = d.src.layout.is_opaque();
     const double flops = 5.0 * static_cast<double>(d.src.elements());  // maximum, difference, exp, sum, quotient
-    const dnnl::softmax_forward::primitive_desc forward(session->engine, dnnl::prop_kind::forward_training, algorithm,
+    const dnnl::softmax_forward::primitive_desc forward(library->engine, dnnl::prop_kind::forward_training, algorithm,
                                                         md, md, d.axis, attributes());
     require_fast(forward, Verb::forward, opaque);
-    forward_call() = Call::make<dnnl::softmax_forward>(session, forward, flops);
+    forward_call() = Call::make<dnnl::softmax_forward>(library, forward, flops);
     forward_call().bind(Role::src, DNNL_ARG_SRC, md, d.src).bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
-    const dnnl::softmax_backward::primitive_desc backward(session->engine, algorithm, md, md, md, d.axis, forward,
+    const dnnl::softmax_backward::primitive_desc backward(library->engine, algorithm, md, md, md, d.axis, forward,
                                                           attributes());
     require_fast(backward, Verb::backward_data, opaque);
-    data_call() = Call::make<dnnl::softmax_backward>(session, backward, flops);
+    data_call() = Call::make<dnnl::softmax_backward>(library, backward, flops);
     data_call()
         .bind(Role::diff_dst, DNNL_ARG_DIFF_DST, md, d.src)
         .bind(Role::dst, DNNL_ARG_DST, md, d.src)
@@ -125,26 +125,26 @@ void require_concrete(const TensorDesc& d) {
 
 }  // namespace
 
-std::unique_ptr<ops::Reorder> make_reorder(const SessionPtr& session, const ops::ReorderDesc& d) {
+std::unique_ptr<ops::Reorder> make_reorder(const LibraryPtr& library, const ops::ReorderDesc& d) {
   require_concrete(d.src);
   require_concrete(d.dst);
-  return std::make_unique<Reorder>(session, d);
+  return std::make_unique<Reorder>(library, d);
 }
 
-std::unique_ptr<ops::Sum> make_sum(const SessionPtr& session, const ops::SumDesc& d) {
+std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc& d) {
   require_concrete(d.src);
-  return std::make_unique<Sum>(session, d);
+  return std::make_unique<Sum>(library, d);
 }
 
-std::unique_ptr<ops::Concat> make_concat(const SessionPtr& session, const ops::ConcatDesc& d) {
+std::unique_ptr<ops::Concat> make_concat(const LibraryPtr& library, const ops::ConcatDesc& d) {
   for (const auto& s : d.srcs) require_concrete(s);
   require_concrete(d.dst);
-  return std::make_unique<Concat>(session, d);
+  return std::make_unique<Concat>(library, d);
 }
 
-std::unique_ptr<ops::Softmax> make_softmax(const SessionPtr& session, const ops::SoftmaxDesc& d) {
+std::unique_ptr<ops::Softmax> make_softmax(const LibraryPtr& library, const ops::SoftmaxDesc& d) {
   require_concrete(d.src);
-  return std::make_unique<Softmax>(session, d);
+  return std::make_unique<Softmax>(library, d);
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

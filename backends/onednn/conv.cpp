@@ -1,6 +1,6 @@
 #include "backends/onednn/weighted.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 namespace {
 
 struct ConvKinds {
@@ -11,7 +11,7 @@ struct ConvKinds {
 
 class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
  public:
-  Conv(const SessionPtr& session, const ops::ConvDesc& d) : Weighted(session, d, ops::conv_flops(d), d.params.groups) {
+  Conv(const LibraryPtr& library, const ops::ConvDesc& d) : Weighted(library, d, ops::conv_flops(d), d.params.groups) {
     const auto stride = to_dims(d.params.stride);
     const auto begin = to_dims(d.params.pad_begin), end = to_dims(d.params.pad_end);
     auto gaps = to_dims(d.params.dilation);  // oneDNN counts the gaps between taps
@@ -20,15 +20,15 @@ class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
     const auto direct = dnnl::algorithm::convolution_direct;
     build(
         [&](const Operands& o) {
-          return ConvKinds::Forward::primitive_desc(session->engine, forward_kind(), direct, o.src, o.weights, bias_,
+          return ConvKinds::Forward::primitive_desc(library->engine, forward_kind(), direct, o.src, o.weights, bias_,
                                                     o.dst, stride, gaps, begin, end, attributes(d.params.activation));
         },
         [&](const Operands& o, const auto& forward) {
-          return ConvKinds::BackwardData::primitive_desc(session->engine, direct, o.src, o.weights, o.dst, stride, gaps,
+          return ConvKinds::BackwardData::primitive_desc(library->engine, direct, o.src, o.weights, o.dst, stride, gaps,
                                                          begin, end, forward, attributes(), true);
         },
         [&](const Operands& o, const auto& forward) {
-          return ConvKinds::BackwardWeights::primitive_desc(session->engine, direct, o.src, o.weights, bias_, o.dst,
+          return ConvKinds::BackwardWeights::primitive_desc(library->engine, direct, o.src, o.weights, bias_, o.dst,
                                                             stride, gaps, begin, end, forward, attributes(), true);
         });
   }
@@ -36,10 +36,10 @@ class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
 
 }  // namespace
 
-std::unique_ptr<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d) {
+std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
   const int spatial = d.src.shape.rank() - 2;
   if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN convolves over 1 to 3", spatial);
-  return std::make_unique<Conv>(session, d);
+  return std::make_unique<Conv>(library, d);
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

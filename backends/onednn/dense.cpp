@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "backends/onednn/product.hpp"
+#include "backends/onednn/gemm.hpp"
 #include "backends/onednn/weighted.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 namespace {
 
 struct DenseKinds {
@@ -27,29 +27,29 @@ void column_sums(const float* matrix, std::int64_t rows, std::int64_t columns, f
 
 class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
  public:
-  Dense(const SessionPtr& session, const ops::DenseDesc& d) : Weighted(session, d, ops::dense_flops(d), 1) {
+  Dense(const LibraryPtr& library, const ops::DenseDesc& d) : Weighted(library, d, ops::dense_flops(d), 1) {
     build(
         [&](const Operands& o) {
-          return DenseKinds::Forward::primitive_desc(session->engine, forward_kind(), o.src, o.weights, bias_, o.dst,
+          return DenseKinds::Forward::primitive_desc(library->engine, forward_kind(), o.src, o.weights, bias_, o.dst,
                                                      attributes(d.params.activation));
         },
         [&](const Operands& o, const auto& forward) {
-          return DenseKinds::BackwardData::primitive_desc(session->engine, o.src, o.weights, o.dst, forward,
+          return DenseKinds::BackwardData::primitive_desc(library->engine, o.src, o.weights, o.dst, forward,
                                                           attributes(), true);
         },
         [&](const Operands& o, const auto& forward) {
-          return DenseKinds::BackwardWeights::primitive_desc(session->engine, o.src, o.weights, bias_, o.dst, forward,
+          return DenseKinds::BackwardWeights::primitive_desc(library->engine, o.src, o.weights, bias_, o.dst, forward,
                                                              attributes(), true);
         });
-    if (d.training && d.src.dtype == DType::f32) make_products();
+    if (d.training && d.src.dtype == DType::f32) make_gemms();
   }
 
   std::string name(Verb v) const override {
-    const Product* p = product(v);
+    const Gemm* p = gemm(v);
     return p ? p->name() : Weighted::name(v);
   }
   std::size_t scratch_bytes(Verb v) const override {
-    const Product* p = product(v);
+    const Gemm* p = gemm(v);
     return p ? p->all_scratch_bytes() : Weighted::scratch_bytes(v);
   }
 
@@ -69,8 +69,8 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
   }
 
  private:
-  const Product* product(Verb v) const {
-    const Product& p = v == Verb::backward_data ? data_ : weights_;
+  const Gemm* gemm(Verb v) const {
+    const Gemm& p = v == Verb::backward_data ? data_ : weights_;
     return v != Verb::forward && p ? &p : nullptr;
   }
 
@@ -78,7 +78,7 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
 
   /// Large plain operands: oneDNN's own backward of an inner product reads its second matrix as it lies, a product may
   /// rearrange it.
-  void make_products() {
+  void make_gemms() {
     constexpr std::int64_t large = 1 << 16;  // elements of the weights: below, the rearranging shows
     if (d_.weights.elements() < large || d_.src.shape[0] < 128) return;
     using enum ops::Role;
@@ -87,23 +87,23 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
       const auto y = operand(Verb::backward_data, diff_dst, d_.dst),
                  w = operand(Verb::backward_data, weights, d_.weights),
                  x = operand(Verb::backward_data, diff_src, d_.src);
-      if (plain(y) && plain(w) && plain(x)) data_ = Product(session_, y, w, x, 1);
+      if (plain(y) && plain(w) && plain(x)) data_ = Gemm(library_, y, w, x, 1);
     }
     const auto y = operand(Verb::backward_weights, diff_dst, d_.dst),
                w = operand(Verb::backward_weights, diff_weights, d_.weights),
                x = operand(Verb::backward_weights, src, d_.src);
     if (!plain(y) || !plain(w) || !plain(x)) return;
-    weights_ = Product(session_, y.transposed(), x, w, 1);
+    weights_ = Gemm(library_, y.transposed(), x, w, 1);
   }
 
-  Product data_, weights_;
+  Gemm data_, weights_;
 };
 
 }  // namespace
 
-std::unique_ptr<ops::Dense> make_dense(const SessionPtr& session, const ops::DenseDesc& d) {
+std::unique_ptr<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d) {
   if (d.src.shape.rank() != 2) decline("src has rank {}, expected (N, in)", d.src.shape.rank());
-  return std::make_unique<Dense>(session, d);
+  return std::make_unique<Dense>(library, d);
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

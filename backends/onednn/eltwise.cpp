@@ -1,6 +1,6 @@
 #include "backends/onednn/support.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 namespace {
 
 using dnnl::eltwise_backward;
@@ -10,26 +10,26 @@ using ops::Verb;
 
 class Eltwise final : public CallPrimitive<ops::Eltwise> {
  public:
-  Eltwise(const SessionPtr& session, const ops::EltwiseDesc& d) {
+  Eltwise(const LibraryPtr& library, const ops::EltwiseDesc& d) {
     const bool opaque = d.src.layout.is_opaque();
     const auto md = to_desc(d.src);
     const double flops = static_cast<double>(d.src.elements());
     const auto describe = [&](const EltwiseAlgorithm& a) {
-      return eltwise_forward::primitive_desc(session->engine, dnnl::prop_kind::forward_training, a.algorithm, md, md,
+      return eltwise_forward::primitive_desc(library->engine, dnnl::prop_kind::forward_training, a.algorithm, md, md,
                                              a.alpha, a.beta, attributes());
     };
     const auto forward = describe(forward_algorithm(d.params));
     require_fast(forward, Verb::forward, opaque);
-    forward_call() = Call::make<eltwise_forward>(session, forward, flops);
+    forward_call() = Call::make<eltwise_forward>(library, forward, flops);
     forward_call().bind(Role::src, DNNL_ARG_SRC, md, d.src).bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
 
     const auto a = backward_algorithm(d.params);
-    const eltwise_backward::primitive_desc backward(session->engine, a.algorithm, md, md, md, a.alpha, a.beta,
+    const eltwise_backward::primitive_desc backward(library->engine, a.algorithm, md, md, md, a.alpha, a.beta,
                                                     describe(a), attributes());
     require_fast(backward, Verb::backward_data, opaque);
     // A linear function's derivative is constant: oneDNN wants some src, and any tensor of its shape will do.
     const bool reads_dst = ops::derivative_from_dst(d.params) && a.algorithm != dnnl::algorithm::eltwise_linear;
-    data_call() = Call::make<eltwise_backward>(session, backward, flops);
+    data_call() = Call::make<eltwise_backward>(library, backward, flops);
     data_call()
         .bind(Role::diff_dst, DNNL_ARG_DIFF_DST, md, d.src)
         .bind(reads_dst ? Role::dst : Role::src, reads_dst ? DNNL_ARG_DST : DNNL_ARG_SRC, md, d.src)
@@ -45,9 +45,9 @@ class Eltwise final : public CallPrimitive<ops::Eltwise> {
 
 }  // namespace
 
-std::unique_ptr<ops::Eltwise> make_eltwise(const SessionPtr& session, const ops::EltwiseDesc& d) {
+std::unique_ptr<ops::Eltwise> make_eltwise(const LibraryPtr& library, const ops::EltwiseDesc& d) {
   if (d.src.layout.is_any()) decline("layout any; element-wise work adopts its producer's");
-  return std::make_unique<Eltwise>(session, d);
+  return std::make_unique<Eltwise>(library, d);
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

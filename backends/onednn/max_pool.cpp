@@ -4,7 +4,7 @@
 
 #include "backends/detail/loops.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 namespace {
 
 using ops::Role;
@@ -115,16 +115,16 @@ class MaxPool final : public ops::Pool {
 
  private:
   template <int Count>
-  void pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* winner, Range z, Range y, Range x,
+  void pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y, Range x,
             int count) const;
   template <int Count>
-  void gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src, const std::array<std::int64_t, 3>& at,
+  void gather(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, const std::array<std::int64_t, 3>& at,
               Range z, Range y, Range x, int count) const;
   template <int Count>
-  void spread(const float* diff_dst, const std::uint8_t* winner, float* diff_src, Range z, Range y, Range x,
+  void spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y, Range x,
               int count) const;
-  void backward_by_window(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const;
-  void backward_by_element(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const;
+  void backward_by_window(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const;
+  void backward_by_element(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const;
   std::int32_t tap(std::int64_t z, std::int64_t y, std::int64_t x) const {
     return static_cast<std::int32_t>((z * axes_[1].kernel + y) * axes_[2].kernel + x);
   }
@@ -138,7 +138,7 @@ class MaxPool final : public ops::Pool {
 /// One window of `count` channels (Count where that is known). `origin` is the offset of its first element, which may
 /// lie in padding.
 template <int Count>
-void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* winner, Range z, Range y, Range x,
+void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y, Range x,
                    int count) const {
   if constexpr (Count > 0) count = Count;
   float best[lanes];
@@ -162,8 +162,8 @@ void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8
         }
       }
   for (int c = 0; c < count; ++c) dst[c] = best[c];
-  if (winner)
-    for (int c = 0; c < count; ++c) winner[c] = static_cast<std::uint8_t>(which[c]);
+  if (argmax)
+    for (int c = 0; c < count; ++c) argmax[c] = static_cast<std::uint8_t>(which[c]);
 }
 
 // Traffic: src read once, dst and one byte per dst element written.
@@ -172,7 +172,7 @@ void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& worksp
   KEELSON_EXPECT(!training_ || (workspace && workspace.bytes() >= workspace_bytes()));
   const auto* from = src.data<float>();
   auto* to = dst.data<float>();
-  auto* winner = training_ ? workspace.data<std::uint8_t>() : nullptr;
+  auto* argmax = training_ ? workspace.data<std::uint8_t>() : nullptr;
 #pragma omp parallel for collapse(4) schedule(static)
   for (std::int64_t n = 0; n < out_.batch; ++n)
     for (std::int64_t b = 0; b < out_.blocks; ++b)
@@ -185,7 +185,7 @@ void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& worksp
             const auto x = axes_[2].taps[ox];
             const auto in = row + (ox * axes_[2].stride - axes_[2].pad) * in_.stride[2];
             const auto out = out_.offset(n, b, oz, oy, ox);
-            auto* const chosen = winner ? winner + out : nullptr;
+            auto* const chosen = argmax ? argmax + out : nullptr;
             std::int64_t c = 0;
             for (; c + lanes <= out_.width; c += lanes)
               pool<lanes>(from, in + c, to + out + c, chosen ? chosen + c : nullptr, z, y, x, lanes);
@@ -197,9 +197,9 @@ void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& worksp
 }
 
 /// diff_src of `count` channels at one input element: the sum over the windows that chose it, in their order. diff_dst
-/// and winner point at the channels of dst's first element.
+/// and argmax point at the channels of dst's first element.
 template <int Count>
-void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* diff_src,
+void MaxPool::gather(const float* diff_dst, const std::uint8_t* argmax, float* diff_src,
                      const std::array<std::int64_t, 3>& at, Range z, Range y, Range x, int count) const {
   if constexpr (Count > 0) count = Count;
   float sum[lanes] = {};
@@ -210,7 +210,7 @@ void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* d
                            at[2] + axes_[2].pad - ox * axes_[2].stride);
         const auto offset = oz * out_.stride[0] + oy * out_.stride[1] + ox * out_.stride[2];
         const float* g = diff_dst + offset;
-        const std::uint8_t* w = winner + offset;
+        const std::uint8_t* w = argmax + offset;
         KEELSON_KEEP_LOOP
         for (int c = 0; c < count; ++c) sum[c] += w[c] == t ? g[c] : 0.0f;
       }
@@ -219,13 +219,13 @@ void MaxPool::gather(const float* diff_dst, const std::uint8_t* winner, float* d
 
 /// One window's share of diff_src, `count` channels of the cell z, y, x: zero but where the window chose.
 template <int Count>
-void MaxPool::spread(const float* diff_dst, const std::uint8_t* winner, float* diff_src, Range z, Range y, Range x,
+void MaxPool::spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y, Range x,
                      int count) const {
   if constexpr (Count > 0) count = Count;
   float g[lanes];
   std::int32_t which[lanes];
   KEELSON_KEEP_LOOP
-  for (int c = 0; c < count; ++c) g[c] = diff_dst[c], which[c] = winner[c];
+  for (int c = 0; c < count; ++c) g[c] = diff_dst[c], which[c] = argmax[c];
   for (auto iz = z.begin; iz < z.end; ++iz)
     for (auto iy = y.begin; iy < y.end; ++iy)
       for (auto ix = x.begin; ix < x.end; ++ix) {
@@ -238,7 +238,7 @@ void MaxPool::spread(const float* diff_dst, const std::uint8_t* winner, float* d
       }
 }
 
-void MaxPool::backward_by_window(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const {
+void MaxPool::backward_by_window(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const {
 #pragma omp parallel for collapse(4) schedule(static)
   for (std::int64_t n = 0; n < out_.batch; ++n)
     for (std::int64_t b = 0; b < out_.blocks; ++b)
@@ -251,14 +251,14 @@ void MaxPool::backward_by_window(const float* diff_dst, const std::uint8_t* winn
             const auto out = out_.offset(n, b, oz, oy, ox);
             std::int64_t c = 0;
             for (; c + lanes <= out_.width; c += lanes)
-              spread<lanes>(diff_dst + out + c, winner + out + c, to + c, z, y, x, lanes);
+              spread<lanes>(diff_dst + out + c, argmax + out + c, to + c, z, y, x, lanes);
             if (c < out_.width)
-              spread<0>(diff_dst + out + c, winner + out + c, to + c, z, y, x, static_cast<int>(out_.width - c));
+              spread<0>(diff_dst + out + c, argmax + out + c, to + c, z, y, x, static_cast<int>(out_.width - c));
           }
         }
 }
 
-void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* winner, float* diff_src) const {
+void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const {
 #pragma omp parallel for collapse(4) schedule(static)
   for (std::int64_t n = 0; n < in_.batch; ++n)
     for (std::int64_t b = 0; b < in_.blocks; ++b)
@@ -271,16 +271,16 @@ void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* win
             const auto in = in_.offset(n, b, iz, iy, ix);
             std::int64_t c = 0;
             for (; c + lanes <= in_.width; c += lanes)
-              gather<lanes>(diff_dst + plane + c, winner + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x, lanes);
+              gather<lanes>(diff_dst + plane + c, argmax + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x, lanes);
             if (c < in_.width)
-              gather<0>(diff_dst + plane + c, winner + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x,
+              gather<0>(diff_dst + plane + c, argmax + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x,
                         static_cast<int>(in_.width - c));
           }
         }
 }
 
 // Each thread writes its own part of diff_src whole, so nothing is zeroed first and no sum depends on the number of
-// threads. Traffic: diff_dst and the winners read once, diff_src written once.
+// threads. Traffic: diff_dst and the argmax indices read once, diff_src written once.
 void MaxPool::backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) {
   KEELSON_EXPECT(training_ && diff_src.desc() == src_ && diff_dst.desc() == dst_);
   KEELSON_EXPECT(workspace && workspace.bytes() >= workspace_bytes());
@@ -297,4 +297,4 @@ std::unique_ptr<ops::Pool> make_max_pool(const ops::PoolDesc& d, const dnnl::mem
   return std::make_unique<MaxPool>(d, src, dst);
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

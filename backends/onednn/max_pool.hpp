@@ -2,7 +2,7 @@
 
 #include "backends/onednn/support.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 
 /// Max pooling of f32 by loops of our own, for layouts in which neighbouring channels are contiguous (channels-last and
 /// oneDNN's nC...16c). oneDNN's own kernels compare with NaN and keep the other value: a network that has diverged
@@ -11,4 +11,4 @@ namespace keelson::backends::onednn {
 std::unique_ptr<ops::Pool> make_max_pool(const ops::PoolDesc& d, const dnnl::memory::desc& src,
                                          const dnnl::memory::desc& dst);
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

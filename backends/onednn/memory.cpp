@@ -6,7 +6,7 @@
 
 #include "backends/onednn/support.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 
 using dnnl::memory;
 
@@ -136,4 +136,4 @@ Layout to_layout(const memory::desc& md, const Shape& shape) {
   return Layout::opaque(std::make_shared<BlockedLayout>(md));
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

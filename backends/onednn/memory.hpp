@@ -5,7 +5,7 @@
 #include "engine/tensor/tensor.hpp"
 
 /// Keelson's shapes and layouts to and from oneDNN's memory descriptors.
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 
 inline constexpr std::string_view backend_name = "onednn";
 
@@ -31,7 +31,7 @@ DType to_dtype(dnnl::memory::data_type t);
 dnnl::memory::desc of_type(const dnnl::memory::desc& md, dnnl::memory::data_type type);
 
 /// Descriptor of a tensor; `any` stays any. With groups > 1 the tensor is convolution weights, whose filters are split
-/// into groups. Throws Declined (support.hpp) for layouts of other backends, empty tensors and dtypes that oneDNN
+/// into groups. Throws Unsupported (support.hpp) for layouts of other backends, empty tensors and dtypes that oneDNN
 /// lacks.
 dnnl::memory::desc to_desc(const TensorDesc& d, std::int64_t groups = 1);
 
@@ -41,4 +41,4 @@ std::int64_t groups_of(const Layout& layout, const Shape& shape);
 /// A plain blocked descriptor without inner blocks, padding or offset is strided, everything else opaque.
 Layout to_layout(const dnnl::memory::desc& md, const Shape& shape);
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

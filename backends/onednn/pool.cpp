@@ -1,6 +1,6 @@
 #include "backends/onednn/max_pool.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 namespace {
 
 using dnnl::pooling_backward;
@@ -26,33 +26,33 @@ struct Windows {
   dnnl::memory::dims stride, kernel, gaps, begin, end;
 };
 
-pooling_forward::primitive_desc describe(const SessionPtr& session, const ops::PoolDesc& d, const Windows& w) {
+pooling_forward::primitive_desc describe(const LibraryPtr& library, const ops::PoolDesc& d, const Windows& w) {
   const auto kind = d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-  return {session->engine, kind,   w.algorithm, to_desc(d.src), to_desc(d.dst), w.stride,
+  return {library->engine, kind,   w.algorithm, to_desc(d.src), to_desc(d.dst), w.stride,
           w.kernel,        w.gaps, w.begin,     w.end,          attributes()};
 }
 
 class Pool final : public CallPrimitive<ops::Pool> {
  public:
-  Pool(const SessionPtr& session, const ops::PoolDesc& d, const Windows& w,
+  Pool(const LibraryPtr& library, const ops::PoolDesc& d, const Windows& w,
        const pooling_forward::primitive_desc& forward) {
     const double flops = static_cast<double>(d.dst.elements()) * static_cast<double>(d.params.kernel.elements());
     const bool opaque = d.src.layout.is_opaque();
     require_fast(forward, Verb::forward, opaque);
     const auto dst = d.dst.with(to_layout(forward.dst_desc(), d.dst.shape));
     workspace_bytes_ = d.training ? forward.workspace_desc().get_size() : 0;
-    auto& call = forward_call() = Call::make<pooling_forward>(session, forward, flops);
+    auto& call = forward_call() = Call::make<pooling_forward>(library, forward, flops);
     call.bind(Role::src, DNNL_ARG_SRC, forward.src_desc(), d.src)
         .bind(Role::dst, DNNL_ARG_DST, forward.dst_desc(), dst);
     if (workspace_bytes_) call.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
     call.own_scratch();
     if (!d.training) return;
 
-    const pooling_backward::primitive_desc backward(session->engine, w.algorithm, forward.src_desc(),
+    const pooling_backward::primitive_desc backward(library->engine, w.algorithm, forward.src_desc(),
                                                     forward.dst_desc(), w.stride, w.kernel, w.gaps, w.begin, w.end,
                                                     forward, attributes());
     require_fast(backward, Verb::backward_data, opaque);
-    auto& back = data_call() = Call::make<pooling_backward>(session, backward, flops);
+    auto& back = data_call() = Call::make<pooling_backward>(library, backward, flops);
     back.bind(Role::diff_dst, DNNL_ARG_DIFF_DST, backward.diff_dst_desc(), dst)
         .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, backward.diff_src_desc(), d.src);
     if (workspace_bytes_) back.bind_bytes(DNNL_ARG_WORKSPACE, forward.workspace_desc());
@@ -80,18 +80,18 @@ class Pool final : public CallPrimitive<ops::Pool> {
 
 }  // namespace
 
-std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d) {
+std::unique_ptr<ops::Pool> make_pool(const LibraryPtr& library, const ops::PoolDesc& d) {
   const int spatial = d.src.shape.rank() - 2;
   if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN pools over 1 to 3", spatial);
   auto desc = d;
   // oneDNN pools in the layout that src has; channels-last is the one that everybody reads.
   if (desc.src.layout.is_any()) desc.src.layout = Layout::channels_last(d.src.shape);
   const Windows windows(d.params);
-  const auto forward = describe(session, desc, windows);
+  const auto forward = describe(library, desc, windows);
   if (d.params.kind == ops::PoolKind::max && d.src.dtype != DType::f32)
     decline("oneDNN's max pooling hides NaN, and the loops that take its place are for f32");
   if (d.params.kind == ops::PoolKind::max) return make_max_pool(desc, forward.src_desc(), forward.dst_desc());
-  return std::make_unique<Pool>(session, desc, windows, forward);
+  return std::make_unique<Pool>(library, desc, windows, forward);
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 
 using dnnl::algorithm;
 using dnnl::memory;
@@ -82,17 +82,17 @@ void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaq
     decline("oneDNN has only its reference {} ({}) for these layouts", to_string(verb), name);
 }
 
-Call::Call(const SessionPtr& session, dnnl::primitive primitive, const dnnl::primitive_desc_base& pd, double flops)
-    : session_(session), primitive_(std::move(primitive)), name_(pd.impl_info_str()), flops_(flops) {
+Call::Call(const LibraryPtr& library, dnnl::primitive primitive, const dnnl::primitive_desc_base& pd, double flops)
+    : library_(library), primitive_(std::move(primitive)), name_(pd.impl_info_str()), flops_(flops) {
   const auto md = pd.scratchpad_desc();
   scratch_bytes_ = md.get_size();
   if (!scratch_bytes_) return;
-  scratch_ = memory(md, session_->engine, DNNL_MEMORY_NONE);
+  scratch_ = memory(md, library_->engine, DNNL_MEMORY_NONE);
   add(DNNL_ARG_SCRATCHPAD, scratch_);
 }
 
 Call& Call::bind(Role role, int argument, const memory::desc& md, const TensorDesc& tensor) {
-  operands_.push_back({role, true, tensor, memory(md, session_->engine, DNNL_MEMORY_NONE)});
+  operands_.push_back({role, true, tensor, memory(md, library_->engine, DNNL_MEMORY_NONE)});
   add(argument, operands_.back().memory);
   return *this;
 }
@@ -100,14 +100,14 @@ Call& Call::bind(Role role, int argument, const memory::desc& md, const TensorDe
 Call& Call::bind_bytes(int argument, const memory::desc& md) {
   const auto bytes = static_cast<std::int64_t>(md.get_size());
   operands_.push_back(
-      {Role::src, false, TensorDesc::plain({bytes}, DType::u8), memory(md, session_->engine, DNNL_MEMORY_NONE)});
+      {Role::src, false, TensorDesc::plain({bytes}, DType::u8), memory(md, library_->engine, DNNL_MEMORY_NONE)});
   add(argument, operands_.back().memory);
   return *this;
 }
 
 Call& Call::own_scratch() {
   if (!scratch_bytes_) return *this;
-  own_scratch_ = session_->device.allocate(scratch_bytes_, "onednn scratch of " + name_);
+  own_scratch_ = library_->device.allocate(scratch_bytes_, "onednn scratch of " + name_);
   point(scratch_, own_scratch_.get());
   return *this;
 }
@@ -134,7 +134,7 @@ void Call::run(const Tensor* const* operands, std::size_t count, const Tensor* s
            scratch && *scratch ? scratch->bytes() : 0);
     point(scratch_, scratch->raw());
   }
-  const auto stream = session_->stream.get();
+  const auto stream = library_->stream.get();
   auto status =
       dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(arguments_.size()), arguments_.data());
   if (status == dnnl_success) status = dnnl_stream_wait(stream);
@@ -171,4 +171,4 @@ ops::Cost Call::cost() const {
   return c;
 }
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

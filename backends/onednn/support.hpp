@@ -4,22 +4,24 @@
 #include <initializer_list>
 #include <vector>
 
-#include "backends/detail/declined.hpp"
+#include "backends/detail/unsupported.hpp"
 #include "backends/onednn/memory.hpp"
 #include "engine/ops/context.hpp"
 
 /// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are
 /// chosen.
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
+
+using backends::decline;
 
 /// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime).
-struct Session {
-  explicit Session(Device& d) : engine(dnnl::engine::kind::cpu, 0), stream(engine), device(d) {}
+struct Library {
+  explicit Library(Device& d) : engine(dnnl::engine::kind::cpu, 0), stream(engine), device(d) {}
   dnnl::engine engine;
   dnnl::stream stream;
   Device& device;
 };
-using SessionPtr = std::shared_ptr<Session>;
+using LibraryPtr = std::shared_ptr<Library>;
 
 /// User-managed scratchpad, strict fp32, deterministic; `activation` as a post-op.
 dnnl::primitive_attr attributes(const ops::EltwiseParams& activation = {});
@@ -62,8 +64,8 @@ class Call {
   Call() = default;
   /// `flops`: work of the verb. The scratchpad of `pd` is bound here.
   template <class P>
-  static Call make(const SessionPtr& session, const typename P::primitive_desc& pd, double flops) {
-    return Call(session, P(pd), pd, flops);
+  static Call make(const LibraryPtr& library, const typename P::primitive_desc& pd, double flops) {
+    return Call(library, P(pd), pd, flops);
   }
 
   /// The next operand of run(): oneDNN's argument number, its descriptor and what the engine hands in.
@@ -93,11 +95,11 @@ class Call {
     TensorDesc tensor;
     dnnl::memory memory;
   };
-  Call(const SessionPtr& session, dnnl::primitive primitive, const dnnl::primitive_desc_base& pd, double flops);
+  Call(const LibraryPtr& library, dnnl::primitive primitive, const dnnl::primitive_desc_base& pd, double flops);
   void point(const dnnl::memory& memory, void* data) const;
   void add(int argument, const dnnl::memory& memory) { arguments_.push_back({argument, memory.get()}); }
 
-  SessionPtr session_;
+  LibraryPtr library_;
   dnnl::primitive primitive_;
   std::string name_;
   double flops_ = 0;
@@ -133,14 +135,14 @@ class CallPrimitive : public Op {
   std::array<Call, 3> calls_;
 };
 
-std::unique_ptr<ops::Conv> make_conv(const SessionPtr& session, const ops::ConvDesc& d);
-std::unique_ptr<ops::Dense> make_dense(const SessionPtr& session, const ops::DenseDesc& d);
-std::unique_ptr<ops::MatMul> make_matmul(const SessionPtr& session, const ops::MatMulDesc& d);
-std::unique_ptr<ops::Pool> make_pool(const SessionPtr& session, const ops::PoolDesc& d);
-std::unique_ptr<ops::Eltwise> make_eltwise(const SessionPtr& session, const ops::EltwiseDesc& d);
-std::unique_ptr<ops::Reorder> make_reorder(const SessionPtr& session, const ops::ReorderDesc& d);
-std::unique_ptr<ops::Sum> make_sum(const SessionPtr& session, const ops::SumDesc& d);
-std::unique_ptr<ops::Concat> make_concat(const SessionPtr& session, const ops::ConcatDesc& d);
-std::unique_ptr<ops::Softmax> make_softmax(const SessionPtr& session, const ops::SoftmaxDesc& d);
+std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
+std::unique_ptr<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
+std::unique_ptr<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);
+std::unique_ptr<ops::Pool> make_pool(const LibraryPtr& library, const ops::PoolDesc& d);
+std::unique_ptr<ops::Eltwise> make_eltwise(const LibraryPtr& library, const ops::EltwiseDesc& d);
+std::unique_ptr<ops::Reorder> make_reorder(const LibraryPtr& library, const ops::ReorderDesc& d);
+std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc& d);
+std::unique_ptr<ops::Concat> make_concat(const LibraryPtr& library, const ops::ConcatDesc& d);
+std::unique_ptr<ops::Softmax> make_softmax(const LibraryPtr& library, const ops::SoftmaxDesc& d);
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

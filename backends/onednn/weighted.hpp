@@ -4,7 +4,7 @@
 
 #include "backends/onednn/support.hpp"
 
-namespace keelson::backends::onednn {
+namespace keelson::onednn {
 
 /// Descriptors of the three operands whose layouts are chosen.
 struct Operands {
@@ -33,8 +33,8 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   using Role = ops::Role;
   using Verb = ops::Verb;
 
-  Weighted(const SessionPtr& session, const Desc& d, double flops, std::int64_t groups)
-      : session_(session), d_(d), flops_(flops), bias_tensor_(TensorDesc::plain({d.dst.shape[1]})) {
+  Weighted(const LibraryPtr& library, const Desc& d, double flops, std::int64_t groups)
+      : library_(library), d_(d), flops_(flops), bias_tensor_(TensorDesc::plain({d.dst.shape[1]})) {
     if (d.weights.dtype != d.src.dtype || d.dst.dtype != DType::f32)
       decline("src and weights are {} and {}, dst is {}; expected two alike and f32", to_string(d.src.dtype),
               to_string(d.weights.dtype), to_string(d.dst.dtype));
@@ -83,7 +83,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     return d_.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   }
 
-  SessionPtr session_;
+  LibraryPtr library_;
   Desc d_;
   double flops_;
   TensorDesc bias_tensor_;
@@ -137,7 +137,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
 
   void bind_forward(const Forward& pd) {
     require_fast(pd, Verb::forward);
-    auto& call = this->forward_call() = Call::make<typename Kinds::Forward>(session_, pd, flops_);
+    auto& call = this->forward_call() = Call::make<typename Kinds::Forward>(library_, pd, flops_);
     bind(call, Role::src, DNNL_ARG_SRC, pd.src_desc(), d_.src);
     bind(call, Role::weights, DNNL_ARG_WEIGHTS, pd.weights_desc(), d_.weights);
     bind(call, Role::dst, DNNL_ARG_DST, pd.dst_desc(), d_.dst);
@@ -146,7 +146,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
 
   void bind_data(const BackwardData& pd) {
     require_fast(pd, Verb::backward_data);
-    auto& call = this->data_call() = Call::make<typename Kinds::BackwardData>(session_, pd, flops_);
+    auto& call = this->data_call() = Call::make<typename Kinds::BackwardData>(library_, pd, flops_);
     bind(call, Role::diff_dst, DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), d_.dst);
     bind(call, Role::weights, DNNL_ARG_WEIGHTS, pd.weights_desc(), d_.weights);
     bind(call, Role::diff_src, DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), d_.src);
@@ -154,7 +154,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
 
   void bind_weights(const BackwardWeights& pd) {
     require_fast(pd, Verb::backward_weights);
-    auto& call = this->weights_call() = Call::make<typename Kinds::BackwardWeights>(session_, pd, flops_);
+    auto& call = this->weights_call() = Call::make<typename Kinds::BackwardWeights>(library_, pd, flops_);
     bind(call, Role::src, DNNL_ARG_SRC, pd.src_desc(), d_.src);
     bind(call, Role::diff_dst, DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), d_.dst);
     bind(call, Role::diff_weights, DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc(), d_.weights);
@@ -162,4 +162,4 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   }
 };
 
-}  // namespace keelson::backends::onednn
+}  // namespace keelson::onednn

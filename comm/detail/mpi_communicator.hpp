@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/lookout.hpp"
+#include "comm/detail/stall_detector.hpp"
 
 namespace keelson::comm::detail {
 
@@ -30,7 +30,7 @@ class MpiCommunicator final : public Communicator {
   int local_size() const override { return local_size_; }
   int node() const override { return node_; }
   int nodes() const override { return nodes_; }
-  std::string host() const override { return lookout_->hosts()[static_cast<std::size_t>(rank_)]; }
+  std::string host() const override { return stall_detector_->hosts()[static_cast<std::size_t>(rank_)]; }
   std::unique_ptr<Communicator> split(int color, int key) override;
 
   void barrier() override;
@@ -46,7 +46,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
                                              const std::string& label) override;
   void progress() override;
-  void look(std::string_view waiting_for, double seconds) override;
+  void poll(std::string_view waiting_for, double seconds) override;
   std::string collectives() const override { return "MPI"; }
   [[noreturn]] void abort(int exit_code) override;
 
@@ -62,9 +62,9 @@ class MpiCommunicator final : public Communicator {
 
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
-  std::unique_ptr<Lookout> lookout_;
-  Wait looking_;                        ///< what look() was last called for
-  double looked_ = 0;                   ///< seconds, then
+  std::unique_ptr<StallDetector> stall_detector_;
+  Wait polling_;                        ///< what look() was last called for
+  double polled_ = 0;                   ///< seconds, then
   std::uint64_t calls_ = 1;             ///< collective calls begun, the making of this included
   std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first
   std::size_t made_ = 0;                ///< reductions alive: active_ has room for them all

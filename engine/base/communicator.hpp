@@ -60,7 +60,7 @@ class Communicator {
   /// For a host that waits, by polling, for a device whose work may in turn wait for other ranks: called between two
   /// polls, `seconds` after the first, it lets the watchdog report what is waited for ("the loss of step 12"), and
   /// throws Error where the exchange is known to have failed.
-  virtual void look(std::string_view waiting_for, double seconds) { (void)waiting_for, (void)seconds; }
+  virtual void poll(std::string_view waiting_for, double seconds) { (void)waiting_for, (void)seconds; }
   /// How the arrays of make_allreduce and make_allgather travel: "MPI", "NCCL 2.28.3"; empty: they do not.
   virtual std::string collectives() const { return ""; }
 

@@ -13,7 +13,7 @@ namespace keelson::detail {
 
 namespace {
 
-void settle([[maybe_unused]] const std::vector<int>& cpus) {
+void pin_to([[maybe_unused]] const std::vector<int>& cpus) {
 #ifdef __linux__
   pthread_setname_np(pthread_self(), "decoder");
   // On Linux a thread has its own nice value. Batches are decoded ahead, so a decoder can wait for a core; a compute
@@ -37,7 +37,7 @@ std::thread start_decoding_thread(std::function<void()> work, const std::vector<
   pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the thread from its first instruction on
   try {
     std::thread thread([work = std::move(work), cpus] {
-      settle(cpus);
+      pin_to(cpus);
       work();
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

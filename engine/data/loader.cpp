@@ -45,11 +45,11 @@ std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std
   return order;
 }
 
-/// Steps live in a ring of prefetch + 1 slots: the one that the caller holds and those ahead. Samples are handed to the
-/// threads one by one in the order of their use; a step is ready when none of its samples is open. All of the state is
-/// guarded by one mutex, which nobody holds while decoding.
+/// Steps live in a ring of prefetch + 1 buffers: the one that the caller holds and those ahead. Samples are handed to
+/// the threads one by one in the order of their use; a step is ready when none of its samples is open. All of the state
+/// is guarded by one mutex, which nobody holds while decoding.
 struct Loader::Impl {
-  struct Slot {
+  struct PrefetchBuffer {
     Batch batch;
     std::vector<std::shared_ptr<void>> memory;
     char* field(std::size_t f) const { return static_cast<char*>(memory[f].get()); }
@@ -65,11 +65,11 @@ struct Loader::Impl {
   void end_threads();
   void prepare(std::int64_t step);
   void work();
-  void decode(Slot& slot, std::int64_t sample);
-  Slot& slot_of(std::int64_t step) {
-    return slots[static_cast<std::size_t>(step % static_cast<std::int64_t>(slots.size()))];
+  void decode(PrefetchBuffer& buffer, std::int64_t sample);
+  PrefetchBuffer& buffer_of(std::int64_t step) {
+    return buffers[static_cast<std::size_t>(step % static_cast<std::int64_t>(buffers.size()))];
   }
-  std::int64_t last_prepared() const { return std::min(steps, held + static_cast<std::int64_t>(slots.size())); }
+  std::int64_t last_prepared() const { return std::min(steps, held + static_cast<std::int64_t>(buffers.size())); }
 
   const Dataset& dataset;
   const LoaderOptions options;
@@ -78,7 +78,7 @@ struct Loader::Impl {
 
   std::mutex mutex;
   std::condition_variable work_to_do, batch_ready;
-  std::vector<Slot> slots;
+  std::vector<PrefetchBuffer> buffers;
   std::vector<std::int64_t> order;  ///< empty: as they come; a text has too many windows to list them in vain
   std::int64_t epoch = -1;
   std::int64_t held = 0;  ///< the step that the caller holds, or gets next
@@ -105,18 +105,18 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
   for (const Field& f : fields)
     sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
 
-  slots.resize(static_cast<std::size_t>(options.prefetch) + 1);
-  for (Slot& slot : slots) {
-    slot.weight.resize(static_cast<std::size_t>(options.batch));
-    slot.indices.resize(static_cast<std::size_t>(options.batch));
+  buffers.resize(static_cast<std::size_t>(options.prefetch) + 1);
+  for (PrefetchBuffer& buffer : buffers) {
+    buffer.weight.resize(static_cast<std::size_t>(options.batch));
+    buffer.indices.resize(static_cast<std::size_t>(options.batch));
     for (std::int64_t bytes : sample_bytes) {
       const auto all = static_cast<std::size_t>(bytes * options.batch);
-      slot.memory.push_back(options.allocate ? options.allocate(all) : allocate(all));
-      slot.batch.fields.push_back(slot.memory.back().get());
+      buffer.memory.push_back(options.allocate ? options.allocate(all) : allocate(all));
+      buffer.batch.fields.push_back(buffer.memory.back().get());
     }
-    slot.batch.weight = slot.weight.data();
-    slot.batch.indices = slot.indices.data();
-    slot.batch.sample_offset = options.rank * options.batch;
+    buffer.batch.weight = buffer.weight.data();
+    buffer.batch.indices = buffer.indices.data();
+    buffer.batch.sample_offset = options.rank * options.batch;
   }
   job_step = steps;  // nothing to do before an epoch is started
   try {
@@ -143,31 +143,31 @@ void Loader::Impl::end_threads() {
   for (auto& t : threads) t.join();
 }
 
-/// Fills in what step `step` consists of; its slot is free. Called with the mutex held.
+/// Fills in what step `step` consists of; its buffer is free. Called with the mutex held.
 void Loader::Impl::prepare(std::int64_t step) {
-  Slot& slot = slot_of(step);
+  PrefetchBuffer& buffer = buffer_of(step);
   const std::int64_t size = dataset.size();
   const std::int64_t first = step * options.ranks * options.batch, mine = first + options.rank * options.batch;
-  Batch& b = slot.batch;
+  Batch& b = buffer.batch;
   b.global_count = std::min(size - first, options.ranks * options.batch);
   b.count = std::clamp<std::int64_t>(size - mine, 0, options.batch);
   for (std::int64_t i = 0; i < options.batch; ++i) {
-    slot.weight[i] = i < b.count ? 1.0f : 0.0f;
-    if (i < b.count) slot.indices[i] = order.empty() ? mine + i : order[static_cast<std::size_t>(mine + i)];
+    buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
+    if (i < b.count) buffer.indices[i] = order.empty() ? mine + i : order[static_cast<std::size_t>(mine + i)];
   }
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
     const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
-    std::memset(slot.field(f) + used, 0, static_cast<std::size_t>(all - used));
+    std::memset(buffer.field(f) + used, 0, static_cast<std::size_t>(all - used));
   }
-  slot.open = b.count;
-  slot.error = nullptr;
+  buffer.open = b.count;
+  buffer.error = nullptr;
 }
 
-void Loader::Impl::decode(Slot& slot, std::int64_t sample) {
+void Loader::Impl::decode(PrefetchBuffer& buffer, std::int64_t sample) {
   thread_local std::vector<void*> dst;
   dst.resize(sample_bytes.size());
-  for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = slot.field(f) + sample * sample_bytes[f];
-  const std::int64_t index = slot.indices[static_cast<std::size_t>(sample)];
+  for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = buffer.field(f) + sample * sample_bytes[f];
+  const std::int64_t index = buffer.indices[static_cast<std::size_t>(sample)];
   if (!options.augment) return dataset.read(index, dst.data());
   const philox::Key key{options.seed, philox::stream_of("cube symmetry"), static_cast<std::uint64_t>(epoch)};
   dataset.read_turned(index, static_cast<int>(draw_below(key, static_cast<std::uint64_t>(index), cube_symmetries)),
@@ -179,8 +179,8 @@ void Loader::Impl::work() {
   for (;;) {
     work_to_do.wait(lock, [&] { return stop || job_step < last_prepared(); });
     if (stop) return;
-    Slot& slot = slot_of(job_step);
-    if (job_sample == slot.batch.count) {
+    PrefetchBuffer& buffer = buffer_of(job_step);
+    if (job_sample == buffer.batch.count) {
       ++job_step;
       job_sample = 0;
       continue;
@@ -190,18 +190,18 @@ void Loader::Impl::work() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      decode(slot, sample);
+      decode(buffer, sample);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     --busy;
-    if (error && (!slot.error || sample < slot.error_sample)) {
-      slot.error = std::move(error);
-      slot.error_sample = sample;
+    if (error && (!buffer.error || sample < buffer.error_sample)) {
+      buffer.error = std::move(error);
+      buffer.error_sample = sample;
     }
     error = nullptr;
-    if (--slot.open == 0 || stop || busy == 0) batch_ready.notify_all();
+    if (--buffer.open == 0 || stop || busy == 0) batch_ready.notify_all();
   }
 }
 
@@ -241,12 +241,12 @@ const Batch* Loader::next() {
     d.work_to_do.notify_all();
   }
   if (d.held >= d.steps) return nullptr;
-  Impl::Slot& slot = d.slot_of(d.held);
-  d.batch_ready.wait(lock, [&] { return slot.open == 0; });
-  if (slot.error) std::rethrow_exception(slot.error);  // and again, until another epoch is started
+  Impl::PrefetchBuffer& buffer = d.buffer_of(d.held);
+  d.batch_ready.wait(lock, [&] { return buffer.open == 0; });
+  if (buffer.error) std::rethrow_exception(buffer.error);  // and again, until another epoch is started
   d.caller_holds = true;
-  slot.batch.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return &slot.batch;
+  buffer.batch.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return &buffer.batch;
 }
 
 }  // namespace keelson

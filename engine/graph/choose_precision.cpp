@@ -59,7 +59,7 @@ Precision faster(Precision low, const Graph& graph, Context& context, const Plan
 }  // namespace
 
 Precision choose_precision(const std::string& word, const Graph& graph, Context& context, const PlanOptions& options) {
-  const DType low = context.device().low_precision();
+  const DType low = context.device().preferred_half();
   if (word == "default") return of_type(low);
   if (word == "auto") return faster(low == DType::f32 ? Precision::bf16 : of_type(low), graph, context, options);
   for (const auto p : {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16})

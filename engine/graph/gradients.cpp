@@ -16,7 +16,7 @@ int last_writer(const Program& program, BufferId b) {
 
 }  // namespace
 
-Gradients::Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* communicator) {
+Gradients::Gradients(CompileState& build, std::size_t bucket_bytes, Communicator* communicator) {
   std::size_t total = 0;
   std::string first, last;
   const auto close = [&] {
@@ -42,7 +42,7 @@ Gradients::Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* c
   close();
   const bool exchanges = communicator && communicator->size() > 1;
   if (exchanges)
-    for (const RowGradient& g : build.row_gradients) gather(build, g, *communicator);
+    for (const SparseGradient& g : build.sparse_gradients) gather(build, g, *communicator);
   if (total == 0) return;
 
   block_ = build.parameters.context().allocate(TensorDesc::plain({static_cast<std::int64_t>(total)}), "gradients");
@@ -55,7 +55,7 @@ Gradients::Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* c
     for (Bucket& b : buckets_) b.reduce = communicator->make_allreduce(data + b.offset, b.count, b.label);
 }
 
-void Gradients::gather(PlanBuild& build, const RowGradient& mine, Communicator& communicator) {
+void Gradients::gather(CompileState& build, const SparseGradient& mine, Communicator& communicator) {
   Program& program = build.program;
   const std::int64_t count = mine.count * communicator.size();
   const auto make = [&](BufferId like, const TensorDesc& desc) {
@@ -66,8 +66,8 @@ void Gradients::gather(PlanBuild& build, const RowGradient& mine, Communicator& 
     return program.add(std::move(b));
   };
   const std::int64_t width = program.buffer(mine.values).desc.shape[1];
-  const RowGradient all{mine.parameter, count, make(mine.rows, TensorDesc::plain({count}, DType::s32)),
-                        make(mine.values, TensorDesc::plain({count, width}))};
+  const SparseGradient all{mine.parameter, count, make(mine.rows, TensorDesc::plain({count}, DType::s32)),
+                           make(mine.values, TensorDesc::plain({count, width}))};
   const auto collective = [&](BufferId from, BufferId to, const std::string& what) {
     const Tensor& t = program.buffer(from).external;
     return communicator.make_allgather(t.raw(), program.buffer(to).external.raw(), t.bytes(),
@@ -105,12 +105,12 @@ void Gradients::insert_exchange(Program& program) {
   program.calls() = std::move(calls);
 }
 
-void Gradients::append_merge(PlanBuild& build) {
+void Gradients::append_merge(CompileState& build) {
   Program& program = build.program;
   Context& context = build.parameters.context();
   for (std::size_t i = 0; i < gathered_.size(); ++i) {
-    const RowGradient all = gathered_[i];
-    RowGradient& merged = build.row_gradients[i];
+    const SparseGradient all = gathered_[i];
+    SparseGradient& merged = build.sparse_gradients[i];
     const TensorDesc rows = program.buffer(all.rows).desc, values = program.buffer(all.values).desc;
     std::shared_ptr<ops::Embedding> merge =
         context.make(ops::EmbeddingDesc{rows, build.parameters.at(all.parameter).value.desc()});

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/base/communicator.hpp"
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 
 namespace keelson {
 
@@ -22,24 +22,24 @@ class Gradients {
   };
 
   /// Allocates the block and binds the program's gradient buffers to it.
-  Gradients(PlanBuild& build, std::size_t bucket_bytes, Communicator* communicator);
+  Gradients(CompileState& build, std::size_t bucket_bytes, Communicator* communicator);
   /// Appends the start of each bucket's exchange to the program, right after the call that completes it.
   void insert_exchange(Program& program);
   /// Appends the calls that add up the gathered rows, for when the exchange has ended; the plan's row gradients are
   /// then those of all ranks.
-  void append_merge(PlanBuild& build);
+  void append_merge(CompileState& build);
   void wait();
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const Tensor& block() const { return block_; }
 
  private:
-  void gather(PlanBuild& build, const RowGradient& mine, Communicator& communicator);
+  void gather(CompileState& build, const SparseGradient& mine, Communicator& communicator);
 
   Tensor block_;
   std::vector<Bucket> buckets_;
   std::vector<Rows> rows_;
-  std::vector<RowGradient> gathered_;  ///< of all ranks, one after the other
+  std::vector<SparseGradient> gathered_;  ///< of all ranks, one after the other
 };
 
 }  // namespace keelson

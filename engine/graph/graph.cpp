@@ -12,7 +12,7 @@ class InputLayer : public Layer {
   explicit InputLayer(ValueShape shape) : shape_(shape) {}
   std::string kind() const override { return "input"; }
   ValueShape infer(std::span<const ValueShape>) const override { return shape_; }
-  BackwardFn plan(NodePlan&) const override { return nullptr; }
+  BackwardFn plan(ForwardBuilder&) const override { return nullptr; }
 
  private:
   ValueShape shape_;

@@ -12,8 +12,8 @@
 
 namespace keelson {
 
-class NodePlan;
-class BackwardPlan;
+class ForwardBuilder;
+class BackwardBuilder;
 struct PoolOptions;
 
 /// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with
@@ -39,7 +39,7 @@ struct ParameterSpec {
 };
 
 /// Emits the calls of a node's backward pass; captured state is the forward pass' primitive and buffers.
-using BackwardFn = std::function<void(BackwardPlan&)>;
+using BackwardFn = std::function<void(BackwardBuilder&)>;
 
 /// What a node computes. A layer knows shapes, parameters and which primitives in which order; never backends.
 class Layer {
@@ -50,7 +50,7 @@ class Layer {
   virtual ValueShape infer(std::span<const ValueShape> srcs) const = 0;
   virtual std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const { return {}; }
   /// Makes primitives and emits the forward calls; returns how to emit the backward ones (null: no gradient flows).
-  virtual BackwardFn plan(NodePlan& p) const = 0;
+  virtual BackwardFn plan(ForwardBuilder& p) const = 0;
 
   /// Whether the result is of the dtype that the sources have (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }

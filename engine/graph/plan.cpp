@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstddef>
 
+#include "engine/graph/async_readback.hpp"
 #include "engine/graph/fuse.hpp"
 #include "engine/graph/gradients.hpp"
+#include "engine/graph/graph_executor.hpp"
 #include "engine/graph/plan_report.hpp"
-#include "engine/graph/replay.hpp"
-#include "engine/graph/result_post.hpp"
 #include "engine/graph/updates.hpp"
 #include "engine/tensor/half.hpp"
 
@@ -17,14 +17,14 @@ namespace keelson {
 namespace {
 
 /// Whether a backend takes 16-bit operands and makes 16-bit results.
-bool takes_low_values(Context& context, DType type) {
-  if (!is_low(type)) return false;
+bool takes_half_activations(Context& context, DType type) {
+  if (!is_half(type)) return false;
   const TensorDesc d{{8, 8}, type, Layout::any()};
   return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
 }
 
 bool finite(Device& device, const Tensor& t) {
-  if (!t || (t.dtype() != DType::f32 && !is_low(t.dtype()))) return true;
+  if (!t || (t.dtype() != DType::f32 && !is_half(t.dtype()))) return true;
   std::vector<std::byte> host(t.bytes());
   device.copy_to_host(host.data(), t.raw(), t.bytes());
   for (std::size_t i = 0; i < static_cast<std::size_t>(t.stored_elements()); ++i) {
@@ -55,20 +55,20 @@ struct Plan::Impl {
 
   void read_input_from(const std::string& name, void* data);
   void run(std::size_t first, std::size_t last);
-  void write_scale(const ops::GradientScale& scale);
+  void write_scale(const ops::LossScale& scale);
   bool exchanging() const { return loss_reduce != nullptr; }
   void finish_exchange();
-  std::vector<float> whole(const RowGradient& g);  ///< on the host, zero in the other rows
+  std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
   std::string first_non_finite();
 
   PlanOptions options;
-  PlanBuild build;
+  CompileState build;
   int loss_node = -1;
   std::map<std::string, BufferId> outputs;
   std::unique_ptr<Gradients> gradients;
   std::unique_ptr<Collective> loss_reduce;
-  std::unique_ptr<Replay> replay;
-  std::unique_ptr<ResultPost> post;
+  std::unique_ptr<GraphExecutor> replay;
+  std::unique_ptr<AsyncReadback> post;
   std::size_t forward_end = 0, backward_end = 0, merge_end = 0;
   int bound_generation = -1;
   bool in_exchange = false;
@@ -84,7 +84,7 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
   // The host looks at losses when a device has gone on already.
   build.checks_gradients = options.precision == Precision::fp16 || !context().device().host_accessible();
   build.ranks = options.communicator ? options.communicator->size() : 1;
-  build.rows_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
+  build.sparse_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
@@ -93,7 +93,7 @@ Plan::Impl::Impl(const Graph& graph, Parameters& parameters, const PlanOptions& 
   build.diffs.assign(count, {});
   build.wants_gradient.assign(count, false);
   build.wants_f32.assign(count, false);
-  build.low_values = takes_low_values(context(), compute_type(build.precision));
+  build.half_activations = takes_half_activations(context(), compute_type(build.precision));
   find_wanted_f32(graph, fused.index);
 
   add_inputs();
@@ -142,8 +142,8 @@ void Plan::Impl::require_room_for_inputs() {
 
 void Plan::Impl::add_inputs() {
   require_room_for_inputs();  // before memory is filled that will not do
-  build.state = external("step state", TensorDesc::plain({sizeof(ops::StepState)}, DType::u8));
-  ops::GradientScale scale;
+  build.state = external("step state", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
+  ops::LossScale scale;
   if (options.training && options.precision == Precision::fp16) scale.scale = 65536;
   write_scale(scale);
   build.loss = external("loss", TensorDesc::plain({1}, DType::f64));
@@ -172,7 +172,7 @@ std::vector<BackwardFn> Plan::Impl::plan_forward() {
       wants = wants || build.wants_gradient[s];
     }
     build.wants_gradient[i] = wants || !n.layer->parameters(shapes).empty();
-    NodePlan p(build, Phase::forward, i);
+    ForwardBuilder p(build, Phase::forward, i);
     backward[i] = n.layer->plan(p);
   }
   return backward;
@@ -180,7 +180,7 @@ std::vector<BackwardFn> Plan::Impl::plan_forward() {
 
 void Plan::Impl::plan_outputs(const Graph& graph, const std::vector<int>& index) {
   for (const auto& [name, node] : graph.outputs()) {
-    Emitter e(build, Phase::forward, index[node]);
+    NodeBuilder e(build, Phase::forward, index[node]);
     const BufferId value = build.values[index[node]];
     const BufferId plain = e.in_layout(value, Layout::plain(e.desc(value).shape));
     build.program.buffer(plain).keep = true;
@@ -191,7 +191,7 @@ void Plan::Impl::plan_outputs(const Graph& graph, const std::vector<int>& index)
 void Plan::Impl::plan_backward(const std::vector<BackwardFn>& backward) {
   for (int i = loss_node; i >= 0; --i) {
     if (!build.wants_gradient[i] || !backward[i] || (i != loss_node && build.diffs[i].empty())) continue;
-    BackwardPlan b(build, i);
+    BackwardBuilder b(build, i);
     backward[i](b);
   }
   gradients = std::make_unique<Gradients>(build, options.bucket_bytes, options.communicator);
@@ -209,9 +209,9 @@ void Plan::Impl::finish() {
   build.program.place();
   build.parameters.arena().reserve(build.program.arena_bytes());
   bind();
-  replay = std::make_unique<Replay>(build.program, context().device(),
-                                    std::vector<std::size_t>{0, forward_end, backward_end, merge_end});
-  post = std::make_unique<ResultPost>(context().device());
+  replay = std::make_unique<GraphExecutor>(build.program, context().device(),
+                                           std::vector<std::size_t>{0, forward_end, backward_end, merge_end});
+  post = std::make_unique<AsyncReadback>(context().device());
 }
 
 void Plan::Impl::bind() {
@@ -240,8 +240,8 @@ void Plan::Impl::run(std::size_t first, std::size_t last) {
   replay->run(first, last, in_exchange ? options.communicator : nullptr);
 }
 
-void Plan::Impl::write_scale(const ops::GradientScale& scale) {
-  ops::StepState initial;
+void Plan::Impl::write_scale(const ops::LossScale& scale) {
+  ops::StepParams initial;
   initial.scaling = scale;
   context().device().copy_from_host(build.program.buffer(build.state).external.raw(), &initial, sizeof initial);
 }
@@ -254,7 +254,7 @@ void Plan::Impl::finish_exchange() {
   run(backward_end, merge_end);
 }
 
-std::vector<float> Plan::Impl::whole(const RowGradient& g) {
+std::vector<float> Plan::Impl::whole(const SparseGradient& g) {
   const Tensor &rows = build.program.buffer(g.rows).external, &values = build.program.buffer(g.values).external;
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(g.count));
   std::vector<float> compact(static_cast<std::size_t>(values.elements()));
@@ -309,12 +309,12 @@ Tensor Plan::output(const std::string& name) const {
 
 std::int64_t Plan::batch() const { return impl_->options.batch; }
 
-void Plan::forward(const ops::StepState& state) {
+void Plan::forward(const ops::StepParams& state) {
   impl_->finish_exchange();
   impl_->bind();
   // The device keeps what follows.
   impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.state).external.raw(), &state,
-                                           offsetof(ops::StepState, scaling));
+                                           offsetof(ops::StepParams, scaling));
   impl_->run(0, impl_->forward_end);
 }
 
@@ -365,16 +365,16 @@ double Plan::loss() const {
   return value;
 }
 
-void Plan::post_result() {
+void Plan::start_readback() {
   impl_->finish_exchange();
   auto& program = impl_->build.program;
   impl_->post->send(program.buffer(impl_->build.loss).external, program.buffer(impl_->build.state).external);
 }
 
-Plan::StepResult Plan::take_result() { return impl_->post->take(impl_->options.communicator); }
+Plan::StepResult Plan::take_readback() { return impl_->post->take(impl_->options.communicator); }
 
-ops::GradientScale Plan::gradient_scale() const {
-  ops::StepState state;
+ops::LossScale Plan::loss_scale() const {
+  ops::StepParams state;
   impl_->context().device().copy_to_host(&state, impl_->build.program.buffer(impl_->build.state).external.raw(),
                                          sizeof state);
   return state.scaling;
@@ -382,7 +382,7 @@ ops::GradientScale Plan::gradient_scale() const {
 
 bool Plan::checks_gradients() const { return impl_->build.checks_gradients; }
 
-void Plan::set_gradient_scale(const ops::GradientScale& scale) { impl_->write_scale(scale); }
+void Plan::set_loss_scale(const ops::LossScale& scale) { impl_->write_scale(scale); }
 
 std::vector<float> Plan::gradient(const std::string& parameter) const {
   impl_->finish_exchange();
@@ -393,7 +393,7 @@ std::vector<float> Plan::gradient(const std::string& parameter) const {
     impl_->context().read_plain(t, plain.data());
     return plain;
   }
-  for (const RowGradient& g : impl_->build.row_gradients)
+  for (const SparseGradient& g : impl_->build.sparse_gradients)
     if (g.parameter == parameter) return impl_->whole(g);
   fail("no gradient flows to a parameter '{}'", parameter);
 }

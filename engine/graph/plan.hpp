@@ -9,7 +9,7 @@
 #include "engine/graph/parameters.hpp"
 #include "engine/graph/precision.hpp"
 #include "engine/ops/peaks.hpp"
-#include "engine/ops/step_state.hpp"
+#include "engine/ops/step_params.hpp"
 #include "engine/optim/optimizer.hpp"
 
 namespace keelson {
@@ -68,7 +68,7 @@ class Plan {
   std::int64_t batch() const;
 
   /// Sets what changes from step to step and computes outputs and loss.
-  void forward(const ops::StepState& state);
+  void forward(const ops::StepParams& state);
   /// Gradients of the step just computed; starts the exchange of each bucket as soon as it is complete.
   void backward();
   /// Waits for the exchange and moves the parameters.
@@ -86,18 +86,18 @@ class Plan {
   /// How a step went.
   struct StepResult {
     double loss = 0;  ///< as loss()
-    ops::GradientScale scaling;
+    ops::LossScale scaling;
   };
-  /// The same without waiting for the step: post_result() queues the copy of its loss and, if update() is called
-  /// before, of its gradients' scale; take_result() waits for the oldest one that was posted. At most two may be under
-  /// way.
-  void post_result();
-  StepResult take_result();
+  /// The same without waiting for the step: start_readback() queues the copy of its loss and, if update() is called
+  /// before, of its gradients' scale; take_readback() waits for the oldest one that was posted. At most two may be
+  /// under way.
+  void start_readback();
+  StepResult take_readback();
   /// Scale of the gradients: f16 begins with 2^16 and moves it, all others have 1. To be stored in checkpoints.
-  ops::GradientScale gradient_scale() const;
-  /// Whether parameters rest where gradients are not finite (GradientScale::skip).
+  ops::LossScale loss_scale() const;
+  /// Whether parameters rest where gradients are not finite (LossScale::skip).
   bool checks_gradients() const;
-  void set_gradient_scale(const ops::GradientScale& scale);
+  void set_loss_scale(const ops::LossScale& scale);
 
   /// Gradient of a parameter after backward() and finish_exchange(), in plain host order; times the gradients' scale.
   std::vector<float> gradient(const std::string& parameter) const;

@@ -25,7 +25,7 @@ constexpr double mebi = 1024.0 * 1024.0;
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::size_t>> memory_of(const PlanBuild& build, const Tensor& gradients) {
+std::vector<std::pair<std::string, std::size_t>> memory_of(const CompileState& build, const Tensor& gradients) {
   std::size_t parameters = 0, moments = 0, others = 0;
   const auto add = [](std::size_t& sum, const Tensor& t) { sum += t ? t.bytes() : 0; };
   for (const Parameter& p : build.parameters.all()) {

@@ -2,13 +2,13 @@
 
 #include <iosfwd>
 
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/graph/plan.hpp"
 
 namespace keelson {
 
 /// Bytes by what for, as Plan::memory(). `gradients`: the block of all whole ones.
-std::vector<std::pair<std::string, std::size_t>> memory_of(const PlanBuild& build, const Tensor& gradients);
+std::vector<std::pair<std::string, std::size_t>> memory_of(const CompileState& build, const Tensor& gradients);
 std::vector<PlanRow> plan_rows(const Program& program);
 std::vector<std::string> plan_reorders(const Program& program);
 std::uint64_t plan_hash(const Program& program);

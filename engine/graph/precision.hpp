@@ -14,7 +14,7 @@ enum class Precision : std::uint8_t {
   fp32,
   tf32,  ///< f32 values, rounded to 10 bits of mantissa as they are multiplied (NVIDIA GPUs from Ampere on)
   bf16,
-  fp16,  ///< with dynamic scaling of gradients (ops::GradientScale)
+  fp16,  ///< with dynamic scaling of gradients (ops::LossScale)
 };
 
 /// The dtype of what is multiplied: f32 for tf32, too.

@@ -34,7 +34,7 @@ void append_sum_squares(Program& program, Context& context, const std::string& n
       [index](ops::SumSquares& s, const Tensor* t) { s.forward(t[0], t[1], index); }, "sum of squares");
 }
 
-void append_check(PlanBuild& build, BufferId squares) {
+void append_check(CompileState& build, BufferId squares) {
   ops::CheckGradientsDesc d;
   d.dynamic = build.precision == Precision::fp16;
   std::shared_ptr<ops::CheckGradients> check = build.parameters.context().make(d);
@@ -45,7 +45,7 @@ void append_check(PlanBuild& build, BufferId squares) {
 
 }  // namespace
 
-void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& gradients) {
+void append_updates(CompileState& build, const Optimizer& optimizer, const Tensor& gradients) {
   Program& program = build.program;
   Context& context = build.parameters.context();
   const auto sums = [&](const std::string& name, std::int64_t count) {
@@ -53,13 +53,13 @@ void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& 
   };
   BufferId squares = no_buffer;
   if (optimizer.clip_norm > 0 || build.checks_gradients) {
-    const int whole = gradients ? 1 : 0, by_rows = static_cast<int>(build.row_gradients.size());
+    const int whole = gradients ? 1 : 0, by_rows = static_cast<int>(build.sparse_gradients.size());
     squares = sums("global norm", whole + by_rows);
     if (gradients)
       append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), squares, 0);
     for (int i = 0; i < by_rows; ++i)
-      append_sum_squares(program, context, build.row_gradients[i].parameter, build.row_gradients[i].values, squares,
-                         whole + i);
+      append_sum_squares(program, context, build.sparse_gradients[i].parameter, build.sparse_gradients[i].values,
+                         squares, whole + i);
   }
   if (build.checks_gradients) append_check(build, squares);
   const BufferId global_norm = optimizer.clip_norm > 0 ? squares : no_buffer;
@@ -85,7 +85,7 @@ void append_updates(PlanBuild& build, const Optimizer& optimizer, const Tensor& 
         count > 0 ? "update of rows" : "update");
   };
   for (const auto& [name, gradient] : build.gradients) update(name, gradient, no_buffer, 0);
-  for (const RowGradient& g : build.row_gradients) update(g.parameter, g.values, g.rows, g.count);
+  for (const SparseGradient& g : build.sparse_gradients) update(g.parameter, g.values, g.rows, g.count);
 }
 
 }  // namespace keelson

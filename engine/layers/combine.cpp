@@ -1,4 +1,4 @@
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
@@ -19,7 +19,7 @@ class AddLayer : public Layer {
     return srcs[0];
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const auto count = static_cast<int>(p.node().srcs.size());
     TensorDesc d = p.src(0);
     d.dtype = p.type();
@@ -32,7 +32,7 @@ class AddLayer : public Layer {
     for (int i = 0; i < count; ++i) operands.push_back(in(p.src_in(i, d.layout)));
     operands.push_back(out(p.new_dst(d.layout, d.dtype)));
     p.call(sum, Verb::forward, operands, [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); });
-    return [count](BackwardPlan& b) {
+    return [count](BackwardBuilder& b) {
       for (int i = 0; i < count; ++i)
         if (b.wants_diff_src(i)) b.set_diff_src(i, b.diff_dst());
     };
@@ -53,7 +53,7 @@ class ConcatLayer : public Layer {
     return {ops::concat_dst_shape(shapes, axis_), srcs[0].dtype, srcs[0].batch_axis};
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const auto count = static_cast<int>(p.node().srcs.size());
     // All in one order, so that the copies run along memory.
     const auto like = [last = p.strided_src(0).is_channels_last(p.src(0).shape)](const Shape& s) {
@@ -68,7 +68,7 @@ class ConcatLayer : public Layer {
     std::shared_ptr<ops::Concat> concat = p.make(d);
     operands.push_back(out(p.new_dst(d.dst.layout, d.dst.dtype)));
     p.call(concat, Verb::forward, operands, [count](ops::Concat& c, const Tensor* t) { c.forward(t, t[count]); });
-    return [concat, d](BackwardPlan& b) {
+    return [concat, d](BackwardBuilder& b) {
       std::vector<Operand> operands{in(b.diff_dst_in(d.dst.layout, d.dst.dtype))};
       for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i)
         operands.push_back(out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout, d.dst.dtype)
@@ -94,7 +94,7 @@ class SoftmaxLayer : public Layer {
     return srcs[0];
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const TensorDesc d{p.src(0).shape, DType::f32, p.strided_src(0)};
     std::shared_ptr<ops::Softmax> softmax = p.make(ops::SoftmaxDesc{d, axis_});
     const BufferId src = p.converted(p.src_buffer(0), d.layout, d.dtype), dst = p.new_dst(d.layout);
@@ -102,7 +102,7 @@ class SoftmaxLayer : public Layer {
                      [](ops::Softmax& s, const Tensor* t) { s.forward(t[0], t[1]); });
     c.in_place_src = 0;
     c.in_place_dst = 1;
-    return [softmax, dst, d](BackwardPlan& b) {
+    return [softmax, dst, d](BackwardBuilder& b) {
       const BufferId diff_dst = b.diff_dst_in(d.layout), diff_src = b.new_diff_src(0, d.layout);
       b.call(softmax, Verb::backward_data, {in(diff_dst), in(dst), out(diff_src)},
              [](ops::Softmax& s, const Tensor* t) { s.backward(t[0], t[1], t[2]); });

@@ -1,4 +1,4 @@
-#include "engine/layers/pooled_conv.hpp"
+#include "engine/layers/conv_max_pool.hpp"
 
 namespace keelson {
 
@@ -44,13 +44,13 @@ class ConvLayer : public Layer {
     return fused;
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const auto describe = [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
       const auto conv = params(src.shape);
       const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), result, Layout::any()};
       return ops::ConvDesc{conv, src, weights, dst, p.training(), p.wants_diff_src(0), p.tf32()};
     };
-    if (pool_) return plan_pooled_conv(p, *pool_, describe(p.src(0), {}, DType::f32));
+    if (pool_) return plan_conv_max_pool(p, *pool_, describe(p.src(0), {}, DType::f32));
     return plan_weighted(p, options_.bias, activation_, describe);
   }
 

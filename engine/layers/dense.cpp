@@ -31,7 +31,7 @@ class DenseLayer : public Layer {
     return std::make_shared<DenseLayer>(options_, *reader.as_eltwise());
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     return plan_weighted(
         p, options_.bias, activation_, [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
           return ops::DenseDesc{{options_.bias, activation_}, src,     weights, p.dst_request(result), p.training(),

@@ -1,5 +1,5 @@
 #include "engine/base/philox.hpp"
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
@@ -14,10 +14,10 @@ class DropoutLayer : public Layer {
   bool keeps_type() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     if (!p.training() || rate_ == 0) {
       p.set_dst(p.src_buffer(0));
-      return [](BackwardPlan& b) { b.set_diff_src(0, b.diff_dst()); };
+      return [](BackwardBuilder& b) { b.set_diff_src(0, b.diff_dst()); };
     }
     const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
     const std::int64_t rows = p.src_value(0).rows_per_sample();
@@ -28,7 +28,7 @@ class DropoutLayer : public Layer {
                      [](ops::Dropout& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
     c.in_place_src = 1;
     c.in_place_dst = 2;
-    return [dropout, d](BackwardPlan& b) {
+    return [dropout, d](BackwardBuilder& b) {
       const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype), diff_src = b.new_diff_src(0, d.layout, d.dtype);
       b.call(dropout, ops::Verb::backward_data, {in(b.state()), in(diff_dst), out(diff_src)},
              [](ops::Dropout& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });

@@ -3,7 +3,8 @@
 
 namespace keelson {
 
-BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId saved, BufferId diff_dst) {
+BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activation, BufferId saved,
+                             BufferId diff_dst) {
   if (activation.kind == ops::EltwiseKind::identity) return diff_dst;
   const TensorDesc d = b.desc(saved);
   auto eltwise = b.make(ops::EltwiseDesc{activation, d});
@@ -28,7 +29,7 @@ class EltwiseLayer : public Layer {
   bool keeps_type() const override { return true; }
   const ops::EltwiseParams* as_eltwise() const override { return &params_; }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     TensorDesc d = p.src(0);
     d.dtype = p.type();
     auto eltwise = p.try_make(ops::EltwiseDesc{params_, d});
@@ -40,7 +41,7 @@ class EltwiseLayer : public Layer {
     c.in_place_src = 0;
     c.in_place_dst = 1;
     const BufferId saved = ops::derivative_from_dst(params_) ? dst : src;
-    return [params = params_, saved](BackwardPlan& b) {
+    return [params = params_, saved](BackwardBuilder& b) {
       b.set_diff_src(0, activation_backward(b, params, saved, b.diff_dst()));
     };
   }

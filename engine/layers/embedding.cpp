@@ -1,4 +1,4 @@
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
@@ -25,26 +25,27 @@ class EmbeddingLayer : public Layer {
     return {{"weights", {options_.entries, options_.features}, options_.weights_init}};
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const Shape table{options_.entries, options_.features};
     const BufferId ids = p.src_buffer(0), weights = p.parameter_in("weights", Layout::plain(table));
     std::shared_ptr<ops::Embedding> op = p.make(ops::EmbeddingDesc{p.src(0), TensorDesc::plain(table)});
     const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()), p.result_type());
     p.call(op, Verb::forward, {in(ids), in(weights), out(dst)},
            [](ops::Embedding& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-    return [op, ids, shape = p.dst_shape()](BackwardPlan& b) { backward(b, op, ids, shape); };
+    return [op, ids, shape = p.dst_shape()](BackwardBuilder& b) { backward(b, op, ids, shape); };
   }
 
  private:
   /// By rows, which are added to a whole gradient only where that has to be there anyway.
-  static void backward(BackwardPlan& b, const std::shared_ptr<ops::Embedding>& op, BufferId ids, const Shape& dst) {
+  static void backward(BackwardBuilder& b, const std::shared_ptr<ops::Embedding>& op, BufferId ids, const Shape& dst) {
     const std::int64_t count = dst[0];
     const TensorDesc values = TensorDesc::plain(dst);
     const BufferId diff_dst = b.in_layout(b.diff_dst(), values.layout);
-    const bool by_rows = b.rows_pay("weights", count);
-    const RowGradient g = by_rows ? b.new_row_gradient("weights", count)
-                                  : RowGradient{"", count, b.new_buffer("rows", TensorDesc::plain({count}, DType::s32)),
-                                                b.new_buffer("diff_rows", values)};
+    const bool by_rows = b.use_sparse("weights", count);
+    const SparseGradient g =
+        by_rows ? b.new_sparse_gradient("weights", count)
+                : SparseGradient{"", count, b.new_buffer("rows", TensorDesc::plain({count}, DType::s32)),
+                                 b.new_buffer("diff_rows", values)};
     b.call(op, Verb::backward_weights,
            {in(ids), in(diff_dst), out(g.rows), out(g.values), out(b.scratch(*op, Verb::backward_weights))},
            [](ops::Embedding& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3], t[4]); });

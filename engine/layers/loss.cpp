@@ -1,4 +1,4 @@
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
@@ -28,7 +28,7 @@ class LossLayer : public Layer {
     return {{1}, DType::f64, -1};
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const Layout plain = Layout::plain(p.src(0).shape);
     const ops::LossDesc d{params_, TensorDesc::plain(p.src(0).shape), p.src(1), p.src_value(0).rows_per_sample()};
     std::shared_ptr<ops::Loss> loss = p.make(d);
@@ -41,7 +41,7 @@ class LossLayer : public Layer {
     if (diff == no_buffer) return nullptr;
     c.in_place_src = 1;
     c.in_place_dst = 5;
-    return [diff](BackwardPlan& b) { b.set_diff_src(0, diff); };
+    return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };
   }
 
  private:

@@ -22,8 +22,8 @@ const char* op_name(const ops::PoolParams& p) { return p.kind == ops::PoolKind::
 
 }  // namespace
 
-PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src) {
-  const DType type = is_low(p.desc(src).dtype) && p.wants_f32() ? DType::f32 : p.desc(src).dtype;
+PlannedPool plan_pool(ForwardBuilder& p, const ops::PoolParams& params, BufferId src) {
+  const DType type = is_half(p.desc(src).dtype) && p.wants_f32() ? DType::f32 : p.desc(src).dtype;
   const auto describe = [&](const TensorDesc& x) {
     return ops::PoolDesc{params, x, p.dst_request(type), p.training()};
   };
@@ -40,7 +40,7 @@ PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src) 
   return {pool, workspace, dst, type};
 }
 
-BufferId pool_backward(BackwardPlan& b, const PlannedPool& forward, BufferId diff_dst,
+BufferId pool_backward(BackwardBuilder& b, const PlannedPool& forward, BufferId diff_dst,
                        const std::function<BufferId(const Layout&, DType)>& new_diff_src) {
   const auto& pool = forward.pool;
   diff_dst = b.converted(diff_dst, pool->layout(Verb::backward_data, Role::diff_dst), forward.type);
@@ -70,9 +70,9 @@ class PoolLayer : public Layer {
   bool keeps_type() const override { return true; }
   const PoolOptions* as_max_pool() const override { return kind_ == ops::PoolKind::max ? &options_ : nullptr; }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const PlannedPool planned = plan_pool(p, params(p.src(0).shape), p.src_buffer(0));
-    return [planned](BackwardPlan& b) {
+    return [planned](BackwardBuilder& b) {
       pool_backward(b, planned, b.diff_dst(),
                     [&](const Layout& layout, DType type) { return b.new_diff_src(0, layout, type); });
     };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 /// What a pooling layer and a convolution with pooling in it share.
@@ -15,10 +15,10 @@ struct PlannedPool {
 };
 
 /// Emits the pooling of `src`; its result is the node's.
-PlannedPool plan_pool(NodePlan& p, const ops::PoolParams& params, BufferId src);
+PlannedPool plan_pool(ForwardBuilder& p, const ops::PoolParams& params, BufferId src);
 
 /// Emits the gradient of the source, into new_diff_src(layout, dtype).
-BufferId pool_backward(BackwardPlan& b, const PlannedPool& forward, BufferId diff_dst,
+BufferId pool_backward(BackwardBuilder& b, const PlannedPool& forward, BufferId diff_dst,
                        const std::function<BufferId(const Layout&, DType)>& new_diff_src);
 
 }  // namespace keelson

@@ -38,7 +38,7 @@ TensorDesc candidate_desc(const ops::RecurrentCellDesc& d) {
   return {shape, d.type, Layout::strided(shape, {d.gates(), 1})};
 }
 
-std::shared_ptr<ops::MatMul> make_product(Context& context, ops::MatMulDesc d) {
+std::shared_ptr<ops::MatMul> make_gemm(Context& context, ops::MatMulDesc d) {
   if (d.compute != DType::f32)
     if (auto made = context.try_make(d)) return made;
   d.compute = DType::f32;
@@ -63,14 +63,14 @@ Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, boo
       cell_(context.make(cell)) {
   const int steps = static_cast<int>(cell.steps);
   if (cell.type != DType::f32) compute = DType::f32;  // said by the operands
-  step_ = make_product(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps, tf32});
+  step_ = make_gemm(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps, tf32});
   set_backend(step_->backend());
   if (!training) return;
-  step_back_ = make_product(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps, tf32});
+  step_back_ = make_gemm(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps, tf32});
   const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}, cell.type),
                    rows = TensorDesc::plain({cell.rows(), cell.hidden}, cell.type),
                    diff_weights = TensorDesc::plain(weights_.shape);
-  all_steps_ = make_product(context, {gates.transposed(), rows, diff_weights, compute, 1, tf32});
+  all_steps_ = make_gemm(context, {gates.transposed(), rows, diff_weights, compute, 1, tf32});
   if (cell.kind != ops::CellKind::gru) return;
   const TensorDesc sums = TensorDesc::plain({1, cell.hidden});
   const TensorDesc ones = TensorDesc::plain({1, cell.rows()});

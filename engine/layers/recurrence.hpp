@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {

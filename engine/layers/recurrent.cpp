@@ -30,7 +30,7 @@ class RecurrentLayer : public Layer {
     return specs;
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     ops::RecurrentCellDesc cell{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_, p.result_type()};
     if (cell.type != DType::f32 && !Recurrence::takes(p.context(), cell)) cell.type = DType::f32;
     const auto r = std::make_shared<Recurrence>(p.context(), cell, p.training(), p.compute(), p.tf32());
@@ -50,7 +50,7 @@ class RecurrentLayer : public Layer {
                      [](Recurrence& o, const Tensor* t) { o.forward(t); });
     c.in_place_src = 0;
     c.in_place_dst = 1;
-    return [r, f](BackwardPlan& b) { backward(b, r, f); };
+    return [r, f](BackwardBuilder& b) { backward(b, r, f); };
   }
 
  private:
@@ -58,7 +58,7 @@ class RecurrentLayer : public Layer {
     BufferId gates, weights, bias, h_prev, saved, next_state;
   };
 
-  static void backward(BackwardPlan& b, const std::shared_ptr<Recurrence>& r, const Buffers& f) {
+  static void backward(BackwardBuilder& b, const std::shared_ptr<Recurrence>& r, const Buffers& f) {
     const auto& d = r->cell();
     const TensorDesc gates = TensorDesc::plain({d.rows(), d.gates()}, d.type);
     const BufferId diff_dst = b.diff_dst_in(Layout::plain({d.rows(), d.hidden}), d.type);

@@ -1,4 +1,4 @@
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
@@ -27,14 +27,14 @@ class ReshapeLayer : public Layer {
     return {shape, x.dtype, 0};
   }
 
-  BackwardFn plan(NodePlan& p) const override {
+  BackwardFn plan(ForwardBuilder& p) const override {
     const Shape src_shape = p.src(0).shape;
     const Layout read = order_ == ElementOrder::logical ? Layout::plain(src_shape) : Layout::channels_last(src_shape);
     // Of whatever dtype value and gradient are: words, too, may be regrouped.
     const TensorDesc from = p.src(0).with(read), to = p.dst_request().with(Layout::plain(p.dst_shape()));
     const BufferId src = p.src_in(0, read);
     p.set_dst(p.view(src, {to.shape, p.desc(src).dtype, to.layout}));
-    return [from, to](BackwardPlan& b) {
+    return [from, to](BackwardBuilder& b) {
       const BufferId diff = b.in_layout(b.diff_dst(), to.layout);
       b.set_diff_src(0, b.view(diff, {from.shape, b.desc(diff).dtype, from.layout}));
     };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/graph/node_plan.hpp"
+#include "engine/graph/node_builder.hpp"
 
 /// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
 namespace keelson {
@@ -12,7 +12,7 @@ inline bool can_apply(const ops::EltwiseParams* activation, const ops::EltwisePa
 
 /// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for
 /// identity.
-BufferId activation_backward(BackwardPlan& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
+BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
 
 /// A forward call: its primitive, the source as it was and as the primitive reads it, and the result.
 template <class Op>
@@ -26,7 +26,7 @@ struct WeightedForward {
 /// result is a new buffer like `result`. The backends are asked for 16-bit operands and result, where values of a plan
 /// may be that, for 16-bit operands, and at last for f32.
 template <class F>
-auto forward_weighted(NodePlan& p, bool has_bias, const TensorDesc& result, F describe) {
+auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
   const TensorDesc x_request = p.src_request(0);
@@ -35,8 +35,8 @@ auto forward_weighted(NodePlan& p, bool has_bias, const TensorDesc& result, F de
   const auto low = [&](DType of_result) {
     return p.try_make(describe({x_request.shape, type, x_request.layout}, {w_shape, type, Layout::any()}, of_result));
   };
-  auto made = is_low(type) ? low(y_type) : nullptr;
-  if (!made && is_low(type) && is_low(y_type)) made = low(y_type = DType::f32);
+  auto made = is_half(type) ? low(y_type) : nullptr;
+  if (!made && is_half(type) && is_half(y_type)) made = low(y_type = DType::f32);
   if (!made) {
     type = y_type = DType::f32;
     const TensorDesc x{x_request.shape, type, x_request.layout};
@@ -54,7 +54,7 @@ auto forward_weighted(NodePlan& p, bool has_bias, const TensorDesc& result, F de
 }
 
 template <class Op>
-void backward_weighted(BackwardPlan& b, const WeightedForward<Op>& f, BufferId diff, bool has_bias) {
+void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff, bool has_bias) {
   using enum ops::Role;
   using enum ops::Verb;
   const auto& op = f.op;
@@ -74,10 +74,10 @@ void backward_weighted(BackwardPlan& b, const WeightedForward<Op>& f, BufferId d
 }
 
 template <class F>
-BackwardFn plan_weighted(NodePlan& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
+BackwardFn plan_weighted(ForwardBuilder& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
   const auto f = forward_weighted(p, has_bias, p.dst_request(), describe);
   p.set_dst(f.y);
-  return [=](BackwardPlan& back) {
+  return [=](BackwardBuilder& back) {
     backward_weighted(back, f, activation_backward(back, activation, f.y, back.diff_dst()), has_bias);
   };
 }

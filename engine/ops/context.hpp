@@ -16,8 +16,9 @@ namespace keelson {
 class Queue {
  public:
   virtual ~Queue() = default;
-  virtual void follow() = 0;  ///< what is queued here from now on waits for all work queued on the device so far
-  virtual void lead() = 0;    ///< work queued on the device from now on waits for all that is queued here so far
+  virtual void
+  wait_for_device() = 0;            ///< what is queued here from now on waits for all work queued on the device so far
+  virtual void device_waits() = 0;  ///< work queued on the device from now on waits for all that is queued here so far
   /// Host memory from Device::allocate_host, which stays as it is until the copy has ended.
   virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
@@ -27,10 +28,10 @@ class Queue {
 };
 
 /// Work on a device, recorded once and then started as a whole (a CUDA graph).
-class Recording {
+class CapturedGraph {
  public:
-  virtual ~Recording() = default;
-  virtual void replay() = 0;
+  virtual ~CapturedGraph() = default;
+  virtual void launch() = 0;
 };
 
 /// What a device has and what this process has taken of it, in bytes.
@@ -47,7 +48,7 @@ class Device {
   virtual ~Device() = default;
   virtual std::string describe() const = 0;  ///< "OpenMP, 2 threads", "NVIDIA H200"
   /// What tells this device from others of its machine ("0000:1b:00.0", a GPU's PCI address); empty: nothing does.
-  virtual std::string unit() const { return ""; }
+  virtual std::string bus_id() const { return ""; }
   virtual bool host_accessible() const = 0;  ///< whether the CPU may read and write its memory directly
   /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size
   /// when out of memory.
@@ -65,11 +66,11 @@ class Device {
   virtual std::unique_ptr<Queue> make_queue() = 0;
   /// Calls `work`, which queues work on the device and does nothing else (no copy to or from the host, no allocation,
   /// no fence), and keeps what it queued instead of running it. Null where the device cannot: `work` is not called.
-  virtual std::unique_ptr<Recording> record(const std::function<void()>& work) { return (void)work, nullptr; }
+  virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) { return (void)work, nullptr; }
   virtual int concurrency() const = 0;   ///< threads, or what the device runs at once
   virtual int vector_width() const = 0;  ///< floats in a register of this build's own kernels
   /// The 16-bit type in which this device multiplies fastest; f32: none that pays.
-  virtual DType low_precision() const { return DType::f32; }
+  virtual DType preferred_half() const { return DType::f32; }
   /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
   /// most. Another process at work on the same device lowers both values.
   virtual DevicePeaks measure_peaks() = 0;
@@ -96,7 +97,7 @@ class Context {
         report(ops::describe(desc), *made.primitive, reasons);
         return std::move(made.primitive);
       }
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.declined);
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.unsupported_reason);
     }
     if (why) *why = reasons;
     return nullptr;

@@ -30,7 +30,7 @@ std::string describe(const PoolDesc& d) {
                      to_string(p.pad_begin), to_string(p.pad_end), to_string(d.src), to_string(d.dst));
 }
 
-std::string describe(const PooledConvDesc& d) {
+std::string describe(const ConvMaxPoolDesc& d) {
   return fmt::format(
       "backward of conv kernel {} padding {}:{} groups {} before max pool {} stride {}, src {}, weights {}, dst {}",
       to_string(d.conv.kernel), to_string(d.conv.pad_begin), to_string(d.conv.pad_end), d.conv.groups,

@@ -10,7 +10,7 @@ namespace keelson::ops {
 std::string describe(const ConvDesc& d);
 std::string describe(const DenseDesc& d);
 std::string describe(const PoolDesc& d);
-std::string describe(const PooledConvDesc& d);
+std::string describe(const ConvMaxPoolDesc& d);
 std::string describe(const EltwiseDesc& d);
 std::string describe(const DropoutDesc& d);
 std::string describe(const ReorderDesc& d);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/ops/primitive.hpp"
-#include "engine/ops/step_state.hpp"
+#include "engine/ops/step_params.hpp"
 
 namespace keelson::ops {
 
@@ -24,7 +24,7 @@ struct DropoutDesc {
 /// kept if philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
 class Dropout : public Primitive {
  public:
-  /// `state` holds one StepState in context memory. dst may be src.
+  /// `state` holds one StepParams in context memory. dst may be src.
   virtual void forward(const Tensor& state, const Tensor& src, const Tensor& dst) = 0;
   virtual void backward(const Tensor& state, const Tensor& diff_dst, const Tensor& diff_src) = 0;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/ops/primitive.hpp"
-#include "engine/ops/step_state.hpp"
+#include "engine/ops/step_params.hpp"
 
 namespace keelson::ops {
 
@@ -25,12 +25,12 @@ class Loss;
 /// numbers, (N), or (N, rows_per_sample) where each row has its own; weight (N) f32: 1 for a sample that counts, 0 for
 /// padding of a short batch. Row r is compared with the target of sample r / rows_per_sample.
 ///
-///   loss = loss_scale * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
+///   loss = inverse_samples * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
 ///   rows_per_sample
 ///
-/// with loss_scale from StepState (1 / global sample count), so that losses and gradients of all ranks add up to the
-/// global mean. For cross_entropy there is no mean over f, and rows with the class -1 count for nothing; another class
-/// outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
+/// with inverse_samples from StepParams (1 / global sample count), so that losses and gradients of all ranks add up to
+/// the global mean. For cross_entropy there is no mean over f, and rows with the class -1 count for nothing; another
+/// class outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
 struct LossDesc {
   using Op = Loss;
   LossParams params;
@@ -41,7 +41,8 @@ struct LossDesc {
 class Loss : public Primitive {
  public:
   /// loss: one f64, overwritten, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass;
-  /// it may be `prediction` itself, or empty where none is wanted; times StepState::scaling.scale, which `loss` is not.
+  /// it may be `prediction` itself, or empty where none is wanted; times StepParams::scaling.scale, which `loss` is
+  /// not.
   virtual void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
                        const Tensor& loss, const Tensor& diff_prediction) = 0;
 };

@@ -34,7 +34,7 @@ class Pool : public Primitive {
  public:
   /// Max: the first largest element of a window wins; a NaN in the window gives NaN. `workspace` (training only) has
   /// workspace_bytes() bytes, u8. Max pooling with at most 256 elements in a window leaves in it, for each element of
-  /// dst and in dst's layout, the winner's place in the window: (z * height + y) * width + x.
+  /// dst and in dst's layout, the argmax index: the place of the maximum in the window: (z * height + y) * width + x.
   virtual void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) = 0;
   /// diff_src is written whole (zero where no window chose).
   virtual void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,

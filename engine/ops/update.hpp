@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/ops/primitive.hpp"
-#include "engine/ops/step_state.hpp"
+#include "engine/ops/step_params.hpp"
 
 /// Optimizer arithmetic on flat arrays: parameter, gradient and state share one dense layout, whatever it is; padding
 /// is zero in all of them and every formula below keeps it zero.
@@ -30,7 +30,7 @@ struct CheckGradientsDesc {
 class CheckGradients : public Primitive {
  public:
   /// `sums`: f64, any number of sums of squares, which together are that of all gradients of all ranks. Writes
-  /// StepState::scaling of `state`: `unscale` for the Update calls that follow, `scale` for the next step.
+  /// StepParams::scaling of `state`: `unscale` for the Update calls that follow, `scale` for the next step.
   virtual void forward(const Tensor& sums, const Tensor& state) = 0;
 };
 
@@ -67,9 +67,9 @@ struct UpdateDesc {
   std::int64_t rows = 0;
 };
 
-/// One parameter's step; none where StepState::scaling says skip. Order: gradients and norms times
-/// StepState::scaling.unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
-/// StepState::learning_rate * lr_multiplier; Adam's bias correction uses t = StepState::step + 1.
+/// One parameter's step; none where StepParams::scaling says skip. Order: gradients and norms times
+/// StepParams::scaling.unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
+/// StepParams::learning_rate * lr_multiplier; Adam's bias correction uses t = StepParams::step + 1.
 class Update : public Primitive {
  public:
   /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors

@@ -38,7 +38,7 @@ struct f16 {  ///< IEEE binary16
   std::uint16_t bits;
 };
 
-constexpr bool is_low(DType t) { return t == DType::bf16 || t == DType::f16; }  ///< 16-bit floating point
+constexpr bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }  ///< 16-bit floating point
 
 template <class T>
 inline constexpr DType dtype_of = DType::f32;

@@ -148,12 +148,12 @@ Evaluation Evaluator::run() {
   std::string culprit;  // the first value that is not finite
   loader_.start_epoch(0);
   plan_.reset_states();
-  ops::StepState state;
+  ops::StepParams state;
   while (const Batch* batch = loader_.next()) {
     if (batch->count == 0) continue;
     feed_.feed(*batch);
     state.sample_offset = batch->sample_offset;
-    state.loss_scale = 1;  // sums over samples
+    state.inverse_samples = 1;  // sums over samples
     plan_.forward(state);
     plan_.carry_states();
     const double loss = plan_.loss();

@@ -6,7 +6,7 @@
 
 #include "engine/data/loader.hpp"
 #include "engine/graph/plan.hpp"
-#include "engine/train/batch_feed.hpp"
+#include "engine/train/input_pipeline.hpp"
 #include "engine/train/metric_spec.hpp"
 #include "engine/train/sample_unit.hpp"
 
@@ -63,7 +63,7 @@ class Evaluator {
   Context& context_;
   Plan plan_;
   Loader loader_;
-  BatchFeed feed_;  ///< ends before the batches that it reads
+  InputPipeline feed_;  ///< ends before the batches that it reads
   std::size_t target_field_ = 0;
   std::int64_t targets_ = 0, rows_per_sample_ = 1;
   std::vector<float> host_;  ///< the prediction of a batch

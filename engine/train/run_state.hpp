@@ -37,7 +37,7 @@ struct RunState {
       target_sum;  ///< per target over the training samples of the first epoch: gives the predict-the-mean baseline
   std::int64_t target_samples = 0;
 
-  double gradient_scale = 1;  ///< of the next step (ops::GradientScale), with the steps since it last changed
+  double loss_scale = 1;  ///< of the next step (ops::LossScale), with the steps since it last changed
   std::int64_t good_steps = 0;
   std::int64_t skipped_steps = 0;  ///< so far, since their gradients were not finite in f16
 

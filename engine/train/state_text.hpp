@@ -30,7 +30,7 @@ void visit_fields(State& s, Visit&& visit) {
   visit("validation_loss", s.validation_loss);
   visit("target_sum", s.target_sum);
   visit("target_samples", s.target_samples);
-  visit("gradient_scale", s.gradient_scale);
+  visit("loss_scale", s.loss_scale);
   visit("good_steps", s.good_steps);
   visit("skipped_steps", s.skipped_steps);
   visit("optimizer", s.optimizer);

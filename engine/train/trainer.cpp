@@ -170,9 +170,9 @@ void Trainer::resume(const CheckpointReader& reader) {
            checkpoint.string(), loaded.train_samples, now.train_samples);
   restore_states(loaded, checkpoint);
   if (options_.precision == Precision::fp16)
-    plan_.set_gradient_scale({.scale = static_cast<float>(loaded.gradient_scale),
-                              .good_steps = static_cast<std::int32_t>(loaded.good_steps),
-                              .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
+    plan_.set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
+                          .good_steps = static_cast<std::int32_t>(loaded.good_steps),
+                          .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
   loaded.carried.clear();
   loaded.config = now.config;
   loaded.texts = now.texts;
@@ -215,7 +215,7 @@ TrainResult Trainer::run(const std::vector<TrainObserver*>& observers) {
 
 std::optional<StopReason> Trainer::train_epoch() {
   const auto stop = train_steps();
-  settle(0);
+  retire(0);
   return stop;
 }
 
@@ -274,11 +274,11 @@ Trainer::Launched Trainer::step(const Batch& batch) {
   if (run_steps_ == 3 + options_.profiled_steps) plan_.set_profiling(false);
   feed_.feed(batch);
   lap(seconds.copy);
-  ops::StepState s;
+  ops::StepParams s;
   s.seed = options_.seed;
   s.step = static_cast<std::uint64_t>(state_.step);
   s.sample_offset = batch.sample_offset;
-  s.loss_scale = 1.0f / static_cast<float>(batch.global_count);
+  s.inverse_samples = 1.0f / static_cast<float>(batch.global_count);
   s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
   plan_.forward(s);
   plan_.backward();
@@ -292,13 +292,13 @@ Trainer::Launched Trainer::step(const Batch& batch) {
   now.record.step = state_.step;
   now.record.epoch = position();
   now.record.learning_rate = last_rate_;
-  if (!runs_ahead_) settle(now, {loss, plan_.checks_gradients() ? plan_.gradient_scale() : ops::GradientScale()});
+  if (!runs_ahead_) retire(now, {loss, plan_.checks_gradients() ? plan_.loss_scale() : ops::LossScale()});
   plan_.update();
   plan_.carry_states();
   if (state_.epoch == 0) count_targets(batch);
   if (runs_ahead_) {
-    plan_.post_result();
-    settle(0);  // of the step before, while this one goes on
+    plan_.start_readback();
+    retire(0);  // of the step before, while this one goes on
   }
   lap(seconds.compute);
   feed_.finish();
@@ -306,16 +306,16 @@ Trainer::Launched Trainer::step(const Batch& batch) {
   return now;
 }
 
-void Trainer::settle(std::size_t left) {
+void Trainer::retire(std::size_t left) {
   while (launched_.size() > left) {
     Launched done = launched_.front();
     launched_.erase(launched_.begin());
-    settle(done, plan_.take_result());
+    retire(done, plan_.take_readback());
     tell([&](auto& o) { o.on_step(state_, done.record); });
   }
 }
 
-void Trainer::settle(Launched& step, const Plan::StepResult& result) {
+void Trainer::retire(Launched& step, const Plan::StepResult& result) {
   step.record.loss = result.loss / units(1);
   if (!std::isfinite(result.loss))
     stop_for(step, fmt::format("the loss became {}", std::isnan(result.loss) ? "NaN"

@@ -92,8 +92,8 @@ class Trainer {
   std::optional<StopReason> train_steps();
   Launched step(const Batch& batch);
   /// Takes the losses of the oldest steps under way until `left` are.
-  void settle(std::size_t left);
-  void settle(Launched& step, const Plan::StepResult& result);
+  void retire(std::size_t left);
+  void retire(Launched& step, const Plan::StepResult& result);
   void finish_epoch();
   void save(bool best);
   void gather_states();
@@ -116,7 +116,7 @@ class Trainer {
   std::vector<std::string> moments_;
   Plan plan_;
   Loader loader_;
-  BatchFeed feed_;  ///< ends before the batches that it reads
+  InputPipeline feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;
   CheckpointFolder folder_;
   StopVote vote_;

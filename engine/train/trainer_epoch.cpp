@@ -95,12 +95,12 @@ void Trainer::restore_states(const RunState& loaded, const std::filesystem::path
 }
 
 void Trainer::save(bool best) {
-  settle(0);
+  retire(0);
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
   if (plan_.checks_gradients()) {
-    const auto scale = plan_.gradient_scale();
-    state_.gradient_scale = scale.scale;
+    const auto scale = plan_.loss_scale();
+    state_.loss_scale = scale.scale;
     state_.good_steps = scale.good_steps;
     state_.skipped_steps = scale.skipped;
   }

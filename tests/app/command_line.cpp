@@ -26,13 +26,13 @@ class CommandLineTest : public ::testing::Test {
   CommandLine::Request parse(const std::vector<std::string>& arguments) {
     CommandLine line({"keelson-x", "Does x."});
     o_ = {};
-    Verb& train = line.verb("train", "Trains", [](Session&) { return ExitCode::done; });
+    Verb& train = line.verb("train", "Trains", [](Job&) { return ExitCode::done; });
     train.option("--batch", o_.batch, "Samples per step", "SAMPLES").positive();
     train.option("--learning-rate", o_.rate, "Step size");
     train.flag("--augment", o_.augment, "Turn the cubes");
     train.flag("--shuffle", o_.shuffle, "Keep the order of the files");
     train.option_without_default("--data", o_.data, "Folders", "DIR");
-    Verb& evaluate = line.verb("evaluate", "Evaluates", [](Session&) { return ExitCode::done; });
+    Verb& evaluate = line.verb("evaluate", "Evaluates", [](Job&) { return ExitCode::done; });
     evaluate.option_without_default("--output", o_.output, "Result", "FILE").required();
     return line.parse(arguments);
   }

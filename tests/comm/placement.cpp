@@ -124,13 +124,13 @@ TEST(Placement, SlurmAndControlGroupsLimit) {
   EXPECT_EQ(decide_placement(facts).threads, 8);
 
   facts = node(16, 2);
-  facts.quota = 5;
+  facts.cgroup_cpu_limit = 5;
   auto p = decide_placement(facts);
   EXPECT_EQ(p.threads, 2);
   EXPECT_EQ(p.advice, "") << "the idle cores are not ours to use";
-  facts.quota = 0.5;
+  facts.cgroup_cpu_limit = 0.5;
   EXPECT_EQ(decide_placement(facts).threads, 1);
-  facts.quota = 2;
+  facts.cgroup_cpu_limit = 2;
   facts.threads_wanted = 4;
   facts.threads_wanted_by = "OMP_NUM_THREADS";
   p = decide_placement(facts);

@@ -11,7 +11,7 @@
 #include "tests/data/support.hpp"
 
 /// Files that point elsewhere: what lies in the data's folder is followed, everything else refused.
-namespace keelson::test {
+namespace keelson::testing {
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,4 +204,4 @@ TEST(Hdf5Links, DataThatWereNeverWrittenAreRefused) {
 }
 
 }  // namespace
-}  // namespace keelson::test
+}  // namespace keelson::testing

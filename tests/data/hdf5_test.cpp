@@ -19,8 +19,8 @@ namespace {
 
 using hdf5::Dims;
 using hdf5::File;
-using test::message_of;
-using test::TemporaryFolder;
+using testing::message_of;
+using testing::TemporaryFolder;
 
 TEST(Hdf5, WritesAndReadsEveryType) {
   const TemporaryFolder folder;
@@ -166,7 +166,7 @@ TEST(Hdf5, SameDataSameBytes) {
     out.write("group/v", v, {3});
     out.set_attribute("/", "seed", 7);
     out.close();
-    return test::bytes_of(folder / name);
+    return testing::bytes_of(folder / name);
   };
   const auto first = write("a.h5");
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // time stamps count whole seconds
@@ -216,9 +216,9 @@ TEST(Hdf5, ForeignLayoutsHaveNoRawOffsetAndReadRight) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
   const std::vector<std::int16_t> data{1, -2, 300, 4};
-  test::write_foreign_int16(path, "big", test::Storage::big_endian, {2, 2}, data);
-  test::write_foreign_int16(path, "compressed", test::Storage::compressed, {2, 2}, data);
-  test::write_foreign_int16(path, "compact", test::Storage::little_endian_compact, {2, 2}, data);
+  testing::write_foreign_int16(path, "big", testing::Storage::big_endian, {2, 2}, data);
+  testing::write_foreign_int16(path, "compressed", testing::Storage::compressed, {2, 2}, data);
+  testing::write_foreign_int16(path, "compact", testing::Storage::little_endian_compact, {2, 2}, data);
   const auto in = File::open(path);
   for (const char* name : {"big", "compressed", "compact"}) {
     EXPECT_EQ(in.info(name).raw_offset, -1) << name;

@@ -113,7 +113,7 @@ TEST(Loader, OrderIsUniform) {
   std::map<std::vector<std::int64_t>, int> seen;
   for (std::int64_t epoch = 0; epoch < 24000; ++epoch) ++seen[epoch_order(4, 3, epoch)];
   EXPECT_EQ(seen.size(), 24u);
-  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 5 * 31) << testing::PrintToString(order);
+  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 5 * 31) << ::testing::PrintToString(order);
 }
 
 TEST(Loader, EverySampleOnceWhateverTheRanks) {
@@ -194,7 +194,7 @@ TEST(Loader, ErrorsArriveWithTheirBatch) {
     loader.start_epoch(epoch);
     for (int step = 0; step < 7; ++step) ASSERT_NE(loader.next(), nullptr);
     for (int again = 0; again < 2; ++again)
-      EXPECT_EQ(test::message_of<InputError>([&] { loader.next(); }), "sample 30 is bad");
+      EXPECT_EQ(testing::message_of<InputError>([&] { loader.next(); }), "sample 30 is bad");
   }
   data.bad_from = INT64_MAX;
   loader.start_epoch(3, 7);

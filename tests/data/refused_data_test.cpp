@@ -17,8 +17,8 @@ namespace {
 
 using hdf5::Dims;
 using hdf5::File;
-using test::counts;
-using test::TemporaryFolder;
+using testing::counts;
+using testing::TemporaryFolder;
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -34,14 +34,14 @@ void write_good(const std::string& path, std::vector<float> y = {0.25f, -0.5f}, 
 }
 
 std::string refused(const std::string& path, const UniverseOptions& options = {}) {
-  return test::message_of<InputError>([&] { UniverseDataset(path, options); });
+  return testing::message_of<InputError>([&] { UniverseDataset(path, options); });
 }
 
-testing::AssertionResult says(const std::string& text, std::initializer_list<std::string> parts) {
+::testing::AssertionResult says(const std::string& text, std::initializer_list<std::string> parts) {
   for (const auto& part : parts)
     if (text.find(part) == std::string::npos)
-      return testing::AssertionFailure() << "\"" << text << "\" lacks \"" << part << "\"";
-  return testing::AssertionSuccess();
+      return ::testing::AssertionFailure() << "\"" << text << "\" lacks \"" << part << "\"";
+  return ::testing::AssertionSuccess();
 }
 
 TEST(RefusedData, MissingAndEmptyFolders) {
@@ -95,9 +95,10 @@ TEST(RefusedData, FilesThatChangeWhileInUse) {
   void* const dst[] = {x.data(), y.data()};
   data.read(0, dst);
   ASSERT_EQ(truncate((folder / "a.h5").c_str(), 1000), 0);
-  EXPECT_TRUE(says(test::message_of<InputError>([&] { data.read(0, dst); }), {folder / "a.h5", "ends at byte 1000"}));
+  EXPECT_TRUE(
+      says(testing::message_of<InputError>([&] { data.read(0, dst); }), {folder / "a.h5", "ends at byte 1000"}));
   std::filesystem::remove(folder / "a.h5");
-  EXPECT_TRUE(says(test::message_of<InputError>([&] { data.read(0, dst); }), {folder / "a.h5", "No such file"}));
+  EXPECT_TRUE(says(testing::message_of<InputError>([&] { data.read(0, dst); }), {folder / "a.h5", "No such file"}));
 }
 
 /// Two good files around one made by `write`; the message must name that one.
@@ -206,7 +207,7 @@ TEST(RefusedData, VoxelsThatAreNotFinite) {
       const int cubes = size == 20 ? 1 : 8, bad = size == 20 ? 1 : 8 + 4;  // cube (1, 0, 0) of the second sample
       for (const int symmetry : {0, 29}) {
         EXPECT_NO_THROW(data.read_turned(cubes - 1, symmetry, dst));
-        EXPECT_TRUE(says(test::message_of<InputError>([&] { data.read_turned(bad, symmetry, dst); }),
+        EXPECT_TRUE(says(testing::message_of<InputError>([&] { data.read_turned(bad, symmetry, dst); }),
                          {folder / "a.h5", "'x' holds nan at (1, 17, 3, 9, 2)"}));
       }
       options.channels = {0, 1};  // nobody looks at the channel that is broken
@@ -229,7 +230,7 @@ TEST(RefusedData, CountsWithoutLogarithm) {
   void* const dst[] = {out.data(), &target};
   const UniverseDataset data(folder.path(), {});
   EXPECT_TRUE(
-      says(test::message_of<InputError>([&] { data.read(0, dst); }), {"'x' holds -1 at (5, 4, 3)", "log(x + 1)"}));
+      says(testing::message_of<InputError>([&] { data.read(0, dst); }), {"'x' holds -1 at (5, 4, 3)", "log(x + 1)"}));
 }
 
 /// Among many files that look alike, which are checked by several threads and mostly without HDF5.

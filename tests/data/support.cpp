@@ -10,7 +10,7 @@
 
 #include "engine/base/philox.hpp"
 
-namespace keelson::test {
+namespace keelson::testing {
 
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (std::filesystem::temp_directory_path() / "keelson-data-XXXXXX").string();
@@ -76,4 +76,4 @@ template std::vector<std::int32_t> counts(std::int64_t, std::uint64_t);
 template std::vector<float> counts(std::int64_t, std::uint64_t);
 template std::vector<double> counts(std::int64_t, std::uint64_t);
 
-}  // namespace keelson::test
+}  // namespace keelson::testing

@@ -7,7 +7,7 @@
 #include "engine/data/hdf5.hpp"
 
 /// What the tests of engine/data share: a folder of their own, and files that other programs might have written.
-namespace keelson::test {
+namespace keelson::testing {
 
 /// A new folder that goes with its content.
 class TemporaryFolder {
@@ -49,4 +49,4 @@ void write_foreign_int16(const std::string& path, const std::string& dataset, St
 template <class T>
 std::vector<T> counts(std::int64_t elements, std::uint64_t seed);
 
-}  // namespace keelson::test
+}  // namespace keelson::testing

@@ -11,7 +11,7 @@
 #include "engine/base/error.hpp"
 #include "tests/data/support.hpp"
 
-namespace keelson::test {
+namespace keelson::testing {
 namespace {
 
 /// Sentences of words of all lengths, some of them of many bytes per character.
@@ -165,4 +165,4 @@ TEST(TextCorpus, RefusesAFileThatHasChanged) {
 }
 
 }  // namespace
-}  // namespace keelson::test
+}  // namespace keelson::testing

@@ -11,7 +11,7 @@
 #include "engine/data/loader.hpp"
 #include "tests/data/support.hpp"
 
-namespace keelson::test {
+namespace keelson::testing {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -172,4 +172,4 @@ TEST(TextWindows, RefuseATextTooShort) {
 }
 
 }  // namespace
-}  // namespace keelson::test
+}  // namespace keelson::testing

@@ -8,7 +8,7 @@
 #include "engine/base/error.hpp"
 #include "tests/data/support.hpp"
 
-namespace keelson::test {
+namespace keelson::testing {
 namespace {
 
 using Tokens = std::vector<std::string>;
@@ -110,4 +110,4 @@ TEST(TokenReader, RefusesAWordWithoutEnd) {
 }
 
 }  // namespace
-}  // namespace keelson::test
+}  // namespace keelson::testing

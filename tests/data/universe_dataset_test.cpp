@@ -17,8 +17,8 @@ namespace {
 
 using hdf5::Dims;
 using hdf5::File;
-using test::counts;
-using test::TemporaryFolder;
+using testing::counts;
+using testing::TemporaryFolder;
 
 struct Sample {
   std::vector<float> x, y;
@@ -132,12 +132,12 @@ TEST(UniverseDataset, EveryTypeAndStorageReadsTheSame) {
   typed("i32.h5", 0);
   typed("u8.h5", std::uint8_t{});
   for (const auto storage :
-       {test::Storage::big_endian, test::Storage::compressed, test::Storage::little_endian_compact}) {
+       {testing::Storage::big_endian, testing::Storage::compressed, testing::Storage::little_endian_compact}) {
     const std::string name = "foreign" + std::to_string(static_cast<int>(storage)) + ".h5";
     auto file = File::create(folder / name);
     file.write("y", y.data(), {2});
     file.close();
-    test::write_foreign_int16(folder / name, "x", storage, shape, reference);
+    testing::write_foreign_int16(folder / name, "x", storage, shape, reference);
     check(name.c_str(), floats(reference));
   }
 }
@@ -227,7 +227,7 @@ TEST(UniverseDataset, ChosenChannelsAndTargets) {
   const auto refused = [&](std::function<void(UniverseOptions&)> change) {
     UniverseOptions wrong = options;
     change(wrong);
-    return test::message_of<InputError>([&] { UniverseDataset(folder.path(), wrong); });
+    return testing::message_of<InputError>([&] { UniverseDataset(folder.path(), wrong); });
   };
   EXPECT_NE(refused([](auto& o) { o.channels = {4}; }).find("0 ... 3"), std::string::npos);
   EXPECT_NE(refused([](auto& o) { o.targets = {-1}; }).find("0 ... 2"), std::string::npos);
@@ -255,7 +255,7 @@ TEST(UniverseDataset, DividesByTheMean) {
   EXPECT_EQ(read(data, 0, 37).x, turned);
 
   write_sample(folder / "b.h5", {10, 10, 10, 2}, std::vector<std::int16_t>(2000, 0), {0});
-  const auto text = test::message_of<InputError>([&] { read(UniverseDataset(folder / "b.h5", options), 0); });
+  const auto text = testing::message_of<InputError>([&] { read(UniverseDataset(folder / "b.h5", options), 0); });
   EXPECT_NE(text.find("has the mean 0"), std::string::npos) << text;
 }
 
@@ -277,7 +277,7 @@ TEST(UniverseDataset, BringsTargetsBackToPhysicalUnits) {
   const UniverseDataset data(folder / "a.h5", options);
   EXPECT_EQ(read(data, 0).y, (std::vector<float>{0.1f, 0.9f}));
   EXPECT_EQ(data.parameters()[0], (UniverseParameter{"Omega_m", true, 0.1, 0.5}));
-  const auto text = test::message_of<InputError>([&] { UniverseDataset(folder.path(), options); });
+  const auto text = testing::message_of<InputError>([&] { UniverseDataset(folder.path(), options); });
   EXPECT_NE(text.find("Expected one scaling of the targets"), std::string::npos) << text;
 }
 
@@ -315,7 +315,8 @@ TEST(UniverseDataset, ManyThreadsReadTheSame) {
       const float y = float(i);
       file.write("y", &y, {1});
       file.close();
-      test::write_foreign_int16(path, "x", test::Storage::compressed, {8, 8, 8, 2}, counts<std::int16_t>(1024, i));
+      testing::write_foreign_int16(path, "x", testing::Storage::compressed, {8, 8, 8, 2},
+                                   counts<std::int16_t>(1024, i));
     } else {
       write_sample(path, {8, 8, 8, 2}, counts<std::int16_t>(1024, i), {float(i)});
     }

@@ -8,7 +8,7 @@
 #include "engine/base/error.hpp"
 #include "tests/data/support.hpp"
 
-namespace keelson::test {
+namespace keelson::testing {
 namespace {
 
 Vocabulary of_text(const std::string& text, TokenLevel level = TokenLevel::word,
@@ -146,4 +146,4 @@ TEST(Vocabulary, RefusesBadFiles) {
 }
 
 }  // namespace
-}  // namespace keelson::test
+}  // namespace keelson::testing

@@ -25,8 +25,8 @@ double train(Context& context, int steps) {
   adam.kind = Optimizer::Kind::adam;
   Plan plan(net, parameters, {.batch = 16, .optimizer = &adam});
 
-  ops::StepState state;
-  state.loss_scale = 1.0f / 16;  // 1 / samples of the step, of all ranks together
+  ops::StepParams state;
+  state.inverse_samples = 1.0f / 16;  // 1 / samples of the step, of all ranks together
   state.learning_rate = 0.01f;
   std::vector<float> cubes(16 * 512), amplitudes(16);
   for (; state.step < static_cast<std::uint64_t>(steps); ++state.step) {

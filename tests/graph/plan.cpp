@@ -34,7 +34,7 @@ Graph branched() {
 }
 
 double branched_oracle(oracle::Tape& t, const Array& x, const Array& y, const Array& weight,
-                       const ops::StepState& state) {
+                       const ops::StepParams& state) {
   const auto conv2 = [](std::int64_t k, std::int64_t groups) {
     return ops::ConvParams{{k, k}, {1, 1}, {1, 1}, {k / 2, k / 2}, {k / 2, k / 2}, groups, true, {}};
   };
@@ -63,8 +63,8 @@ TEST_P(PlanTest, GradientsOfABranchedNetworkAgreeWithTheOracle) {
   set_input(ctx(), plan, "x", x);
   set_input(ctx(), plan, "y", y);
   set_input(ctx(), plan, "weight", weight);
-  ops::StepState state;
-  state.loss_scale = 0.5f;
+  ops::StepParams state;
+  state.inverse_samples = 0.5f;
   state.sample_offset = 6;
   oracle::Tape tape(plain_parameters(parameters));
   const double want_loss = branched_oracle(tape, x, y, weight, state);
@@ -144,7 +144,7 @@ TEST_P(PlanTest, Bf16ReachesConvolutionsByThemselves) {
 }
 
 /// A convolution whose result is too large for the caches, with planes that the pooling drops.
-TEST_P(PlanTest, SlabsChangeNothingButTheMemory) {
+TEST_P(PlanTest, DepthTilesChangeNothingButTheMemory) {
   Graph g;
   const Var x = g.input("x", {2, 67, 64, 64}), y = g.input("y", {3});
   const Var a = max_pool(leaky_relu(conv(x, {.filters = 16}, "a"), 0.3f), 2);
@@ -215,7 +215,7 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
     Plan plan(g, parameters, {.batch = 2, .optimizer = &optimizer});
     set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
     set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
-    ops::StepState state;
+    ops::StepParams state;
     state.learning_rate = 0.01f;
     const auto step = [&] {
       plan.forward(state);

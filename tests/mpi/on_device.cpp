@@ -14,18 +14,18 @@
 #include "engine/base/error.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
-#include "tests/support/far_device.hpp"
+#include "tests/support/fake_async_device.hpp"
 
 namespace keelson::testing {
 namespace {
 
-using Reach = FarDevice::Reach;
+using Reach = FakeAsyncDevice::Reach;
 
 /// An array in a device's memory.
 template <class T>
-class FarArray {
+class DeviceArray {
  public:
-  FarArray(Device& device, std::size_t count)
+  DeviceArray(Device& device, std::size_t count)
       : device_(device), count_(count), memory_(device.allocate(count * sizeof(T), "array")) {}
   T* data() const { return static_cast<T*>(memory_.get()); }
   std::size_t size() const { return count_; }
@@ -62,11 +62,11 @@ std::vector<T> summed_on_hosts(std::vector<T> values) {
 class OnDeviceTest : public MpiTest, public ::testing::WithParamInterface<const char*> {
  protected:
   bool staged() const { return std::string(GetParam()) == "staged"; }
-  FarDevice device{staged() ? Reach::device : Reach::libraries};
+  FakeAsyncDevice device{staged() ? Reach::device : Reach::libraries};
   std::unique_ptr<Communicator> comm = comm::on_device(world(), device, GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Routes, OnDeviceTest, ::testing::Values("staged", "mpi"),
+INSTANTIATE_TEST_SUITE_P(Transports, OnDeviceTest, ::testing::Values("staged", "mpi"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(OnDeviceTest, SaysHow) {
@@ -75,13 +75,13 @@ TEST_P(OnDeviceTest, SaysHow) {
 
 TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
   const std::vector<std::size_t> counts{3, 100000, 1, 0, 20000};
-  std::vector<FarArray<float>> arrays;
+  std::vector<DeviceArray<float>> arrays;
   std::vector<std::unique_ptr<Collective>> sums;
   for (std::size_t count : counts) {
     arrays.emplace_back(device, count);
     sums.push_back(comm->make_allreduce(arrays.back().data(), count, "bucket " + std::to_string(sums.size())));
   }
-  FarArray<double> loss(device, 2);
+  DeviceArray<double> loss(device, 2);
   const auto loss_sum = comm->make_allreduce(loss.data(), loss.size(), "loss");
   for (int step = 0; step < 3; ++step) {
     loss = waves<double>(loss.size(), rank(), step);
@@ -108,7 +108,7 @@ TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
 
 TEST_P(OnDeviceTest, TakesItsPlaceAmongTheDevicesWork) {
   KEELSON_NEED_RANKS(2);
-  FarArray<float> array(device, 1000), before(device, 1000), after(device, 1000);
+  DeviceArray<float> array(device, 1000), before(device, 1000), after(device, 1000);
   const auto bytes = array.size() * sizeof(float);
   const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
   before = std::vector<float>(1000, 1.0f);
@@ -124,7 +124,7 @@ TEST_P(OnDeviceTest, TakesItsPlaceAmongTheDevicesWork) {
 }
 
 TEST_P(OnDeviceTest, GathersRows) {
-  FarArray<std::int32_t> mine(device, 5), all(device, 5 * static_cast<std::size_t>(size()));
+  DeviceArray<std::int32_t> mine(device, 5), all(device, 5 * static_cast<std::size_t>(size()));
   const auto gather = comm->make_allgather(mine.data(), all.data(), 5 * sizeof(std::int32_t), "rows");
   for (int step = 0; step < 3; ++step) {
     std::vector<std::int32_t> own(5), expected;
@@ -142,7 +142,7 @@ TEST_P(OnDeviceTest, GathersRows) {
 }
 
 TEST_P(OnDeviceTest, TestingAloneCompletes) {
-  FarArray<float> array(device, 30000);
+  DeviceArray<float> array(device, 30000);
   const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
   EXPECT_TRUE(sum->test());  // never started
   array = std::vector<float>(array.size(), 1.0f);
@@ -156,7 +156,7 @@ TEST_P(OnDeviceTest, TestingAloneCompletes) {
 
 TEST_P(OnDeviceTest, SplitsIntoGroups) {
   const auto half = comm->split(rank() % 2, rank());
-  FarArray<float> array(device, 10);
+  DeviceArray<float> array(device, 10);
   const auto sum = half->make_allreduce(array.data(), array.size(), "array");
   array = std::vector<float>(10, 1.0f);
   sum->start();
@@ -167,7 +167,7 @@ TEST_P(OnDeviceTest, SplitsIntoGroups) {
 }
 
 TEST_P(OnDeviceTest, LeavesTheHostsArraysToTheWorld) {
-  FarArray<float> array(device, 10);
+  DeviceArray<float> array(device, 10);
   array = std::vector<float>(10, 1.0f);
   std::vector<double> vote{1.0};
   const auto sum = comm->make_allreduce(array.data(), array.size(), "array");
@@ -181,7 +181,7 @@ TEST_P(OnDeviceTest, LeavesTheHostsArraysToTheWorld) {
 }
 
 TEST_P(OnDeviceTest, SurvivesAnException) {
-  FarArray<float> array(device, 1000);
+  DeviceArray<float> array(device, 1000);
   const auto throw_while_under_way = [&] {
     const auto first = comm->make_allreduce(array.data(), 500, "first");
     const auto second = comm->make_allreduce(array.data() + 500, 500, "second");
@@ -199,7 +199,7 @@ TEST_P(OnDeviceTest, SurvivesAnException) {
 }
 
 TEST_P(OnDeviceTest, EndsWhatIsUnderWay) {
-  FarArray<float> array(device, 1000);
+  DeviceArray<float> array(device, 1000);
   array = std::vector<float>(array.size(), 1.0f);
   comm->make_allreduce(array.data(), array.size(), "array")->start();
   EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
@@ -227,7 +227,7 @@ TEST_F(OnDeviceChoice, LeavesHostMemoryToTheWorld) {
 }
 
 TEST_F(OnDeviceChoice, HeedsTheVariable) {
-  FarDevice device(Reach::libraries);
+  FakeAsyncDevice device(Reach::libraries);
   setenv("KEELSON_COLLECTIVES", "mpi", 1);
   EXPECT_EQ(comm::on_device(world(), device, "staged")->collectives(), size() == 1 ? "" : "CUDA-aware MPI");
   setenv("KEELSON_COLLECTIVES", "pigeon", 1);
@@ -258,9 +258,9 @@ class OnDeviceWatchdog : public MpiTest {
   }
 
   std::string reports;
-  FarDevice device{Reach::device};
+  FakeAsyncDevice device{Reach::device};
   std::unique_ptr<Communicator> watched, comm;
-  FarArray<float> array{device, 10};
+  DeviceArray<float> array{device, 10};
 };
 
 TEST_F(OnDeviceWatchdog, NamesTheLateRank) {
@@ -292,7 +292,7 @@ TEST_F(OnDeviceWatchdog, ReportsForWhoeverPolls) {
   const auto begin = clock::now();
   for (double seconds = 0; rank() != 1 && seconds < limit + 1; sleep(0.01)) {
     seconds = std::chrono::duration<double>(clock::now() - begin).count();
-    comm->look("the loss of step 12", seconds);
+    comm->poll("the loss of step 12", seconds);
   }
   if (rank() == 1) sleep(limit + 1);
   comm->barrier();

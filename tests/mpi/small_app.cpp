@@ -17,7 +17,7 @@
 namespace keelson::testing {
 namespace {
 
-using app::Session;
+using app::Job;
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -29,8 +29,8 @@ void define_fail(app::CommandLine& line) {
     bool differently = false;
   };
   auto o = std::make_shared<Options>();
-  app::Verb& verb = line.verb("fail", "Throws", [o](Session& session) {
-    Communicator& world = session.world;
+  app::Verb& verb = line.verb("fail", "Throws", [o](Job& job) {
+    Communicator& world = job.world;
     if (o->rank < 0 || o->rank == world.rank()) {
       const std::string own = o->differently ? fmt::format(" of rank {}", world.rank()) : "";
       std::vector<float> sent(100);  // gone when the exception passes, though its sum is under way
@@ -55,13 +55,13 @@ void define_late(app::CommandLine& line) {
     double seconds = 0;
   };
   auto o = std::make_shared<Options>();
-  app::Verb& verb = line.verb("late", "Sleeps on some ranks while the others wait", [o](Session& session) {
+  app::Verb& verb = line.verb("late", "Sleeps on some ranks while the others wait", [o](Job& job) {
     std::vector<double> data(10, 1.0);
-    const auto sum = session.world.make_allreduce(data.data(), data.size(), "gradient bucket 7");
-    if (std::find(o->ranks.begin(), o->ranks.end(), session.world.rank()) != o->ranks.end()) sleep(o->seconds);
+    const auto sum = job.world.make_allreduce(data.data(), data.size(), "gradient bucket 7");
+    if (std::find(o->ranks.begin(), o->ranks.end(), job.world.rank()) != o->ranks.end()) sleep(o->seconds);
     sum->start();
     sum->wait();
-    return data[0] == session.world.size() ? ExitCode::done : ExitCode::failure;
+    return data[0] == job.world.size() ? ExitCode::done : ExitCode::failure;
   });
   verb.option("--ranks", o->ranks, "The late ranks");
   verb.option("--seconds", o->seconds, "How late it is", "SECONDS");
@@ -72,17 +72,17 @@ void define_loop(app::CommandLine& line) {
     std::string ready;
   };
   auto o = std::make_shared<Options>();
-  app::Verb& verb = line.verb("loop", "Runs until a signal comes", [o](Session& session) {
+  app::Verb& verb = line.verb("loop", "Runs until a signal comes", [o](Job& job) {
     Interrupt::install();
     std::int64_t signal = 0;
-    session.world.barrier();
-    if (session.world.rank() == 0) std::ofstream(o->ready) << "ready\n";
+    job.world.barrier();
+    if (job.world.rank() == 0) std::ofstream(o->ready) << "ready\n";
     for (int i = 0; i < 2000 && signal == 0; ++i) {
       sleep(0.01);
       signal = Interrupt::signal_number();
-      session.world.allreduce(&signal, 1, Reduction::max);
+      job.world.allreduce(&signal, 1, Reduction::max);
     }
-    if (session.world.rank() == 0) std::cout << Interrupt::signal_name(static_cast<int>(signal)) << std::endl;
+    if (job.world.rank() == 0) std::cout << Interrupt::signal_name(static_cast<int>(signal)) << std::endl;
     return signal != 0 ? ExitCode::interrupted : ExitCode::failure;
   });
   verb.option_without_default("--ready", o->ready, "Written when the signals are taken over", "FILE").required();
@@ -97,18 +97,14 @@ void define_show(app::CommandLine& line) {
     std::vector<std::string> data;
   };
   auto o = std::make_shared<Options>();
-  app::Verb& verb = line.verb("show", "Prints its options", [o](Session& session) {
-    const nlohmann::json mine = {{"threads", session.placement.threads}, {"cpus", session.placement.cpus}};
-    const auto placements = session.world.allgather(mine.dump());
-    if (session.world.rank() != 0) return ExitCode::done;
-    nlohmann::json all = {{"batch", o->batch},
-                          {"learning-rate", o->learning_rate},
-                          {"augment", o->augment},
-                          {"shuffle", o->shuffle},
-                          {"data", o->data},
-                          {"arguments", session.arguments},
-                          {"machine", session.machine},
-                          {"ranks", nlohmann::json::array()}};
+  app::Verb& verb = line.verb("show", "Prints its options", [o](Job& job) {
+    const nlohmann::json mine = {{"threads", job.placement.threads}, {"cpus", job.placement.cpus}};
+    const auto placements = job.world.allgather(mine.dump());
+    if (job.world.rank() != 0) return ExitCode::done;
+    nlohmann::json all = {{"batch", o->batch},      {"learning-rate", o->learning_rate},
+                          {"augment", o->augment},  {"shuffle", o->shuffle},
+                          {"data", o->data},        {"arguments", job.arguments},
+                          {"machine", job.machine}, {"ranks", nlohmann::json::array()}};
     for (const auto& placement : placements) all["ranks"].push_back(nlohmann::json::parse(placement));
     std::cout << all.dump() << std::endl;
     return ExitCode::done;

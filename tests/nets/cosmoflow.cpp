@@ -40,7 +40,8 @@ struct Case {
   std::string name;
   Graph (*make)(const nets::CosmoFlowOptions&);
   nets::CosmoFlowOptions options;
-  double (*oracle)(oracle::Tape&, const Array& x, const Array& y, const nets::CosmoFlowOptions&, const ops::StepState&);
+  double (*oracle)(oracle::Tape&, const Array& x, const Array& y, const nets::CosmoFlowOptions&,
+                   const ops::StepParams&);
 };
 
 ops::ConvParams conv_params(std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
@@ -59,7 +60,7 @@ ops::PoolParams pool_params(ops::PoolKind kind) { return {kind, {2, 2, 2}, {2, 2
 const Array all_count({1}, 1.0);
 
 double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o,
-                     const ops::StepState& state) {
+                     const ops::StepParams& state) {
   const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.3f};
   int v = t.input(x);
   for (int i = 1; i <= 5; ++i)
@@ -73,7 +74,7 @@ double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets
 }
 
 double paper_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o,
-                    const ops::StepState& state) {
+                    const ops::StepParams& state) {
   const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.01f};
   const int kernels[] = {3, 4, 4, 3, 3, 2, 2};
   int v = t.input(x);
@@ -101,7 +102,7 @@ TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
   const std::int64_t s = c.options.size;
   const Array x = oracle::random_uniform({1, c.options.channels, s, s, s}, "x", 0, 2);
   const Array y = oracle::random_uniform({1, c.options.targets}, "y");
-  ops::StepState state;
+  ops::StepParams state;
   state.seed = 11;
   state.step = 3;
 

@@ -7,7 +7,7 @@
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/contexts.hpp"
-#include "tests/support/far_context.hpp"
+#include "tests/support/fake_async_context.hpp"
 #include "tests/support/networks.hpp"
 
 /// What a whole MLPerf CosmoFlow step may cost at its real size, 128^3, batch 1, in training with momentum: counts and
@@ -52,8 +52,8 @@ TEST(MlperfAtFullSize, InsertsOnlyThePinnedReorders) {
 /// On a device of its own channels-last is chosen once, for all values between layers, which are short where products
 /// are; and gradients lie as parameters do.
 TEST(MlperfAtFullSize, TurnsNothingRoundOnADevice) {
-  const auto far = make_far_context();
-  std::vector<Context*> devices{far.get()};
+  const auto fake = make_fake_async_context();
+  std::vector<Context*> devices{fake.get()};
   if (Context& own = context(network_contexts().back()); !own.device().host_accessible()) devices.push_back(&own);
   for (Context* device : devices)
     for (const auto precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
@@ -112,7 +112,8 @@ TEST(MlperfAtFullSize, AStepStaysUnder1300MegabytesAndAllocatesNothing) {
   };
   step();
   const Allocations used = allocations_of(step);
-  EXPECT_LE(used.bytes, 4096 * static_cast<std::int64_t>(plan.rows().size()));  // by slabs, a call is many executions
+  EXPECT_LE(used.bytes,
+            4096 * static_cast<std::int64_t>(plan.rows().size()));  // by depth tiles, a call is many executions
   EXPECT_LT(peak_resident_gb(), 1.3);
 }
 

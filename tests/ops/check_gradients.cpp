@@ -8,8 +8,8 @@
 namespace keelson::testing {
 namespace {
 
-using ops::GradientScale;
-using ops::StepState;
+using ops::LossScale;
+using ops::StepParams;
 
 struct CheckCase {
   std::string name, about;
@@ -33,8 +33,8 @@ std::vector<CheckCase> check_cases() {
 
 class CheckGradientsTest : public CaseTest<CheckCase> {
  protected:
-  StepState read(const Tensor& state) {
-    StepState s;
+  StepParams read(const Tensor& state) {
+    StepParams s;
     std::memcpy(&s, raw_bytes(ctx(), state).data(), sizeof s);
     return s;
   }
@@ -43,12 +43,12 @@ class CheckGradientsTest : public CaseTest<CheckCase> {
 TEST_P(CheckGradientsTest, MatchesOracle) {
   const auto op = make(c().desc);
   if (!op) return;
-  const StepState before{.seed = 3, .step = 5, .sample_offset = 7, .loss_scale = 0.5f, .learning_rate = 0.25f};
+  const StepParams before{.seed = 3, .step = 5, .sample_offset = 7, .inverse_samples = 0.5f, .learning_rate = 0.25f};
   for (const std::int64_t count : {1, 5}) {
-    StepState now = before;
+    StepParams now = before;
     now.scaling.scale = c().scale;
     const auto state = put_state(ctx(), now);
-    GradientScale want = now.scaling;
+    LossScale want = now.scaling;
     for (const double sum : c().steps) {
       Array sums(Shape{count}, 0.5);
       sums[count / 2] = sum;
@@ -65,7 +65,7 @@ TEST_P(CheckGradientsTest, MatchesOracle) {
       EXPECT_EQ(got.seed, before.seed);
       EXPECT_EQ(got.step, before.step);
       EXPECT_EQ(got.sample_offset, before.sample_offset);
-      EXPECT_EQ(got.loss_scale, before.loss_scale);
+      EXPECT_EQ(got.inverse_samples, before.inverse_samples);
       EXPECT_EQ(got.learning_rate, before.learning_rate);
     }
   }

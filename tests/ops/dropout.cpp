@@ -10,7 +10,7 @@ struct DropoutCase {
   std::string name, about;
   Shape src;
   float rate;
-  ops::StepState state;
+  ops::StepParams state;
   std::int64_t rows_per_sample = 1;
 };
 

@@ -71,7 +71,7 @@ class LossTest : public CaseTest<LossCase> {
 
   /// Loss and gradient; without the gradient, and with it in the prediction's place, the same bits.
   void check_both(ops::Loss& op, const std::string& what) {
-    const ops::StepState now{.loss_scale = 0.125f};
+    const ops::StepParams now{.inverse_samples = 0.125f};
     const auto state = put_state(ctx(), now);
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
                w = put(ctx(), weight, Layout::plain(weight.shape));
@@ -106,8 +106,8 @@ TEST_P(LossTest, OnlyTheGradientIsScaled) {
              w = put(ctx(), weight, Layout::plain(weight.shape));
   const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
   const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1})), plain = put_f64(ctx(), Array(Shape{1}));
-  op->forward(put_state(ctx(), {.loss_scale = 0.5f}), p, t, w, plain, {});
-  const ops::StepState now{.loss_scale = 0.5f, .scaling = {.scale = 1024, .unscale = 1.0f / 512}};
+  op->forward(put_state(ctx(), {.inverse_samples = 0.5f}), p, t, w, plain, {});
+  const ops::StepParams now{.inverse_samples = 0.5f, .scaling = {.scale = 1024, .unscale = 1.0f / 512}};
   op->forward(put_state(ctx(), now), p, t, w, loss, diff);
   EXPECT_EQ(raw_bytes(ctx(), loss), raw_bytes(ctx(), plain));
   check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample), c().name);
@@ -120,7 +120,7 @@ TEST_P(LossTest, LargePredictionsStayFinite) {
   for (const float factor : {300.0f, 1e30f}) {
     for (std::int64_t i = 0; i < small.elements(); ++i) prediction[i] = static_cast<float>(small[i]) * factor;
     EXPECT_TRUE(std::isfinite(
-        oracle::loss_forward(prediction, target, weight, c().params, {.loss_scale = 1}, c().rows_per_sample)));
+        oracle::loss_forward(prediction, target, weight, c().params, {.inverse_samples = 1}, c().rows_per_sample)));
     check_both(*op, fmt::format("{} x {}", c().name, factor));
   }
 }
@@ -149,7 +149,7 @@ TEST_P(LossTest, AClassThatIsNotThereMakesTheLossNan) {
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
                w = put(ctx(), weight, Layout::plain(weight.shape)), loss = put_f64(ctx(), Array(Shape{1}));
     for (const auto& diff : {Tensor(), p}) {
-      op->forward(put_state(ctx(), {.loss_scale = 1}), p, put_target(), w, loss, diff);
+      op->forward(put_state(ctx(), {.inverse_samples = 1}), p, put_target(), w, loss, diff);
       EXPECT_TRUE(std::isnan(get_f64(ctx(), loss)[0])) << wrong;
     }
   }
@@ -164,7 +164,7 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
   if (c().samples < 2) return;
   const auto op = make_loss();
   if (!op) return;
-  const auto state = put_state(ctx(), {.loss_scale = 0.5f});
+  const auto state = put_state(ctx(), {.inverse_samples = 0.5f});
   const auto w = put(ctx(), weight, Layout::plain(weight.shape)), t = put_target();
   const auto loss_of = [&] {
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)), loss = put_f64(ctx(), Array(Shape{1}));

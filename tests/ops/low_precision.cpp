@@ -155,7 +155,7 @@ TEST_P(LowPrecisionTest, Concat) {
 }
 
 TEST_P(LowPrecisionTest, Dropout) {
-  const ops::StepState now{.seed = 7, .step = 3, .sample_offset = 5};
+  const ops::StepParams now{.seed = 7, .step = 3, .sample_offset = 5};
   on_every_layout([&](const Shape& shape, const Layout& layout, const std::string& what) {
     const ops::DropoutParams p{0.4f, philox::stream_of("low")};
     const auto op = make(ops::DropoutDesc{p, desc(shape, layout)});

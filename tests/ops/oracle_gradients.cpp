@@ -164,7 +164,7 @@ TEST(OracleGradient, Concat) {
 
 TEST(OracleGradient, Dropout) {
   const ops::DropoutParams p{0.4f, 9};
-  const ops::StepState now{.seed = 3, .step = 2};
+  const ops::StepParams now{.seed = 3, .step = 2};
   const Array x = random_uniform({4, 5}, "x"), r = random_uniform({4, 5}, "r");
   EXPECT_TRUE(close(oracle::dropout(r, p, now),
                     differences([&](auto& v) { return oracle::dot(oracle::dropout(v, p, now), r); }, x), "dropout",
@@ -247,7 +247,7 @@ TEST(OracleRecurrence, ByHand) {
 /// Weights that an embedding and the output layer share: the gradients of both uses add up.
 TEST(OracleGradient, TapeOfALanguageModel) {
   const Array ids({2, 3}, {3, 1, 3, 0, 2, 3}), classes({2, 3}, {1, 3, -1, 2, 0, 1}), ones({2}, {1, 1});
-  const ops::StepState now{.seed = 3, .step = 1, .loss_scale = 0.5f};
+  const ops::StepParams now{.seed = 3, .step = 1, .inverse_samples = 0.5f};
   for (const auto kind : cells) {
     constexpr std::int64_t hidden = 2;
     const std::int64_t gates = ops::gates_of(kind) * hidden;
@@ -281,7 +281,7 @@ TEST(OracleGradient, TapeOfALanguageModel) {
 
 TEST(OracleGradient, Losses) {
   using ops::LossKind;
-  const ops::StepState now{.loss_scale = 0.25f};
+  const ops::StepParams now{.inverse_samples = 0.25f};
   for (const ops::LossParams p : {ops::LossParams{LossKind::mse, 1},
                                   {LossKind::mae, 1, true},
                                   {LossKind::huber, 0.5f},
@@ -299,26 +299,27 @@ TEST(OracleGradient, Losses) {
 }
 
 TEST(OracleLoss, ByHand) {
-  const ops::StepState now{.loss_scale = 0.5f};
+  const ops::StepParams now{.inverse_samples = 0.5f};
   const Array p({2, 2}, {1, 2, 3, 5}), t({2, 2}, {0, 0, 0, 0}), ones({2}, {1, 1}), first({2}, {1, 0});
   EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, ones, {ops::LossKind::mse, 1}, now), (2.5 + 17) / 2);
   EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, first, {ops::LossKind::mse, 1}, now), 2.5 / 2);
   EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, ones, {ops::LossKind::mae, 1}, now), (1.5 + 4) / 2);
   EXPECT_DOUBLE_EQ(oracle::loss_forward(p, t, first, {ops::LossKind::huber, 1.5f}, now), (0.5 + 1.875) / 2 / 2);
   const Array even({1, 4}, {7, 7, 7, 7}), label(Shape{1}, 2.0), one(Shape{1}, 1.0);
-  EXPECT_DOUBLE_EQ(oracle::loss_forward(even, label, one, {ops::LossKind::cross_entropy, 1}, {.loss_scale = 1}),
+  EXPECT_DOUBLE_EQ(oracle::loss_forward(even, label, one, {ops::LossKind::cross_entropy, 1}, {.inverse_samples = 1}),
                    std::log(4.0));
   // Two rows of a sample, one of which does not count: their mean is half their sum.
   const Array rows({2, 2}, {3, 3, 1, 9}), labels({1, 2}, {1, -1});
-  EXPECT_DOUBLE_EQ(oracle::loss_forward(rows, labels, one, {ops::LossKind::cross_entropy, 1}, {.loss_scale = 1}, 2),
-                   std::log(2.0) / 2);
   EXPECT_DOUBLE_EQ(
-      oracle::loss_forward(rows, labels, one, {ops::LossKind::cross_entropy, 1, true}, {.loss_scale = 1}, 2),
+      oracle::loss_forward(rows, labels, one, {ops::LossKind::cross_entropy, 1}, {.inverse_samples = 1}, 2),
+      std::log(2.0) / 2);
+  EXPECT_DOUBLE_EQ(
+      oracle::loss_forward(rows, labels, one, {ops::LossKind::cross_entropy, 1, true}, {.inverse_samples = 1}, 2),
       std::log(2.0));
 }
 
 TEST(OracleUpdate, ByHand) {
-  const ops::StepState now{.step = 0, .learning_rate = 0.5f};
+  const ops::StepParams now{.step = 0, .learning_rate = 0.5f};
   const Array w(Shape{1}, 2.0), g(Shape{1}, 4.0), zero(Shape{1});
   const auto step = [&](const ops::UpdateParams& p, oracle::OptimizerState s) {
     return oracle::update(std::move(s), g, p, now, 16);

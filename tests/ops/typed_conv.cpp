@@ -128,19 +128,19 @@ class TypedConvTest : public CaseTest<ConvCase> {
 
 class GemmConvTest : public TypedConvTest {
  protected:
-  ops::Made<ops::MatMul> make_product(const ops::MatMulDesc& m) {
+  ops::Expected<ops::MatMul> make_gemm(const ops::MatMulDesc& m) {
     std::string why;
     auto product = ctx().try_make(m, &why);
-    if (!product && is_low(m.src.dtype) && ctx().device().host_accessible()) product = std::make_unique<HostMatMul>();
+    if (!product && is_half(m.src.dtype) && ctx().device().host_accessible()) product = std::make_unique<HostMatMul>();
     if (!product) return why;
     return product;
   }
 
   void check_case(const Types& types, std::size_t piece_bytes, bool plant_nan = false) {
     auto made =
-        kokkos::make_gemm_conv(describe(types), [&](const ops::MatMulDesc& m) { return make_product(m); }, piece_bytes);
-    EXPECT_TRUE(made.primitive || is_low(types.operands) || !accepts_everything()) << made.declined;
-    if (!made.primitive) GTEST_SKIP() << made.declined;
+        kokkos::make_gemm_conv(describe(types), [&](const ops::MatMulDesc& m) { return make_gemm(m); }, piece_bytes);
+    EXPECT_TRUE(made.primitive || is_half(types.operands) || !accepts_everything()) << made.unsupported_reason;
+    if (!made.primitive) GTEST_SKIP() << made.unsupported_reason;
     check_all(*made.primitive, types,
               fmt::format("{} to {}, pieces of {}", to_string(types.operands), to_string(types.dst), piece_bytes),
               plant_nan);

@@ -14,9 +14,9 @@ using ops::UpdateKind;
 struct UpdateCase {
   std::string name, about;
   ops::UpdateParams params;
-  double gradient_scale = 1;
+  double loss_scale = 1;
   double param_scale = 1;
-  float scale = 1;  ///< StepState::scaling's
+  float scale = 1;  ///< StepParams::scaling's
 };
 
 std::vector<UpdateCase> update_cases() {
@@ -77,13 +77,13 @@ class UpdateTest : public CaseTest<UpdateCase> {
     const auto moment2 = p.kind == UpdateKind::adam ? put(ctx(), want.moment2, layout) : Tensor();
     for (std::uint64_t step = 0; step < 3; ++step) {
       Array g = oracle::random_uniform(shape, fmt::format("g{}", step));
-      for (auto& v : g.data) v = static_cast<float>(v * c().gradient_scale);
+      for (auto& v : g.data) v = static_cast<float>(v * c().loss_scale);
       const double own = oracle::sum_squares(g), global = own * 3;
       const auto diff = put(ctx(), g, layout);
       const auto norms =
           has_norms ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(get(ctx(), param)), own}}) : Tensor();
       const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, global)) : Tensor();
-      const ops::StepState now{.step = step, .learning_rate = 0.05f, .scaling = {.unscale = 1 / c().scale}};
+      const ops::StepParams now{.step = step, .learning_rate = 0.05f, .scaling = {.unscale = 1 / c().scale}};
       const auto state = put_state(ctx(), now);
       const auto used =
           allocations_of([&] { op->forward(state, diff, {}, global_norm, norms, param, moment1, moment2); });
@@ -126,7 +126,7 @@ TEST_P(UpdateTest, ManyStepsLater) {
   const auto norms =
       p.larc != LarcMode::none ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(want.param), own}}) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, own)) : Tensor();
-  const ops::StepState now{.step = 5'000'000'000, .learning_rate = 0.05f};
+  const ops::StepParams now{.step = 5'000'000'000, .learning_rate = 0.05f};
   op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
   check(param, oracle::update(want, g, p, now, own).param, c().name + " after 5e9 steps");
 }
@@ -142,7 +142,7 @@ TEST_P(UpdateTest, SkippedStepsMoveNothing) {
   const Array g(shape, std::numeric_limits<double>::infinity());
   const auto norms = p.larc != LarcMode::none ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, g[0])) : Tensor();
-  const ops::StepState now{.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}};
+  const ops::StepParams now{.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}};
   op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
   check(param, w, c().name, exact);
   check(moment1, m, c().name + " moment1", exact);

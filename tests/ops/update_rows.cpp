@@ -48,7 +48,7 @@ class UpdateRowsTest : public CaseTest<RowsCase> {
 
   /// What the rows of `now` become; `diff` has the gradient of row rows[m] in its row m.
   oracle::OptimizerState expected(oracle::OptimizerState now, const Array& rows, const Array& diff,
-                                  const ops::StepState& state, double squares) {
+                                  const ops::StepParams& state, double squares) {
     for (std::int64_t m = 0; m < rows.elements(); ++m) {
       const auto row = static_cast<std::int64_t>(rows[m]);
       if (row < 0) continue;
@@ -86,7 +86,7 @@ class UpdateRowsTest : public CaseTest<RowsCase> {
       const Array rows = occurring(step), g = oracle::random_uniform({7, width}, fmt::format("g{}", step));
       const Array sums({3}, {1.5, 0.25, 0.5 + static_cast<double>(step)});
       const auto norm = p.clip_norm > 0 ? put_f64(ctx(), sums) : Tensor();
-      const ops::StepState now{.step = step, .learning_rate = 0.05f};
+      const ops::StepParams now{.step = step, .learning_rate = 0.05f};
       const auto state = put_state(ctx(), now), diff = put(ctx(), g, Layout::plain(g.shape)),
                  numbers = put_classes(ctx(), rows);
       const Array before = get(ctx(), param), before1 = moment1 ? get(ctx(), moment1) : Array(),

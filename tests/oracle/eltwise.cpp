@@ -70,7 +70,7 @@ Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::Eltwi
   return diff_src;
 }
 
-Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state,
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepParams& state,
               std::int64_t rows_per_sample) {
   Array dst(src.shape);
   const auto row_elements = src.elements() / src.shape[0];

@@ -52,7 +52,7 @@ Array eltwise_forward(const Array& src, const ops::EltwiseParams& p);
 Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::EltwiseParams& p);
 
 /// Forward, and backward as well when given diff_dst: both multiply by the same mask.
-Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepState& state,
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepParams& state,
               std::int64_t rows_per_sample = 1);
 
 // ---- combining (combine.cpp)
@@ -102,9 +102,9 @@ SequenceGradients sequence_backward(ops::CellKind kind, const Array& diff_dst, c
 // ---- losses (loss.cpp): class numbers of a cross-entropy target are whole doubles, (N) or one per row
 
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepState& state, std::int64_t rows_per_sample = 1);
+                    const ops::StepParams& state, std::int64_t rows_per_sample = 1);
 Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepState& state, std::int64_t rows_per_sample = 1);
+                    const ops::StepParams& state, std::int64_t rows_per_sample = 1);
 
 // ---- optimizers (update.cpp)
 
@@ -114,10 +114,10 @@ struct OptimizerState {
   Array param, moment1, moment2;
 };
 /// What CheckGradients makes of `now` when the gradients' sums of squares are `sums`.
-ops::GradientScale check_gradients(ops::GradientScale now, const ops::CheckGradientsDesc& d, const Array& sums);
+ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc& d, const Array& sums);
 /// One step of one parameter. `global_sum_squares`: of all gradients as they are, before they are unscaled; used if
 /// clip_norm > 0.
-OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepState& state,
+OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
                       double global_sum_squares = 0);
 
 }  // namespace keelson::oracle

@@ -42,7 +42,7 @@ double divisor(const ops::PoolParams& p, std::size_t inside) {
 }
 
 /// Offset of the first largest element, or of the first NaN.
-std::int64_t winner(const Array& src, std::int64_t plane, const std::vector<std::int64_t>& inside) {
+std::int64_t argmax(const Array& src, std::int64_t plane, const std::vector<std::int64_t>& inside) {
   std::int64_t best = plane + inside.at(0);
   for (auto i : inside) {
     if (std::isnan(src[best])) break;
@@ -67,7 +67,7 @@ Array pool_forward(const Array& src, const ops::PoolParams& p) {
   Array dst(pool_shape(src.shape, p));
   for_each_window(src.shape, p, [&](std::int64_t plane, std::int64_t o, const std::vector<std::int64_t>& inside) {
     if (p.kind == ops::PoolKind::max) {
-      dst[o] = src[winner(src, plane, inside)];
+      dst[o] = src[argmax(src, plane, inside)];
     } else {
       double total = 0;
       for (auto i : inside) total += src[plane + i];
@@ -81,7 +81,7 @@ Array pool_backward(const Array& diff_dst, const Array& src, const ops::PoolPara
   Array diff_src(src.shape);
   for_each_window(src.shape, p, [&](std::int64_t plane, std::int64_t o, const std::vector<std::int64_t>& inside) {
     if (p.kind == ops::PoolKind::max)
-      diff_src[winner(src, plane, inside)] += diff_dst[o];
+      diff_src[argmax(src, plane, inside)] += diff_dst[o];
     else
       for (auto i : inside) diff_src[plane + i] += diff_dst[o] / divisor(p, inside.size());
   });

@@ -87,7 +87,7 @@ int Tape::eltwise(int x, const ops::EltwiseParams& p) {
                 [=, this](const Array& diff) { return std::vector<Array>{eltwise_backward(diff, values_[x], p)}; });
 }
 
-int Tape::dropout(int x, const std::string& name, float rate, const ops::StepState& state,
+int Tape::dropout(int x, const std::string& name, float rate, const ops::StepParams& state,
                   std::int64_t rows_per_sample) {
   const ops::DropoutParams p{rate, philox::stream_of(name)};
   return record(oracle::dropout(values_[x], p, state, rows_per_sample), {x}, [=](const Array& diff) {
@@ -130,7 +130,7 @@ int Tape::flatten(int x) {
 }
 
 double Tape::loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                  const ops::StepState& state, std::int64_t rows_per_sample) {
+                  const ops::StepParams& state, std::int64_t rows_per_sample) {
   std::vector<Array> diffs(values_.size());
   diffs[prediction] = loss_backward(values_[prediction], target, weight, p, state, rows_per_sample);
   for (int v = prediction; v >= 0; --v) {

@@ -7,8 +7,8 @@ namespace keelson::oracle {
 
 double sum_squares(const Array& a) { return dot(a, a); }
 
-ops::GradientScale check_gradients(ops::GradientScale now, const ops::CheckGradientsDesc& d, const Array& sums) {
-  ops::GradientScale next = now;
+ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc& d, const Array& sums) {
+  ops::LossScale next = now;
   next.unscale = 1 / now.scale;
   const bool good = std::all_of(sums.data.begin(), sums.data.end(), [](double s) { return std::isfinite(s); });
   next.skip = good ? 0 : 1;
@@ -24,7 +24,7 @@ ops::GradientScale check_gradients(ops::GradientScale now, const ops::CheckGradi
   return next;
 }
 
-OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepState& state,
+OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
                       double global_sum_squares) {
   if (state.scaling.skip) return s;
   Array& w = s.param;

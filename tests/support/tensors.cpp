@@ -80,7 +80,7 @@ Array get_f64(Context& context, const Tensor& t) {
   return a;
 }
 
-Tensor put_state(Context& context, const ops::StepState& state) {
+Tensor put_state(Context& context, const ops::StepParams& state) {
   return put_raw(context, TensorDesc::plain({sizeof state}, DType::u8), &state);
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/ops/context.hpp"
-#include "engine/ops/step_state.hpp"
+#include "engine/ops/step_params.hpp"
 #include "tests/oracle/array.hpp"
 
 /// Between the oracle's Arrays and a context's Tensors.
@@ -24,7 +24,7 @@ Array rounded(Array a, DType type);
 Tensor put_classes(Context& context, const Array& classes);  ///< plain s32
 Tensor put_f64(Context& context, const Array& a);            ///< plain f64
 Array get_f64(Context& context, const Tensor& t);
-Tensor put_state(Context& context, const ops::StepState& state);
+Tensor put_state(Context& context, const ops::StepParams& state);
 
 /// `bytes` of u8 filled with NaN patterns, since scratch is handed over undefined; an empty tensor for 0 bytes.
 Tensor scratch(Context& context, std::size_t bytes);

@@ -28,11 +28,11 @@ pid_t ended_process() {
   return child;
 }
 
-class Generate : public testing::Test {
+class Generate : public ::testing::Test {
  protected:
   void SetUp() override {
     root_ = fs::temp_directory_path() /
-            ("keelson_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+            ("keelson_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
              std::to_string(::getpid()));
     fs::remove_all(root_);
   }

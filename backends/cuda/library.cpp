@@ -1,0 +1,34 @@
+#include "backends/cuda/library.hpp"
+
+#include <algorithm>
+
+namespace keelson::cuda {
+
+Library::Library(Device& d, const std::string& libraries)
+    : device(d),
+      gpu(gpu_in_use()),
+      stream(compute_stream()),
+      lt(make_lt_handle()),
+      tuner(stream, gpu.name, fmt::format("cublasLt-{}{}", cublasLtGetVersion(), libraries)) {}
+
+std::size_t workspace_limit(const Library& library) {
+  constexpr std::size_t most = std::size_t{1} << 30;
+  return std::min(most, library.gpu.bytes / 64) / 256 * 256;
+}
+
+GpuMemory trial_memory(std::size_t bytes) {
+  void* p = nullptr;
+  if (const auto status = cudaMalloc(&p, std::max<std::size_t>(bytes, 1)); status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return {};
+  } else {
+    check(status, "cudaMalloc of {} bytes to try algorithms on", bytes);
+  }
+  GpuMemory memory(p);
+  // 0x3c3c is 1.06 in f16 and 0.011 in bf16, 0x3c3c3c3c is 0.011 in f32.
+  check(cudaMemset(p, 0x3c, std::max<std::size_t>(bytes, 1)), "cudaMemset");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  return memory;
+}
+
+}  // namespace keelson::cuda

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "backends/cuda/gpu.hpp"
+#include "backends/cuda/tuner.hpp"
+#include "engine/ops/context.hpp"
+
+namespace keelson::cuda {
+
+class Cudnn;  ///< cuDNN's handle, in the files that know cuDNN
+
+/// What the primitives of one context share; each holds a share of it.
+struct Library {
+  /// `libraries`: the versions of other libraries whose algorithms the tuner chooses, e.g. "-cudnn-91900".
+  explicit Library(Device& device, const std::string& libraries = "");
+
+  Device& device;
+  Gpu gpu;
+  cudaStream_t stream;  ///< Kokkos' default one, on which everything runs
+  LtHandle lt;
+  Tuner tuner;
+  std::shared_ptr<Cudnn> cudnn;  ///< made by the first primitive that needs it
+};
+using LibraryPtr = std::shared_ptr<Library>;
+
+/// The most scratch memory that a library may ask for, bytes. A property of the GPU's model only, so that ranks with
+/// more or less memory left choose alike.
+std::size_t workspace_limit(const Library& library);
+
+/// Memory for trying candidates on: not zero, since zeros draw less power and so run faster than numbers do. Empty
+/// where the GPU has not so much left: then the first candidate must do.
+GpuMemory trial_memory(std::size_t bytes);
+
+/// Thrown through Tuner::choose() by a candidate's run for want of that memory. Not while the answer is known.
+struct NoTrialMemory {};
+
+}  // namespace keelson::cuda

@@ -1,0 +1,242 @@
+#include "engine/ops/conv_max_pool.hpp"
+
+#include <algorithm>
+
+#include "backends/kokkos/conv_max_pool_kernels.hpp"
+#include "backends/kokkos/conv_weights.hpp"
+#include "backends/kokkos/makers.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+constexpr Index float_bytes = sizeof(float);
+
+PooledGeometry geometry_of(const ConvMaxPoolDesc& d) {
+  const Volume src(d.src.shape, d.src.layout), dst(d.dst.shape, d.dst.layout);
+  return {src,
+          dst.c,
+          dst.n,
+          three(d.conv.kernel, 1),
+          three(d.conv.pad_begin, 0),
+          three(d.pool.kernel, 1),
+          {dst.extent[0], dst.extent[1], dst.extent[2]}};
+}
+
+/// How the runs of backward weights (the taps along W times the channels) are cut: segments of `vectors` vectors, of
+/// which `segments` fill the registers.
+struct Cut {
+  Index run, vectors, segments, per_run;
+
+  explicit Cut(const PooledGeometry& g) : run(g.kernel[2] * g.src.c) {
+    const Index all = ceil_div(run, vector_width);
+    for (Index v : {12, 6, 4, 3, 2, 1})
+      if (v <= budget && all % v == 0) {
+        vectors = v;
+        break;
+      }
+    segments = std::min<Index>(vectors == 1 ? 9 : vectors <= 6 ? 3 : 2, budget / vectors);
+    per_run = all / vectors;
+  }
+  Index padded() const { return ceil_div(run, vector_width) * vector_width; }  ///< the run, to whole vectors
+
+  static constexpr Index budget = vector_width == 16 ? 24 : 12;
+};
+
+/// Source coordinates that the taps of the argmax elements reach, and room for a last vector that reaches farther.
+ViewPlan source_view(const PooledGeometry& g, const Cut& cut) {
+  Triple low, high;
+  for (int d = 0; d < 3; ++d) {
+    low[d] = -g.pad[d];
+    high[d] = g.windows[d] * g.window[d] - 1 + g.kernel[d] - 1 - g.pad[d];
+  }
+  high[2] += ceil_div(cut.padded() - cut.run, g.src.c);
+  return ViewPlan(g.src, 1, g.src.c, low, high);
+}
+
+/// Hands out consecutive parts of the scratch memory.
+class Parts {
+ public:
+  explicit Parts(std::byte* data) : data_(data) {}
+  template <class T>
+  T* take(Index count) {
+    auto* const part = reinterpret_cast<T*>(data_ + used_);
+    used_ += align64(static_cast<std::size_t>(count) * sizeof(T));
+    return part;
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::byte* data_;
+  std::size_t used_ = 0;
+};
+
+class KokkosConvMaxPool : public ConvMaxPoolBackward {
+ public:
+  explicit KokkosConvMaxPool(const ConvMaxPoolDesc& d)
+      : desc_(d),
+        g_(geometry_of(d)),
+        cut_(g_),
+        src_view_(source_view(g_, cut_)),
+        lanes_(lanes_for(g_.src.c)),
+        panels_(ceil_div(g_.src.c, lanes_)),
+        dst_(d.dst.shape, d.dst.layout),
+        bias_lines_(ceil_div(g_.n * g_.windows[0] * g_.windows[1], bias_slots)) {
+    // A part's sums stay in the second cache level; every thread has as much to do.
+    constexpr Index near_bytes = Index{256} << 10, fewest_filters = 8;
+    const Index threads = Space().concurrency(), most_parts = ceil_div(g_.filters, fewest_filters);
+    parts_ = std::min(most_parts, ceil_div(ceil_div(sums_count() * float_bytes, near_bytes), threads) * threads);
+    const Index room = std::max<Index>(1, (Index{32} << 20) / (sums_count() * float_bytes));
+    slots_ = std::min({room, ceil_div(threads, parts_), ceil_div(g_.window_count(), Index{windows_of_block})});
+  }
+
+  Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
+  std::string name(Verb v) const override {
+    return v == Verb::backward_data ? fmt::format("argmax:{}x{}", g_.kernel[1] * g_.kernel[2], lanes_)
+                                    : fmt::format("argmax:{}x{}", cut_.segments, cut_.vectors * vector_width);
+  }
+  Cost cost(Verb) const override {
+    const auto taps = static_cast<double>(g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.src.c);
+    return {2 * taps * static_cast<double>(desc_.dst.elements()),
+            static_cast<double>(desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes()) +
+                static_cast<double>(desc_.dst.elements())};
+  }
+  std::size_t scratch_bytes(Verb v) const override {
+    Parts parts(nullptr);
+    if (v == Verb::backward_weights) take_for_weights(parts);
+    if (v == Verb::backward_data) take_for_data(parts);
+    return parts.used();
+  }
+
+  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_weights,
+                        const Tensor& diff_bias, const Tensor& scratch) override {
+    constexpr const char* add_label = "keelson::conv_max_pool::add_slots";
+    Parts parts(static_cast<std::byte*>(scratch.raw()));
+    const ForWeights s = take_for_weights(parts);
+    PooledWeights k{g_, src_view_.make(src.data<float>(), s.src), diff_dst.data<float>(),
+                    workspace.data<ArgmaxIndex>()};
+    k.segments_per_run = cut_.per_run;
+    k.parts = parts_;
+    k.filters_per_part = ceil_div(g_.filters, parts_);
+    k.slots = slots_;
+    k.windows_per_slot = ceil_div(g_.window_count(), slots_);
+    k.sums = in_place() ? diff_weights.data<float>() : s.sums;
+    launch_weights(k);
+    if (!in_place())
+      launch(add_label, runs(),
+             AddPooledSlots{s.sums, diff_weights.data<float>(), slots_, sums_count(), cut_.run, cut_.padded()});
+    if (desc_.conv.bias) bias_gradient(diff_dst, diff_bias, s.bias);
+  }
+
+  void backward_data(const Tensor& diff_dst, const Tensor& workspace, const Tensor& weights, const Tensor& diff_src,
+                     const Tensor& scratch) override {
+    constexpr const char *sort_label = "keelson::conv_max_pool::sort", *pack_label = "keelson::conv_max_pool::pack",
+                         *label = "keelson::conv_max_pool::backward_data";
+    Parts parts(static_cast<std::byte*>(scratch.raw()));
+    const ForData s = take_for_data(parts);
+    launch(sort_label, g_.window_count(),
+           SortArgmax{g_, diff_dst.data<float>(), workspace.data<ArgmaxIndex>(), s.sorted});
+    launch(pack_label, panels_ * g_.kernel[0] * g_.filters, PackWeights{g_, lanes_, weights.data<float>(), s.weights});
+    with_lanes(g_.src.c, [&](auto lanes) {
+      launch(label, g_.n * g_.src.extent[0] * panels_,
+             PooledData<lanes.value>{g_, s.sorted, s.weights, diff_src.data<float>(), panels_});
+    });
+  }
+
+ private:
+  struct ForWeights {
+    float *src, *sums;
+    double* bias;
+  };
+  struct ForData {
+    SortedArgmax sorted;
+    float* weights;
+  };
+  static constexpr Index bias_slots = 64;
+
+  Index runs() const { return g_.filters * g_.kernel[0] * g_.kernel[1]; }
+  Index sums_count() const { return runs() * cut_.padded(); }
+  bool in_place() const { return slots_ == 1 && cut_.padded() == cut_.run; }
+
+  ForWeights take_for_weights(Parts& parts) const {
+    return {parts.take<float>(static_cast<Index>(src_view_.scratch_bytes()) / float_bytes + vector_width),
+            parts.take<float>(in_place() ? 0 : slots_ * sums_count()), parts.take<double>(bias_slots * g_.filters)};
+  }
+  ForData take_for_data(Parts& parts) const {
+    const Index entries = g_.window_count() * g_.filters;
+    return {{parts.take<std::uint16_t>(g_.window_count() * (g_.places() + 1)), parts.take<std::uint16_t>(entries),
+             parts.take<float>(entries)},
+            parts.take<float>(panels_ * lanes_ * g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.filters)};
+  }
+
+  void launch_weights(const PooledWeights& k) const {
+    switch (cut_.vectors) {
+      case 12:
+        return launch_items<std::min<Index>(2, Cut::budget / 12), 12>(k);
+      case 6:
+        return launch_items<std::min<Index>(3, Cut::budget / 6), 6>(k);
+      case 4:
+        return launch_items<3, 4>(k);
+      case 3:
+        return launch_items<3, 3>(k);
+      case 2:
+        return launch_items<3, 2>(k);
+      default:
+        return launch_items<9, 1>(k);
+    }
+  }
+  template <Index segments, int vectors>
+  void launch_items(const PooledWeights& k) const {
+    constexpr const char* label = "keelson::conv_max_pool::backward_weights";
+    launch(label, k.slots * k.parts, PooledWeightsItem<static_cast<int>(segments), vectors>{k});
+  }
+
+  void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, double* partial) const {
+    constexpr const char *slots_label = "keelson::conv_max_pool::bias_slots", *label = "keelson::conv_max_pool::bias";
+    const Index lines = g_.n * g_.windows[0] * g_.windows[1], slots = ceil_div(lines, bias_lines_);
+    launch(slots_label, slots * ceil_div(g_.filters, bias_lanes),
+           BiasSlots{diff_dst.data<float>(), dst_, bias_lines_, partial});
+    launch(label, g_.filters, AddBias{partial, slots, g_.filters, diff_bias.data<float>()});
+  }
+
+  ConvMaxPoolDesc desc_;
+  PooledGeometry g_;
+  Cut cut_;
+  ViewPlan src_view_;
+  Index lanes_, panels_;  ///< of backward data: input channels of a panel
+  Volume dst_;
+  Index bias_lines_, parts_ = 1, slots_ = 1;  ///< of backward weights
+};
+
+std::string unsuitable(const ConvMaxPoolDesc& d) {
+  if (!runs_on_host) return "its kernels are for CPUs";
+  const auto all = [](const Shape& s, Index value) {
+    return std::all_of(s.begin(), s.end(), [=](Index v) { return v == value; });
+  };
+  if (!all(d.conv.stride, 1) || !all(d.conv.dilation, 1) || d.conv.groups != 1)
+    return "stride and dilation 1 and one group are needed";
+  if (d.pool.kind != PoolKind::max || !(d.pool.kernel == d.pool.stride) || !all(d.pool.pad_begin, 0))
+    return "windows that stand side by side are needed";
+  if (d.pool.kernel.elements() < 4 || d.pool.kernel.elements() > 256)
+    return "windows of 4 to 256 elements are needed";  // below, the dense kernels' better rate outweighs their zeros
+  if (d.dst.shape[1] > 65535) return "more than 65535 filters";
+  return "";
+}
+
+}  // namespace
+
+Expected<ConvMaxPoolBackward> make_conv_max_pool(const ConvMaxPoolDesc& desc) {
+  ConvMaxPoolDesc d = desc;
+  if (auto why = unsuitable(d); !why.empty()) return why;
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
+    if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
+    t->layout = chosen(*t, Layout::channels_last(t->shape));
+    if (!t->layout.is_channels_last(t->shape) || !t->layout.is_dense(t->shape))
+      return fmt::format("{} has not its channels last", name);
+  }
+  return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicators.hpp"
+
+namespace keelson::comm::detail {
+
+/// One wait for one collective call.
+struct Wait {
+  std::uint64_t number = 0;  ///< of the call, counted alike on all ranks
+  std::string_view label;
+  bool for_first_rank = false;  ///< which may be writing a checkpoint
+  int announcements = 0;
+  int reports = 0;
+};
+
+/// The watchdog of one communicator. A late rank cannot be asked, so those who wait tell each other: a rank that has
+/// waited for a while sends the number of the call to the few collectors (the lowest ranks), now and then again, and a
+/// collector that waits too acknowledges it. Who has not been heard of lately does not wait. The lowest waiting
+/// collector speaks; where no collector waits, the ranks 4, 8, 16 ... do. Costs nothing until a wait is long.
+class StallDetector {
+ public:
+  StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog);
+  ~StallDetector();
+  StallDetector(const StallDetector&) = delete;
+
+  const Watchdog& watchdog() const { return watchdog_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  /// Called over and over while waiting, `seconds` after the wait began.
+  void poll(Wait& wait, double seconds);
+
+ private:
+  struct Note {
+    std::uint64_t number;
+    MPI_Request request;
+  };
+  void send(std::uint64_t number, int to, int tag);
+  void announce(Wait& wait);
+  void listen(const Wait* wait);
+  bool waits(int rank) const;
+  bool is_reporter() const;
+  void report(const Wait& wait, double seconds, std::string_view end) const;
+
+  MPI_Comm comm_;
+  std::vector<std::string> hosts_;  ///< by rank
+  Watchdog watchdog_;
+  int rank_ = 0, size_ = 1, collectors_ = 1;
+  double announce_every_ = 0;  ///< seconds
+  struct Heard {
+    std::uint64_t number = 0;  ///< of the call that the rank waits for
+    std::chrono::steady_clock::time_point at{};
+  };
+  std::vector<Heard> heard_;  ///< by rank
+  std::list<Note> notes_;     ///< on their way
+};
+
+}  // namespace keelson::comm::detail

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/base/communicator.hpp"
+#include "engine/ops/context.hpp"
+
+namespace keelson::comm::detail {
+
+/// A way for arrays in a device's memory between the ranks of a group. The calls are those of Communicator, with the
+/// promises of on_device(). It outlives its collectives.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string describe() const = 0;
+  virtual std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
+  virtual std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
+  virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
+                                                     const std::string& label) = 0;
+  virtual void progress() = 0;
+  virtual void poll(std::string_view waiting_for, double seconds) = 0;
+};
+
+/// Of one rank, which sends nothing.
+std::unique_ptr<Transport> make_local_transport(Device& device);
+
+/// Of MPI, from and to the device's memory itself or through host memory. Collective.
+enum class StagingMode : std::uint8_t { device, host };
+std::unique_ptr<Transport> make_staged_transport(Communicator& world, Device& device, StagingMode mode,
+                                                 std::string description);
+
+/// Of NCCL, in builds that have it (KEELSON_HAVE_NCCL). Null where it does not start on a rank, on all ranks alike,
+/// with the reason in `why`. Collective.
+std::unique_ptr<Transport> make_nccl_transport(Communicator& world, Device& device, std::string& why);
+
+/// Whether MPI says that it reads and writes CUDA devices' memory.
+bool mpi_knows_cuda();
+
+/// What decides about the transport, of one rank.
+struct TransportFacts {
+  std::string wish;  ///< "", "auto", "nccl", "mpi" or "staged"
+  bool mpi_knows_cuda = false;
+  std::string host, bus_id;  ///< where it computes; an empty bus id is a device of its own
+};
+
+/// The transports to try, first first. Only transports that may work; the last one always does.
+struct TransportPlan {
+  bool nccl = false;
+  bool device_mpi = false;  ///< where NCCL is not used or does not start
+  std::string why_not_nccl;
+};
+
+/// Pure: the same facts, those of all ranks in rank order, lead to the same plan on all. Throws InputError where the
+/// wishes are unknown, differ, or cannot be had.
+TransportPlan plan_transport(const std::vector<TransportFacts>& ranks, bool nccl_built);
+
+}  // namespace keelson::comm::detail

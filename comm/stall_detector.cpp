@@ -1,0 +1,132 @@
+#include "comm/detail/stall_detector.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <limits>
+
+#include "comm/detail/job_end.hpp"
+#include "comm/detail/mpi_support.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+constexpr int tag_waiting = 1, tag_acknowledged = 2;
+
+/// Ranks 1, 2, 4 ... of those that are no collectors, so that few speak when no collector waits.
+bool chosen(int rank) { return std::has_single_bit(static_cast<unsigned>(rank)); }
+
+}  // namespace
+
+StallDetector::StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog)
+    : comm_(comm), hosts_(std::move(hosts)), watchdog_(std::move(watchdog)) {
+  MPI_Comm_rank(comm, &rank_);
+  MPI_Comm_size(comm, &size_);
+  collectors_ = std::min(size_, 4);
+  heard_.resize(static_cast<std::size_t>(size_));
+  // Early enough that all who wait are known when the first report is due.
+  const double limit =
+      std::min(watchdog_.seconds > 0 ? watchdog_.seconds : std::numeric_limits<double>::infinity(),
+               watchdog_.abort_seconds > 0 ? watchdog_.abort_seconds : std::numeric_limits<double>::infinity());
+  announce_every_ = std::min(limit / 4, std::max(10.0, limit / 30));
+}
+
+StallDetector::~StallDetector() {
+  static std::list<std::list<Note>> abandoned;  // MPI may still read the notes of a connection that was never made
+  if (!mpi_running() || left_unfinished()) return;
+  listen(nullptr);
+  if (notes_.empty()) return;
+  for (Note& note : notes_) MPI_Request_free(&note.request);
+  abandoned.push_back(std::move(notes_));
+}
+
+void StallDetector::poll(Wait& wait, double seconds) {
+  end_if_over(wait.label, seconds, wait.for_first_rank);
+  if (seconds < announce_every_) return;
+  if (wait.announcements == 0) listen(&wait);  // what came before: see there
+  if (seconds >= (wait.announcements + 1) * announce_every_) announce(wait);
+  listen(&wait);
+  if (watchdog_.seconds > 0 && seconds >= (wait.reports + 1) * watchdog_.seconds) {
+    ++wait.reports;
+    if (is_reporter()) report(wait, seconds, "");
+  }
+  if (watchdog_.abort_seconds > 0 && seconds >= watchdog_.abort_seconds) {
+    // The others give the one who speaks time to do so.
+    const bool speaker = is_reporter();
+    if (!speaker && seconds < watchdog_.abort_seconds + 2) return;
+    if (speaker) report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
+    end_job(static_cast<int>(ExitCode::failure));
+  }
+}
+
+void StallDetector::send(std::uint64_t number, int to, int tag) {
+  Note& note = notes_.emplace_back(Note{number, MPI_REQUEST_NULL});
+  check(MPI_Isend(&note.number, 1, MPI_UINT64_T, to, tag, comm_, &note.request), "MPI_Isend", "watchdog");
+}
+
+void StallDetector::announce(Wait& wait) {
+  ++wait.announcements;
+  for (int to = 0; to < collectors_; ++to)
+    if (to != rank_) send(wait.number, to, tag_waiting);
+}
+
+void StallDetector::listen(const Wait* wait) {
+  notes_.remove_if([](Note& note) {
+    int done = 0;
+    check(MPI_Test(&note.request, &done, MPI_STATUS_IGNORE), "MPI_Test", "watchdog");
+    return done != 0;
+  });
+  for (;;) {
+    int there = 0;
+    MPI_Status status;
+    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe", "watchdog");
+    if (!there) return;
+    std::uint64_t number = 0;
+    check(MPI_Recv(&number, 1, MPI_UINT64_T, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE), "MPI_Recv",
+          "watchdog");
+    // A note that lay here since before this wait may be old: if its sender still waits for that call it will repeat
+    // it.
+    if (wait == nullptr || (wait->announcements == 0 && number < wait->number)) continue;
+    heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = {number, std::chrono::steady_clock::now()};
+    if (status.MPI_TAG == tag_waiting && status.MPI_SOURCE >= collectors_)
+      send(wait->number, status.MPI_SOURCE, tag_acknowledged);
+  }
+}
+
+bool StallDetector::waits(int rank) const {
+  const Heard& heard = heard_[static_cast<std::size_t>(rank)];
+  const std::chrono::duration<double> ago = std::chrono::steady_clock::now() - heard.at;
+  return heard.number > 0 && ago.count() < 2.5 * announce_every_;
+}
+
+bool StallDetector::is_reporter() const {
+  for (int r = 0; r < std::min(rank_, collectors_); ++r)
+    if (waits(r)) return false;
+  return rank_ < collectors_ || chosen(rank_);
+}
+
+void StallDetector::report(const Wait& wait, double seconds, std::string_view end) const {
+  const int known = rank_ < collectors_ ? size_ : collectors_;  // others tell nothing to one who is no collector
+  std::vector<int> missing, behind;
+  for (int r = 0; r < known; ++r) {
+    if (r == rank_) continue;
+    if (!waits(r))
+      missing.push_back(r);
+    else if (heard_[static_cast<std::size_t>(r)].number < wait.number)
+      behind.push_back(r);
+  }
+  std::string who;
+  if (!missing.empty()) who += "; not waiting for it: " + name_ranks(missing, hosts_);
+  if (!behind.empty()) who += "; waiting for an earlier call: " + name_ranks(behind, hosts_);
+  if (who.empty()) who = "; all ranks wait for it, so the network is slow or stuck";
+  if (known < size_) who += fmt::format("; ranks above {} are not known", known - 1);
+  const std::string text = fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}", rank_,
+                                       hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, who, end);
+  if (watchdog_.report) return watchdog_.report(text);
+  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace keelson::comm::detail

@@ -1,0 +1,44 @@
+#include "engine/graph/async_readback.hpp"
+
+#include <chrono>
+#include <thread>
+
+namespace keelson {
+
+AsyncReadback::AsyncReadback(Device& device) {
+  for (Readback& s : slots_) {
+    s.queue = device.make_queue();
+    s.loss = device.allocate_host(sizeof(double), "loss on the host");
+    s.state = device.allocate_host(sizeof(ops::StepParams), "step state on the host");
+  }
+}
+
+AsyncReadback::~AsyncReadback() {
+  for (Readback& s : slots_) s.queue->wait();  // it may still write what goes next
+}
+
+void AsyncReadback::send(const Tensor& loss, const Tensor& state) {
+  KEELSON_EXPECT(sent_ - taken_ < slots);
+  Readback& s = slots_[sent_++ % slots];
+  s.queue->wait_for_device();
+  s.queue->copy_to_host(s.loss.get(), loss.raw(), sizeof(double));
+  s.queue->copy_to_host(s.state.get(), state.raw(), sizeof(ops::StepParams));
+  s.queue->device_waits();  // the next step writes what is copied here
+}
+
+Plan::StepResult AsyncReadback::take(Communicator* communicator) {
+  using Clock = std::chrono::steady_clock;
+  KEELSON_EXPECT(taken_ < sent_);
+  Readback& s = slots_[taken_++ % slots];
+  const auto since = Clock::now();
+  while (communicator && !s.queue->idle()) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
+    communicator->progress();
+    communicator->poll("the loss of a step", seconds);
+    std::this_thread::sleep_for(std::chrono::microseconds(seconds > 0.01 ? 200 : 5));
+  }
+  s.queue->wait();
+  return {*static_cast<const double*>(s.loss.get()), static_cast<const ops::StepParams*>(s.state.get())->scaling};
+}
+
+}  // namespace keelson

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "engine/base/communicator.hpp"
+#include "engine/graph/plan.hpp"
+
+namespace keelson {
+
+/// Brings the loss of a step and the scale of its gradients to the host while the device goes on.
+class AsyncReadback {
+ public:
+  explicit AsyncReadback(Device& device);
+  ~AsyncReadback();
+  AsyncReadback(const AsyncReadback&) = delete;
+  /// Queues the copies, behind all work queued so far. `state` holds one StepParams.
+  void send(const Tensor& loss, const Tensor& state);
+  /// The oldest one sent. While it waits, `communicator` may report which ranks keep it waiting.
+  Plan::StepResult take(Communicator* communicator);
+
+ private:
+  struct Readback {
+    std::shared_ptr<void> loss, state;
+    std::unique_ptr<Queue> queue;
+  };
+  static constexpr std::size_t slots = 2;
+  Readback slots_[slots];
+  std::size_t sent_ = 0, taken_ = 0;
+};
+
+}  // namespace keelson

@@ -1,0 +1,79 @@
+#include "engine/graph/graph_executor.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/error.hpp"
+#include "engine/base/verbose.hpp"
+
+namespace keelson {
+
+GraphExecutor::GraphExecutor(Program& program, Device& device, const std::vector<std::size_t>& cuts)
+    : program_(program), device_(device) {
+  const auto& calls = program.calls();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const bool queues_only = calls[i].primitive != nullptr;
+    const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
+    if (cut || segments_.empty() || segments_.back().queues_only != queues_only)
+      segments_.push_back({i, i, queues_only, queues_only, false, nullptr});
+    ++segments_.back().last;
+  }
+}
+
+void GraphExecutor::forget() {
+  for (Segment& s : segments_) {
+    s.recording.reset();
+    s.warm = false;  // operands elsewhere may meet other kernels
+  }
+}
+
+void GraphExecutor::set_profiling(bool on) {
+  profiling_ = on;
+  if (!on) return;
+  for (Call& c : program_.calls()) {
+    c.milliseconds.clear();
+    c.milliseconds.reserve(1024);
+  }
+}
+
+void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
+  using Clock = std::chrono::steady_clock;
+  auto& calls = program_.calls();
+  for (std::size_t i = s.first; i < s.last; ++i) {
+    const auto start = profiling_ ? Clock::now() : Clock::time_point{};
+    calls[i].run(calls[i].tensors.data());
+    if (profiling_) {
+      device_.fence();
+      calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(Clock::now() - start).count());
+    }
+    if (communicator) communicator->progress();
+  }
+}
+
+/// Some work of a library may not be recordable, which nobody can know before. Started call by call it does the same.
+void GraphExecutor::record(Segment& s) {
+  try {
+    s.recording = device_.capture([&] { execute(s, nullptr); });
+    can_record_ = s.recording != nullptr;
+  } catch (const Error& e) {
+    s.recordable = false;
+    if (verbose()) fmt::print(stderr, "keelson: a part of the step is not recorded: {}\n", e.what());
+  }
+}
+
+void GraphExecutor::run(std::size_t first, std::size_t last, Communicator* communicator) {
+  for (Segment& s : segments_) {
+    if (s.first < first || s.first >= last) continue;
+    KEELSON_EXPECT(s.last <= last);
+    if (!s.recording && s.warm && s.recordable && can_record_ && !profiling_) record(s);
+    if (s.recording && !profiling_) {
+      s.recording->launch();
+      if (communicator) communicator->progress();
+    } else {
+      execute(s, communicator);
+      s.warm = true;
+    }
+  }
+}
+
+}  // namespace keelson

@@ -1,0 +1,184 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/graph/plan.hpp"
+#include "engine/layers/layers.hpp"
+#include "tests/support/fake_async_context.hpp"
+#include "tests/support/networks.hpp"
+
+/// Plans on a device that the host does not share memory with and does not wait for, with 16-bit values, recordings and
+/// a scale of gradients: a GPU as the engine sees it.
+namespace keelson::testing {
+namespace {
+
+Graph volumes() {
+  Graph g;
+  const Var x = g.input("x", {3, 8, 8, 8}), y = g.input("y", {4});
+  Var h = max_pool(leaky_relu(conv(x, {.filters = 8}, "conv1"), 0.3f), 2);
+  const Var a = conv(h, {.filters = 8}, "conv2");
+  h = max_pool(relu(add({a, h})), 2);
+  h = dropout(leaky_relu(dense(flatten(h, ElementOrder::channels_last), 16, "dense1"), 0.3f), 0.25f, "drop");
+  g.set_output("prediction", scale(tanh(dense(h, 4, "dense2")), 1.2f, 0));
+  mse(Var{&g, g.outputs()[0].second}, y);
+  return g;
+}
+
+Graph words() {
+  Graph g;
+  const Var x = g.input("x", {5}, DType::s32), y = g.input("y", {5}, DType::s32);
+  const Var h = dropout(lstm(embedding(x, {12, 8}, "embedding"), {.hidden = 8, .layers = 2}, "lstm"), 0.25f, "drop");
+  const Var logits = dense(h, 12, "output");
+  g.set_output("logits", logits);
+  loss(logits, y, {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
+  return g;
+}
+
+void fill(Context& context, const Plan& plan, int step) {
+  for (const char* name : {"x", "y"}) {
+    const Tensor t = plan.input(name);
+    if (t.dtype() != DType::s32) {
+      set_input(context, plan, name, oracle::random_uniform(t.shape(), fmt::format("{}{}", name, step), -1, 1));
+      continue;
+    }
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < t.elements(); ++i) ids.push_back(static_cast<std::int32_t>((i * i + step) % 12));
+    context.device().copy_from_host(t.raw(), ids.data(), t.bytes());
+  }
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<float> parameters;
+};
+
+/// Some steps of training.
+Outcome train(Context& context, const Graph& graph, Precision precision, const Optimizer& optimizer, int steps = 5) {
+  Parameters parameters(graph, context, 1);
+  Plan plan(graph, parameters, {.batch = 2, .precision = precision, .optimizer = &optimizer});
+  Outcome o;
+  for (int i = 0; i < steps; ++i) {
+    fill(context, plan, i);
+    ops::StepParams state{
+        .seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f};
+    plan.forward(state);
+    plan.backward();
+    plan.update();
+    plan.carry_states();
+    plan.start_readback();
+    if (i > 0) o.losses.push_back(plan.take_readback().loss);
+  }
+  o.losses.push_back(plan.take_readback().loss);
+  for (const auto& p : parameters.all()) {
+    const auto values = parameters.get(p);
+    o.parameters.insert(o.parameters.end(), values.begin(), values.end());
+  }
+  return o;
+}
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  const auto flat = [](const std::vector<float>& v) {
+    return Array({static_cast<std::int64_t>(v.size())}, std::vector<double>(v.begin(), v.end()));
+  };
+  return relative_error(flat(a), flat(b));
+}
+
+Optimizer momentum() {
+  Optimizer o;
+  o.momentum = 0.9f;
+  o.clip_norm = 2;
+  return o;
+}
+
+class FakeAsyncPlanTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  Graph graph() const { return GetParam() == std::string("volumes") ? volumes() : words(); }
+  std::unique_ptr<Context> fake = make_fake_async_context();
+};
+
+TEST_P(FakeAsyncPlanTest, StepsAreRecordedAndCompute) {
+  const Graph g = graph();
+  const auto optimizer = momentum();
+  const auto got = train(*fake, g, Precision::fp32, optimizer);
+  EXPECT_GE(fake_async_device(*fake).launches(), 3 * 3);  // forward, backward, update from the third step on
+  // The same, with every call made for itself: the first step of each plan is not recorded.
+  const auto again = make_fake_async_context();
+  const auto first = train(*again, g, Precision::fp32, optimizer, 1);
+  EXPECT_EQ(fake_async_device(*again).launches(), 0);
+  EXPECT_EQ(first.losses[0], got.losses[0]);
+  EXPECT_LT(got.losses.back(), got.losses.front() * 2);
+}
+
+TEST_P(FakeAsyncPlanTest, ShortValuesAreNearLongOnes) {
+  const Graph g = graph();
+  const auto optimizer = momentum();
+  const auto exact = train(*fake, g, Precision::fp32, optimizer);
+  for (const auto& [precision, most] : {std::pair{Precision::bf16, 0.02}, {Precision::fp16, 0.003}}) {
+    const auto rounded = train(*fake, g, precision, optimizer);
+    EXPECT_LT(difference(rounded.parameters, exact.parameters), most) << to_string(precision);
+    EXPECT_NE(rounded.parameters, exact.parameters);
+    for (std::size_t i = 0; i < exact.losses.size(); ++i)
+      EXPECT_NEAR(rounded.losses[i], exact.losses[i], 4 * most * exact.losses[i]) << to_string(precision);
+  }
+}
+
+/// What lies between two layers is short, and nothing is turned round inside the network.
+TEST_P(FakeAsyncPlanTest, KeepsShortValuesBetweenLayers) {
+  const Graph g = graph();
+  const auto optimizer = momentum();
+  Parameters parameters(g, *fake, 1);
+  const Plan plan(g, parameters, {.batch = 2, .precision = Precision::bf16, .optimizer = &optimizer});
+  EXPECT_TRUE(plan.reorders().empty()) << plan.reorders().front();
+  std::vector<std::string> converted;
+  for (const auto& row : plan.rows())
+    if (row.op == "convert") converted.push_back(row.node);
+  // The input and each matrix of weights in either pass; gradients of what the loss reads.
+  const std::size_t most = GetParam() == std::string("volumes") ? 1 + 4 + 2 : 5 + 2;
+  EXPECT_LE(converted.size(), most);
+}
+
+TEST_P(FakeAsyncPlanTest, ScaleOfGradientsFallsWhereTheyOverflowAndNothingMoves) {
+  const Graph g = graph();
+  const auto optimizer = momentum();
+  Parameters parameters(g, *fake, 1);
+  Plan plan(g, parameters, {.batch = 2, .precision = Precision::fp16, .optimizer = &optimizer});
+  EXPECT_EQ(plan.loss_scale().scale, 65536);
+  plan.set_loss_scale({.scale = 0x1p24f});
+  const auto values = [&] {
+    std::vector<float> all;
+    for (const auto& p : parameters.all()) {
+      const auto v = parameters.get(p);
+      all.insert(all.end(), v.begin(), v.end());
+    }
+    return all;
+  };
+  const auto before = values();
+  int skipped = 0;
+  for (int i = 0; i < 30; ++i) {
+    fill(*fake, plan, 0);
+    const auto last = values();
+    plan.forward({.inverse_samples = 4, .learning_rate = 0.01f});
+    plan.backward();
+    plan.update();
+    plan.start_readback();
+    const auto result = plan.take_readback();
+    EXPECT_TRUE(std::isfinite(result.loss));
+    if (result.scaling.skip) {
+      ++skipped;
+      EXPECT_EQ(values(), last);
+      EXPECT_EQ(result.scaling.scale, 0x1p24f / static_cast<float>(1 << skipped));
+    } else {
+      EXPECT_NE(values(), last);
+    }
+    EXPECT_EQ(result.scaling.skipped, skipped);
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, 20);
+  EXPECT_NE(values(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(FakeAsync, FakeAsyncPlanTest, ::testing::Values("volumes", "words"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace keelson::testing

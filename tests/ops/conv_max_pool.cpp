@@ -1,0 +1,144 @@
+#include "engine/ops/conv_max_pool.hpp"
+
+#include "tests/ops/op_test.hpp"
+
+namespace keelson::testing {
+namespace {
+
+using ops::Role;
+using ops::Verb;
+
+struct ConvMaxPoolCase {
+  std::string name, about;
+  Shape src;
+  std::int64_t filters;
+  Shape kernel, pad_begin, pad_end, window;
+  bool bias = true;
+
+  Shape weights() const {
+    Shape s{filters, src[1]};
+    for (auto k : kernel) s.push_back(k);
+    return s;
+  }
+  ops::ConvParams conv() const {
+    const Shape ones = Shape::filled(kernel.rank(), 1);
+    return {kernel, ones, ones, pad_begin, pad_end, 1, bias, {}};
+  }
+  ops::PoolParams pool() const {
+    const Shape none = Shape::filled(kernel.rank(), 0);
+    return {ops::PoolKind::max, window, window, none, none};
+  }
+};
+
+std::vector<ConvMaxPoolCase> conv_max_pool_cases() {
+  const Shape k3{3, 3, 3}, same{1, 1, 1}, none{0, 0, 0}, w2{2, 2, 2};
+  return {
+      {"first_layer", "CosmoFlow's conv1: 4 channels", {2, 4, 8, 8, 8}, 32, k3, same, same, w2},
+      {"one_channel", "a run of 3 floats", {1, 1, 6, 6, 8}, 16, k3, same, same, w2},
+      {"channels_16", "runs of 3 vectors", {1, 16, 6, 4, 8}, 16, k3, same, same, w2},
+      {"channels_32", "CosmoFlow's conv2: runs of 6 vectors", {2, 32, 4, 6, 8}, 64, k3, same, same, w2},
+      {"channels_64", "runs of 12 vectors, an odd number of segments", {1, 64, 4, 4, 4}, 24, k3, same, same, w2},
+      {"channels_128", "two segments a run", {1, 128, 4, 2, 4}, 16, k3, same, same, w2},
+      {"channels_17", "runs and panels with a rest", {1, 17, 4, 4, 6}, 9, k3, same, same, w2},
+      {"channels_80", "runs of 15 vectors, a panel with a rest", {1, 80, 2, 4, 4}, 5, k3, same, same, w2},
+      {"odd_extents", "what the windows drop", {2, 3, 5, 7, 9}, 7, k3, same, same, w2},
+      {"valid", "without padding, so src is read in place", {1, 16, 6, 6, 7}, 8, k3, none, none, w2},
+      {"valid_with_rest", "a last vector that reaches behind src", {1, 5, 4, 4, 6}, 8, k3, none, none, w2},
+      {"asymmetric",
+       "unequal kernel, padding and window",
+       {1, 6, 7, 8, 9},
+       4,
+       {2, 3, 4},
+       {1, 0, 2},
+       {0, 2, 1},
+       {3, 2, 1}},
+      {"pointwise", "a kernel of 1", {2, 8, 4, 4, 4}, 12, same, none, none, w2, false},
+      {"two_dims", "2-D", {3, 12, 10, 12}, 20, {3, 3}, {1, 1}, {1, 1}, {2, 2}},
+      {"five_taps", "2-D, 25 taps", {1, 7, 9, 8}, 6, {5, 5}, {2, 2}, {2, 2}, {3, 3}},
+      {"many_windows",
+       "more windows than are handled at once, a gradient summed in parts",
+       {1, 4, 20, 18, 22},
+       3,
+       k3,
+       same,
+       same,
+       w2},
+      {"large",
+       "operands larger than what a library may allocate for a call",
+       {1, 16, 12, 12, 12},
+       32,
+       k3,
+       same,
+       same,
+       w2},
+  };
+}
+
+class ConvMaxPoolTest : public CaseTest<ConvMaxPoolCase> {};
+
+TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
+  const auto conv = c().conv();
+  const auto pool = c().pool();
+  const Shape unpooled = ops::conv_dst_shape(c().src, conv, c().filters), pooled = ops::pool_dst_shape(unpooled, pool);
+  const auto any = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::any()}; };
+  const auto op = make(ops::ConvMaxPoolDesc{conv, pool, any(c().src), any(c().weights()), any(pooled), true},
+                       ctx().device().host_accessible());  // its kernels are for CPUs
+  if (!op) return;
+
+  // Which element wins is all that matters of the values that are pooled.
+  const Array x = oracle::random_uniform(c().src, "src"), y = oracle::random_distinct(unpooled, "unpooled"),
+              dy = oracle::random_uniform(pooled, "diff_dst"),
+              weights = oracle::random_uniform(c().weights(), "weights", -0.5, 0.5);
+  const Array diff = oracle::pool_backward(dy, y, pool);
+  const auto pooling =
+      ctx().make(ops::PoolDesc{pool, {unpooled, DType::f32, Layout::channels_last(unpooled)}, any(pooled), true});
+  ASSERT_EQ(pooling->layout(Verb::forward, Role::dst), op->layout(Verb::backward_weights, Role::diff_dst));
+  const auto argmax = scratch(ctx(), pooling->workspace_bytes());
+  pooling->forward(put(ctx(), y, Layout::channels_last(unpooled)),
+                   destination(ctx(), pooled, pooling->layout(Verb::forward, Role::dst)), argmax);
+
+  const auto src = put(ctx(), x, op->layout(Verb::backward_weights, Role::src));
+  const auto diff_dst = put(ctx(), dy, op->layout(Verb::backward_weights, Role::diff_dst));
+  const auto dw = destination(ctx(), c().weights(), op->layout(Verb::backward_weights, Role::diff_weights));
+  const auto db = c().bias ? destination(ctx(), {c().filters}, Layout::plain({c().filters})) : Tensor();
+  const auto extra = scratch(ctx(), op->scratch_bytes(Verb::backward_weights));
+  run("backward weights", c().bias ? std::vector{dw, db} : std::vector{dw},
+      [&] { op->backward_weights(src, diff_dst, argmax, dw, db, extra); });
+  check(dw, oracle::conv_backward_weights(x, diff, c().weights(), conv), "diff_weights");
+  if (c().bias) check(db, oracle::backward_bias(diff), "diff_bias");
+
+  const auto w = put(ctx(), weights, op->layout(Verb::backward_data, Role::weights));
+  const auto dx = destination(ctx(), c().src, op->layout(Verb::backward_data, Role::diff_src));
+  const auto more = scratch(ctx(), op->scratch_bytes(Verb::backward_data));
+  run("backward data", {dx}, [&] { op->backward_data(diff_dst, argmax, w, dx, more); });
+  check(dx, oracle::conv_backward_data(diff, weights, c().src, conv), "diff_src");
+}
+
+INSTANTIATE_TEST_SUITE_P(ConvMaxPool, ConvMaxPoolTest, ::testing::ValuesIn(on_every_context(conv_max_pool_cases())),
+                         CaseName());
+
+TEST(ConvMaxPool, DeclinesWhatItCannotDo) {
+  const ConvMaxPoolCase plain{"", "", {1, 4, 8, 8, 8}, 8, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {2, 2, 2}};
+  const auto accepted = [&](auto change) {
+    ops::ConvMaxPoolDesc d{
+        plain.conv(), plain.pool(), TensorDesc::plain(plain.src), TensorDesc::plain(plain.weights()), {}};
+    d.src.layout = d.weights.layout = Layout::any();
+    change(d);
+    const Shape unpooled = ops::conv_dst_shape(d.src.shape, d.conv, plain.filters);
+    if (d.dst.shape.rank() == 0) d.dst = {ops::pool_dst_shape(unpooled, d.pool), DType::f32, Layout::any()};
+    return context(network_contexts().back()).try_make(d) != nullptr;
+  };
+  if (!context(network_contexts().back()).device().host_accessible()) GTEST_SKIP() << "its kernels are for CPUs";
+  EXPECT_TRUE(accepted([](auto&) {}));
+  EXPECT_FALSE(accepted([](auto& d) { d.conv.stride = {2, 2, 2}; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.conv.dilation = {2, 2, 2}; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.conv.groups = 2; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.pool.stride = {1, 1, 1}; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.pool.pad_begin = {1, 0, 0}; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.pool.kernel = d.pool.stride = {1, 1, 2}; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.pool.kind = ops::PoolKind::average; }));
+  EXPECT_FALSE(accepted([](auto& d) { d.src.layout = Layout::plain(d.src.shape); }));
+}
+
+}  // namespace
+}  // namespace keelson::testing

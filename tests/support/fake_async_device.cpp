@@ -1,0 +1,153 @@
+#include "tests/support/fake_async_device.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::testing {
+
+namespace {
+
+/// An empty array may lie nowhere, which memcpy must not be told.
+void move_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+void Lane::run_to(std::uint64_t count) {
+  while (done_ < count) {
+    const auto work = std::move(pending_.front());
+    pending_.pop_front();
+    ++done_;
+    work();
+  }
+}
+
+class FakeQueue : public Queue {
+ public:
+  FakeQueue(FakeAsyncDevice& device, std::shared_ptr<Lane> lane, int pace)
+      : device_(device), lane_(std::move(lane)), pace_(pace) {}
+  ~FakeQueue() override { EXPECT_TRUE(lane_->idle()) << "a queue is destroyed with work left"; }
+
+  void wait_for_device() override {
+    lane_->add([main = device_.main_, count = device_.main_->added()] { main->run_to(count); });
+  }
+  void device_waits() override {
+    device_.main_->add([lane = lane_, count = lane_->added()] { lane->run_to(count); });
+  }
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
+    lane_->add([to = device_.inside(dst), src, bytes] { move_bytes(to, src, bytes); });
+  }
+  void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
+    lane_->add([dst, from = device_.inside(src), bytes] { move_bytes(dst, from, bytes); });
+  }
+  bool idle() override {
+    if (device_.stalls()) return lane_->idle();
+    if (++asked_ % pace_ == 0) lane_->run_to(std::min(lane_->done() + 1, lane_->added()));
+    return lane_->idle();
+  }
+  void wait() override { lane_->run(); }
+  void* native() override { return nullptr; }
+
+ private:
+  FakeAsyncDevice& device_;
+  std::shared_ptr<Lane> lane_;
+  int pace_, asked_ = 0;
+};
+
+std::unique_ptr<Queue> FakeAsyncDevice::make_queue() {
+  const auto lane = std::make_shared<Lane>();
+  lanes_.push_back(lane);
+  return std::make_unique<FakeQueue>(*this, lane, static_cast<int>(lanes_.size() * 5 % 7 + 1));
+}
+
+std::shared_ptr<void> FakeAsyncDevice::allocate(std::size_t bytes, const std::string& label) {
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const int file = memfd_create(label.c_str(), 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) fail("no memory for {}", label);
+  const auto map = [&](int access) { return mmap(nullptr, size, access, MAP_SHARED, file, 0); };
+  void* outside = map(reach_ == Reach::libraries ? PROT_READ | PROT_WRITE : PROT_NONE);
+  void* inside = map(PROT_READ | PROT_WRITE);
+  ::close(file);
+  if (outside == MAP_FAILED || inside == MAP_FAILED) fail("no memory for {}", label);
+  areas_.push_back({static_cast<char*>(outside), static_cast<char*>(inside), size});
+  const std::shared_ptr<void> owner(outside, [this, inside, size](void* p) {
+    fence();
+    std::erase_if(areas_, [&](const Area& a) { return a.outside == p; });
+    munmap(p, size);
+    munmap(inside, size);
+  });
+  zero(outside, size);  // in the order of the work, so that a queue which does not wait for that may come first
+  return owner;
+}
+
+std::shared_ptr<void> FakeAsyncDevice::allocate_host(std::size_t bytes, const std::string& label) {
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail("no memory for {}", label);
+  return {memory, [size](void* p) { munmap(p, size); }};
+}
+
+char* FakeAsyncDevice::inside(const void* device) const {
+  const auto* p = static_cast<const char*>(device);
+  for (const Area& a : areas_)
+    if (p >= a.outside && p < a.outside + a.bytes) return a.inside + (p - a.outside);
+  fail("an address that is not of this device's memory");
+}
+
+void FakeAsyncDevice::copy_from_host(void* dst, const void* src, std::size_t bytes) {
+  const auto* from = static_cast<const char*>(src);
+  main_->add(
+      [to = inside(dst), data = std::vector<char>(from, from + bytes)] { move_bytes(to, data.data(), data.size()); });
+}
+
+void FakeAsyncDevice::copy_to_host(void* dst, const void* src, std::size_t bytes) {
+  main_->run();
+  move_bytes(dst, inside(src), bytes);
+}
+
+void FakeAsyncDevice::copy(void* dst, const void* src, std::size_t bytes) {
+  main_->add([to = inside(dst), from = inside(src), bytes] { move_bytes(to, from, bytes); });
+}
+
+void FakeAsyncDevice::zero(void* dst, std::size_t bytes) {
+  main_->add([to = inside(dst), bytes] { std::memset(to, 0, bytes); });
+}
+
+class FakeCapturedGraph : public CapturedGraph {
+ public:
+  FakeCapturedGraph(FakeAsyncDevice& device, std::vector<std::function<void()>> work)
+      : device_(device), work_(std::move(work)) {}
+  void launch() override {
+    ++device_.replays_;
+    for (const auto& w : work_) device_.queue(w);
+  }
+
+ private:
+  FakeAsyncDevice& device_;
+  std::vector<std::function<void()>> work_;
+};
+
+std::unique_ptr<CapturedGraph> FakeAsyncDevice::capture(const std::function<void()>& work) {
+  return std::make_unique<FakeCapturedGraph>(*this, main_->kept(work));
+}
+
+void FakeAsyncDevice::stall(double seconds) {
+  stalls_until_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                         std::chrono::duration<double>(seconds));
+}
+
+int FakeAsyncDevice::queues_at_work() const {
+  return static_cast<int>(std::count_if(lanes_.begin(), lanes_.end(), [](const std::weak_ptr<Lane>& w) {
+    const auto lane = w.lock();
+    return lane && !lane->idle();
+  }));
+}
+
+}  // namespace keelson::testing

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ops/context.hpp"
+
+namespace keelson::testing {
+
+/// Work that is done in order, when someone needs it and not before.
+class Lane {
+ public:
+  void add(std::function<void()> work) { pending_.push_back(std::move(work)); }
+  void run_to(std::uint64_t count);  ///< the first `count` of all that was ever added
+  void run() { run_to(added()); }
+  std::uint64_t added() const { return done_ + pending_.size(); }
+  std::uint64_t done() const { return done_; }
+  bool idle() const { return pending_.empty(); }
+  /// What `add` is given while `work` runs, instead of taking it.
+  std::vector<std::function<void()>> kept(const std::function<void()>& work) {
+    std::deque<std::function<void()>> before;
+    before.swap(pending_);
+    work();
+    std::vector<std::function<void()>> added(pending_.begin(), pending_.end());
+    pending_.swap(before);
+    return added;
+  }
+
+ private:
+  std::deque<std::function<void()>> pending_;
+  std::uint64_t done_ = 0;
+};
+
+/// A device with memory of its own, made to catch whoever forgets what differs from the host's: touching its memory is
+/// a segmentation fault; all its work is put off until someone waits, so that orders that nobody asked for do not come
+/// about by themselves; a queue does one thing after several calls of idle(), each queue at another pace; and memory of
+/// allocate_host() is gone at once when it is given back.
+class FakeAsyncDevice : public Device {
+ public:
+  /// Who beside the device may read and write its memory: nobody, or libraries that know it (MPI).
+  enum class Reach : std::uint8_t { device, libraries };
+  explicit FakeAsyncDevice(Reach reach, std::string bus_id = "") : reach_(reach), bus_id_(std::move(bus_id)) {}
+
+  std::string describe() const override { return "a device that works asynchronously"; }
+  std::string bus_id() const override { return bus_id_; }
+  bool host_accessible() const override { return false; }
+  std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override;
+  std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) override;
+  DeviceMemory memory() const override { return {}; }
+  void limit_memory(std::size_t) override {}
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override;
+  void copy_to_host(void* dst, const void* src, std::size_t bytes) override;
+  void copy(void* dst, const void* src, std::size_t bytes) override;
+  void zero(void* dst, std::size_t bytes) override;
+  void fence() override { main_->run(); }
+  std::unique_ptr<Queue> make_queue() override;
+  int concurrency() const override { return 1; }
+  int vector_width() const override { return 1; }
+  DevicePeaks measure_peaks() override { return {}; }
+
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
+
+  /// Kernels on this device: `work` is done in order with everything else.
+  void queue(std::function<void()> work) { main_->add(std::move(work)); }
+  int launches() const { return replays_; }    ///< recordings started so far
+  bool idle() const { return main_->idle(); }  ///< whether all work but that of queues has ended
+  void stall(double seconds);                  ///< from now on, no queue does anything for so long unless waited for
+  bool stalls() const { return std::chrono::steady_clock::now() < stalls_until_; }
+  int queues_at_work() const;  ///< those with something left to do
+  char* inside(const void* device) const;
+
+ private:
+  friend class FakeQueue;
+  struct Area {
+    char *outside, *inside;  ///< the same memory, as it is given out and as this device sees it
+    std::size_t bytes;
+  };
+
+  friend class FakeCapturedGraph;
+  Reach reach_;
+  std::string bus_id_;
+  int replays_ = 0;
+  std::shared_ptr<Lane> main_ = std::make_shared<Lane>();
+  std::vector<std::weak_ptr<Lane>> lanes_;  ///< of the queues
+  std::vector<Area> areas_;
+  std::chrono::steady_clock::time_point stalls_until_{};
+};
+
+}  // namespace keelson::testing
