@@ -11,7 +11,7 @@ endif()
 foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the libraries' own libraries, too; a RUNPATH does not
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
-install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends ${backends} ${KEELSON_APP_PROGRAMS}
+install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_PROGRAMS}
   EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
 foreach(folder IN ITEMS engine comm nets)

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/ops/factory.hpp"
+#include "engine/ops/op_list.hpp"
 
 namespace keelson::bench {
 

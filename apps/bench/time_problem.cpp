@@ -74,20 +74,20 @@ void run_weighted(Stopwatch& w, const Desc& d, typename Desc::Op& op) {
     const auto src = w.operand(v, Role::src, d.src.shape), weights = w.operand(v, Role::weights, d.weights.shape);
     const auto dst = w.operand(v, Role::dst, d.dst.shape), scratch = w.scratch(v);
     const auto b = d.params.bias ? w.operand(v, Role::bias, bias) : Tensor();
-    w.time("forward", v, [&] { op.forward(src, weights, b, dst, scratch); });
+    w.time("forward", v, [&] { op.forward({src, weights, b, dst, scratch}); });
   }
   {
     const auto v = Verb::backward_data;
     const auto diff_dst = w.operand(v, Role::diff_dst, d.dst.shape);
     const auto weights = w.operand(v, Role::weights, d.weights.shape);
     const auto diff_src = w.operand(v, Role::diff_src, d.src.shape), scratch = w.scratch(v);
-    w.time("backward data", v, [&] { op.backward_data(diff_dst, weights, diff_src, scratch); });
+    w.time("backward data", v, [&] { op.backward_data({diff_dst, weights, diff_src, scratch}); });
   }
   const auto v = Verb::backward_weights;
   const auto src = w.operand(v, Role::src, d.src.shape), diff_dst = w.operand(v, Role::diff_dst, d.dst.shape);
   const auto diff_weights = w.operand(v, Role::diff_weights, d.weights.shape), scratch = w.scratch(v);
   const auto diff_bias = d.params.bias ? w.operand(v, Role::diff_bias, bias) : Tensor();
-  w.time("backward weights", v, [&] { op.backward_weights(src, diff_dst, diff_weights, diff_bias, scratch); });
+  w.time("backward weights", v, [&] { op.backward_weights({src, diff_dst, diff_weights, diff_bias, scratch}); });
 }
 
 void run(Stopwatch& w, const ops::ConvDesc& d, ops::Conv& op) { run_weighted(w, d, op); }
@@ -98,20 +98,20 @@ void run(Stopwatch& w, const ops::PoolDesc& d, ops::Pool& op) {
   {
     const auto v = Verb::forward;
     const auto src = w.operand(v, Role::src, d.src.shape), dst = w.operand(v, Role::dst, d.dst.shape);
-    w.time("forward", v, [&] { op.forward(src, dst, workspace); });
+    w.time("forward", v, [&] { op.forward({src, dst, workspace}); });
   }
   const auto v = Verb::backward_data;  // of the argmax indices that forward left in the workspace
   const auto diff_dst = w.operand(v, Role::diff_dst, d.dst.shape), diff_src = w.operand(v, Role::diff_src, d.src.shape);
   const auto scratch = w.scratch(v);
-  w.time("backward", v, [&] { op.backward(diff_dst, workspace, diff_src, scratch); });
+  w.time("backward", v, [&] { op.backward_data({diff_dst, workspace, diff_src, scratch}); });
 }
 
 void run(Stopwatch& w, const ops::EltwiseDesc& d, ops::Eltwise& op) {
   const auto a = w.filled(d.src.shape, d.src.layout), b = w.filled(d.src.shape, d.src.layout);
-  w.time("forward", Verb::forward, [&] { op.forward(a, b); });
+  w.time("forward", Verb::forward, [&] { op.forward({a, b}); });
   const auto diff_src = w.filled(d.src.shape, d.src.layout);
   const auto& saved = derivative_from_dst(d.params) ? b : a;
-  w.time("backward", Verb::backward_data, [&] { op.backward(a, saved, diff_src); });
+  w.time("backward", Verb::backward_data, [&] { op.backward_data({a, saved, diff_src}); });
 }
 
 void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
@@ -124,7 +124,7 @@ void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto param = w.filled(shape, layout), diff = w.filled(shape, layout);
   const auto moment1 = adam || d.params.momentum != 0 ? w.filled(shape, layout) : Tensor();
   const auto moment2 = adam ? w.zeros(shape, layout) : Tensor();  // a mean of squares
-  w.time("forward", Verb::forward, [&] { op.forward(state, diff, {}, {}, {}, param, moment1, moment2); });
+  w.time("forward", Verb::forward, [&] { op.forward({state, diff, {}, {}, {}, param, moment1, moment2}); });
 }
 
 }  // namespace

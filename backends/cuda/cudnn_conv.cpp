@@ -224,17 +224,17 @@ class CudnnConv : public Conv {
     return {conv_flops(d_), static_cast<double>(bytes)};
   }
 
-  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-               const Tensor& scratch) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
     forward_.run({src.raw(), weights.raw(), bias.raw(), dst.raw()}, scratch.raw());
   }
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     KEELSON_EXPECT(data_);
     data_->run({diff_src.raw(), weights.raw(), nullptr, diff_dst.raw()}, scratch.raw());
   }
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     KEELSON_EXPECT(weights_);
     weights_->run({src.raw(), diff_weights.raw(), diff_bias.raw(), diff_dst.raw()}, scratch.raw());
   }

@@ -48,22 +48,22 @@ class CudaDense : public Dense {
     return {dense_flops(desc_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
   }
 
-  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-               const Tensor& scratch) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
     const float* added = desc_.params.bias ? bias.data<float>() : nullptr;
     forward_->run(src.raw(), weights.raw(), added, dst.raw(), scratch.raw());
     if ((added && !adds_bias_) || rest_.kind != EltwiseKind::identity)
       kokkos::add_bias_and_activate(dst.raw(), desc_.dst.dtype, batch_, out_, added, rest_);
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     KEELSON_EXPECT(backward_data_);
     backward_data_->run(diff_dst.raw(), weights.raw(), nullptr, diff_src.raw(), scratch.raw());
   }
 
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     KEELSON_EXPECT(backward_weights_);
     auto* at = static_cast<char*>(scratch.raw());
     backward_weights_->run(diff_dst.raw(), src.raw(), nullptr, diff_weights.raw(), at + sums_bytes());

@@ -5,6 +5,7 @@
 #endif
 
 #include "backends/cuda/makers.hpp"
+#include "engine/ops/op_list.hpp"
 
 namespace keelson::cuda {
 
@@ -19,21 +20,15 @@ std::string libraries() {
 #endif
 }
 
-class CudaFactory : public ops::OpFactory {
- public:
-  explicit CudaFactory(Device& device) : library_(std::make_shared<Library>(device, libraries())) {}
-  std::string_view name() const override { return "cuda"; }
-
-  ops::Expected<ops::Conv> make(const ops::ConvDesc& d) override { return make_conv(library_, d); }
-  ops::Expected<ops::Dense> make(const ops::DenseDesc& d) override { return make_dense(library_, d); }
-  ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d) override { return make_matmul(library_, d); }
-
- private:
-  LibraryPtr library_;
-};
-
 }  // namespace
 
-std::unique_ptr<ops::OpFactory> make_factory(Device& device) { return std::make_unique<CudaFactory>(device); }
+std::unique_ptr<ops::OpFactory> make_factory(Device& device) {
+  const auto library = std::make_shared<Library>(device, libraries());
+  auto factory = std::make_unique<ops::OpFactory>("cuda");
+  factory->add<ops::ConvDesc>([library](const ops::ConvDesc& d) { return make_conv(library, d); })
+      .add<ops::DenseDesc>([library](const ops::DenseDesc& d) { return make_dense(library, d); })
+      .add<ops::MatMulDesc>([library](const ops::MatMulDesc& d) { return make_matmul(library, d); });
+  return factory;
+}
 
 }  // namespace keelson::cuda

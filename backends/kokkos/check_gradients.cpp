@@ -1,5 +1,7 @@
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "engine/ops/factory.hpp"
+#include "engine/ops/update.hpp"
 
 namespace keelson::kokkos {
 
@@ -45,7 +47,8 @@ class KokkosCheckGradients : public CheckGradients {
   std::string name(Verb) const override { return desc_.dynamic ? "dynamic scale" : "fixed scale"; }
   Cost cost(Verb) const override { return {1, sizeof(LossScale)}; }
 
-  void forward(const Tensor& sums, const Tensor& state) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [sums, state] = args;
     launch("keelson::check_gradients::forward", 1,
            Check{desc_, sums.data<double>(), sums.elements(), static_cast<StepParams*>(state.raw())});
   }

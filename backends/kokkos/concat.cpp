@@ -1,5 +1,7 @@
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/strided_copy.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -25,7 +27,8 @@ class KokkosConcat : public Concat {
   std::string name(Verb) const override { return "copies"; }
   Cost cost(Verb) const override { return {0, 2 * static_cast<double>(desc_.dst.bytes())}; }
 
-  void forward(const Tensor* srcs, const Tensor& dst) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [srcs, dst] = args;
     with_type(desc_.dst.dtype, [&](auto type) {
       using T = decltype(type);
       for (std::size_t i = 0; i < slices_.size(); ++i)
@@ -33,7 +36,8 @@ class KokkosConcat : public Concat {
     });
   }
 
-  void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, diff_srcs] = args;
     with_type(desc_.dst.dtype, [&](auto type) {
       using T = decltype(type);
       for (std::size_t i = 0; i < slices_.size(); ++i)

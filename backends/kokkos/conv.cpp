@@ -7,6 +7,7 @@
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -123,8 +124,8 @@ class KokkosConv : public Conv {
     return {conv_flops(desc_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
   }
 
-  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-               const Tensor& scratch) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
     constexpr const char* label = "keelson::conv::forward";
     ImplicitGemm k{};
     k.src = src_view_.make(src.data<float>(), part(scratch, 0));
@@ -148,8 +149,8 @@ class KokkosConv : public Conv {
     launch_gather(label, k);
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     ImplicitGemm k{};
     k.src = diff_view_.make(diff_dst.data<float>(), part(scratch, 0));
     k.weights = make_panels(backward_panels_, weights.data<float>(), part(scratch, diff_view_.scratch_bytes()));
@@ -162,8 +163,8 @@ class KokkosConv : public Conv {
           backward_residue(k, {a, b, c}, diff_src.data<float>());
   }
 
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     constexpr const char *label = "keelson::conv::backward_weights", *sum_label = "keelson::conv::add_slots";
     WeightsGradient k{};
     std::size_t used = 0;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "backends/detail/depth_tiled_conv.hpp"
 #include "backends/kokkos/conv_max_pool_kernels.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "engine/ops/device.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -110,8 +113,8 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     return parts.used();
   }
 
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_weights,
-                        const Tensor& diff_bias, const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, workspace, diff_weights, diff_bias, scratch] = args;
     constexpr const char* add_label = "keelson::conv_max_pool::add_slots";
     Parts parts(static_cast<std::byte*>(scratch.raw()));
     const ForWeights s = take_for_weights(parts);
@@ -130,8 +133,8 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     if (desc_.conv.bias) bias_gradient(diff_dst, diff_bias, s.bias);
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& workspace, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, workspace, weights, diff_src, scratch] = args;
     constexpr const char *sort_label = "keelson::conv_max_pool::sort", *pack_label = "keelson::conv_max_pool::pack",
                          *label = "keelson::conv_max_pool::backward_data";
     Parts parts(static_cast<std::byte*>(scratch.raw()));
@@ -237,6 +240,11 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const ConvMaxPoolDesc& desc) {
       return fmt::format("{} has not its channels last", name);
   }
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
+}
+
+Expected<ConvMaxPoolForward> make_conv_max_pool_forward(const ConvMaxPoolForwardDesc& d, Device& device) {
+  if (!runs_on_host) return std::string("depth tiles are for the caches of CPUs");
+  return backends::make_depth_tiled_conv(d, {make_conv, make_pool, device.concurrency()});
 }
 
 }  // namespace keelson::kokkos

@@ -3,6 +3,7 @@
 #include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/gemm.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -50,22 +51,22 @@ class KokkosDense : public Dense {
     return {dense_flops(desc_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
   }
 
-  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-               const Tensor& scratch) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
     constexpr const char* label = "keelson::dense::forward";
     forward_.run(label, src.data<float>(), weights.data<float>(), desc_.params.bias ? bias.data<float>() : nullptr,
                  desc_.params.activation, dst.data<float>(), static_cast<float*>(scratch.raw()));
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     constexpr const char* label = "keelson::dense::backward_data";
     backward_data_.run(label, diff_dst.data<float>(), weights.data<float>(), nullptr, {}, diff_src.data<float>(),
                        static_cast<float*>(scratch.raw()));
   }
 
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     constexpr const char* label = "keelson::dense::backward_weights";
     backward_weights_.run(label, diff_dst.data<float>(), src.data<float>(), nullptr, {}, diff_weights.data<float>(),
                           static_cast<float*>(scratch.raw()));

@@ -1,6 +1,8 @@
+#include "engine/ops/dropout.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
 #include "engine/base/philox.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -88,11 +90,13 @@ class KokkosDropout : public Dropout {
     return {static_cast<double>(desc_.src.elements()), 2 * static_cast<double>(desc_.src.bytes())};
   }
 
-  void forward(const Tensor& state, const Tensor& src, const Tensor& dst) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [state, src, dst] = args;
     constexpr const char* label = "keelson::dropout::forward";
     run(label, state, src, dst);
   }
-  void backward(const Tensor& state, const Tensor& diff_dst, const Tensor& diff_src) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [state, diff_dst, diff_src] = args;
     constexpr const char* label = "keelson::dropout::backward";
     run(label, state, diff_dst, diff_src);
   }

@@ -1,6 +1,8 @@
+#include "engine/ops/eltwise.hpp"
 #include "backends/kokkos/eltwise_math.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -10,7 +12,7 @@ using namespace ops;
 
 /// Traffic: 2 elements per element forward, 3 backward.
 template <class F, class T>
-struct Forward {
+struct ForwardKernel {
   EltwiseParams p;
   const T* src;
   T* dst;
@@ -21,7 +23,7 @@ struct Forward {
 };
 
 template <class F, class T>
-struct Backward {
+struct BackwardKernel {
   EltwiseParams p;
   const T *diff_dst, *saved;
   T* diff_src;
@@ -43,30 +45,33 @@ class KokkosEltwise : public Eltwise {
     return {static_cast<double>(desc_.elements()), v == Verb::forward ? 2 * bytes : 3 * bytes};
   }
 
-  void forward(const Tensor& src, const Tensor& dst) override {
-    with_type(desc_.dtype, [&](auto type) { forward<decltype(type)>(src, dst); });
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst] = args;
+    with_type(desc_.dtype, [&](auto type) { apply<decltype(type)>(src, dst); });
   }
 
-  void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) override {
-    with_type(desc_.dtype, [&](auto type) { backward<decltype(type)>(diff_dst, saved, diff_src); });
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, saved, diff_src] = args;
+    with_type(desc_.dtype, [&](auto type) { differentiate<decltype(type)>(diff_dst, saved, diff_src); });
   }
 
  private:
   template <class T>
-  void forward(const Tensor& src, const Tensor& dst) const {
+  void apply(const Tensor& src, const Tensor& dst) const {
     const auto* x = src.data<T>();
     auto* y = dst.data<T>();
     with_function(params_.kind, [&](auto f) {
-      for_each_element("keelson::eltwise::forward", src, Forward<decltype(f), T>{params_, x, y}, neighbours<T>(x, y));
+      for_each_element("keelson::eltwise::forward", src, ForwardKernel<decltype(f), T>{params_, x, y},
+                       neighbours<T>(x, y));
     });
   }
 
   template <class T>
-  void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) const {
+  void differentiate(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) const {
     const auto *dy = diff_dst.data<T>(), *s = saved.data<T>();
     auto* dx = diff_src.data<T>();
     with_function(params_.kind, [&](auto f) {
-      for_each_element("keelson::eltwise::backward", saved, Backward<decltype(f), T>{params_, dy, s, dx},
+      for_each_element("keelson::eltwise::backward", saved, BackwardKernel<decltype(f), T>{params_, dy, s, dx},
                        neighbours<T>(dy, s, dx));
     });
   }

@@ -3,6 +3,7 @@
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/merge_sort.hpp"
 #include "backends/kokkos/values.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -157,7 +158,8 @@ class KokkosEmbedding : public Embedding {
     return {0, 2 * moved * sizeof(float)};
   }
 
-  void forward(const Tensor& ids, const Tensor& weights, const Tensor& dst) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [ids, weights, dst] = args;
     with_type(dst.dtype(), [&](auto type) {
       using T = decltype(type);
       launch("keelson::embedding::forward", items_.count(places_),
@@ -165,8 +167,8 @@ class KokkosEmbedding : public Embedding {
     });
   }
 
-  void backward(const Tensor& ids, const Tensor& diff_dst, const Tensor& rows, const Tensor& diff_rows,
-                const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [ids, diff_dst, rows, diff_rows, scratch] = args;
     const Scratch s(scratch, places_);
     auto* numbers = rows.data<std::int32_t>();
     launch("keelson::embedding::keys", places_, MakeKeys{ids.data<std::int32_t>(), s.keys, entries_});
@@ -240,7 +242,8 @@ class KokkosAddRows : public AddRows {
     return {static_cast<double>(desc_.diff_rows.elements()),
             3 * rows + (desc_.accumulate ? 0.0 : static_cast<double>(desc_.dst.bytes()))};
   }
-  void forward(const Tensor& rows, const Tensor& diff_rows, const Tensor& dst) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [rows, diff_rows, dst] = args;
     if (!desc_.accumulate) for_each_block("keelson::add_rows::zero", dst.elements(), Zero{dst.data<float>()}, 16384);
     launch("keelson::add_rows::forward", items_.count(desc_.diff_rows.shape[0]),
            AddRow{rows.data<std::int32_t>(), diff_rows.data<float>(), dst.data<float>(), items_});

@@ -197,8 +197,8 @@ class GemmConv : public Conv {
     return 0;
   }
 
-  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-               const Tensor& scratch) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
     char* const space = static_cast<char*>(scratch.raw());
     for_each_piece(src_, [&](Index g, Index piece, bool last) {
       void* a = src_.make(src.raw(), g, piece, space);
@@ -210,8 +210,8 @@ class GemmConv : public Conv {
                           d_.params.bias ? bias.data<float>() : nullptr, d_.params.activation);
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     char* const space = static_cast<char*>(scratch.raw());
     char* const turned = space + diff_.scratch_bytes();
     const auto low = d_.src.dtype;
@@ -224,8 +224,8 @@ class GemmConv : public Conv {
     });
   }
 
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     constexpr const char* label = "keelson::conv::add_piece";
     char* const space = static_cast<char*>(scratch.raw());
     char* const part = space + src_.scratch_bytes();

@@ -2,7 +2,9 @@
 
 #include <functional>
 
+#include "engine/ops/conv.hpp"
 #include "engine/ops/factory.hpp"
+#include "engine/ops/matmul.hpp"
 
 /// Convolution as matrix products, for devices on which a library multiplies matrices and none convolves: the windows
 /// of the source are written out as rows of a matrix, piece by piece, and multiplied with the filters.

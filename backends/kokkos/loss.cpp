@@ -1,7 +1,9 @@
+#include "engine/ops/loss.hpp"
 #include "backends/kokkos/loss_lanes.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/parallel_sum.hpp"
 #include "engine/ops/context.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -55,8 +57,8 @@ class KokkosLoss : public Loss {
             2.0 * static_cast<double>(desc_.prediction.bytes())};
   }
 
-  void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
-               const Tensor& loss, const Tensor& diff_prediction) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [state, prediction, target, weight, loss, diff_prediction] = args;
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
     const LossRows o{desc_.params,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/factory.hpp"
+#include "engine/ops/fwd.hpp"
 
 /// One maker per op; each is defined in the file of its op and returns the primitive or the reason why there is none.
 namespace keelson {
@@ -13,6 +13,7 @@ ops::Expected<ops::Conv> make_conv(const ops::ConvDesc& d);
 ops::Expected<ops::Dense> make_dense(const ops::DenseDesc& d);
 ops::Expected<ops::Pool> make_pool(const ops::PoolDesc& d);
 ops::Expected<ops::ConvMaxPoolBackward> make_conv_max_pool(const ops::ConvMaxPoolDesc& d);
+ops::Expected<ops::ConvMaxPoolForward> make_conv_max_pool_forward(const ops::ConvMaxPoolForwardDesc& d, Device& device);
 ops::Expected<ops::Eltwise> make_eltwise(const ops::EltwiseDesc& d);
 ops::Expected<ops::Dropout> make_dropout(const ops::DropoutDesc& d);
 ops::Expected<ops::Reorder> make_reorder(const ops::ReorderDesc& d);

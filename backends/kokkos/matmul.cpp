@@ -2,6 +2,7 @@
 
 #include "backends/kokkos/gemm.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 

@@ -1,5 +1,7 @@
+#include "engine/ops/pool.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/pool_kernels.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -29,11 +31,13 @@ class KokkosPool : public Pool {
             static_cast<double>(desc_.src.bytes() + desc_.dst.bytes() + workspace_bytes())};
   }
 
-  void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst, workspace] = args;
     with_type(desc_.src.dtype, [&](auto type) { forward<decltype(type)>(src, dst, workspace); });
   }
 
-  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, workspace, diff_src, scratch] = args;
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
       if (desc_.params.kind == PoolKind::average)

@@ -3,6 +3,7 @@
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
 #include "backends/kokkos/vector_math.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 

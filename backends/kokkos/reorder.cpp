@@ -1,5 +1,7 @@
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/strided_copy.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -14,7 +16,8 @@ class KokkosReorder : public Reorder {
   std::string name(Verb) const override { return plan_.column.extent == 1 ? "runs" : "transpose"; }
   Cost cost(Verb) const override { return {0, static_cast<double>(desc_.src.bytes() + desc_.dst.bytes())}; }
 
-  void forward(const Tensor& src, const Tensor& dst, const Tensor&) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst, workspace] = args;
     const auto from = desc_.src.dtype, to = desc_.dst.dtype;
     if (from == DType::s32) return copy<std::int32_t, std::int32_t>(src, dst);
     if (from == DType::u8) return copy<std::uint8_t, std::uint8_t>(src, dst);

@@ -1,6 +1,8 @@
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/vector_math.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -71,10 +73,12 @@ class KokkosSoftmax : public Softmax {
     return {(v == Verb::forward ? 5 : 4) * elements, (v == Verb::forward ? 2 : 3) * bytes};
   }
 
-  void forward(const Tensor& src, const Tensor& dst) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst] = args;
     softmax_forward(lines_, src.data<float>(), dst.data<float>());
   }
-  void backward(const Tensor& diff_dst, const Tensor& dst, const Tensor& diff_src) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, dst, diff_src] = args;
     softmax_backward(lines_, diff_dst.data<float>(), dst.data<float>(), diff_src.data<float>());
   }
 

@@ -2,6 +2,8 @@
 
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
 
@@ -53,13 +55,14 @@ class KokkosSum : public Sum {
             static_cast<double>(desc_.src.bytes()) * (desc_.count + 1)};
   }
 
-  void forward(const Tensor* srcs, const Tensor& dst) override {
-    with_type(desc_.src.dtype, [&](auto type) { forward<decltype(type)>(srcs, dst); });
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [srcs, dst] = args;
+    with_type(desc_.src.dtype, [&](auto type) { add<decltype(type)>(srcs, dst); });
   }
 
  private:
   template <class T>
-  void forward(const Tensor* srcs, const Tensor& dst) const {
+  void add(const std::vector<Tensor>& srcs, const Tensor& dst) const {
     auto* y = dst.data<T>();
     int done = 0;
     while (done < desc_.count) {

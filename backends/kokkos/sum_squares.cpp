@@ -1,6 +1,8 @@
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/parallel_sum.hpp"
 #include "engine/ops/context.hpp"
+#include "engine/ops/factory.hpp"
+#include "engine/ops/update.hpp"
 
 namespace keelson::kokkos {
 
@@ -47,6 +49,7 @@ class KokkosSumSquares : public SumSquares {
  public:
   KokkosSumSquares(const SumSquaresDesc& d, Device& device)
       : desc_(d.src),
+        index_(d.index),
         elements_(static_cast<Index>(d.src.bytes() / sizeof(float))),
         sums_(device.allocate(static_cast<std::size_t>(sums_wanted()) * sizeof(double), "sum_squares")) {}
   Layout layout(Verb, Role) const override { return desc_.layout; }
@@ -55,8 +58,9 @@ class KokkosSumSquares : public SumSquares {
     return {2.0 * static_cast<double>(elements_), static_cast<double>(elements_) * sizeof(float)};
   }
 
-  void forward(const Tensor& src, const Tensor& sums, std::int64_t index) override {
-    auto *parts = static_cast<double*>(sums_.get()), *result = sums.data<double>() + index;
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, sums] = args;
+    auto *parts = static_cast<double*>(sums_.get()), *result = sums.data<double>() + index_;
     if constexpr (runs_on_host) {
       block_sums(src.data<float>(), elements_, parts);
       total(parts, ceil_div(elements_, block), result);
@@ -69,6 +73,7 @@ class KokkosSumSquares : public SumSquares {
   Index sums_wanted() const { return runs_on_host ? ceil_div(elements_, block) : parallel_sum_scratch(elements_); }
 
   TensorDesc desc_;
+  Index index_;
   Index elements_;
   std::shared_ptr<void> sums_;
 };

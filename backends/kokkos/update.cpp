@@ -2,6 +2,8 @@
 
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "engine/ops/factory.hpp"
+#include "engine/ops/update.hpp"
 
 namespace keelson::kokkos {
 
@@ -164,8 +166,8 @@ class KokkosUpdate : public Update {
     return {elements * (4 + 5 * moments), bytes * (3 + 2 * moments)};
   }
 
-  void forward(const Tensor& state, const Tensor& diff, const Tensor& rows, const Tensor& global_norm,
-               const Tensor& norms, const Tensor& param, const Tensor& moment1, const Tensor& moment2) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [state, diff, rows, global_norm, norms, param, moment1, moment2] = args;
     constexpr const char* label = "keelson::update::forward";
     const auto& p = desc_.params;
     const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;

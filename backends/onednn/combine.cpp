@@ -1,3 +1,4 @@
+#include "engine/ops/combine.hpp"
 #include "backends/onednn/support.hpp"
 
 namespace keelson::onednn {
@@ -18,7 +19,8 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
     forward_call() = Call::make<dnnl::reorder>(library, pd, 0);
     forward_call().bind(Role::src, DNNL_ARG_FROM, src, d.src).bind(Role::dst, DNNL_ARG_TO, dst, d.dst);
   }
-  void forward(const Tensor& src, const Tensor& dst, const Tensor& scratch) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst, scratch] = args;
     forward_call().run({&src, &dst}, &scratch);
   }
 };
@@ -35,8 +37,9 @@ class Sum final : public CallPrimitive<ops::Sum> {
     for (int i = 0; i < d.count; ++i) call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + i, md, d.src);
     call.bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
   }
-  void forward(const Tensor* srcs, const Tensor& dst) override {
-    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = srcs + i;
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [srcs, dst] = args;
+    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = &srcs[i];
     operands_.back() = &dst;
     forward_call().run(operands_.data(), operands_.size());
   }
@@ -77,13 +80,15 @@ class Concat final : public CallPrimitive<ops::Concat> {
   ops::Cost cost(Verb) const override { return call(Verb::forward).cost(); }
   std::size_t scratch_bytes(Verb) const override { return 0; }
 
-  void forward(const Tensor* srcs, const Tensor& dst) override {
-    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = srcs + i;
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [srcs, dst] = args;
+    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = &srcs[i];
     operands_.back() = &dst;
     forward_call().run(operands_.data(), operands_.size());
   }
-  void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
-    for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].run({&diff_dst, diff_srcs + i});
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, diff_srcs] = args;
+    for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].run({&diff_dst, &diff_srcs[i]});
   }
 
  private:
@@ -113,8 +118,12 @@ class Softmax final : public CallPrimitive<ops::Softmax> {
         .bind(Role::diff_src, DNNL_ARG_DIFF_SRC, md, d.src)
         .own_scratch();
   }
-  void forward(const Tensor& src, const Tensor& dst) override { forward_call().run({&src, &dst}); }
-  void backward(const Tensor& diff_dst, const Tensor& dst, const Tensor& diff_src) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst] = args;
+    forward_call().run({&src, &dst});
+  }
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, dst, diff_src] = args;
     data_call().run({&diff_dst, &dst, &diff_src});
   }
 };

@@ -1,3 +1,4 @@
+#include "engine/ops/conv.hpp"
 #include "backends/onednn/weighted.hpp"
 
 namespace keelson::onednn {

@@ -2,6 +2,7 @@
 
 #include "backends/onednn/gemm.hpp"
 #include "backends/onednn/weighted.hpp"
+#include "engine/ops/dense.hpp"
 
 namespace keelson::onednn {
 namespace {
@@ -53,17 +54,17 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
     return p ? p->all_scratch_bytes() : Weighted::scratch_bytes(v);
   }
 
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const ops::Dense::BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     if (data_)
       data_.pack_and_run(diff_dst, weights, diff_src, scratch.raw());
     else
-      Weighted::backward_data(diff_dst, weights, diff_src, scratch);
+      Weighted::backward_data(args);
   }
 
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
-    if (!weights_) return Weighted::backward_weights(src, diff_dst, diff_weights, diff_bias, scratch);
+  void backward_weights(const ops::Dense::BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
+    if (!weights_) return Weighted::backward_weights(args);
     weights_.pack_and_run({diff_dst.desc().transposed(), diff_dst.raw()}, src, diff_weights, scratch.raw());
     if (d_.params.bias) column_sums(diff_dst.data<float>(), d_.dst.shape[0], d_.dst.shape[1], diff_bias.data<float>());
   }

@@ -1,3 +1,4 @@
+#include "engine/ops/eltwise.hpp"
 #include "backends/onednn/support.hpp"
 
 namespace keelson::onednn {
@@ -37,8 +38,12 @@ class Eltwise final : public CallPrimitive<ops::Eltwise> {
         .own_scratch();
   }
 
-  void forward(const Tensor& src, const Tensor& dst) override { forward_call().run({&src, &dst}); }
-  void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst] = args;
+    forward_call().run({&src, &dst});
+  }
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, saved, diff_src] = args;
     data_call().run({&diff_dst, &saved, &diff_src});
   }
 };

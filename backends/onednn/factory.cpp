@@ -2,51 +2,54 @@
 
 #include <oneapi/dnnl/dnnl_debug.h>
 
+#include "backends/detail/depth_tiled_conv.hpp"
 #include "backends/onednn/support.hpp"
+#include "engine/ops/op_list.hpp"
 
 namespace keelson::backends {
 namespace {
 
 using namespace onednn;
 
-class Factory final : public ops::OpFactory {
- public:
-  explicit Factory(Device& device) : library_(std::make_shared<Library>(device)) {}
-  std::string_view name() const override { return backend_name; }
-
-  using OpFactory::make;
-  ops::Expected<ops::Conv> make(const ops::ConvDesc& d) override { return attempt(make_conv, d); }
-  ops::Expected<ops::Dense> make(const ops::DenseDesc& d) override { return attempt(make_dense, d); }
-  ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d) override { return attempt(make_matmul, d); }
-  ops::Expected<ops::Pool> make(const ops::PoolDesc& d) override { return attempt(make_pool, d); }
-  ops::Expected<ops::Eltwise> make(const ops::EltwiseDesc& d) override { return attempt(make_eltwise, d); }
-  ops::Expected<ops::Reorder> make(const ops::ReorderDesc& d) override { return attempt(make_reorder, d); }
-  ops::Expected<ops::Sum> make(const ops::SumDesc& d) override { return attempt(make_sum, d); }
-  ops::Expected<ops::Concat> make(const ops::ConcatDesc& d) override { return attempt(make_concat, d); }
-  ops::Expected<ops::Softmax> make(const ops::SoftmaxDesc& d) override { return attempt(make_softmax, d); }
-
- private:
-  template <class Desc>
-  ops::Expected<typename Desc::Op> attempt(std::unique_ptr<typename Desc::Op> (*make)(const LibraryPtr&, const Desc&),
-                                           const Desc& d) {
+/// The maker, where what oneDNN does not implement is an answer. All else that it reports is a failure.
+template <class Desc>
+ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
+                                  std::unique_ptr<typename Desc::Op> (*make)(const LibraryPtr&, const Desc&)) {
+  return [library, make](const Desc& d) -> ops::Expected<typename Desc::Op> {
     try {
-      return make(library_, d);
-    } catch (const dnnl::error& e) {
-      return fmt::format("oneDNN says {}: {}", dnnl_status2str(e.status), e.message);
-    } catch (const Error& e) {
+      return make(library, d);
+    } catch (const backends::Unsupported& e) {
       return std::string(e.what());
+    } catch (const dnnl::error& e) {
+      if (e.status == dnnl_unimplemented)
+        return fmt::format("oneDNN says {}: {}", dnnl_status2str(e.status), e.message);
+      if (e.status == dnnl_out_of_memory) throw OutOfMemory(fmt::format("oneDNN is out of memory: {}", e.message));
+      fail("oneDNN fails with {}: {}", dnnl_status2str(e.status), e.message);
     }
-  }
-
-  LibraryPtr library_;
-};
+  };
+}
 
 }  // namespace
 
 std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
   KEELSON_EXPECT(device.host_accessible());
   try {
-    return std::make_unique<Factory>(device);
+    const auto library = std::make_shared<Library>(device);
+    auto factory = std::make_unique<ops::OpFactory>(backend_name);
+    factory->add<ops::ConvDesc>(maker(library, make_conv))
+        .add<ops::DenseDesc>(maker(library, make_dense))
+        .add<ops::MatMulDesc>(maker(library, make_matmul))
+        .add<ops::PoolDesc>(maker(library, make_pool))
+        .add<ops::ConvMaxPoolForwardDesc>([=](const ops::ConvMaxPoolForwardDesc& d) {
+          return backends::make_depth_tiled_conv(
+              d, {maker(library, make_conv), maker(library, make_pool), library->device.concurrency()});
+        })
+        .add<ops::EltwiseDesc>(maker(library, make_eltwise))
+        .add<ops::ReorderDesc>(maker(library, make_reorder))
+        .add<ops::SumDesc>(maker(library, make_sum))
+        .add<ops::ConcatDesc>(maker(library, make_concat))
+        .add<ops::SoftmaxDesc>(maker(library, make_softmax));
+    return factory;
   } catch (const dnnl::error& e) {
     fail("oneDNN cannot start on this CPU ({}: {}); KEELSON_BACKEND=kokkos does without it", dnnl_status2str(e.status),
          e.message);

@@ -41,6 +41,9 @@ std::unique_ptr<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::M
     if (t->layout.is_any()) t->layout = Layout::plain(t->shape);
     if (!t->layout.is_strided()) decline("an operand is not strided");
   }
+  if (d.src.shape[1] != d.weights.shape[0] || d.dst.shape[0] != d.src.shape[0] || d.dst.shape[1] != d.weights.shape[1])
+    decline("shapes {}, {} and {} do not fit", to_string(d.src.shape), to_string(d.weights.shape),
+            to_string(d.dst.shape));
   return std::make_unique<MatMul>(library, d);
 }
 

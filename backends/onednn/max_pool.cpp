@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/detail/loops.hpp"
+#include "engine/ops/pool.hpp"
 
 namespace keelson::onednn {
 namespace {
@@ -109,9 +110,8 @@ class MaxPool final : public ops::Pool {
             static_cast<double>(src_.bytes() + dst_.bytes() + workspace_bytes())};
   }
 
-  void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override;
-  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,
-                const Tensor& scratch) override;
+  void forward(const Forward<ops::Tensors>& args) override;
+  void backward_data(const BackwardData<ops::Tensors>& args) override;
 
  private:
   template <int Count>
@@ -167,7 +167,8 @@ void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8
 }
 
 // Traffic: src read once, dst and one byte per dst element written.
-void MaxPool::forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) {
+void MaxPool::forward(const Forward<ops::Tensors>& args) {
+  const auto& [src, dst, workspace] = args;
   KEELSON_EXPECT(src.desc() == src_ && dst.desc() == dst_);
   KEELSON_EXPECT(!training_ || (workspace && workspace.bytes() >= workspace_bytes()));
   const auto* from = src.data<float>();
@@ -281,10 +282,11 @@ void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* arg
 
 // Each thread writes its own part of diff_src whole, so nothing is zeroed first and no sum depends on the number of
 // threads. Traffic: diff_dst and the argmax indices read once, diff_src written once.
-void MaxPool::backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src, const Tensor&) {
+void MaxPool::backward_data(const BackwardData<ops::Tensors>& args) {
+  const auto& [diff_dst, workspace, diff_src, scratch] = args;
   KEELSON_EXPECT(training_ && diff_src.desc() == src_ && diff_dst.desc() == dst_);
   KEELSON_EXPECT(workspace && workspace.bytes() >= workspace_bytes());
-  if (std::all_of(axes_.begin(), axes_.end(), [](const Axis& a) { return a.side_by_side; }))
+  if (std::all_of(axes_.begin(), axes_.end(), [](const Axis& axis) { return axis.side_by_side; }))
     backward_by_window(diff_dst.data<float>(), workspace.data<std::uint8_t>(), diff_src.data<float>());
   else
     backward_by_element(diff_dst.data<float>(), workspace.data<std::uint8_t>(), diff_src.data<float>());

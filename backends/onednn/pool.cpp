@@ -1,3 +1,4 @@
+#include "engine/ops/pool.hpp"
 #include "backends/onednn/max_pool.hpp"
 
 namespace keelson::onednn {
@@ -60,14 +61,15 @@ class Pool final : public CallPrimitive<ops::Pool> {
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
-  void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) override {
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, dst, workspace] = args;
     if (workspace_bytes_)
       forward_call().run({&src, &dst, &workspace});
     else
       forward_call().run({&src, &dst});
   }
-  void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,
-                const Tensor& scratch) override {
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, workspace, diff_src, scratch] = args;
     if (workspace_bytes_)
       data_call().run({&diff_dst, &diff_src, &workspace}, &scratch);
     else

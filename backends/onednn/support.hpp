@@ -7,6 +7,8 @@
 #include "backends/detail/unsupported.hpp"
 #include "backends/onednn/memory.hpp"
 #include "engine/ops/context.hpp"
+#include "engine/ops/eltwise.hpp"
+#include "engine/ops/fwd.hpp"
 
 /// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are
 /// chosen.

@@ -16,16 +16,16 @@ struct Operands {
 template <class Desc, class Kinds>
 class Weighted : public CallPrimitive<typename Desc::Op> {
  public:
-  void forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-               const Tensor& scratch) override {
+  void forward(const typename Desc::Op::template Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
     run(this->forward_call(), src, weights, dst, bias, scratch);
   }
-  void backward_data(const Tensor& diff_dst, const Tensor& weights, const Tensor& diff_src,
-                     const Tensor& scratch) override {
+  void backward_data(const typename Desc::Op::template BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
     this->data_call().run({&diff_dst, &weights, &diff_src}, &scratch);
   }
-  void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& diff_weights, const Tensor& diff_bias,
-                        const Tensor& scratch) override {
+  void backward_weights(const typename Desc::Op::template BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     run(this->weights_call(), src, diff_dst, diff_weights, diff_bias, scratch);
   }
 

@@ -1,5 +1,7 @@
 #include "engine/graph/gradients.hpp"
 
+#include "engine/ops/embedding.hpp"
+
 namespace keelson {
 
 namespace {
@@ -10,7 +12,7 @@ constexpr std::size_t floats_per_line = 16;  // 64 bytes: every gradient is as a
 int last_writer(const Program& program, BufferId b) {
   for (int c = static_cast<int>(program.calls().size()) - 1; c >= 0; --c)
     for (const Operand& o : program.calls()[c].operands)
-      if (o.write && o.id != no_buffer && program.root(o.id) == b) return c;
+      if (o.writes() && program.root(o.id) == b) return c;
   return -1;
 }
 
@@ -80,27 +82,18 @@ void Gradients::gather(CompileState& build, const SparseGradient& mine, Communic
 
 void Gradients::insert_exchange(Program& program) {
   std::vector<Call> calls;
-  const auto append = [&](const std::string& node, const std::string& op, std::function<void(const Tensor*)> run) {
-    Call start{};
-    start.phase = Phase::exchange;
-    start.node = node;
-    start.op = op;
-    start.run = std::move(run);
-    calls.push_back(std::move(start));
+  const auto start = [&](const std::string& node, const std::string& op,
+                         std::vector<std::shared_ptr<Collective>> collectives) {
+    calls.push_back({Phase::exchange, node, op, {}, Communication{Communication::Step::start, std::move(collectives)}});
   };
   for (int c = 0; c < static_cast<int>(program.calls().size()); ++c) {
     calls.push_back(std::move(program.calls()[c]));
     for (std::size_t i = 0; i < buckets_.size(); ++i)
       if (buckets_[i].last_call == c && buckets_[i].reduce)
-        append(fmt::format("bucket {}", i + 1), "allreduce",
-               [reduce = buckets_[i].reduce.get()](const Tensor*) { reduce->start(); });
+        start(fmt::format("bucket {}", i + 1), "allreduce", {buckets_[i].reduce});
     for (std::size_t i = 0; i < rows_.size(); ++i)
       if (rows_[i].last_call == c)
-        append(gathered_[i].parameter, "allgather of rows",
-               [rows = rows_[i].gather_rows.get(), values = rows_[i].gather_values.get()](const Tensor*) {
-                 rows->start();
-                 values->start();
-               });
+        start(gathered_[i].parameter, "allgather of rows", {rows_[i].gather_rows, rows_[i].gather_values});
   }
   program.calls() = std::move(calls);
 }
@@ -123,16 +116,13 @@ void Gradients::append_merge(CompileState& build) {
     };
     merged = {all.parameter, all.count, make(" rows", rows), make(" gradient", values)};
     const auto scratch_bytes = static_cast<std::int64_t>(merge->scratch_bytes(ops::Verb::backward_weights));
-    const BufferId scratch = make(" scratch", TensorDesc::plain({scratch_bytes}, DType::u8));
-    Call c{};
-    c.phase = Phase::exchange;
-    c.node = all.parameter;
-    c.op = "sum of rows";
-    c.primitive = merge;
-    c.verb = ops::Verb::backward_weights;
-    c.operands = {in(all.rows), in(all.values), out(merged.rows), out(merged.values), out(scratch)};
-    c.run = [merge](const Tensor* t) { merge->backward(t[0], t[1], t[2], t[3], t[4]); };
-    program.calls().push_back(std::move(c));
+    append_call<ops::Embedding, ops::Embedding::BackwardWeights>(
+        program, {Phase::exchange, all.parameter, "sum of rows"}, merge,
+        {.ids = all.rows,
+         .diff_dst = all.values,
+         .rows = merged.rows,
+         .diff_rows = merged.values,
+         .scratch = make(" scratch", TensorDesc::plain({scratch_bytes}, DType::u8))});
   }
 }
 

@@ -13,12 +13,12 @@ class Gradients {
     std::string label;
     std::size_t offset = 0, count = 0;   ///< floats within the block
     int last_call = -1;                  ///< the bucket is complete after this call of the program
-    std::unique_ptr<Collective> reduce;  ///< null with one rank
+    std::shared_ptr<Collective> reduce;  ///< null with one rank
   };
 
   struct Rows {
     int last_call = -1;
-    std::unique_ptr<Collective> gather_rows, gather_values;
+    std::shared_ptr<Collective> gather_rows, gather_values;
   };
 
   /// Allocates the block and binds the program's gradient buffers to it.

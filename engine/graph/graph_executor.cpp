@@ -8,11 +8,12 @@
 
 namespace keelson {
 
-GraphExecutor::GraphExecutor(Program& program, Device& device, const std::vector<std::size_t>& cuts)
-    : program_(program), device_(device) {
-  const auto& calls = program.calls();
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const bool queues_only = calls[i].primitive != nullptr;
+GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
+                             const std::vector<std::size_t>& cuts)
+    : bound_(calls), device_(device) {
+  const auto& list = program.calls();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const bool queues_only = list[i].computation() != nullptr;
     const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
     if (cut || segments_.empty() || segments_.back().queues_only != queues_only)
       segments_.push_back({i, i, queues_only, queues_only, false, nullptr});
@@ -30,7 +31,7 @@ void GraphExecutor::forget() {
 void GraphExecutor::set_profiling(bool on) {
   profiling_ = on;
   if (!on) return;
-  for (Call& c : program_.calls()) {
+  for (BoundCall& c : bound_) {
     c.milliseconds.clear();
     c.milliseconds.reserve(1024);
   }
@@ -38,10 +39,10 @@ void GraphExecutor::set_profiling(bool on) {
 
 void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
   using Clock = std::chrono::steady_clock;
-  auto& calls = program_.calls();
+  auto& calls = bound_;
   for (std::size_t i = s.first; i < s.last; ++i) {
     const auto start = profiling_ ? Clock::now() : Clock::time_point{};
-    calls[i].run(calls[i].tensors.data());
+    calls[i].run();
     if (profiling_) {
       device_.fence();
       calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(Clock::now() - start).count());

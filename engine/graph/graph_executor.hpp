@@ -11,8 +11,10 @@ namespace keelson {
 /// cannot be recorded is executed call by call.
 class GraphExecutor {
  public:
-  /// `cuts`: where runs begin that are executed apart (the passes of a step), rising. The program must not move.
-  GraphExecutor(Program& program, Device& device, const std::vector<std::size_t>& cuts);
+  /// `cuts`: where runs begin that are executed apart (the passes of a step), rising. `calls` are those of the program,
+  /// bound; neither may move.
+  GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
+                const std::vector<std::size_t>& cuts);
   /// Calls [first, last), which begin and end at cuts. `communicator`, if there is one, may progress between them.
   void run(std::size_t first, std::size_t last, Communicator* communicator);
   /// Tensors of the calls have moved: what was recorded is void.
@@ -31,7 +33,7 @@ class GraphExecutor {
   void record(Segment& s);
   void execute(const Segment& s, Communicator* communicator);
 
-  Program& program_;
+  std::vector<BoundCall>& bound_;
   Device& device_;
   std::vector<Segment> segments_;
   bool can_record_ = true, profiling_ = false;

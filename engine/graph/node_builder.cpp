@@ -1,5 +1,7 @@
 #include "engine/graph/node_builder.hpp"
 
+#include "engine/ops/combine.hpp"
+
 namespace keelson {
 
 namespace {
@@ -35,11 +37,7 @@ BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
   made.desc = dst;
   const BufferId result = build_.program.add(std::move(made));
   auto reorder = make(ops::ReorderDesc{src, dst});
-  const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
-  call(
-      reorder, ops::Verb::forward, {in(b), out(result), out(scratch_buffer)},
-      [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); },
-      src.layout == dst.layout ? "convert" : "reorder");
+  forward(reorder, {.src = b, .dst = result}, src.layout == dst.layout ? "convert" : "reorder");
   build_.reordered[b].push_back(result);
   return result;
 }
@@ -102,14 +100,11 @@ BackwardBuilder::BackwardBuilder(CompileState& build, int node) : NodeBuilder(bu
     return;
   }
   const TensorDesc d = desc(parts[0]);
-  std::vector<Operand> operands;
-  for (BufferId part : parts) operands.push_back(in(converted(part, d.layout, d.dtype)));
+  std::vector<BufferId> alike;
+  for (BufferId part : parts) alike.push_back(converted(part, d.layout, d.dtype));
   diff_dst_ = new_buffer("diff_dst", d);
-  operands.push_back(out(diff_dst_));
   const auto count = static_cast<int>(parts.size());
-  call(
-      make(ops::SumDesc{d, count}), ops::Verb::forward, operands,
-      [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); }, "sum of gradients");
+  forward(make(ops::SumDesc{d, count}), {.srcs = alike, .dst = diff_dst_}, "sum of gradients");
 }
 
 BufferId BackwardBuilder::new_diff_src(int i, const Layout& layout, DType type) {
@@ -148,16 +143,11 @@ void BackwardBuilder::finish_gradients() {
   for (const auto& [made, gradient, add] : unfinished_) {
     if (add) {
       const BufferId part = in_layout(made, desc(gradient).layout);
-      call(
-          make(ops::SumDesc{desc(gradient), 2}), ops::Verb::forward, {in(gradient), in(part), out(gradient)},
-          [](ops::Sum& s, const Tensor* t) { s.forward(t, t[2]); }, "sum of gradients");
+      forward(make(ops::SumDesc{desc(gradient), 2}), {.srcs = {gradient, part}, .dst = gradient}, "sum of gradients");
       continue;
     }
     auto reorder = make(ops::ReorderDesc{desc(made), desc(gradient)});
-    const BufferId scratch_buffer = scratch(*reorder, ops::Verb::forward);
-    call(
-        reorder, ops::Verb::forward, {in(made), out(gradient), out(scratch_buffer)},
-        [](ops::Reorder& r, const Tensor* t) { r.forward(t[0], t[1], t[2]); }, "reorder");
+    forward(reorder, {.src = made, .dst = gradient}, "reorder");
   }
   unfinished_.clear();
 }

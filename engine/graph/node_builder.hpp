@@ -6,7 +6,7 @@
 
 #include "engine/graph/parameters.hpp"
 #include "engine/graph/precision.hpp"
-#include "engine/graph/program.hpp"
+#include "engine/graph/typed_call.hpp"
 
 namespace keelson {
 
@@ -38,9 +38,9 @@ struct CompileState {
   std::vector<bool> wants_f32;               ///< per node: losses and callers read its value
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
-  BufferId state = no_buffer;   ///< one StepParams, u8
-  BufferId weight = no_buffer;  ///< (batch) f32 sample weights
-  BufferId loss = no_buffer;    ///< one f64
+  BufferId step_params = no_buffer;  ///< one StepParams, u8
+  BufferId weight = no_buffer;       ///< (batch) f32 sample weights
+  BufferId loss = no_buffer;         ///< one f64
   std::map<std::string, BufferId> inputs;
   std::map<std::string, BufferId> parameter_buffers;
   /// Gradients in the order in which backward makes them, in their parameter's layout; placed in buckets afterwards.
@@ -81,29 +81,35 @@ class NodeBuilder {
   BufferId new_buffer(const std::string& name, const TensorDesc& desc);
   BufferId new_bytes(const std::string& name, std::size_t bytes);  ///< no_buffer for 0
   BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
-  BufferId scratch(const ops::Primitive& p, ops::Verb verb) { return new_bytes("scratch", p.scratch_bytes(verb)); }
-  BufferId state() const { return build_.state; }
+  BufferId step_params() const { return build_.step_params; }
   BufferId sample_weight() const { return build_.weight; }
   BufferId loss() const { return build_.loss; }
 
-  /// Appends a call; `run(primitive, tensors)` gets the operands in their order. Returns it for in_place().
-  template <class Op, class F>
-  Call& call(std::shared_ptr<Op> primitive, ops::Verb verb, std::vector<Operand> operands, F run, std::string op = "") {
-    Call c;
-    c.phase = phase_;
-    c.node = node().name;
-    c.op = op.empty() ? node().layer->kind() : std::move(op);
-    c.primitive = primitive;
-    c.verb = verb;
-    c.operands = std::move(operands);
-    c.run = [primitive, run](const Tensor* t) { run(*primitive, t); };
-    build_.program.calls().push_back(std::move(c));
-    return build_.program.calls().back();
+  /// Append a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A required operand that is left out does not
+  /// compile; one that does not fit the primitive's declaration throws Error here. Scratch memory comes by itself.
+  template <class Op>
+  void forward(const std::shared_ptr<Op>& op, const typename Op::template Forward<Buffers>& args,
+               std::string name = "") {
+    append_call<Op, Op::template Forward>(build_.program, place(std::move(name)), op, args);
+  }
+  template <class Op>
+  void backward_data(const std::shared_ptr<Op>& op, const typename Op::template BackwardData<Buffers>& args,
+                     std::string name = "") {
+    append_call<Op, Op::template BackwardData>(build_.program, place(std::move(name)), op, args);
+  }
+  template <class Op>
+  void backward_weights(const std::shared_ptr<Op>& op, const typename Op::template BackwardWeights<Buffers>& args,
+                        std::string name = "") {
+    append_call<Op, Op::template BackwardWeights>(build_.program, place(std::move(name)), op, args);
   }
 
   Context& context() const { return build_.parameters.context(); }
 
  protected:
+  CallPlace place(std::string op) const {
+    return {phase_, node().name, op.empty() ? node().layer->kind() : std::move(op)};
+  }
+
   CompileState& build_;
   Phase phase_;
   int node_;
@@ -136,9 +142,15 @@ class ForwardBuilder : public NodeBuilder {
   /// else in `any`. `describe(TensorDesc weights)` gives the description.
   template <class F>
   auto make_with_weights(const std::string& weights, F describe) {
+    auto made = try_make_with_weights(weights, describe);
+    return made ? std::move(made) : make(describe(TensorDesc{parameter(weights).shape, DType::f32, Layout::any()}));
+  }
+  /// Null where no backend makes it.
+  template <class F>
+  auto try_make_with_weights(const std::string& weights, F describe) {
     const Parameter& p = parameter(weights);
-    auto free = make(describe(TensorDesc{p.shape, DType::f32, Layout::any()}));
-    if (!p.value || free->layout(ops::Verb::forward, ops::Role::weights) == p.value.layout()) return free;
+    auto free = try_make(describe(TensorDesc{p.shape, DType::f32, Layout::any()}));
+    if (!free || !p.value || free->layout(ops::Verb::forward, ops::Role::weights) == p.value.layout()) return free;
     auto fixed = try_make(describe(p.value.desc()));
     return fixed && fixed->backend() == free->backend() ? fixed : free;
   }

@@ -10,6 +10,7 @@
 #include "engine/graph/graph_executor.hpp"
 #include "engine/graph/plan_report.hpp"
 #include "engine/graph/updates.hpp"
+#include "engine/ops/dense.hpp"
 #include "engine/tensor/half.hpp"
 
 namespace keelson {
@@ -67,6 +68,7 @@ struct Plan::Impl {
   std::map<std::string, BufferId> outputs;
   std::unique_ptr<Gradients> gradients;
   std::unique_ptr<Collective> loss_reduce;
+  std::vector<BoundCall> calls;  ///< of the program
   std::unique_ptr<GraphExecutor> replay;
   std::unique_ptr<AsyncReadback> post;
   std::size_t forward_end = 0, backward_end = 0, merge_end = 0;
@@ -142,7 +144,7 @@ void Plan::Impl::require_room_for_inputs() {
 
 void Plan::Impl::add_inputs() {
   require_room_for_inputs();  // before memory is filled that will not do
-  build.state = external("step state", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
+  build.step_params = external("step state", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
   ops::LossScale scale;
   if (options.training && options.precision == Precision::fp16) scale.scale = 65536;
   write_scale(scale);
@@ -209,7 +211,7 @@ void Plan::Impl::finish() {
   build.program.place();
   build.parameters.arena().reserve(build.program.arena_bytes());
   bind();
-  replay = std::make_unique<GraphExecutor>(build.program, context().device(),
+  replay = std::make_unique<GraphExecutor>(build.program, calls, context().device(),
                                            std::vector<std::size_t>{0, forward_end, backward_end, merge_end});
   post = std::make_unique<AsyncReadback>(context().device());
 }
@@ -217,7 +219,7 @@ void Plan::Impl::finish() {
 void Plan::Impl::bind() {
   Arena& arena = build.parameters.arena();
   if (bound_generation == arena.generation()) return;
-  build.program.bind(arena.data());
+  calls = build.program.bind(arena.data());
   bound_generation = arena.generation();
   if (replay) replay->forget();
 }
@@ -227,12 +229,17 @@ void Plan::Impl::read_input_from(const std::string& name, void* data) {
   Buffer& buffer = build.program.buffer(input);
   if (buffer.external.raw() == data) return;
   buffer.external = Tensor(buffer.desc, data);
-  for (Call& c : build.program.calls())
-    for (std::size_t o = 0; o < c.operands.size(); ++o) {
-      const BufferId id = c.operands[o].id;
-      if (id != no_buffer && build.program.root(id) == input)
-        c.tensors[o] = Tensor(build.program.buffer(id).desc, data);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Call& call = build.program.calls()[i];
+    bool moved = false;
+    for (std::size_t o = 0; o < call.operands.size(); ++o) {
+      const BufferId id = call.operands[o].id;
+      if (id == no_buffer || build.program.root(id) != input) continue;
+      calls[i].tensors[o] = Tensor(build.program.buffer(id).desc, data);
+      moved = true;
     }
+    if (moved) calls[i].run = call.computation()->bind(calls[i].tensors.data());
+  }
   replay->forget();
 }
 
@@ -243,7 +250,7 @@ void Plan::Impl::run(std::size_t first, std::size_t last) {
 void Plan::Impl::write_scale(const ops::LossScale& scale) {
   ops::StepParams initial;
   initial.scaling = scale;
-  context().device().copy_from_host(build.program.buffer(build.state).external.raw(), &initial, sizeof initial);
+  context().device().copy_from_host(build.program.buffer(build.step_params).external.raw(), &initial, sizeof initial);
 }
 
 void Plan::Impl::finish_exchange() {
@@ -274,11 +281,13 @@ std::string Plan::Impl::first_non_finite() {
     if (!finite(device, build.program.buffer(buffer).external)) return "input " + name;
   for (const Parameter& p : build.parameters.all())
     if (!finite(device, p.value)) return "parameter " + p.name;
-  auto& calls = build.program.calls();
   for (std::size_t i = 0; i < forward_end; ++i) {
-    calls[i].run(calls[i].tensors.data());
-    for (std::size_t o = 0; o < calls[i].operands.size(); ++o)
-      if (calls[i].operands[o].write && !finite(device, calls[i].tensors[o])) return "layer " + calls[i].node;
+    const Call& call = build.program.calls()[i];
+    calls[i].run();
+    for (std::size_t o = 0; o < call.operands.size(); ++o)
+      if (call.operands[o].writes() && call.operands[o].access != ops::Access::scratch &&
+          !finite(device, calls[i].tensors[o]))
+        return "layer " + call.node;
   }
   double loss = 0;
   device.copy_to_host(&loss, build.program.buffer(build.loss).external.raw(), sizeof loss);
@@ -313,7 +322,7 @@ void Plan::forward(const ops::StepParams& state) {
   impl_->finish_exchange();
   impl_->bind();
   // The device keeps what follows.
-  impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.state).external.raw(), &state,
+  impl_->context().device().copy_from_host(impl_->build.program.buffer(impl_->build.step_params).external.raw(), &state,
                                            offsetof(ops::StepParams, scaling));
   impl_->run(0, impl_->forward_end);
 }
@@ -368,14 +377,14 @@ double Plan::loss() const {
 void Plan::start_readback() {
   impl_->finish_exchange();
   auto& program = impl_->build.program;
-  impl_->post->send(program.buffer(impl_->build.loss).external, program.buffer(impl_->build.state).external);
+  impl_->post->send(program.buffer(impl_->build.loss).external, program.buffer(impl_->build.step_params).external);
 }
 
 Plan::StepResult Plan::take_readback() { return impl_->post->take(impl_->options.communicator); }
 
 ops::LossScale Plan::loss_scale() const {
   ops::StepParams state;
-  impl_->context().device().copy_to_host(&state, impl_->build.program.buffer(impl_->build.state).external.raw(),
+  impl_->context().device().copy_to_host(&state, impl_->build.program.buffer(impl_->build.step_params).external.raw(),
                                          sizeof state);
   return state.scaling;
 }
@@ -402,7 +411,7 @@ std::string Plan::first_non_finite() { return impl_->first_non_finite(); }
 
 void Plan::set_profiling(bool on) { impl_->replay->set_profiling(on); }
 
-std::vector<PlanRow> Plan::rows() const { return plan_rows(impl_->build.program); }
+std::vector<PlanRow> Plan::rows() const { return plan_rows(impl_->build.program, impl_->calls); }
 std::vector<std::string> Plan::reorders() const { return plan_reorders(impl_->build.program); }
 std::vector<std::pair<std::string, std::size_t>> Plan::memory() const {
   return memory_of(impl_->build, impl_->gradients ? impl_->gradients->block() : Tensor());

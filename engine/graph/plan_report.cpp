@@ -10,7 +10,7 @@ namespace {
 
 const TensorDesc* written(const Program& program, const Call& call) {
   for (const Operand& o : call.operands)
-    if (o.write && o.id != no_buffer) return &program.buffer(o.id).desc;
+    if (o.writes()) return &program.buffer(o.id).desc;
   return nullptr;
 }
 
@@ -45,24 +45,27 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompileState& b
           {"activations", build.program.arena_bytes()}};
 }
 
-std::vector<PlanRow> plan_rows(const Program& program) {
+std::vector<PlanRow> plan_rows(const Program& program, const std::vector<BoundCall>& bound) {
   std::vector<PlanRow> rows;
-  for (const Call& c : program.calls()) {
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    const Call& c = program.calls()[i];
+    const Computation* computed = c.computation();
+    const ops::Verb verb = computed ? computed->verb : ops::Verb::forward;
     PlanRow r;
     r.phase = to_string(c.phase);
     r.node = c.node;
-    r.op = c.verb == ops::Verb::forward
+    r.op = verb == ops::Verb::forward
                ? c.op
-               : fmt::format("{} {}", c.op, c.verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
-    if (c.primitive) {
-      r.backend = c.primitive->backend();
-      r.kernel = c.primitive->name(c.verb);
-      const ops::Cost cost = c.primitive->cost(c.verb);
+               : fmt::format("{} {}", c.op, verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
+    if (computed) {
+      r.backend = computed->primitive->backend();
+      r.kernel = computed->primitive->name(verb);
+      const ops::Cost cost = computed->primitive->cost(verb);
       r.gflop = cost.flops * 1e-9;
       r.megabytes = cost.bytes * 1e-6;
     }
     if (const TensorDesc* d = written(program, c)) r.layout = d->layout.describe(d->shape);
-    r.milliseconds = median(c.milliseconds);
+    r.milliseconds = median(bound[i].milliseconds);
     rows.push_back(std::move(r));
   }
   return rows;
@@ -88,7 +91,7 @@ std::uint64_t plan_hash(const Program& program) {
   for (const Call& c : program.calls()) {
     mix(c.node);
     mix(c.op);
-    if (c.primitive) mix(c.primitive->name(c.verb));
+    if (const Computation* k = c.computation()) mix(k->primitive->name(k->verb));
     for (const Operand& o : c.operands)
       if (o.id != no_buffer) mix(to_string(program.buffer(o.id).desc));
   }

@@ -9,7 +9,7 @@ namespace keelson {
 
 /// Bytes by what for, as Plan::memory(). `gradients`: the block of all whole ones.
 std::vector<std::pair<std::string, std::size_t>> memory_of(const CompileState& build, const Tensor& gradients);
-std::vector<PlanRow> plan_rows(const Program& program);
+std::vector<PlanRow> plan_rows(const Program& program, const std::vector<BoundCall>& bound);
 std::vector<std::string> plan_reorders(const Program& program);
 std::uint64_t plan_hash(const Program& program);
 void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameters, std::size_t buckets,

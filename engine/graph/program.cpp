@@ -50,17 +50,19 @@ std::vector<Program::Life> Program::lives() const {
 
 void Program::merge_in_place() {
   auto life = lives();
-  for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
-    const Call& call = calls_[c];
-    if (call.in_place_src < 0) continue;
-    const BufferId src = root(call.operands[call.in_place_src].id), dst = root(call.operands[call.in_place_dst].id);
-    const bool free_after = life[src].last == c && life[dst].first == c;
-    if (src == dst || !free_after || buffer(src).external || buffer(dst).external ||
-        buffer(src).bytes != buffer(dst).bytes)
-      continue;
-    buffer(dst).view_of = src;
-    life[src].last = life[dst].last;
-  }
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
+    for (const Operand& result : calls_[c].operands) {
+      if (result.in_place_of < 0 || result.id == no_buffer) continue;
+      const Operand& source = calls_[c].operands[static_cast<std::size_t>(result.in_place_of)];
+      if (source.id == no_buffer) continue;
+      const BufferId src = root(source.id), dst = root(result.id);
+      const bool free_after = life[src].last == c && life[dst].first == c;
+      if (src == dst || !free_after || buffer(src).external || buffer(dst).external ||
+          buffer(src).bytes != buffer(dst).bytes)
+        continue;
+      buffer(dst).view_of = src;
+      life[src].last = life[dst].last;
+    }
 }
 
 std::size_t Program::place_in(const std::vector<BufferId>& order, const std::vector<Life>& life) {
@@ -129,11 +131,30 @@ Tensor Program::tensor(BufferId id, std::byte* arena) const {
   return Tensor(buffer(id).desc, data);
 }
 
-void Program::bind(std::byte* arena) {
-  for (Call& call : calls_) {
-    call.tensors.clear();
-    for (const Operand& o : call.operands) call.tensors.push_back(tensor(o.id, arena));
+BoundCall Program::bind(const Call& call, std::vector<Tensor> tensors) const {
+  BoundCall bound;
+  bound.tensors = std::move(tensors);
+  if (const Computation* c = call.computation()) {
+    bound.run = c->bind(bound.tensors.data());
+  } else {
+    const Communication& c2 = *call.communication();
+    bound.run = [&c2] {
+      for (const auto& collective : c2.collectives)
+        c2.step == Communication::Step::start ? collective->start() : collective->wait();
+    };
   }
+  return bound;
+}
+
+std::vector<BoundCall> Program::bind(std::byte* arena) const {
+  std::vector<BoundCall> bound;
+  bound.reserve(calls_.size());
+  for (const Call& call : calls_) {
+    std::vector<Tensor> tensors;
+    for (const Operand& o : call.operands) tensors.push_back(tensor(o.id, arena));
+    bound.push_back(bind(call, std::move(tensors)));
+  }
+  return bound;
 }
 
 }  // namespace keelson

@@ -3,9 +3,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "engine/base/communicator.hpp"
 #include "engine/ops/context.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace keelson {
 
@@ -27,25 +30,50 @@ struct Buffer {
   std::size_t offset = 0;        ///< in the arena, after placement
 };
 
+/// A buffer as a call uses it.
 struct Operand {
   BufferId id;
-  bool read, write;
+  ops::Role role;
+  ops::Access access;
+  int in_place_of = -1;  ///< operand of the same call whose memory this one may take when nothing needs that any more
+
+  bool reads() const { return id != no_buffer && (access == ops::Access::read || access == ops::Access::update); }
+  bool writes() const { return id != no_buffer && access != ops::Access::read; }
 };
-inline Operand in(BufferId b) { return {b, true, false}; }
-inline Operand out(BufferId b) { return {b, false, true}; }
+
+/// A call's operands as tensors turned into what a step executes.
+using Bind = std::function<std::function<void()>(const Tensor*)>;
+
+/// One verb of a primitive.
+struct Computation {
+  std::shared_ptr<const ops::Primitive> primitive;
+  ops::Verb verb = ops::Verb::forward;
+  Bind bind;
+};
+
+/// Starts collectives with other ranks, or waits for them. Computations may stand between the two.
+struct Communication {
+  enum class Step : std::uint8_t { start, wait };
+  Step step = Step::start;
+  std::vector<std::shared_ptr<Collective>> collectives;
+};
 
 /// One entry of the flat list that a step runs.
 struct Call {
   Phase phase;
   std::string node, op;
-  std::shared_ptr<const ops::Primitive> primitive;  ///< null for exchange
-  ops::Verb verb = ops::Verb::forward;
   std::vector<Operand> operands;
-  /// Operand pair (read, written) that may share memory when nothing needs the read one afterwards; -1: none.
-  int in_place_src = -1, in_place_dst = -1;
-  std::function<void(const Tensor*)> run;  ///< operands as tensors, in their order; an absent one is empty
-  std::vector<Tensor> tensors;             ///< bound
-  std::vector<float> milliseconds;         ///< when profiling
+  std::variant<Computation, Communication> work;
+
+  const Computation* computation() const { return std::get_if<Computation>(&work); }
+  const Communication* communication() const { return std::get_if<Communication>(&work); }
+};
+
+/// A call with its operands in memory.
+struct BoundCall {
+  std::vector<Tensor> tensors;  ///< in the order of the operands; an absent one is empty
+  std::function<void()> run;
+  std::vector<float> milliseconds;  ///< when profiling
 };
 
 /// Buffers, calls over them, and where the buffers lie.
@@ -64,8 +92,9 @@ class Program {
   /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its
   /// life; then in other orders, if that needs more than lower_bound(). Call once.
   void place();
-  /// Points every call's tensors into `arena` and the external tensors.
-  void bind(std::byte* arena);
+  /// The calls with their operands in `arena` and in the external tensors.
+  std::vector<BoundCall> bind(std::byte* arena) const;
+  BoundCall bind(const Call& call, std::vector<Tensor> tensors) const;
 
   std::size_t arena_bytes() const { return arena_bytes_; }
   std::size_t lower_bound() const { return lower_bound_; }

@@ -13,34 +13,20 @@ BufferId external(Program& program, const std::string& name, const Tensor& t) {
   return program.add(std::move(b));
 }
 
-template <class Op, class F>
-void append(Program& program, const std::string& node, std::shared_ptr<Op> op, std::vector<Operand> operands, F run,
-            std::string kind) {
-  Call c{};
-  c.phase = Phase::update;
-  c.node = node;
-  c.op = std::move(kind);
-  c.primitive = op;
-  c.operands = std::move(operands);
-  c.run = [op, run](const Tensor* t) { run(*op, t); };
-  program.calls().push_back(std::move(c));
-}
-
 void append_sum_squares(Program& program, Context& context, const std::string& node, BufferId src, BufferId sums,
                         int index) {
-  std::shared_ptr<ops::SumSquares> sum = context.make(ops::SumSquaresDesc{program.buffer(src).desc});
-  append(
-      program, node, sum, {in(src), out(sums)},
-      [index](ops::SumSquares& s, const Tensor* t) { s.forward(t[0], t[1], index); }, "sum of squares");
+  std::shared_ptr<ops::SumSquares> sum = context.make(ops::SumSquaresDesc{program.buffer(src).desc, index});
+  append_call<ops::SumSquares, ops::SumSquares::Forward>(program, {Phase::update, node, "sum of squares"}, sum,
+                                                         {.src = src, .sums = sums});
 }
 
 void append_check(CompileState& build, BufferId squares) {
   ops::CheckGradientsDesc d;
   d.dynamic = build.precision == Precision::fp16;
   std::shared_ptr<ops::CheckGradients> check = build.parameters.context().make(d);
-  append(
-      build.program, "all gradients", check, {in(squares), out(build.state)},
-      [](ops::CheckGradients& c, const Tensor* t) { c.forward(t[0], t[1]); }, "check");
+  append_call<ops::CheckGradients, ops::CheckGradients::Forward>(build.program,
+                                                                 {Phase::update, "all gradients", "check"}, check,
+                                                                 {.sums = squares, .step_params = build.step_params});
 }
 
 }  // namespace
@@ -77,12 +63,16 @@ void append_updates(CompileState& build, const Optimizer& optimizer, const Tenso
     for (int m = 0; m < optimizer.moments(); ++m)
       moments[m] = external(program, fmt::format("{}/moment{}", name, m + 1), p.moments[m]);
     std::shared_ptr<ops::Update> op = context.make(ops::UpdateDesc{optimizer.update_for(name), p.value.desc(), count});
-    append(
-        program, name, op,
-        {in(build.state), in(gradient), in(rows), in(global_norm), in(norms), out(value), out(moments[0]),
-         out(moments[1])},
-        [](ops::Update& u, const Tensor* t) { u.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]); },
-        count > 0 ? "update of rows" : "update");
+    append_call<ops::Update, ops::Update::Forward>(program,
+                                                   {Phase::update, name, count > 0 ? "update of rows" : "update"}, op,
+                                                   {.step_params = build.step_params,
+                                                    .diff = gradient,
+                                                    .rows = rows,
+                                                    .global_norm = global_norm,
+                                                    .norms = norms,
+                                                    .param = value,
+                                                    .moment1 = moments[0],
+                                                    .moment2 = moments[1]});
   };
   for (const auto& [name, gradient] : build.gradients) update(name, gradient, no_buffer, 0);
   for (const SparseGradient& g : build.sparse_gradients) update(g.parameter, g.values, g.rows, g.count);

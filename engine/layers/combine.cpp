@@ -1,11 +1,10 @@
+#include "engine/ops/combine.hpp"
 #include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
 
 namespace {
-
-using ops::Verb;
 
 class AddLayer : public Layer {
  public:
@@ -28,10 +27,9 @@ class AddLayer : public Layer {
       d = d.with(p.strided_src(0));
       sum = p.make(ops::SumDesc{d, count});
     }
-    std::vector<Operand> operands;
-    for (int i = 0; i < count; ++i) operands.push_back(in(p.src_in(i, d.layout)));
-    operands.push_back(out(p.new_dst(d.layout, d.dtype)));
-    p.call(sum, Verb::forward, operands, [count](ops::Sum& s, const Tensor* t) { s.forward(t, t[count]); });
+    std::vector<BufferId> srcs;
+    for (int i = 0; i < count; ++i) srcs.push_back(p.src_in(i, d.layout));
+    p.forward(sum, {.srcs = srcs, .dst = p.new_dst(d.layout, d.dtype)});
     return [count](BackwardBuilder& b) {
       for (int i = 0; i < count; ++i)
         if (b.wants_diff_src(i)) b.set_diff_src(i, b.diff_dst());
@@ -60,20 +58,20 @@ class ConcatLayer : public Layer {
       return last ? Layout::channels_last(s) : Layout::plain(s);
     };
     ops::ConcatDesc d{{}, axis_, p.dst_request(p.type()).with(like(p.dst_shape()))};
-    std::vector<Operand> operands;
+    std::vector<BufferId> srcs;
     for (int i = 0; i < count; ++i) {
       d.srcs.push_back({p.src(i).shape, p.type(), like(p.src(i).shape)});
-      operands.push_back(in(p.src_in(i, d.srcs[i].layout)));
+      srcs.push_back(p.src_in(i, d.srcs[i].layout));
     }
     std::shared_ptr<ops::Concat> concat = p.make(d);
-    operands.push_back(out(p.new_dst(d.dst.layout, d.dst.dtype)));
-    p.call(concat, Verb::forward, operands, [count](ops::Concat& c, const Tensor* t) { c.forward(t, t[count]); });
+    p.forward(concat, {.srcs = srcs, .dst = p.new_dst(d.dst.layout, d.dst.dtype)});
     return [concat, d](BackwardBuilder& b) {
-      std::vector<Operand> operands{in(b.diff_dst_in(d.dst.layout, d.dst.dtype))};
+      const BufferId diff_dst = b.diff_dst_in(d.dst.layout, d.dst.dtype);
+      std::vector<BufferId> diff_srcs;
       for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i)
-        operands.push_back(out(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout, d.dst.dtype)
-                                                   : b.new_buffer("unused", d.srcs[i])));
-      b.call(concat, Verb::backward_data, operands, [](ops::Concat& c, const Tensor* t) { c.backward(t[0], t + 1); });
+        diff_srcs.push_back(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout, d.dst.dtype)
+                                                : b.new_buffer("unused", d.srcs[i]));
+      b.backward_data(concat, {.diff_dst = diff_dst, .diff_srcs = diff_srcs});
     };
   }
 
@@ -98,14 +96,10 @@ class SoftmaxLayer : public Layer {
     const TensorDesc d{p.src(0).shape, DType::f32, p.strided_src(0)};
     std::shared_ptr<ops::Softmax> softmax = p.make(ops::SoftmaxDesc{d, axis_});
     const BufferId src = p.converted(p.src_buffer(0), d.layout, d.dtype), dst = p.new_dst(d.layout);
-    Call& c = p.call(softmax, Verb::forward, {in(src), out(dst)},
-                     [](ops::Softmax& s, const Tensor* t) { s.forward(t[0], t[1]); });
-    c.in_place_src = 0;
-    c.in_place_dst = 1;
+    p.forward(softmax, {.src = src, .dst = dst});
     return [softmax, dst, d](BackwardBuilder& b) {
       const BufferId diff_dst = b.diff_dst_in(d.layout), diff_src = b.new_diff_src(0, d.layout);
-      b.call(softmax, Verb::backward_data, {in(diff_dst), in(dst), out(diff_src)},
-             [](ops::Softmax& s, const Tensor* t) { s.backward(t[0], t[1], t[2]); });
+      b.backward_data(softmax, {.diff_dst = diff_dst, .dst = dst, .diff_src = diff_src});
     };
   }
 

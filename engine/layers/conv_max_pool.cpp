@@ -1,6 +1,8 @@
 #include "engine/layers/conv_max_pool.hpp"
 
-#include "engine/layers/depth_tiled_conv.hpp"
+#include <optional>
+
+#include "engine/ops/conv_max_pool.hpp"
 
 namespace keelson {
 
@@ -24,35 +26,37 @@ void backward_by_argmax(BackwardBuilder& b, const ConvMaxPoolOp& op, BufferId x,
   const BufferId x_w = b.in_layout(x, op->layout(backward_weights, src));
   const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
   const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
-  b.call(op, backward_weights,
-         {in(x_w), in(diff), in(workspace), out(dw), out(db), out(b.scratch(*op, backward_weights))},
-         [](ops::ConvMaxPoolBackward& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4], t[5]); });
+  b.backward_weights(op, {.src = x_w, .diff_dst = diff, .workspace = workspace, .diff_weights = dw, .diff_bias = db});
   b.finish_gradients();
   if (!b.wants_diff_src(0)) return;
   const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights));
   const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src));
-  b.call(op, backward_data, {in(diff), in(workspace), in(w), out(dx), out(b.scratch(*op, backward_data))},
-         [](ops::ConvMaxPoolBackward& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3], t[4]); });
+  b.backward_data(op, {.diff_dst = diff, .workspace = workspace, .weights = w, .diff_src = dx});
 }
 
-/// Emits the forward pass by tiled and sets the node's result; returns the workspace.
-BufferId forward_depth_tiled(ForwardBuilder& p, const std::shared_ptr<DepthTiledConv>& op, DType type, bool has_bias) {
-  const BufferId x = p.converted(p.src_buffer(0), op->layout(forward, src), type);
+/// Emits the forward pass as one call and sets the node's result, where a backend has that; returns the workspace.
+std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool, DType type) {
+  conv.src = {conv.src.shape, type, Layout::channels_last(conv.src.shape)};
+  conv.dst.layout = Layout::channels_last(conv.dst.shape);
+  const Shape pooled = ops::pool_dst_shape(conv.dst.shape, pool);
+  const TensorDesc dst{pooled, conv.dst.dtype, Layout::channels_last(pooled)};
+  const auto describe = [&](const TensorDesc& weights) {
+    ops::ConvDesc d = conv;
+    d.weights = {weights.shape, type, weights.layout};
+    return ops::ConvMaxPoolForwardDesc{d, pool, dst, p.training()};
+  };
+  const Shape& w_shape = p.parameter("weights").shape;
+  std::shared_ptr<ops::ConvMaxPoolForward> op = type == DType::f32
+                                                    ? p.try_make_with_weights("weights", describe)
+                                                    : p.try_make(describe({w_shape, type, Layout::any()}));
+  if (!op) return std::nullopt;
+  const BufferId x = p.converted(p.src_buffer(0), conv.src.layout, type);
   const BufferId w = p.parameter_in("weights", op->layout(forward, weights), type);
-  const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
+  const BufferId b = conv.params.bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
   const BufferId workspace = p.workspace(*op);
-  const BufferId y = p.new_dst(op->layout(forward, dst));
-  p.call(
-      op, forward, {in(x), in(w), in(b), out(y), out(workspace), out(p.scratch(*op, forward))},
-      [](DepthTiledConv& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4], t[5]); }, "conv + max_pool");
+  p.forward(op, {.src = x, .weights = w, .bias = b, .dst = p.new_dst(dst.layout), .workspace = workspace},
+            "conv + max_pool");
   return workspace;
-}
-
-std::shared_ptr<DepthTiledConv> make_depth_tiled(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool,
-                                                 DType type) {
-  conv.src.dtype = type;
-  conv.weights = {p.parameter("weights").shape, type, Layout::any()};
-  return DepthTiledConv::make(p, conv, pool);
 }
 
 }  // namespace
@@ -64,13 +68,13 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   const bool f32 = p.result_type() == DType::f32;
   const ConvMaxPoolOp sparse = p.training() && f32 ? make_backward(p, conv, pool) : nullptr;
   if (sparse || (!p.training() && f32)) {
-    DType type = p.compute();
-    auto tiled = make_depth_tiled(p, conv, pool, type);
-    if (!tiled && type != DType::f32) tiled = make_depth_tiled(p, conv, pool, type = DType::f32);
-    if (tiled) {
-      const BufferId x = p.src_buffer(0), workspace = forward_depth_tiled(p, tiled, type, has_bias), y = p.dst();
+    const DType type = p.compute();
+    auto workspace = forward_as_one(p, conv, pool, type);
+    if (!workspace && type != DType::f32) workspace = forward_as_one(p, conv, pool, DType::f32);
+    if (workspace) {
+      const BufferId x = p.src_buffer(0), y = p.dst(), indices = *workspace;
       return [=](BackwardBuilder& b) {
-        backward_by_argmax(b, sparse, x, activation_backward(b, activation, y, b.diff_dst()), workspace, has_bias);
+        backward_by_argmax(b, sparse, x, activation_backward(b, activation, y, b.diff_dst()), indices, has_bias);
       };
     }
   }

@@ -1,3 +1,4 @@
+#include "engine/ops/dropout.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
@@ -24,14 +25,10 @@ class DropoutLayer : public Layer {
     std::shared_ptr<ops::Dropout> dropout =
         p.make(ops::DropoutDesc{{rate_, philox::stream_of(p.node().name)}, d, rows});
     const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout, d.dtype);
-    Call& c = p.call(dropout, ops::Verb::forward, {in(p.state()), in(src), out(dst)},
-                     [](ops::Dropout& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-    c.in_place_src = 1;
-    c.in_place_dst = 2;
+    p.forward(dropout, {.step_params = p.step_params(), .src = src, .dst = dst});
     return [dropout, d](BackwardBuilder& b) {
       const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype), diff_src = b.new_diff_src(0, d.layout, d.dtype);
-      b.call(dropout, ops::Verb::backward_data, {in(b.state()), in(diff_dst), out(diff_src)},
-             [](ops::Dropout& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });
+      b.backward_data(dropout, {.step_params = b.step_params(), .diff_dst = diff_dst, .diff_src = diff_src});
     };
   }
 

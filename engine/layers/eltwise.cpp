@@ -10,11 +10,7 @@ BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activ
   auto eltwise = b.make(ops::EltwiseDesc{activation, d});
   diff_dst = b.converted(diff_dst, d.layout, d.dtype);
   const BufferId result = b.new_buffer("diff_activation", d);
-  Call& c = b.call(
-      eltwise, ops::Verb::backward_data, {in(diff_dst), in(saved), out(result)},
-      [](ops::Eltwise& e, const Tensor* t) { e.backward(t[0], t[1], t[2]); }, ops::to_string(activation));
-  c.in_place_src = 0;
-  c.in_place_dst = 2;
+  b.backward_data(eltwise, {.diff_dst = diff_dst, .saved = saved, .diff_src = result}, ops::to_string(activation));
   return result;
 }
 
@@ -36,10 +32,7 @@ class EltwiseLayer : public Layer {
     if (!eltwise) eltwise = p.make(ops::EltwiseDesc{params_, d.with(p.strided_src(0))});
     const BufferId src = p.src_in(0, eltwise->layout(ops::Verb::forward, ops::Role::src));
     const BufferId dst = p.new_dst(p.desc(src).layout, d.dtype);
-    Call& c = p.call(eltwise, ops::Verb::forward, {in(src), out(dst)},
-                     [](ops::Eltwise& e, const Tensor* t) { e.forward(t[0], t[1]); });
-    c.in_place_src = 0;
-    c.in_place_dst = 1;
+    p.forward(eltwise, {.src = src, .dst = dst});
     const BufferId saved = ops::derivative_from_dst(params_) ? dst : src;
     return [params = params_, saved](BackwardBuilder& b) {
       b.set_diff_src(0, activation_backward(b, params, saved, b.diff_dst()));

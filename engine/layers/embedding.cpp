@@ -1,11 +1,10 @@
+#include "engine/ops/embedding.hpp"
 #include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
 
 namespace {
-
-using ops::Verb;
 
 class EmbeddingLayer : public Layer {
  public:
@@ -30,8 +29,7 @@ class EmbeddingLayer : public Layer {
     const BufferId ids = p.src_buffer(0), weights = p.parameter_in("weights", Layout::plain(table));
     std::shared_ptr<ops::Embedding> op = p.make(ops::EmbeddingDesc{p.src(0), TensorDesc::plain(table)});
     const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()), p.result_type());
-    p.call(op, Verb::forward, {in(ids), in(weights), out(dst)},
-           [](ops::Embedding& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
+    p.forward(op, {.ids = ids, .weights = weights, .dst = dst});
     return [op, ids, shape = p.dst_shape()](BackwardBuilder& b) { backward(b, op, ids, shape); };
   }
 
@@ -46,9 +44,7 @@ class EmbeddingLayer : public Layer {
         by_rows ? b.new_sparse_gradient("weights", count)
                 : SparseGradient{"", count, b.new_buffer("rows", TensorDesc::plain({count}, DType::s32)),
                                  b.new_buffer("diff_rows", values)};
-    b.call(op, Verb::backward_weights,
-           {in(ids), in(diff_dst), out(g.rows), out(g.values), out(b.scratch(*op, Verb::backward_weights))},
-           [](ops::Embedding& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3], t[4]); });
+    b.backward_weights(op, {.ids = ids, .diff_dst = diff_dst, .rows = g.rows, .diff_rows = g.values});
     if (by_rows) return;
     BufferId whole = b.gradient_so_far("weights");
     const bool accumulate = whole != no_buffer;
@@ -56,9 +52,7 @@ class EmbeddingLayer : public Layer {
     const BufferId plain = b.in_layout(whole, Layout::plain(b.desc(whole).shape));
     KEELSON_EXPECT(plain == whole);  // forward has asked for a plain table first
     std::shared_ptr<ops::AddRows> add = b.make(ops::AddRowsDesc{values, b.desc(whole), accumulate});
-    b.call(
-        add, Verb::forward, {in(g.rows), in(g.values), Operand{whole, accumulate, true}},
-        [](ops::AddRows& a, const Tensor* t) { a.forward(t[0], t[1], t[2]); }, "add rows");
+    b.forward(add, {.rows = g.rows, .diff_rows = g.values, .dst = whole}, "add rows");
   }
 
   EmbeddingOptions options_;

@@ -1,11 +1,10 @@
+#include "engine/ops/loss.hpp"
 #include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
 
 namespace {
-
-using ops::Verb;
 
 class LossLayer : public Layer {
  public:
@@ -35,12 +34,13 @@ class LossLayer : public Layer {
     const BufferId prediction = p.converted(p.src_buffer(0), plain, DType::f32), target = p.src_buffer(1);
     p.set_dst(p.loss());
     const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", d.prediction) : no_buffer;
-    Call& c = p.call(loss, Verb::forward,
-                     {in(p.state()), in(prediction), in(target), in(p.sample_weight()), out(p.loss()), out(diff)},
-                     [](ops::Loss& l, const Tensor* t) { l.forward(t[0], t[1], t[2], t[3], t[4], t[5]); });
+    p.forward(loss, {.step_params = p.step_params(),
+                     .prediction = prediction,
+                     .target = target,
+                     .weight = p.sample_weight(),
+                     .loss = p.loss(),
+                     .diff_prediction = diff});
     if (diff == no_buffer) return nullptr;
-    c.in_place_src = 1;
-    c.in_place_dst = 5;
     return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };
   }
 

@@ -34,9 +34,7 @@ PlannedPool plan_pool(ForwardBuilder& p, const ops::PoolParams& params, BufferId
   src = p.converted(src, pool->layout(Verb::forward, Role::src), type);
   const BufferId workspace = p.workspace(*pool);
   const BufferId dst = p.new_dst(pool->layout(Verb::forward, Role::dst), type);
-  p.call(
-      pool, Verb::forward, {in(src), out(dst), out(workspace)},
-      [](ops::Pool& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); }, op_name(params));
+  p.forward(pool, {.src = src, .dst = dst, .workspace = workspace}, op_name(params));
   return {pool, workspace, dst, type};
 }
 
@@ -45,11 +43,8 @@ BufferId pool_backward(BackwardBuilder& b, const PlannedPool& forward, BufferId 
   const auto& pool = forward.pool;
   diff_dst = b.converted(diff_dst, pool->layout(Verb::backward_data, Role::diff_dst), forward.type);
   const BufferId diff_src = new_diff_src(pool->layout(Verb::backward_data, Role::diff_src), forward.type);
-  b.call(
-      pool, Verb::backward_data,
-      {in(diff_dst), in(forward.workspace), out(diff_src), out(b.scratch(*pool, Verb::backward_data))},
-      [](ops::Pool& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3]); },
-      forward.workspace == no_buffer ? "average_pool" : "max_pool");
+  b.backward_data(pool, {.diff_dst = diff_dst, .workspace = forward.workspace, .diff_src = diff_src},
+                  forward.workspace == no_buffer ? "average_pool" : "max_pool");
   return diff_src;
 }
 

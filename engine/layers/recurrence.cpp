@@ -1,6 +1,7 @@
 #include "engine/layers/recurrence.hpp"
 
 #include "engine/base/align.hpp"
+#include "engine/ops/combine.hpp"
 
 namespace keelson {
 
@@ -65,6 +66,7 @@ Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, boo
   if (cell.type != DType::f32) compute = DType::f32;  // said by the operands
   step_ = make_gemm(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps, tf32});
   set_backend(step_->backend());
+  set_description(cell);
   if (!training) return;
   step_back_ = make_gemm(context, {step_desc(cell, cell.gates()), weights_, hidden_, compute, steps, tf32});
   const TensorDesc gates = TensorDesc::plain({cell.rows(), cell.gates()}, cell.type),
@@ -78,7 +80,7 @@ Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, boo
   const Tensor filled = cell.type == DType::f32 ? ones_ : context.allocate(ones, "ones");
   context.write_plain(filled, std::vector<float>(static_cast<std::size_t>(cell.rows()), 1.0f).data());
   if (cell.type != DType::f32) {
-    context.make(ops::ReorderDesc{ones, ones_.desc()})->forward(filled, ones_, {});
+    context.make(ops::ReorderDesc{ones, ones_.desc()})->forward({filled, ones_});
     context.device().fence();
   }
   bias_sum_ = context.make(ops::MatMulDesc{ones_.desc(), candidate_desc(cell), sums});
@@ -106,16 +108,15 @@ ops::Cost Recurrence::cost(Verb verb) const {
   return {flops + steps * gates.flops, weights + steps * gates.bytes + rows};
 }
 
-void Recurrence::forward(const Tensor* t) {
-  // Where the plan could not merge them, gates become the result's memory.
-  const Tensor &input = t[0], &gates = t[1], &state = t[2], &weights = t[3], &dst = t[8];
-  Pieces scratch(t[9]);
+void Recurrence::forward(const Forward<ops::Tensors>& args) {
+  const auto& [input, gates, state, weights, bias, h_prev, saved, next_state, dst, scratch_memory] = args;
+  Pieces scratch(scratch_memory);
   const Tensor recurrent = scratch.tensor(dense_);
   void* packed = step_->packed_bytes() > 0 ? scratch.bytes(step_->packed_bytes()) : nullptr;
   void* work = scratch.bytes(step_->scratch_bytes(Verb::forward));
   const Tensor by_columns(weights_.transposed(), weights.raw());
   const TensorDesc row = step_desc(desc_, desc_.hidden);
-  const ops::RecurrentCell::Sequence s{input, gates, recurrent, t[4], t[5], t[6], t[7]};
+  const ops::RecurrentCell::Sequence s{input, gates, recurrent, bias, h_prev, saved, next_state};
   step_->pack(by_columns, packed);
   cell_->begin(state, s);
   for (std::int64_t step = 0; step < desc_.steps; ++step) {
@@ -124,15 +125,15 @@ void Recurrence::forward(const Tensor* t) {
   }
 }
 
-void Recurrence::backward_data(const Tensor* t) {
-  const Tensor &gates = t[0], &diff_gates = t[1], &weights = t[2], &diff_dst = t[6];
-  const Tensor& diff_recurrent = t[7] ? t[7] : diff_gates;
-  Pieces scratch(t[8]);
+void Recurrence::backward_data(const BackwardData<ops::Tensors>& args) {
+  const auto& [gates, diff_gates, weights, h_prev, saved, next_state, diff_dst, apart, scratch_memory] = args;
+  const Tensor& diff_recurrent = apart ? apart : diff_gates;
+  Pieces scratch(scratch_memory);
   const Tensor diff_h = scratch.tensor(hidden_), diff_carry = scratch.tensor(hidden_);
   void* packed = step_back_->packed_bytes() > 0 ? scratch.bytes(step_back_->packed_bytes()) : nullptr;
   void* work = scratch.bytes(step_back_->scratch_bytes(Verb::forward));
   const TensorDesc row = step_desc(desc_, desc_.gates());
-  const ops::RecurrentCell::Sequence s{{}, gates, {}, {}, t[3], t[4], t[5]};
+  const ops::RecurrentCell::Sequence s{{}, gates, {}, {}, h_prev, saved, next_state};
   const ops::RecurrentCell::Gradients g{diff_dst, diff_h, diff_carry, diff_gates, diff_recurrent};
   step_back_->pack(weights, packed);
   for (std::int64_t step = desc_.steps - 1; step >= 0; --step) {
@@ -142,17 +143,17 @@ void Recurrence::backward_data(const Tensor* t) {
   }
 }
 
-void Recurrence::backward_weights(const Tensor* t) {
-  const Tensor &diff_recurrent = t[0], &h_prev = t[1];
-  Pieces scratch(t[4]);
+void Recurrence::backward_weights(const BackwardWeights<ops::Tensors>& args) {
+  const auto& [diff_recurrent, h_prev, diff_weights, diff_bias, scratch_memory] = args;
+  Pieces scratch(scratch_memory);
   const auto run = [&](ops::MatMul& m, const Tensor& src, const Tensor& weights, const Tensor& dst) {
     void* packed = m.packed_bytes() > 0 ? scratch.bytes(m.packed_bytes()) : nullptr;
     m.pack(weights, packed);
     m.forward(src, weights, packed, dst, scratch.bytes(m.scratch_bytes(Verb::forward)));
   };
-  run(*all_steps_, {diff_recurrent.desc().transposed(), diff_recurrent.raw()}, h_prev, t[2]);
+  run(*all_steps_, {diff_recurrent.desc().transposed(), diff_recurrent.raw()}, h_prev, diff_weights);
   if (!bias_sum_) return;
-  const Tensor sums(TensorDesc::plain({1, desc_.hidden}), t[3].raw());
+  const Tensor sums(TensorDesc::plain({1, desc_.hidden}), diff_bias.raw());
   run(*bias_sum_, ones_,
       {candidate_desc(desc_), static_cast<std::byte*>(diff_recurrent.raw()) +
                                   static_cast<std::size_t>(2 * desc_.hidden) * size_of(desc_.type)},

@@ -2,33 +2,68 @@
 
 #include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/ops/matmul.hpp"
+#include "engine/ops/recurrent_cell.hpp"
 
 namespace keelson {
 
 /// All time steps of a recurrent layer as one primitive: per step a matrix product with the recurrent weights, which
 /// are rearranged once for all steps, and the fused gates; the gradient of the weights is one product over all steps.
-class Recurrence : public ops::Primitive {
+class Recurrence : public ops::DescribedPrimitive<ops::RecurrentCellDesc> {
  public:
+  using Cell = ops::RecurrentCellDesc;
+
   /// `compute`, `tf32`: of the matrix products, as in ops::MatMulDesc, where a backend has kernels for it. cell.type
   /// that is not f32: the products' operands are of that type; throws Error where no backend multiplies those.
   Recurrence(Context& context, const ops::RecurrentCellDesc& cell, bool training, DType compute, bool tf32);
   /// Whether `context` can make one with this cell.type.
   static bool takes(Context& context, const ops::RecurrentCellDesc& cell);
 
-  const ops::RecurrentCellDesc& cell() const { return desc_; }
   Layout layout(ops::Verb, ops::Role) const override { return Layout::plain({desc_.rows(), desc_.hidden}); }
   std::string name(ops::Verb verb) const override;
   std::size_t scratch_bytes(ops::Verb verb) const override;
   ops::Cost cost(ops::Verb verb) const override;
 
-  /// Operands (shapes and dtypes as in ops::RecurrentCell::Sequence): gates' input parts; gates, may be the same;
-  /// state; weights (gates, H) of cell.type; bias or empty; h_prev; saved; next_state; dst; scratch.
-  void forward(const Tensor* t);
-  /// Operands: gates' activations; gradients of the input parts, may be the same; weights; h_prev; saved; next_state;
-  /// diff_dst; gradients of the recurrent parts (gru) or empty; scratch.
-  void backward_data(const Tensor* t);
-  /// Operands: gradients of the recurrent parts; h_prev; diff_weights; diff_bias or empty; scratch.
-  void backward_weights(const Tensor* t);
+  /// As in ops::RecurrentCell::Sequence. `input`: the gates' input parts.
+  template <class K>
+  struct Forward {
+    static constexpr ops::Verb verb = ops::Verb::forward;
+    ops::In<K, ops::Role::src, &Cell::gates_desc> input;
+    ops::Out<K, ops::Role::gates, &Cell::gates_desc, ops::Role::src> gates;
+    ops::In<K, ops::Role::state, &Cell::state_desc> state;
+    ops::In<K, ops::Role::weights, &Cell::weights_desc> weights;
+    ops::OptionalIn<K, ops::Role::bias, &Cell::bias_desc> bias;  ///< gru
+    ops::Out<K, ops::Role::h_prev, &Cell::rows_desc> h_prev;
+    ops::Out<K, ops::Role::saved, &Cell::saved_desc> saved;
+    ops::Out<K, ops::Role::next_state, &Cell::state_desc> next_state;
+    ops::Out<K, ops::Role::dst, &Cell::rows_desc> dst;
+    ops::Scratch<K> scratch;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr ops::Verb verb = ops::Verb::backward_data;
+    ops::In<K, ops::Role::gates, &Cell::gates_desc> gates;
+    ops::Out<K, ops::Role::diff_gates, &Cell::gates_desc, ops::Role::gates> diff_gates;
+    ops::In<K, ops::Role::weights, &Cell::weights_desc> weights;
+    ops::In<K, ops::Role::h_prev, &Cell::rows_desc> h_prev;
+    ops::In<K, ops::Role::saved, &Cell::saved_desc> saved;
+    ops::In<K, ops::Role::next_state, &Cell::state_desc> next_state;
+    ops::In<K, ops::Role::diff_dst, &Cell::rows_desc> diff_dst;
+    ops::OptionalOut<K, ops::Role::diff_recurrent, &Cell::gates_desc> diff_recurrent;  ///< gru
+    ops::Scratch<K> scratch;
+  };
+  template <class K>
+  struct BackwardWeights {
+    static constexpr ops::Verb verb = ops::Verb::backward_weights;
+    ops::In<K, ops::Role::diff_recurrent, &Cell::gates_desc> diff_recurrent;
+    ops::In<K, ops::Role::h_prev, &Cell::rows_desc> h_prev;
+    ops::Out<K, ops::Role::diff_weights, &Cell::diff_weights_desc> diff_weights;
+    ops::OptionalOut<K, ops::Role::diff_bias, &Cell::bias_desc> diff_bias;  ///< gru
+    ops::Scratch<K> scratch;
+  };
+  void forward(const Forward<ops::Tensors>& args);
+  void backward_data(const BackwardData<ops::Tensors>& args);
+  void backward_weights(const BackwardWeights<ops::Tensors>& args);
 
  private:
   ops::RecurrentCellDesc desc_;

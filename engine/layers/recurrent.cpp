@@ -5,7 +5,6 @@ namespace keelson {
 namespace {
 
 using ops::CellKind;
-using ops::Verb;
 
 /// What happens between the input's products, which a dense layer has made for all steps at once, and the outputs.
 class RecurrentLayer : public Layer {
@@ -35,7 +34,7 @@ class RecurrentLayer : public Layer {
     if (cell.type != DType::f32 && !Recurrence::takes(p.context(), cell)) cell.type = DType::f32;
     const auto r = std::make_shared<Recurrence>(p.context(), cell, p.training(), p.compute(), p.tf32());
     const TensorDesc rows = TensorDesc::plain(p.dst_shape(), cell.type);
-    Buffers f;
+    Kept f;
     const BufferId src = p.converted(p.src_buffer(0), Layout::plain(p.src(0).shape), cell.type);
     f.gates = p.new_buffer("gates", p.desc(src));
     f.weights = p.parameter_in("weights", Layout::plain(p.parameter("weights").shape), cell.type);
@@ -44,40 +43,44 @@ class RecurrentLayer : public Layer {
     f.saved = p.new_buffer("saved", TensorDesc::plain(rows.shape));
     f.next_state = p.next_state(1);
     const BufferId dst = p.new_dst(rows.layout, cell.type);
-    Call& c = p.call(r, Verb::forward,
-                     {in(src), out(f.gates), in(p.src_buffer(1)), in(f.weights), in(f.bias), out(f.h_prev),
-                      out(f.saved), out(f.next_state), out(dst), out(p.scratch(*r, Verb::forward))},
-                     [](Recurrence& o, const Tensor* t) { o.forward(t); });
-    c.in_place_src = 0;
-    c.in_place_dst = 1;
+    p.forward(r, {.input = src,
+                  .gates = f.gates,
+                  .state = p.src_buffer(1),
+                  .weights = f.weights,
+                  .bias = f.bias,
+                  .h_prev = f.h_prev,
+                  .saved = f.saved,
+                  .next_state = f.next_state,
+                  .dst = dst});
     return [r, f](BackwardBuilder& b) { backward(b, r, f); };
   }
 
  private:
-  struct Buffers {
+  struct Kept {
     BufferId gates, weights, bias, h_prev, saved, next_state;
   };
 
-  static void backward(BackwardBuilder& b, const std::shared_ptr<Recurrence>& r, const Buffers& f) {
-    const auto& d = r->cell();
+  static void backward(BackwardBuilder& b, const std::shared_ptr<Recurrence>& r, const Kept& f) {
+    const auto& d = r->description();
     const TensorDesc gates = TensorDesc::plain({d.rows(), d.gates()}, d.type);
     const BufferId diff_dst = b.diff_dst_in(Layout::plain({d.rows(), d.hidden}), d.type);
     const BufferId diff_src = b.new_diff_src(0, gates.layout, d.type);
     // Of gru the gradients of input and recurrent parts differ in the candidate.
     const bool two = d.kind == CellKind::gru;
     const BufferId diff_recurrent = two ? b.new_buffer("diff_recurrent", gates) : no_buffer;
-    Call& c = b.call(r, Verb::backward_data,
-                     {in(f.gates), out(diff_src), in(f.weights), in(f.h_prev), in(f.saved), in(f.next_state),
-                      in(diff_dst), out(diff_recurrent), out(b.scratch(*r, Verb::backward_data))},
-                     [](Recurrence& o, const Tensor* t) { o.backward_data(t); });
-    c.in_place_src = 0;
-    c.in_place_dst = 1;
+    b.backward_data(r, {.gates = f.gates,
+                        .diff_gates = diff_src,
+                        .weights = f.weights,
+                        .h_prev = f.h_prev,
+                        .saved = f.saved,
+                        .next_state = f.next_state,
+                        .diff_dst = diff_dst,
+                        .diff_recurrent = diff_recurrent});
     const BufferId dw = b.new_gradient("weights", Layout::plain({d.gates(), d.hidden}));
     const BufferId db = two ? b.new_gradient("bias", Layout::any()) : no_buffer;
-    b.call(r, Verb::backward_weights,
-           {in(two ? diff_recurrent : diff_src), in(f.h_prev), out(dw), out(db),
-            out(b.scratch(*r, Verb::backward_weights))},
-           [](Recurrence& o, const Tensor* t) { o.backward_weights(t); });
+    b.backward_weights(
+        r,
+        {.diff_recurrent = two ? diff_recurrent : diff_src, .h_prev = f.h_prev, .diff_weights = dw, .diff_bias = db});
     b.finish_gradients();
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/graph/node_builder.hpp"
+#include "engine/ops/eltwise.hpp"
 
 /// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
 namespace keelson {
@@ -48,8 +49,7 @@ auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result
   const BufferId w = p.parameter_in("weights", op->layout(forward, weights), type);
   const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
   const BufferId y = p.new_buffer("dst", {result.shape, y_type, op->layout(forward, dst)});
-  p.call(op, forward, {in(x), in(w), in(b), out(y), out(p.scratch(*op, forward))},
-         [](Op& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4]); });
+  p.forward(op, {.src = x, .weights = w, .bias = b, .dst = y});
   return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
 }
 
@@ -62,15 +62,13 @@ void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferI
   const BufferId x_w = b.in_layout(f.x, op->layout(backward_weights, src));
   const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
   const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
-  b.call(op, backward_weights, {in(x_w), in(diff_w), out(dw), out(db), out(b.scratch(*op, backward_weights))},
-         [](Op& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4]); });
+  b.backward_weights(op, {.src = x_w, .diff_dst = diff_w, .diff_weights = dw, .diff_bias = db});
   b.finish_gradients();
   if (!b.wants_diff_src(0)) return;
   const BufferId diff_d = b.converted(diff, op->layout(backward_data, diff_dst), f.type);
   const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights), f.type);
   const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src), f.result);
-  b.call(op, backward_data, {in(diff_d), in(w), out(dx), out(b.scratch(*op, backward_data))},
-         [](Op& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
+  b.backward_data(op, {.diff_dst = diff_d, .weights = w, .diff_src = dx});
 }
 
 template <class F>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace keelson::ops {
 
@@ -12,9 +12,16 @@ struct ReorderDesc {
   using Op = Reorder;
   TensorDesc src, dst;
 };
-class Reorder : public Primitive {
+class Reorder : public DescribedPrimitive<ReorderDesc> {
  public:
-  virtual void forward(const Tensor& src, const Tensor& dst, const Tensor& scratch) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &ReorderDesc::src> src;
+    Out<K, Role::dst, &ReorderDesc::dst> dst;
+    Scratch<K> scratch;
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class Sum;
@@ -23,11 +30,18 @@ struct SumDesc {
   using Op = Sum;
   TensorDesc src;
   int count = 2;
+
+  std::vector<TensorDesc> srcs() const { return std::vector<TensorDesc>(static_cast<std::size_t>(count), src); }
 };
-class Sum : public Primitive {
+class Sum : public DescribedPrimitive<SumDesc> {
  public:
-  /// `srcs` points to `count` tensors. dst may be srcs[0].
-  virtual void forward(const Tensor* srcs, const Tensor& dst) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    InList<K, Role::src, &SumDesc::srcs> srcs;
+    Out<K, Role::dst, &SumDesc::src, Role::src> dst;  ///< may be the first of srcs
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class Concat;
@@ -38,11 +52,23 @@ struct ConcatDesc {
   int axis = 1;
   TensorDesc dst;
 };
-class Concat : public Primitive {
+class Concat : public DescribedPrimitive<ConcatDesc> {
  public:
-  virtual void forward(const Tensor* srcs, const Tensor& dst) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    InList<K, Role::src, &ConcatDesc::srcs> srcs;
+    Out<K, Role::dst, &ConcatDesc::dst> dst;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::diff_dst, &ConcatDesc::dst> diff_dst;
+    OutList<K, Role::diff_src, &ConcatDesc::srcs> diff_srcs;
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
   /// diff_srcs[i] = the slice of diff_dst that srcs[i] filled.
-  virtual void backward(const Tensor& diff_dst, const Tensor* diff_srcs) = 0;
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
 Shape concat_dst_shape(const std::vector<Shape>& srcs, int axis);
 
@@ -53,10 +79,28 @@ struct SoftmaxDesc {
   TensorDesc src;
   int axis = 1;
 };
-class Softmax : public Primitive {
+class Softmax : public DescribedPrimitive<SoftmaxDesc> {
  public:
-  virtual void forward(const Tensor& src, const Tensor& dst) = 0;  ///< dst may be src
-  virtual void backward(const Tensor& diff_dst, const Tensor& dst, const Tensor& diff_src) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &SoftmaxDesc::src> src;
+    Out<K, Role::dst, &SoftmaxDesc::src, Role::src> dst;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::diff_dst, &SoftmaxDesc::src> diff_dst;
+    In<K, Role::saved, &SoftmaxDesc::src> dst;
+    Out<K, Role::diff_src, &SoftmaxDesc::src> diff_src;
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
+
+std::string describe(const ReorderDesc& d);
+std::string describe(const SumDesc& d);     ///< one line for logs and errors: parameters, shapes, layouts
+std::string describe(const ConcatDesc& d);  ///< one line for logs and errors: parameters, shapes, layouts
+std::string describe(const SoftmaxDesc& d);
 
 }  // namespace keelson::ops

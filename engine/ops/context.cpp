@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine/base/verbose.hpp"
+#include "engine/ops/combine.hpp"
 
 namespace keelson {
 
@@ -45,7 +46,7 @@ void Context::reorder(const Tensor& src, const Tensor& dst) {
   const auto scratch_bytes = static_cast<std::int64_t>(op->scratch_bytes(ops::Verb::forward));
   Tensor scratch;
   if (scratch_bytes > 0) scratch = allocate(TensorDesc::plain({scratch_bytes}, DType::u8), "reorder scratch");
-  op->forward(src, dst, scratch);
+  op->forward({src, dst, scratch});
   device_->fence();
 }
 

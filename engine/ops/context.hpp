@@ -1,80 +1,17 @@
 #pragma once
 
-#include <functional>
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "engine/ops/describe.hpp"
+#include "engine/base/error.hpp"
+#include "engine/ops/device.hpp"
 #include "engine/ops/factory.hpp"
-#include "engine/ops/peaks.hpp"
+#include "engine/ops/primitive.hpp"
 
 namespace keelson {
-
-/// A queue of copies, and of a library's own work, beside the device's main one. Calls return at once where nothing
-/// else is said. Where the host shares the device's memory, everything is done when a call returns.
-class Queue {
- public:
-  virtual ~Queue() = default;
-  virtual void
-  wait_for_device() = 0;            ///< what is queued here from now on waits for all work queued on the device so far
-  virtual void device_waits() = 0;  ///< work queued on the device from now on waits for all that is queued here so far
-  /// Host memory from Device::allocate_host, which stays as it is until the copy has ended.
-  virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
-  virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
-  virtual bool idle() = 0;     ///< whether all that was queued here has ended
-  virtual void wait() = 0;     ///< returns when it has
-  virtual void* native() = 0;  ///< the vendor's handle (a cudaStream_t); null: none
-};
-
-/// Work on a device, recorded once and then started as a whole (a CUDA graph).
-class CapturedGraph {
- public:
-  virtual ~CapturedGraph() = default;
-  virtual void launch() = 0;
-};
-
-/// What a device has and what this process has taken of it, in bytes.
-struct DeviceMemory {
-  std::size_t total = 0;  ///< of the device; 0: unknown
-  std::size_t available =
-      0;                 ///< that allocate() can still give: free on the device and within the limit; 0 with total 0
-  std::size_t used = 0;  ///< by allocate(), now
-};
-
-/// The memory and the queue of one device, implemented by a backend. Work on a device is done in order.
-class Device {
- public:
-  virtual ~Device() = default;
-  virtual std::string describe() const = 0;  ///< "OpenMP, 2 threads", "NVIDIA H200"
-  /// What tells this device from others of its machine ("0000:1b:00.0", a GPU's PCI address); empty: nothing does.
-  virtual std::string bus_id() const { return ""; }
-  virtual bool host_accessible() const = 0;  ///< whether the CPU may read and write its memory directly
-  /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size
-  /// when out of memory.
-  virtual std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) = 0;
-  /// Of memory that the device copies from and to fastest (page-locked); 64-byte aligned, zero-filled.
-  virtual std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) = 0;
-  virtual DeviceMemory memory() const = 0;
-  virtual void limit_memory(std::size_t bytes) = 0;  ///< allocate() gives no more than this in all
-  /// In order with the work; `src` may be changed when the call returns, the copy may end later.
-  virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
-  virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;  ///< ended when the call returns
-  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;          ///< within the device
-  virtual void zero(void* dst, std::size_t bytes) = 0;
-  virtual void fence() = 0;  ///< returns when all work queued so far is done
-  virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Calls `work`, which queues work on the device and does nothing else (no copy to or from the host, no allocation,
-  /// no fence), and keeps what it queued instead of running it. Null where the device cannot: `work` is not called.
-  virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) { return (void)work, nullptr; }
-  virtual int concurrency() const = 0;   ///< threads, or what the device runs at once
-  virtual int vector_width() const = 0;  ///< floats in a register of this build's own kernels
-  /// The 16-bit type in which this device multiplies fastest; f32: none that pays.
-  virtual DType preferred_half() const { return DType::f32; }
-  /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
-  /// most. Another process at work on the same device lowers both values.
-  virtual DevicePeaks measure_peaks() = 0;
-};
 
 /// One device of this process and the backends that make primitives for it, in the order in which they are asked.
 class Context {
@@ -86,7 +23,8 @@ class Context {
   Tensor allocate(const TensorDesc& desc, const std::string& label);
   std::string describe() const;  ///< "OpenMP, 2 threads; backends onednn, kokkos"
 
-  /// The first backend that accepts makes it. Null where all decline; `why` then holds "backend: reason" of each.
+  /// The first backend that supports it makes it. Null where none does; `why` then holds "backend: reason" of each.
+  /// What a backend throws is a failure and passes through.
   template <class Desc>
   std::unique_ptr<typename Desc::Op> try_make(const Desc& desc, std::string* why = nullptr) {
     std::string reasons;
@@ -94,7 +32,8 @@ class Context {
       auto made = f->make(desc);
       if (made.primitive) {
         made.primitive->set_backend(f->name());
-        report(ops::describe(desc), *made.primitive, reasons);
+        made.primitive->set_description(desc);
+        report(ops::description_of(desc), *made.primitive, reasons);
         return std::move(made.primitive);
       }
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.unsupported_reason);
@@ -107,7 +46,7 @@ class Context {
   std::unique_ptr<typename Desc::Op> make(const Desc& desc) {
     std::string why;
     auto p = try_make(desc, &why);
-    if (!p) refuse("no backend makes {} ({})", ops::describe(desc), why);
+    if (!p) refuse("no backend makes {} ({})", ops::description_of(desc), why);
     return p;
   }
 

@@ -6,6 +6,7 @@
 namespace keelson::ops {
 
 class ConvMaxPoolBackward;
+class ConvMaxPoolForward;
 
 /// The gradients of a convolution whose result goes, through its activation, into max pooling and to nobody else. One
 /// element per window and channel receives a gradient, so diff_dst of the convolution is zero nearly everywhere: in 7
@@ -21,17 +22,72 @@ struct ConvMaxPoolDesc {
   PoolParams pool;
   TensorDesc src, weights, dst;
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
+
+  TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
 };
 
 /// Knows no forward verb.
-class ConvMaxPoolBackward : public Primitive {
+class ConvMaxPoolBackward : public DescribedPrimitive<ConvMaxPoolDesc> {
  public:
-  /// `diff_dst` is the gradient of the pooled result, taken through the activation; `workspace` is that of the Pool
-  /// (its forward must have met dst in the layout that this primitive has for it).
-  virtual void backward_data(const Tensor& diff_dst, const Tensor& workspace, const Tensor& weights,
-                             const Tensor& diff_src, const Tensor& scratch) = 0;
-  virtual void backward_weights(const Tensor& src, const Tensor& diff_dst, const Tensor& workspace,
-                                const Tensor& diff_weights, const Tensor& diff_bias, const Tensor& scratch) = 0;
+  /// diff_dst is the gradient of the pooled result, taken through the activation; workspace is that of the Pool (its
+  /// forward must have met dst in the layout that this primitive has for it).
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::diff_dst, &ConvMaxPoolDesc::dst> diff_dst;
+    In<K, Role::workspace, undescribed> workspace;
+    In<K, Role::weights, &ConvMaxPoolDesc::weights> weights;
+    Out<K, Role::diff_src, &ConvMaxPoolDesc::src> diff_src;
+    Scratch<K> scratch;
+  };
+  template <class K>
+  struct BackwardWeights {
+    static constexpr Verb verb = Verb::backward_weights;
+    In<K, Role::src, &ConvMaxPoolDesc::src> src;
+    In<K, Role::diff_dst, &ConvMaxPoolDesc::dst> diff_dst;
+    In<K, Role::workspace, undescribed> workspace;
+    Out<K, Role::diff_weights, &ConvMaxPoolDesc::weights> diff_weights;
+    OptionalOut<K, Role::diff_bias, &ConvMaxPoolDesc::bias_desc> diff_bias;
+    Scratch<K> scratch;
+  };
+
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
+  virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
 };
+
+/// A convolution, its activation and max pooling as one call that never keeps the whole of the convolution's result,
+/// f32 with channels last. A backend supports it where that pays: where the result is larger than the caches and
+/// windows do not overlap along the first spatial dim.
+///
+/// conv.dst is the convolution's result, `dst` the pooled one. conv's layouts of src and dst are channels-last.
+struct ConvMaxPoolForwardDesc {
+  using Op = ConvMaxPoolForward;
+  ConvDesc conv;
+  PoolParams pool;
+  TensorDesc dst;
+  bool training = true;  ///< workspace is written
+
+  TensorDesc src_desc() const { return conv.src; }
+  TensorDesc weights_desc() const { return conv.weights; }
+  TensorDesc bias_desc() const { return conv.bias_desc(); }
+};
+
+class ConvMaxPoolForward : public DescribedPrimitive<ConvMaxPoolForwardDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &ConvMaxPoolForwardDesc::src_desc> src;
+    In<K, Role::weights, &ConvMaxPoolForwardDesc::weights_desc> weights;
+    OptionalIn<K, Role::bias, &ConvMaxPoolForwardDesc::bias_desc> bias;
+    Out<K, Role::dst, &ConvMaxPoolForwardDesc::dst> dst;
+    OptionalOut<K, Role::workspace, undescribed> workspace;  ///< the argmax indices, as Pool leaves them
+    Scratch<K> scratch;
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
+std::string describe(const ConvMaxPoolForwardDesc& d);
+std::string describe(const ConvMaxPoolDesc& d);
 
 }  // namespace keelson::ops

@@ -1,4 +1,6 @@
-#include "engine/ops/describe.hpp"
+#include <fmt/format.h>
+
+#include "engine/ops/op_list.hpp"
 
 namespace keelson::ops {
 
@@ -35,6 +37,11 @@ std::string describe(const ConvMaxPoolDesc& d) {
       "backward of conv kernel {} padding {}:{} groups {} before max pool {} stride {}, src {}, weights {}, dst {}",
       to_string(d.conv.kernel), to_string(d.conv.pad_begin), to_string(d.conv.pad_end), d.conv.groups,
       to_string(d.pool.kernel), to_string(d.pool.stride), to_string(d.src), to_string(d.weights), to_string(d.dst));
+}
+
+std::string describe(const ConvMaxPoolForwardDesc& d) {
+  return fmt::format("{} and max pool {} stride {} in one call, dst {}", describe(d.conv), to_string(d.pool.kernel),
+                     to_string(d.pool.stride), to_string(d.dst));
 }
 
 std::string describe(const EltwiseDesc& d) { return fmt::format("{}, src {}", to_string(d.params), to_string(d.src)); }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
 namespace keelson::ops {
@@ -22,11 +22,27 @@ struct DropoutDesc {
 
 /// The mask is recomputed from the counter in backward: element (row r, plain offset j within the row) of this rank is
 /// kept if philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
-class Dropout : public Primitive {
+class Dropout : public DescribedPrimitive<DropoutDesc> {
  public:
-  /// `state` holds one StepParams in context memory. dst may be src.
-  virtual void forward(const Tensor& state, const Tensor& src, const Tensor& dst) = 0;
-  virtual void backward(const Tensor& state, const Tensor& diff_dst, const Tensor& diff_src) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::step_params, undescribed> step_params;
+    In<K, Role::src, &DropoutDesc::src> src;
+    Out<K, Role::dst, &DropoutDesc::src, Role::src> dst;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::step_params, undescribed> step_params;
+    In<K, Role::diff_dst, &DropoutDesc::src> diff_dst;
+    Out<K, Role::diff_src, &DropoutDesc::src, Role::diff_dst> diff_src;
+  };
+
+  virtual void forward(const Forward<Tensors>& args) = 0;
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
+
+std::string describe(const DropoutDesc& d);
 
 }  // namespace keelson::ops

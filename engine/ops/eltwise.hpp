@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace keelson::ops {
 
@@ -50,12 +50,26 @@ struct EltwiseDesc {
 };
 
 /// Every operand has the layout of `src`. Padding of opaque layouts stays zero.
-class Eltwise : public Primitive {
+class Eltwise : public DescribedPrimitive<EltwiseDesc> {
  public:
-  /// dst may be src (in place).
-  virtual void forward(const Tensor& src, const Tensor& dst) = 0;
-  /// `saved` is dst where derivative_from_dst(params), else src. diff_src may be diff_dst (in place).
-  virtual void backward(const Tensor& diff_dst, const Tensor& saved, const Tensor& diff_src) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &EltwiseDesc::src> src;
+    Out<K, Role::dst, &EltwiseDesc::src, Role::src> dst;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::diff_dst, &EltwiseDesc::src> diff_dst;
+    In<K, Role::saved, &EltwiseDesc::src> saved;  ///< dst where derivative_from_dst(params), else src
+    Out<K, Role::diff_src, &EltwiseDesc::src, Role::diff_dst> diff_src;
+  };
+
+  virtual void forward(const Forward<Tensors>& args) = 0;
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
+
+std::string describe(const EltwiseDesc& d);
 
 }  // namespace keelson::ops

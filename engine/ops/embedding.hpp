@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 
 /// Look-up tables and their gradients, which are non-zero in the rows that occurred only.
 namespace keelson::ops {
@@ -11,16 +11,35 @@ class Embedding;
 struct EmbeddingDesc {
   using Op = Embedding;
   TensorDesc ids, weights;
+
+  TensorDesc rows_desc() const { return TensorDesc::plain({ids.elements()}, DType::s32); }
+  TensorDesc diff_rows_desc() const { return TensorDesc::plain({ids.elements(), weights.shape[1]}); }
 };
-class Embedding : public Primitive {
+class Embedding : public DescribedPrimitive<EmbeddingDesc> {
  public:
-  /// dst (M, H) plain: dst[m] = weights[ids[m]]; NaN for an id outside [0, V), which stops training visibly.
-  virtual void forward(const Tensor& ids, const Tensor& weights, const Tensor& dst) = 0;
-  /// The gradient by rows: `rows` (M) s32 gets the distinct ids, rising, then -1; `diff_rows` (M, H) plain the sum of
-  /// diff_dst (M, H) over the places of that id, in their order, and 0 where there is no id. Places with an id outside
-  /// [0, V) count for nothing. Adding up the gathered gradients of several ranks is the same function.
-  virtual void backward(const Tensor& ids, const Tensor& diff_dst, const Tensor& rows, const Tensor& diff_rows,
-                        const Tensor& scratch) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::ids, &EmbeddingDesc::ids> ids;
+    In<K, Role::weights, &EmbeddingDesc::weights> weights;
+    Out<K, Role::dst, undescribed> dst;  ///< (M, H) plain
+  };
+  template <class K>
+  struct BackwardWeights {
+    static constexpr Verb verb = Verb::backward_weights;
+    In<K, Role::ids, &EmbeddingDesc::ids> ids;
+    In<K, Role::diff_dst, undescribed> diff_dst;  ///< (M, H) plain
+    Out<K, Role::rows, &EmbeddingDesc::rows_desc> rows;
+    Out<K, Role::diff_weights, &EmbeddingDesc::diff_rows_desc> diff_rows;
+    Scratch<K> scratch;
+  };
+
+  /// dst[m] = weights[ids[m]]; NaN for an id outside [0, V), which stops training visibly.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+  /// The gradient by rows: `rows` gets the distinct ids, rising, then -1; `diff_rows` the sum of diff_dst over the
+  /// places of that id, in their order, and 0 where there is no id. Places with an id outside [0, V) count for nothing.
+  /// Adding up the gathered gradients of several ranks is the same function.
+  virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
 };
 
 class AddRows;
@@ -29,11 +48,23 @@ struct AddRowsDesc {
   using Op = AddRows;
   TensorDesc diff_rows, dst;
   bool accumulate = true;  ///< onto what dst holds; false: the other rows become 0
+
+  TensorDesc rows_desc() const { return TensorDesc::plain({diff_rows.shape[0]}, DType::s32); }
 };
-class AddRows : public Primitive {
+class AddRows : public DescribedPrimitive<AddRowsDesc> {
  public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::rows, &AddRowsDesc::rows_desc> rows;
+    In<K, Role::diff_weights, &AddRowsDesc::diff_rows> diff_rows;
+    InOut<K, Role::dst, &AddRowsDesc::dst> dst;
+  };
   /// dst[rows[m]] += diff_rows[m]
-  virtual void forward(const Tensor& rows, const Tensor& diff_rows, const Tensor& dst) = 0;
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
+
+std::string describe(const EmbeddingDesc& d);
+std::string describe(const AddRowsDesc& d);  ///< one line for logs and errors: parameters, shapes, layouts
 
 }  // namespace keelson::ops

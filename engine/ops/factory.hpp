@@ -1,25 +1,18 @@
 #pragma once
 
+#include <any>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <typeindex>
+#include <unordered_map>
 #include <utility>
-
-#include "engine/ops/combine.hpp"
-#include "engine/ops/conv.hpp"
-#include "engine/ops/conv_max_pool.hpp"
-#include "engine/ops/dense.hpp"
-#include "engine/ops/dropout.hpp"
-#include "engine/ops/eltwise.hpp"
-#include "engine/ops/embedding.hpp"
-#include "engine/ops/loss.hpp"
-#include "engine/ops/matmul.hpp"
-#include "engine/ops/pool.hpp"
-#include "engine/ops/recurrent_cell.hpp"
-#include "engine/ops/update.hpp"
 
 namespace keelson::ops {
 
-/// A primitive, or the reason why there is none.
+/// A primitive, or the reason why a backend has none for this description. The reason is no failure: the next backend
+/// is asked.
 template <class Op>
 struct Expected {
   Expected(std::unique_ptr<Op> p) : primitive(std::move(p)) {}             // NOLINT: returning either is the point
@@ -28,34 +21,40 @@ struct Expected {
   std::string unsupported_reason;
 };
 
-/// One backend: asked for each op in turn, it makes the primitive or says why not. It never throws for what it cannot
-/// do.
+/// One backend: for a description it makes the primitive or says why not. It never throws for what it does not support;
+/// what it throws is a failure (out of memory, a device's fault, a broken promise), which ends the making of a plan.
 class OpFactory {
  public:
-  virtual ~OpFactory() = default;
-  virtual std::string_view name() const = 0;
+  template <class Desc>
+  using Maker = std::function<Expected<typename Desc::Op>(const Desc&)>;
 
-  virtual Expected<Conv> make(const ConvDesc&) { return unsupported(); }
-  virtual Expected<Dense> make(const DenseDesc&) { return unsupported(); }
-  virtual Expected<Pool> make(const PoolDesc&) { return unsupported(); }
-  virtual Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc&) { return unsupported(); }
-  virtual Expected<Eltwise> make(const EltwiseDesc&) { return unsupported(); }
-  virtual Expected<Dropout> make(const DropoutDesc&) { return unsupported(); }
-  virtual Expected<Reorder> make(const ReorderDesc&) { return unsupported(); }
-  virtual Expected<Sum> make(const SumDesc&) { return unsupported(); }
-  virtual Expected<Concat> make(const ConcatDesc&) { return unsupported(); }
-  virtual Expected<Softmax> make(const SoftmaxDesc&) { return unsupported(); }
-  virtual Expected<Embedding> make(const EmbeddingDesc&) { return unsupported(); }
-  virtual Expected<AddRows> make(const AddRowsDesc&) { return unsupported(); }
-  virtual Expected<MatMul> make(const MatMulDesc&) { return unsupported(); }
-  virtual Expected<RecurrentCell> make(const RecurrentCellDesc&) { return unsupported(); }
-  virtual Expected<Loss> make(const LossDesc&) { return unsupported(); }
-  virtual Expected<SumSquares> make(const SumSquaresDesc&) { return unsupported(); }
-  virtual Expected<CheckGradients> make(const CheckGradientsDesc&) { return unsupported(); }
-  virtual Expected<Update> make(const UpdateDesc&) { return unsupported(); }
+  explicit OpFactory(std::string_view name) : name_(name) {}
+  OpFactory(const OpFactory&) = delete;
 
- protected:
-  static std::string unsupported() { return "this backend has no such op"; }
+  std::string_view name() const { return name_; }
+
+  template <class Desc>
+  OpFactory& add(Maker<Desc> maker) {
+    makers_[typeid(Desc)] = std::move(maker);
+    return *this;
+  }
+
+  template <class Desc>
+  Expected<typename Desc::Op> make(const Desc& desc) const {
+    const auto found = makers_.find(typeid(Desc));
+    if (found == makers_.end()) return std::string("this backend has no such op");
+    return std::any_cast<const Maker<Desc>&>(found->second)(desc);
+  }
+
+ private:
+  std::string name_;
+  std::unordered_map<std::type_index, std::any> makers_;  ///< by the type of the description
 };
+
+/// describe(desc) of the op's own header.
+template <class Desc>
+std::string description_of(const Desc& desc) {
+  return describe(desc);
+}
 
 }  // namespace keelson::ops

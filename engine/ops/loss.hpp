@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
 namespace keelson::ops {
@@ -36,17 +36,29 @@ struct LossDesc {
   LossParams params;
   TensorDesc prediction, target;
   std::int64_t rows_per_sample = 1;
+
+  TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
 };
 
-class Loss : public Primitive {
+class Loss : public DescribedPrimitive<LossDesc> {
  public:
-  /// loss: one f64, overwritten, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass;
-  /// it may be `prediction` itself, or empty where none is wanted; times StepParams::scaling.scale, which `loss` is
-  /// not.
-  virtual void forward(const Tensor& state, const Tensor& prediction, const Tensor& target, const Tensor& weight,
-                       const Tensor& loss, const Tensor& diff_prediction) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::step_params, undescribed> step_params;
+    In<K, Role::src, &LossDesc::prediction> prediction;
+    In<K, Role::target, &LossDesc::target> target;
+    In<K, Role::sample_weight, undescribed> weight;
+    Out<K, Role::loss, &LossDesc::loss_desc> loss;
+    OptionalOut<K, Role::diff_src, &LossDesc::prediction, Role::src> diff_prediction;
+  };
+  /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass; times
+  /// StepParams::scaling.scale, which `loss` is not.
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 std::string_view to_string(LossKind k);
+
+std::string describe(const LossDesc& d);
 
 }  // namespace keelson::ops

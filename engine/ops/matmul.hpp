@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace keelson::ops {
 
@@ -19,7 +19,8 @@ struct MatMulDesc {
   bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 };
 
-class MatMul : public Primitive {
+/// Not a call of plans: layers and primitives that are made of products hand it pieces of their own memory.
+class MatMul : public DescribedPrimitive<MatMulDesc> {
  public:
   /// Bytes of the rearranged weights; 0: weights are read as they are.
   virtual std::size_t packed_bytes() const { return 0; }
@@ -32,5 +33,7 @@ class MatMul : public Primitive {
 };
 
 double matmul_flops(const MatMulDesc& d);
+
+std::string describe(const MatMulDesc& d);
 
 }  // namespace keelson::ops

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace keelson::ops {
 
@@ -26,19 +26,39 @@ struct PoolDesc {
   PoolParams params;
   TensorDesc src, dst;
   bool training = true;
+
+  TensorDesc diff_src_desc() const { return {src.shape, src.dtype, Layout::any()}; }
+  TensorDesc diff_dst_desc() const { return {dst.shape, dst.dtype, Layout::any()}; }
 };
 
 Shape pool_dst_shape(const Shape& src, const PoolParams& params);
 
-class Pool : public Primitive {
+class Pool : public DescribedPrimitive<PoolDesc> {
  public:
-  /// Max: the first largest element of a window wins; a NaN in the window gives NaN. `workspace` (training only) has
-  /// workspace_bytes() bytes, u8. Max pooling with at most 256 elements in a window leaves in it, for each element of
-  /// dst and in dst's layout, the argmax index: the place of the maximum in the window: (z * height + y) * width + x.
-  virtual void forward(const Tensor& src, const Tensor& dst, const Tensor& workspace) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &PoolDesc::src> src;
+    Out<K, Role::dst, &PoolDesc::dst> dst;
+    OptionalOut<K, Role::workspace, undescribed> workspace;  ///< in training, where workspace_bytes() is not 0
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::diff_dst, &PoolDesc::diff_dst_desc> diff_dst;
+    OptionalIn<K, Role::workspace, undescribed> workspace;
+    Out<K, Role::diff_src, &PoolDesc::diff_src_desc> diff_src;
+    Scratch<K> scratch;
+  };
+
+  /// Max: the first largest element of a window wins; a NaN in the window gives NaN. Max pooling with at most 256
+  /// elements in a window leaves in the workspace, for each element of dst and in dst's layout, the argmax index (u8):
+  /// the place of the maximum in the window, (z * height + y) * width + x.
+  virtual void forward(const Forward<Tensors>& args) = 0;
   /// diff_src is written whole (zero where no window chose).
-  virtual void backward(const Tensor& diff_dst, const Tensor& workspace, const Tensor& diff_src,
-                        const Tensor& scratch) = 0;
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
+
+std::string describe(const PoolDesc& d);
 
 }  // namespace keelson::ops

@@ -11,8 +11,37 @@ namespace keelson::ops {
 /// What a primitive can be asked to do. Ops without weights know forward and backward_data only.
 enum class Verb : std::uint8_t { forward, backward_data, backward_weights };
 
-/// A tensor's part in an op, in oneDNN's words.
-enum class Role : std::uint8_t { src, weights, bias, dst, diff_src, diff_weights, diff_bias, diff_dst };
+/// An operand's part in an op, in oneDNN's words.
+enum class Role : std::uint8_t {
+  src,
+  weights,
+  bias,
+  dst,
+  diff_src,
+  diff_weights,
+  diff_bias,
+  diff_dst,
+  scratch,
+  workspace,    ///< what forward in training saves for backward
+  step_params,  ///< one StepParams
+  saved,        ///< a value of the forward pass that backward needs
+  ids,          ///< row numbers of an embedding
+  rows,         ///< row numbers of a sparse gradient
+  target,
+  sample_weight,
+  loss,
+  sums,  ///< of squares, f64
+  norms,
+  moment1,
+  moment2,
+  state,       ///< of a recurrent layer, before the step
+  next_state,  ///< and after it
+  gates,
+  diff_gates,
+  diff_recurrent,
+  h_prev,
+  none,  ///< no operand
+};
 
 /// Work of one verb. `bytes` is the least traffic: every operand read or written once.
 struct Cost {
@@ -45,5 +74,6 @@ class Primitive {
 };
 
 std::string_view to_string(Verb v);  ///< "forward", ...
+std::string_view to_string(Role r);  ///< "diff_src", ...
 
 }  // namespace keelson::ops

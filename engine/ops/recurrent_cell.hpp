@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 
 /// The element-wise part of a recurrent layer's time step; the matrix products around it are Dense and MatMul.
 namespace keelson::ops {
@@ -34,9 +34,18 @@ struct RecurrentCellDesc {
   std::int64_t rows() const { return batch * steps; }
   std::int64_t gates() const { return gates_of(kind) * hidden; }
   Shape state_shape() const { return {batch, states_of(kind), hidden}; }
+
+  TensorDesc gates_desc() const { return TensorDesc::plain({rows(), gates()}, type); }
+  TensorDesc rows_desc() const { return TensorDesc::plain({rows(), hidden}, type); }
+  TensorDesc saved_desc() const { return TensorDesc::plain({rows(), hidden}); }
+  TensorDesc state_desc() const { return TensorDesc::plain(state_shape()); }
+  TensorDesc weights_desc() const { return TensorDesc::plain({gates(), hidden}, type); }
+  TensorDesc diff_weights_desc() const { return TensorDesc::plain({gates(), hidden}); }
+  TensorDesc bias_desc() const { return TensorDesc::plain({hidden}); }
 };
 
-class RecurrentCell : public Primitive {
+/// Not a call of plans: Recurrence (engine/layers/recurrence.hpp) runs it step by step.
+class RecurrentCell : public DescribedPrimitive<RecurrentCellDesc> {
  public:
   /// A sequence under way.
   struct Sequence {
@@ -64,5 +73,7 @@ class RecurrentCell : public Primitive {
   /// Step t, from the last one down. Reads gates, saved, next_state (lstm), h_prev (gru) of `s`.
   virtual void backward(std::int64_t t, const Sequence& s, const Gradients& g) = 0;
 };
+
+std::string describe(const RecurrentCellDesc& d);
 
 }  // namespace keelson::ops

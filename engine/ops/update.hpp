@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/ops/primitive.hpp"
+#include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
 /// Optimizer arithmetic on flat arrays: parameter, gradient and state share one dense layout, whatever it is; padding
@@ -12,10 +12,17 @@ class SumSquares;
 struct SumSquaresDesc {
   using Op = SumSquares;
   TensorDesc src;
+  std::int64_t index = 0;
 };
-class SumSquares : public Primitive {
+class SumSquares : public DescribedPrimitive<SumSquaresDesc> {
  public:
-  virtual void forward(const Tensor& src, const Tensor& sums, std::int64_t index) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &SumSquaresDesc::src> src;
+    InOut<K, Role::sums, undescribed> sums;  ///< f64; the others stay
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class CheckGradients;
@@ -27,11 +34,17 @@ struct CheckGradientsDesc {
   float backoff = 0.5f;  ///< ... and by this after one that is not; between 1 and 2^24
   std::int32_t interval = 2000;
 };
-class CheckGradients : public Primitive {
+class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
  public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::sums, undescribed> sums;
+    InOut<K, Role::step_params, undescribed> step_params;
+  };
   /// `sums`: f64, any number of sums of squares, which together are that of all gradients of all ranks. Writes
-  /// StepParams::scaling of `state`: `unscale` for the Update calls that follow, `scale` for the next step.
-  virtual void forward(const Tensor& sums, const Tensor& state) = 0;
+  /// StepParams::scaling: `unscale` for the Update calls that follow, `scale` for the next step.
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 enum class UpdateKind : std::uint8_t { sgd, adam };
@@ -70,14 +83,29 @@ struct UpdateDesc {
 /// One parameter's step; none where StepParams::scaling says skip. Order: gradients and norms times
 /// StepParams::scaling.unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
 /// StepParams::learning_rate * lr_multiplier; Adam's bias correction uses t = StepParams::step + 1.
-class Update : public Primitive {
+class Update : public DescribedPrimitive<UpdateDesc> {
  public:
-  /// `moments`: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam; unused tensors
-  /// are empty. `global_norm`: f64, any number of sums of squares, which together are that of all gradients; empty
-  /// unless clip_norm is set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping;
-  /// empty unless larc is set. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; empty for a whole gradient.
-  virtual void forward(const Tensor& state, const Tensor& diff, const Tensor& rows, const Tensor& global_norm,
-                       const Tensor& norms, const Tensor& param, const Tensor& moment1, const Tensor& moment2) = 0;
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::step_params, undescribed> step_params;
+    In<K, Role::diff_weights, undescribed> diff;
+    OptionalIn<K, Role::rows, undescribed> rows;
+    OptionalIn<K, Role::sums, undescribed> global_norm;
+    OptionalIn<K, Role::norms, undescribed> norms;
+    InOut<K, Role::weights, &UpdateDesc::param> param;
+    OptionalInOut<K, Role::moment1, &UpdateDesc::param> moment1;
+    OptionalInOut<K, Role::moment2, &UpdateDesc::param> moment2;
+  };
+  /// Moments: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam. `global_norm`:
+  /// f64, any number of sums of squares, which together are that of all gradients; absent unless clip_norm is set.
+  /// `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent unless larc is
+  /// set. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; absent for a whole gradient.
+  virtual void forward(const Forward<Tensors>& args) = 0;
 };
+
+std::string describe(const SumSquaresDesc& d);  ///< one line for logs and errors: parameters, shapes, layouts
+std::string describe(const CheckGradientsDesc& d);
+std::string describe(const UpdateDesc& d);  ///< one line for logs and errors: parameters, shapes, layouts
 
 }  // namespace keelson::ops

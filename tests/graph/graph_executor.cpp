@@ -29,10 +29,13 @@ struct Nothing : ops::Primitive {
 Program two_calls(FakeAsyncDevice& device, int (&done)[2]) {
   Program program;
   for (int& count : done) {
-    Call c{};
-    c.primitive = std::make_shared<Nothing>();
-    c.run = [&device, &count](const Tensor*) { device.queue([&count] { ++count; }); };
-    program.calls().push_back(std::move(c));
+    const auto run = [&device, &count] { device.queue([&count] { ++count; }); };
+    program.calls().push_back({Phase::forward,
+                               "node",
+                               "op",
+                               {},
+                               Computation{std::make_shared<Nothing>(), ops::Verb::forward,
+                                           [run](const Tensor*) -> std::function<void()> { return run; }}});
   }
   return program;
 }
@@ -40,8 +43,9 @@ Program two_calls(FakeAsyncDevice& device, int (&done)[2]) {
 TEST(GraphExecutor, RecordsAtTheSecondRunAndAgainAfterForget) {
   FakeAsyncDevice device(FakeAsyncDevice::Reach::device);
   int done[2] = {};
-  Program program = two_calls(device, done);
-  GraphExecutor replay(program, device, {0, 1});
+  const Program program = two_calls(device, done);
+  auto calls = program.bind(nullptr);
+  GraphExecutor replay(program, calls, device, {0, 1});
   const int replays[] = {0, 2, 4, 4, 6};
   for (int run = 0; run < 5; ++run) {
     if (run == 3) replay.forget();
@@ -55,8 +59,9 @@ TEST(GraphExecutor, RecordsAtTheSecondRunAndAgainAfterForget) {
 TEST(GraphExecutor, WhatCannotBeRecordedIsExecutedCallByCall) {
   UncapturableDevice device;
   int done[2] = {};
-  Program program = two_calls(device, done);
-  GraphExecutor replay(program, device, {0, 1});
+  const Program program = two_calls(device, done);
+  auto calls = program.bind(nullptr);
+  GraphExecutor replay(program, calls, device, {0, 1});
   for (int run = 0; run < 4; ++run) {
     replay.run(0, 2, nullptr);
     device.fence();

@@ -13,12 +13,12 @@ BufferId bytes(Program& p, std::int64_t n) {
   return p.add(std::move(b));
 }
 
-void call(Program& p, std::vector<Operand> operands, int in_place_src = -1, int in_place_dst = -1) {
-  Call c{};
-  c.operands = std::move(operands);
-  c.in_place_src = in_place_src;
-  c.in_place_dst = in_place_dst;
-  p.calls().push_back(std::move(c));
+Operand in(BufferId b) { return {b, ops::Role::src, ops::Access::read}; }
+/// `in_place_of`: the operand of the call whose memory it may take.
+Operand out(BufferId b, int in_place_of = -1) { return {b, ops::Role::dst, ops::Access::write, in_place_of}; }
+
+void call(Program& p, std::vector<Operand> operands) {
+  p.calls().push_back({Phase::forward, "node", "op", std::move(operands), Computation{}});
 }
 
 TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
@@ -33,8 +33,8 @@ TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
       std::vector<Operand> operands{in(made[draw(static_cast<int>(made.size()))]),
                                     in(made[draw(static_cast<int>(made.size()))])};
       made.push_back(bytes(p, 1 + draw(1000)));
-      operands.push_back(out(made.back()));
-      call(p, operands, draw(2) ? 0 : -1, 2);
+      operands.push_back(out(made.back(), draw(2) ? 0 : -1));
+      call(p, operands);
     }
     p.place();
     // Write a pattern into every buffer as its call comes; whoever reads must find what was written.
@@ -45,7 +45,7 @@ TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
         const Tensor t = p.tensor(o.id, arena.data());
         auto* data = static_cast<std::byte*>(t.raw());
         ASSERT_LE(data + t.bytes(), arena.data() + arena.size());
-        if (o.read) {
+        if (o.reads()) {
           for (std::size_t i = 0; i < t.bytes(); ++i)
             ASSERT_EQ(data[i], pattern[o.id]) << "buffer " << o.id << " at call " << c;
         } else {
@@ -76,7 +76,7 @@ TEST(Program, InPlaceSharesOnlyWhatNobodyReadsLater) {
     Program p;
     const BufferId a = bytes(p, 256), b = bytes(p, 256);
     call(p, {out(a)});
-    call(p, {in(a), out(b)}, 0, 1);
+    call(p, {in(a), out(b, 0)});
     call(p, read_later ? std::vector<Operand>{in(a), in(b)} : std::vector<Operand>{in(b)});
     p.place();
     EXPECT_EQ(p.root(b) == a, !read_later);

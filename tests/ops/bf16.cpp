@@ -25,18 +25,19 @@ class Bf16Test : public CaseTest<Bf16Case> {
                  const Array& y, const Array& dw, const Array& dx) {
     const auto extra = [&](Verb v) { return scratch(ctx(), op.scratch_bytes(v)); };
     const auto dst = destination(ctx(), dst_shape, op.layout(Verb::forward, Role::dst));
-    op.forward(put_bf16(x, op.layout(Verb::forward, Role::src)), put_bf16(w, op.layout(Verb::forward, Role::weights)),
-               put(ctx(), b, Layout::plain(b.shape)), dst, extra(Verb::forward));
+    op.forward({put_bf16(x, op.layout(Verb::forward, Role::src)), put_bf16(w, op.layout(Verb::forward, Role::weights)),
+                put(ctx(), b, Layout::plain(b.shape)), dst, extra(Verb::forward)});
     check(dst, y, "dst");
     const auto diff_src = destination(ctx(), c().src, op.layout(Verb::backward_data, Role::diff_src));
-    op.backward_data(put_bf16(dy, op.layout(Verb::backward_data, Role::diff_dst)),
-                     put_bf16(w, op.layout(Verb::backward_data, Role::weights)), diff_src, extra(Verb::backward_data));
+    op.backward_data({put_bf16(dy, op.layout(Verb::backward_data, Role::diff_dst)),
+                      put_bf16(w, op.layout(Verb::backward_data, Role::weights)), diff_src,
+                      extra(Verb::backward_data)});
     check(diff_src, dx, "diff_src");
     const auto diff_w = destination(ctx(), c().weights, op.layout(Verb::backward_weights, Role::diff_weights));
     const auto diff_b = destination(ctx(), b.shape, Layout::plain(b.shape));
-    op.backward_weights(put_bf16(x, op.layout(Verb::backward_weights, Role::src)),
-                        put_bf16(dy, op.layout(Verb::backward_weights, Role::diff_dst)), diff_w, diff_b,
-                        extra(Verb::backward_weights));
+    op.backward_weights({put_bf16(x, op.layout(Verb::backward_weights, Role::src)),
+                         put_bf16(dy, op.layout(Verb::backward_weights, Role::diff_dst)), diff_w, diff_b,
+                         extra(Verb::backward_weights)});
     check(diff_w, dw, "diff_weights");
     check(diff_b, oracle::backward_bias(dy), "diff_bias");
   }

@@ -53,7 +53,7 @@ TEST_P(CheckGradientsTest, MatchesOracle) {
       Array sums(Shape{count}, 0.5);
       sums[count / 2] = sum;
       const auto given = put_f64(ctx(), sums);
-      const auto used = allocations_of([&] { op->forward(given, state); });
+      const auto used = allocations_of([&] { op->forward({given, state}); });
       EXPECT_LE(used.bytes, allowed_bytes());
       want = oracle::check_gradients(want, c().desc, sums);
       const auto got = read(state);

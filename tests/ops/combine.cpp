@@ -52,7 +52,7 @@ TEST_P(ReorderTest, EveryLayoutToEveryOther) {
       if (!op) continue;
       const auto src = put(ctx(), x, from), dst = destination(ctx(), c().shape, to);
       const auto extra = scratch(ctx(), op->scratch_bytes(Verb::forward));
-      run(what, {dst}, [&] { op->forward(src, dst, extra); });
+      run_forward(what, *op, {src, dst, extra});
       check(dst, x, what, exact);
     }
 }
@@ -64,9 +64,9 @@ TEST_P(ReorderTest, ConvertsToDoubleAndBack) {
   if (!widen || !narrow) return;
   const auto src = put(ctx(), x, f32.layout), wide = put_f64(ctx(), Array(c().shape)),
              back = destination(ctx(), c().shape, f32.layout);
-  widen->forward(src, wide, scratch(ctx(), widen->scratch_bytes(Verb::forward)));
+  widen->forward({src, wide, scratch(ctx(), widen->scratch_bytes(Verb::forward))});
   EXPECT_TRUE(close(get_f64(ctx(), wide), x, c().name + " as f64", exact));
-  narrow->forward(wide, back, scratch(ctx(), narrow->scratch_bytes(Verb::forward)));
+  narrow->forward({wide, back, scratch(ctx(), narrow->scratch_bytes(Verb::forward))});
   check(back, x, c().name + " as f32 again", exact);
 }
 
@@ -94,15 +94,15 @@ TEST_P(SumTest, MatchesOracleAlsoInPlace) {
         srcs.push_back(put(ctx(), xs.back(), layout));
       }
       const auto dst = destination(ctx(), c().shape, layout);
-      run(what, {dst}, [&] { op->forward(srcs.data(), dst); });
+      run_forward(what, *op, {srcs, dst});
       check(dst, oracle::sum(xs), what);
-      op->forward(srcs.data(), srcs[0]);
+      op->forward({srcs, srcs[0]});
       check(srcs[0], oracle::sum(xs), what + " in place");
 
       xs[1][xs[1].elements() / 2] = std::numeric_limits<double>::quiet_NaN();
       srcs[0] = put(ctx(), xs[0], layout);
       srcs[1] = put(ctx(), xs[1], layout);
-      op->forward(srcs.data(), dst);
+      op->forward({srcs, dst});
       check(dst, oracle::sum(xs), what + " with a NaN");
     }
 }
@@ -137,12 +137,12 @@ TEST_P(ConcatTest, MatchesOracleBothWays) {
     }
     const auto what = c().name + (channels_last ? " channels-last" : " plain");
     const auto dst = destination(ctx(), joined, d.dst.layout);
-    run(what, {dst}, [&] { op->forward(srcs.data(), dst); });
+    run_forward(what, *op, {srcs, dst});
     check(dst, oracle::concat(xs, c().axis), what, exact);
 
     const Array dy = oracle::random_uniform(joined, "dy");
     const auto diff_dst = put(ctx(), dy, d.dst.layout);
-    run(what, diff_srcs, [&] { op->backward(diff_dst, diff_srcs.data()); });
+    run_backward_data(what, *op, {diff_dst, diff_srcs});
     const auto want = oracle::concat_backward(dy, c().srcs, c().axis);
     for (std::size_t i = 0; i < want.size(); ++i)
       check(diff_srcs[i], want[i], fmt::format("{} diff_src {}", what, i), exact);
@@ -182,20 +182,20 @@ TEST_P(SoftmaxTest, MatchesOracleBothWays) {
       const auto what = fmt::format("{} {} x[0] = {}", c().name, to_string(choice), x[0]);
       const Array want = oracle::softmax_forward(x, c().axis);
       const auto src = put(ctx(), x, *layout), dst = destination(ctx(), c().src, *layout);
-      run(what, {dst}, [&] { op->forward(src, dst); });
+      run_forward(what, *op, {src, dst});
       check(dst, want, what);
       const auto diff_dst = put(ctx(), dy, *layout), diff_src = destination(ctx(), c().src, *layout);
-      run(what, {diff_src}, [&] { op->backward(diff_dst, dst, diff_src); });
+      run_backward_data(what, *op, {diff_dst, dst, diff_src});
       // Differences of numbers of the size of dst.
       EXPECT_TRUE(close(get(ctx(), diff_src), oracle::softmax_backward(dy, get(ctx(), dst), c().axis),
                         what + " diff_src", {1e-5, 1e-4}));
-      op->forward(src, src);
+      op->forward({src, src});
       check(src, want, what + " in place");
     }
     Array x = inputs[0];
     x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
     const auto src = put(ctx(), x, *layout), dst = destination(ctx(), c().src, *layout);
-    op->forward(src, dst);
+    op->forward({src, dst});
     // The NaN stays where it was and leaves other groups alone; what it does to its own group is the backend's affair.
     Array got = get(ctx(), dst), want = oracle::softmax_forward(x, c().axis);
     EXPECT_TRUE(std::isnan(got[x.elements() / 2])) << c().name;

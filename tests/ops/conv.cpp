@@ -53,7 +53,7 @@ class ConvTest : public CaseTest<ConvCase> {
     const auto bias = put_bias(x.bias);
     const auto dst = result_of(op, Verb::forward, Role::dst, x.diff_dst.shape);
     const auto extra = scratch_for(op, Verb::forward);
-    run(what, {dst}, [&] { op.forward(src, weights, bias, dst, extra); });
+    run_forward(what, op, {src, weights, bias, dst, extra});
     return dst;
   }
 
@@ -62,7 +62,7 @@ class ConvTest : public CaseTest<ConvCase> {
     const auto weights = put_for(op, Verb::backward_data, Role::weights, x.weights);
     const auto diff_src = result_of(op, Verb::backward_data, Role::diff_src, x.src.shape);
     const auto extra = scratch_for(op, Verb::backward_data);
-    run(what, {diff_src}, [&] { op.backward_data(diff_dst, weights, diff_src, extra); });
+    run_backward_data(what, op, {diff_dst, weights, diff_src, extra});
     return diff_src;
   }
 
@@ -71,13 +71,9 @@ class ConvTest : public CaseTest<ConvCase> {
     const auto diff_dst = put_for(op, Verb::backward_weights, Role::diff_dst, x.diff_dst);
     const auto diff_weights = result_of(op, Verb::backward_weights, Role::diff_weights, x.weights.shape);
     const auto extra = scratch_for(op, Verb::backward_weights);
-    std::vector<Tensor> outputs{diff_weights};
     Tensor diff_bias;
-    if (c().params.bias) {
-      diff_bias = destination(ctx(), x.bias.shape, Layout::plain(x.bias.shape));
-      outputs.push_back(diff_bias);
-    }
-    run(what, outputs, [&] { op.backward_weights(src, diff_dst, diff_weights, diff_bias, extra); });
+    if (c().params.bias) diff_bias = destination(ctx(), x.bias.shape, Layout::plain(x.bias.shape));
+    run_backward_weights(what, op, {src, diff_dst, diff_weights, diff_bias, extra});
     check(diff_weights, oracle::conv_backward_weights(x.src, x.diff_dst, x.weights.shape, c().params),
           what + " diff_weights");
     if (c().params.bias) check(diff_bias, oracle::backward_bias(x.diff_dst), what + " diff_bias");
@@ -191,7 +187,7 @@ TEST_P(ConvOneCase, AddsWhatTheEltwiseOpWould) {
   const auto dst = forward(*alone, x, "not fused");
   const auto eltwise = make(ops::EltwiseDesc{c().params.activation, dst.desc()}, dst.layout().is_strided());
   if (!eltwise) return;
-  eltwise->forward(dst, dst);
+  eltwise->forward({dst, dst});
   EXPECT_TRUE(close(get(ctx(), forward(*fused, x, "fused")), get(ctx(), dst), "fused against separate activation"));
 }
 

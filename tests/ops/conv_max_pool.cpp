@@ -94,23 +94,22 @@ TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
       ctx().make(ops::PoolDesc{pool, {unpooled, DType::f32, Layout::channels_last(unpooled)}, any(pooled), true});
   ASSERT_EQ(pooling->layout(Verb::forward, Role::dst), op->layout(Verb::backward_weights, Role::diff_dst));
   const auto argmax = scratch(ctx(), pooling->workspace_bytes());
-  pooling->forward(put(ctx(), y, Layout::channels_last(unpooled)),
-                   destination(ctx(), pooled, pooling->layout(Verb::forward, Role::dst)), argmax);
+  pooling->forward({put(ctx(), y, Layout::channels_last(unpooled)),
+                    destination(ctx(), pooled, pooling->layout(Verb::forward, Role::dst)), argmax});
 
   const auto src = put(ctx(), x, op->layout(Verb::backward_weights, Role::src));
   const auto diff_dst = put(ctx(), dy, op->layout(Verb::backward_weights, Role::diff_dst));
   const auto dw = destination(ctx(), c().weights(), op->layout(Verb::backward_weights, Role::diff_weights));
   const auto db = c().bias ? destination(ctx(), {c().filters}, Layout::plain({c().filters})) : Tensor();
   const auto extra = scratch(ctx(), op->scratch_bytes(Verb::backward_weights));
-  run("backward weights", c().bias ? std::vector{dw, db} : std::vector{dw},
-      [&] { op->backward_weights(src, diff_dst, argmax, dw, db, extra); });
+  run_backward_weights("backward weights", *op, {src, diff_dst, argmax, dw, db, extra});
   check(dw, oracle::conv_backward_weights(x, diff, c().weights(), conv), "diff_weights");
   if (c().bias) check(db, oracle::backward_bias(diff), "diff_bias");
 
   const auto w = put(ctx(), weights, op->layout(Verb::backward_data, Role::weights));
   const auto dx = destination(ctx(), c().src, op->layout(Verb::backward_data, Role::diff_src));
   const auto more = scratch(ctx(), op->scratch_bytes(Verb::backward_data));
-  run("backward data", {dx}, [&] { op->backward_data(diff_dst, argmax, w, dx, more); });
+  run_backward_data("backward data", *op, {diff_dst, argmax, w, dx, more});
   check(dx, oracle::conv_backward_data(diff, weights, c().src, conv), "diff_src");
 }
 

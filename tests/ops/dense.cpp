@@ -58,14 +58,14 @@ class DenseTest : public CaseTest<DenseCase> {
       const auto src = place(v, Role::src, x), weights = place(v, Role::weights, w),
                  dst = result(v, Role::dst, d.dst.shape);
       const auto extra = scratch(ctx(), op->scratch_bytes(v));
-      run(what + " forward", {dst}, [&] { op->forward(src, weights, bias, dst, extra); });
+      run_forward(what + " forward", *op, {src, weights, bias, dst, extra});
       check(dst, oracle::dense_forward(x, w, b, c().params), what + " dst");
     }
     {
       const auto v = Verb::backward_data;
       const auto diff_dst = place(v, Role::diff_dst, dy), weights = place(v, Role::weights, w);
       const auto diff_src = result(v, Role::diff_src, d.src.shape), extra = scratch(ctx(), op->scratch_bytes(v));
-      run(what + " backward_data", {diff_src}, [&] { op->backward_data(diff_dst, weights, diff_src, extra); });
+      run_backward_data(what + " backward_data", *op, {diff_dst, weights, diff_src, extra});
       check(diff_src, oracle::dense_backward_data(dy, w), what + " diff_src");
     }
     if (nan) return;
@@ -77,8 +77,7 @@ class DenseTest : public CaseTest<DenseCase> {
       std::vector<Tensor> outputs{diff_weights};
       Tensor diff_bias;
       if (c().params.bias) outputs.push_back(diff_bias = destination(ctx(), b.shape, Layout::plain(b.shape)));
-      run(what + " backward_weights", outputs,
-          [&] { op->backward_weights(src, diff_dst, diff_weights, diff_bias, extra); });
+      run_backward_weights(what + " backward_weights", *op, {src, diff_dst, diff_weights, diff_bias, extra});
       check(diff_weights, oracle::dense_backward_weights(x, dy), what + " diff_weights");
       if (c().params.bias) check(diff_bias, oracle::backward_bias(dy), what + " diff_bias");
     }

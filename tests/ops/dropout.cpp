@@ -45,13 +45,13 @@ TEST_P(DropoutTest, MatchesOracleBothWays) {
     const auto what = c().name + ", " + to_string(choice);
     const auto state = put_state(ctx(), c().state);
     const auto src = put(ctx(), x, *layout), dst = destination(ctx(), c().src, *layout);
-    run(what, {dst}, [&] { op->forward(state, src, dst); });
+    run_forward(what, *op, {state, src, dst});
     check(dst, oracle::dropout(x, params, c().state, c().rows_per_sample), what + " dst");
     const auto diff_dst = put(ctx(), dy, *layout), diff_src = destination(ctx(), c().src, *layout);
-    run(what, {diff_src}, [&] { op->backward(state, diff_dst, diff_src); });
+    run_backward_data(what, *op, {state, diff_dst, diff_src});
     check(diff_src, oracle::dropout(dy, params, c().state, c().rows_per_sample), what + " diff_src");
 
-    op->forward(state, src, src);
+    op->forward({state, src, src});
     check(src, oracle::dropout(x, params, c().state, c().rows_per_sample), what + " in place");
   }
 }
@@ -67,7 +67,7 @@ TEST_P(DropoutTest, StepIsReadFromMemory) {
   for (int step = 0; step < 3; ++step) {
     ++now.step;
     ctx().device().copy_from_host(state.raw(), &now, sizeof now);
-    op->forward(state, src, dst);
+    op->forward({state, src, dst});
     check(dst, oracle::dropout(x, params, now, c().rows_per_sample), fmt::format("{} at step {}", c().name, now.step));
   }
 }

@@ -65,12 +65,12 @@ TEST_P(EltwiseTest, MatchesOracle) {
     EXPECT_EQ(op.layout(Verb::backward_data, Role::diff_src), layout);
     const Array x = awkward(shape), dy = oracle::random_uniform(shape, "dy");
     const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout);
-    run(what, {dst}, [&] { op.forward(src, dst); });
+    run_forward(what, op, {src, dst});
     check(dst, oracle::eltwise_forward(x, c().params), what + " dst");
 
     const auto diff_dst = put(ctx(), dy, layout), diff_src = destination(ctx(), shape, layout);
     const auto saved = ops::derivative_from_dst(c().params) ? dst : src;
-    run(what, {diff_src}, [&] { op.backward(diff_dst, saved, diff_src); });
+    run_backward_data(what, op, {diff_dst, saved, diff_src});
     check(diff_src, oracle::eltwise_backward(dy, x, c().params), what + " diff_src");
     EXPECT_GE(op.cost(Verb::forward).bytes, 2.0 * static_cast<double>(src.elements()) * 4);
   });
@@ -80,10 +80,10 @@ TEST_P(EltwiseTest, InPlace) {
   on_every_layout([&](ops::Eltwise& op, const Shape& shape, const Layout& layout, const std::string& what) {
     const Array x = awkward(shape), dy = oracle::random_uniform(shape, "dy");
     const auto src = put(ctx(), x, layout), both = put(ctx(), x, layout);
-    op.forward(both, both);
+    op.forward({both, both});
     check(both, oracle::eltwise_forward(x, c().params), what + " dst = src");
     const auto diff = put(ctx(), dy, layout);
-    op.backward(diff, ops::derivative_from_dst(c().params) ? both : src, diff);
+    op.backward_data({diff, ops::derivative_from_dst(c().params) ? both : src, diff});
     check(diff, oracle::eltwise_backward(dy, x, c().params), what + " diff_src = diff_dst");
     if (layout.is_opaque()) {
       EXPECT_EQ(dirty_padding(ctx(), both), 0) << what;
@@ -97,7 +97,7 @@ TEST_P(EltwiseTest, NanStaysNan) {
     Array x = awkward(shape), dy = oracle::random_uniform(shape, "dy");
     x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
     const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout);
-    op.forward(src, dst);
+    op.forward({src, dst});
     // oneDNN's reference sigmoid turns NaN into 0. It is taken for padded blocked layouts only, which nothing else
     // reads.
     const bool known =
@@ -109,7 +109,7 @@ TEST_P(EltwiseTest, NanStaysNan) {
     const auto diff_dst = put(ctx(), dy, layout), diff_src = destination(ctx(), shape, layout);
     const auto saved =
         put(ctx(), ops::derivative_from_dst(c().params) ? oracle::eltwise_forward(x, c().params) : x, layout);
-    op.backward(diff_dst, saved, diff_src);
+    op.backward_data({diff_dst, saved, diff_src});
     check(diff_src, oracle::eltwise_backward(dy, x, c().params), what + " NaN in diff_dst");
   });
 }
@@ -121,9 +121,9 @@ TEST_P(EltwiseTest, LargeArgumentsSaturate) {
     x[0] = 0.5;  // sets the scale of the comparison
     const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout),
                diff = put(ctx(), Array(shape, 1), layout);
-    op.forward(src, dst);
+    op.forward({src, dst});
     check(dst, oracle::eltwise_forward(x, c().params), what + " large src");
-    op.backward(diff, ops::derivative_from_dst(c().params) ? dst : src, diff);
+    op.backward_data({diff, ops::derivative_from_dst(c().params) ? dst : src, diff});
     check(diff, oracle::eltwise_backward(Array(shape, 1), x, c().params), what + " derivative at large src");
   });
 }

@@ -69,7 +69,7 @@ TEST_P(EmbeddingTest, LooksUpRows) {
   const Array w = oracle::random_uniform(table(), "weights");
   const auto ids = put_classes(ctx(), c().ids), weights = put_plain(w),
              dst = destination(ctx(), result(), Layout::plain(result()));
-  run("forward", {dst}, [&] { op->forward(ids, weights, dst); });
+  run_forward("forward", *op, {ids, weights, dst});
   EXPECT_TRUE(close(get(ctx(), dst), oracle::embedding_forward(c().ids, w), c().name, exact)) << c().about;
   const double moved = 2.0 * static_cast<double>(result().elements()) * sizeof(float);
   EXPECT_EQ(op->cost(Verb::forward).bytes, moved);
@@ -82,7 +82,7 @@ TEST_P(EmbeddingTest, NanReachesExactlyItsRows) {
   Array w = oracle::random_uniform(table(), "weights");
   for (std::int64_t e = 0; e < c().entries; e += 2) w[e * c().width] = std::numeric_limits<double>::quiet_NaN();
   const auto dst = destination(ctx(), result(), Layout::plain(result()));
-  op->forward(put_classes(ctx(), c().ids), put_plain(w), dst);
+  op->forward({put_classes(ctx(), c().ids), put_plain(w), dst});
   EXPECT_TRUE(close(get(ctx(), dst), oracle::embedding_forward(c().ids, w), c().name, exact));
 }
 
@@ -96,7 +96,7 @@ TEST_P(EmbeddingTest, AddsUpGradientsByRows) {
                extra = scratch(ctx(), op->scratch_bytes(Verb::backward_weights)),
                diff_rows = destination(ctx(), result(), Layout::plain(result()));
     const auto rows = put_classes(ctx(), Array(Shape{result()[0]}, 77.0));
-    run("backward", {rows, diff_rows}, [&] { op->backward(ids, diff_dst, rows, diff_rows, extra); });
+    run_backward_weights("backward", *op, {ids, diff_dst, rows, diff_rows, extra});
 
     const Array whole = oracle::embedding_backward(c().ids, dy, table());
     Array want_rows(rows.shape(), -1.0), want(result());
@@ -119,8 +119,8 @@ TEST_P(EmbeddingTest, SumsInTheOrderOfThePlaces) {
   const Array dy = oracle::random_uniform(result(), "diff_dst");
   const auto diff_rows = destination(ctx(), result(), Layout::plain(result()));
   const auto rows = put_classes(ctx(), Array(Shape{result()[0]}));
-  op->backward(put_classes(ctx(), c().ids), put_plain(dy), rows, diff_rows,
-               scratch(ctx(), op->scratch_bytes(Verb::backward_weights)));
+  op->backward_weights({put_classes(ctx(), c().ids), put_plain(dy), rows, diff_rows,
+                        scratch(ctx(), op->scratch_bytes(Verb::backward_weights))});
   Array want(result());
   const auto numbers = distinct(c().ids, c().entries);
   for (std::size_t u = 0; u < numbers.size(); ++u)
@@ -144,7 +144,7 @@ TEST_P(EmbeddingTest, AddsRowsIntoTheWholeGradient) {
     if (!op) return;
     const auto places = put_classes(ctx(), rows), diff_rows = put_plain(g),
                dst = accumulate ? put_plain(before) : destination(ctx(), table(), Layout::plain(table()));
-    const auto add = [&] { op->forward(places, diff_rows, dst); };
+    const auto add = [&] { op->forward({places, diff_rows, dst}); };
     if (accumulate)
       EXPECT_LE(allocations_of(add).bytes, allowed_bytes());
     else

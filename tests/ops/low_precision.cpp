@@ -65,10 +65,10 @@ TEST_P(LowPrecisionTest, ReorderConverts) {
     const auto extra = [&](ops::Reorder& r) { return scratch(ctx(), r.scratch_bytes(Verb::forward)); };
     const auto s1 = extra(*narrow), s2 = extra(*swap), s3 = extra(*same), s4 = extra(*widen);
     const auto src = put(ctx(), x, plain);
-    run(what, {low}, [&] { narrow->forward(src, low, s1); });
-    run(what, {swapped}, [&] { swap->forward(low, swapped, s2); });
-    run(what, {straight}, [&] { same->forward(low, straight, s3); });
-    run(what, {wide}, [&] { widen->forward(low, wide, s4); });
+    run_forward(what, *narrow, {src, low, s1});
+    run_forward(what, *swap, {low, swapped, s2});
+    run_forward(what, *same, {low, straight, s3});
+    run_forward(what, *widen, {low, wide, s4});
     const Array want = rounded(x, type());
     EXPECT_TRUE(close(get(ctx(), wide), want, what, exact));
     EXPECT_TRUE(close(get(ctx(), swapped), rounded(want, other), what + " to the other", exact));
@@ -95,12 +95,12 @@ TEST_P(LowPrecisionTest, Eltwise) {
       const Array x = some(shape, "x", -6, 6), dy = some(shape, "dy");
       const auto src = put_low(x, layout), dst = empty(shape, layout), diff_dst = put_low(dy, layout),
                  diff_src = empty(shape, layout);
-      run(what, {dst}, [&] { op->forward(src, dst); });
+      run_forward(what, *op, {src, dst});
       check(dst, oracle::eltwise_forward(x, p), what);
       const auto saved = ops::derivative_from_dst(p) ? dst : src;
-      run(what, {diff_src}, [&] { op->backward(diff_dst, saved, diff_src); });
+      run_backward_data(what, *op, {diff_dst, saved, diff_src});
       check(diff_src, oracle::eltwise_backward(dy, x, p), what + " diff_src");
-      op->backward(diff_dst, saved, diff_dst);
+      op->backward_data({diff_dst, saved, diff_dst});
       EXPECT_EQ(raw_bytes(ctx(), diff_dst), raw_bytes(ctx(), diff_src)) << what << " in place";
     });
 }
@@ -118,9 +118,9 @@ TEST_P(LowPrecisionTest, SumRoundsOnce) {
         srcs.push_back(put_low(xs.back(), layout));
       }
       const auto dst = empty(shape, layout);
-      run(what, {dst}, [&] { op->forward(srcs.data(), dst); });
+      run_forward(what, *op, {srcs, dst});
       check(dst, oracle::sum(xs), what);
-      op->forward(srcs.data(), srcs[0]);
+      op->forward({srcs, srcs[0]});
       check(srcs[0], oracle::sum(xs), what + " in place");
     });
 }
@@ -147,9 +147,9 @@ TEST_P(LowPrecisionTest, Concat) {
       }
       const auto dst = empty(joined, d.dst.layout);
       const auto what = fmt::format("{} axis {}{}", c().name, axis, channels_last ? " channels-last" : "");
-      run(what, {dst}, [&] { op->forward(srcs.data(), dst); });
+      run_forward(what, *op, {srcs, dst});
       check(dst, oracle::concat(xs, axis), what, exact);
-      run(what, diff_srcs, [&] { op->backward(dst, diff_srcs.data()); });
+      run_backward_data(what, *op, {dst, diff_srcs});
       for (std::size_t i = 0; i < xs.size(); ++i) check(diff_srcs[i], xs[i], what + " back", exact);
     }
 }
@@ -162,9 +162,9 @@ TEST_P(LowPrecisionTest, Dropout) {
     if (!op) return;
     const Array x = some(shape, "x", 1, 2);
     const auto state = put_state(ctx(), now), src = put_low(x, layout), dst = empty(shape, layout);
-    run(what, {dst}, [&] { op->forward(state, src, dst); });
+    run_forward(what, *op, {state, src, dst});
     check(dst, oracle::dropout(x, p, now), what);
-    run(what, {dst}, [&] { op->backward(state, src, dst); });
+    run_backward_data(what, *op, {state, src, dst});
     check(dst, oracle::dropout(x, p, now), what + " backward");
   });
 }
@@ -194,13 +194,13 @@ TEST_P(LowPrecisionTest, Pool) {
                    diff_dst = put_low(dy, op->layout(Verb::backward_data, Role::diff_dst)),
                    workspace = scratch(ctx(), op->workspace_bytes()),
                    extra = scratch(ctx(), op->scratch_bytes(Verb::backward_data));
-        run(what, {dst}, [&] { op->forward(src, dst, workspace); });
+        run_forward(what, *op, {src, dst, workspace});
         check(dst, oracle::pool_forward(x, p), what);
-        run(what, {diff_src}, [&] { op->backward(diff_dst, workspace, diff_src, extra); });
+        run_backward_data(what, *op, {diff_dst, workspace, diff_src, extra});
         check(diff_src, oracle::pool_backward(dy, x, p), what + " diff_src");
         if (kind == PoolKind::average) continue;
         x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
-        op->forward(put_low(x, layout), dst, workspace);
+        op->forward({put_low(x, layout), dst, workspace});
         check(dst, oracle::pool_forward(x, p), what + " with a NaN", exact);
       }
 }
@@ -215,16 +215,16 @@ TEST_P(LowPrecisionTest, EmbeddingWritesAndReadsLowValues) {
     const auto plain = Layout::plain(result);
     const auto ids = put_classes(ctx(), numbers), weights = put(ctx(), w, Layout::plain(table)),
                dst = empty(result, plain);
-    run("forward", {dst}, [&] { op->forward(ids, weights, dst); });
+    run_forward("forward", *op, {ids, weights, dst});
     check(dst, rounded(oracle::embedding_forward(numbers, w), type()), c().name, exact);
 
     const auto diff_dst = put_low(dy, plain), diff_rows = destination(ctx(), result, plain);
     const auto rows = put_classes(ctx(), Array(Shape{result[0]}, 77.0));
     const auto extra = scratch(ctx(), op->scratch_bytes(Verb::backward_weights));
-    run("backward", {rows, diff_rows}, [&] { op->backward(ids, diff_dst, rows, diff_rows, extra); });
+    run_backward_weights("backward", *op, {ids, diff_dst, rows, diff_rows, extra});
     const auto add = make(ops::AddRowsDesc{TensorDesc::plain(result), TensorDesc::plain(table), false});
     const auto whole = destination(ctx(), table, Layout::plain(table));
-    add->forward(rows, diff_rows, whole);
+    add->forward({rows, diff_rows, whole});
     check(whole, oracle::embedding_backward(numbers, dy, table), c().name + " gradient");
   }
 }

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/ops/operands.hpp"
 #include "tests/oracle/ops.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/compare.hpp"
@@ -85,9 +87,9 @@ class OpTest : public ::testing::Test {
     auto op = ctx().try_make(desc, &why);
     if (!op) {
       if (strided && accepts_everything())
-        ADD_FAILURE() << "declined: " << ops::describe(desc) << ": " << why;
+        ADD_FAILURE() << "declined: " << ops::description_of(desc) << ": " << why;
       else
-        declined_ += fmt::format("{}{}: {}", declined_.empty() ? "" : "; ", ops::describe(desc), why);
+        declined_ += fmt::format("{}{}: {}", declined_.empty() ? "" : "; ", ops::description_of(desc), why);
     } else {
       EXPECT_FALSE(op->name(ops::Verb::forward).empty());
       backend_ = op->backend();
@@ -119,6 +121,23 @@ class OpTest : public ::testing::Test {
     EXPECT_LE(used.bytes, allowed_bytes()) << what << ": " << used.calls << " allocations";
   }
 
+  /// run(), with what the op declares of its operands: sources keep their bits, and a result that may lie where a
+  /// source lies has the same bits there.
+  template <class Op>
+  void run_forward(const std::string& what, Op& op, const typename Op::template Forward<ops::Tensors>& args) {
+    run_declared<Op, Op::template Forward>(what, op, args);
+  }
+  template <class Op>
+  void run_backward_data(const std::string& what, Op& op,
+                         const typename Op::template BackwardData<ops::Tensors>& args) {
+    run_declared<Op, Op::template BackwardData>(what, op, args);
+  }
+  template <class Op>
+  void run_backward_weights(const std::string& what, Op& op,
+                            const typename Op::template BackwardWeights<ops::Tensors>& args) {
+    run_declared<Op, Op::template BackwardWeights>(what, op, args);
+  }
+
   void check(const Tensor& got, const Array& want, const std::string& what, Tolerance t) {
     EXPECT_TRUE(close(get(ctx(), got), want, what, t));
   }
@@ -140,6 +159,49 @@ class OpTest : public ::testing::Test {
   }
 
  private:
+  template <class Op, template <class> class Args>
+  void run_declared(const std::string& what, Op& op, const Args<ops::Tensors>& args) {
+    std::vector<std::size_t> counts;
+    const auto tensors = ops::flatten(args, &counts);
+    std::vector<ops::OperandInfo> operands;  // one per tensor
+    const auto declared = ops::declared_operands<Args>(op.description());
+    for (std::size_t i = 0; i < declared.size(); ++i) operands.insert(operands.end(), counts[i], declared[i]);
+    std::vector<Tensor> results;
+    std::vector<std::vector<unsigned char>> sources;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i] && operands[i].access == ops::Access::write) results.push_back(tensors[i]);
+      const bool source = tensors[i] && operands[i].access == ops::Access::read;
+      sources.push_back(source ? raw_bytes(ctx(), tensors[i]) : std::vector<unsigned char>());
+    }
+    run(what, results, [&] { ops::execute(op, args); });
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (!sources[i].empty()) {
+        EXPECT_EQ(raw_bytes(ctx(), tensors[i]), sources[i])
+            << what << ": " << to_string(operands[i].role) << " changed";
+      }
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i] && operands[i].in_place_of != ops::Role::none)
+        check_in_place<Op, Args>(what, op, tensors, operands, counts, i);
+  }
+
+  template <class Op, template <class> class Args>
+  void check_in_place(const std::string& what, Op& op, std::vector<Tensor> tensors,
+                      const std::vector<ops::OperandInfo>& operands, const std::vector<std::size_t>& counts,
+                      std::size_t result) {
+    const auto found = std::find_if(operands.begin(), operands.end(),
+                                    [&](const auto& o) { return o.role == operands[result].in_place_of; });
+    ASSERT_NE(found, operands.end()) << what;
+    const auto source = static_cast<std::size_t>(found - operands.begin());
+    const Tensor apart = tensors[result], original = tensors[source];
+    if (!original || original.raw() == apart.raw() || !(original.desc() == apart.desc())) return;
+    const Tensor shared = ctx().allocate(original.desc(), "in place");
+    ctx().device().copy(shared.raw(), original.raw(), original.bytes());
+    tensors[source] = tensors[result] = shared;
+    ops::execute(op, ops::make_args<Args>(tensors.data(), counts));
+    EXPECT_EQ(raw_bytes(ctx(), shared), raw_bytes(ctx(), apart))
+        << what << ": " << to_string(operands[result].role) << " differs in place";
+  }
+
   std::string name_, declined_, backend_;
   bool packs_ = false;
   Context* context_ = nullptr;

@@ -77,7 +77,7 @@ class PoolTest : public CaseTest<PoolCase> {
     const auto src = put(ctx(), x, src_layout);
     const auto dst = destination(ctx(), dst_shape, op->layout(Verb::forward, Role::dst));
     const auto workspace = scratch(ctx(), op->workspace_bytes());
-    run(what + " forward", {dst}, [&] { op->forward(src, dst, workspace); });
+    run_forward(what + " forward", *op, {src, dst, workspace});
     check(dst, oracle::pool_forward(x, c().params), what + " dst");
     if (!backward) return;
 
@@ -85,7 +85,7 @@ class PoolTest : public CaseTest<PoolCase> {
     const auto diff_dst = put(ctx(), dy, op->layout(Verb::backward_data, Role::diff_dst));
     const auto diff_src = destination(ctx(), c().src, op->layout(Verb::backward_data, Role::diff_src));
     const auto extra = scratch(ctx(), op->scratch_bytes(Verb::backward_data));
-    run(what + " backward", {diff_src}, [&] { op->backward(diff_dst, workspace, diff_src, extra); });
+    run_backward_data(what + " backward", *op, {diff_dst, workspace, diff_src, extra});
     check(diff_src, oracle::pool_backward(dy, x, c().params), what + " diff_src");
   }
 
@@ -133,7 +133,7 @@ TEST_P(PoolTest, InferenceNeedsNoWorkspace) {
   if (!op) return;
   const auto src = put(ctx(), x, d.src.layout);
   const auto dst = destination(ctx(), dst_shape, d.dst.layout);
-  run(c().name, {dst}, [&] { op->forward(src, dst, {}); });
+  run_forward(c().name, *op, {src, dst, {}});
   check(dst, oracle::pool_forward(x, c().params), c().name + " without workspace");
 }
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "engine/ops/describe.hpp"
+#include "engine/ops/op_list.hpp"
 #include "tests/ops/conv_cases.hpp"
 #include "tests/oracle/ops.hpp"
 

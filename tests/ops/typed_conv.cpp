@@ -103,10 +103,10 @@ class TypedConvTest : public CaseTest<ConvCase> {
     if (c().params.bias) b = put(ctx(), bias, Layout::plain(bias.shape));
     const auto close_enough = tolerance(types.dst);
     const auto y = destination_of(diff_dst.shape, types.dst);
-    op.forward(x, w, b, y, extra(Verb::forward));
+    op.forward({x, w, b, y, extra(Verb::forward)});
     check(converted(y, DType::f32), oracle::conv_forward(src, weights, bias, c().params), what + ", dst", close_enough);
     const auto dx = destination_of(c().src, types.dst);
-    op.backward_data(dy, w, dx, extra(Verb::backward_data));
+    op.backward_data({dy, w, dx, extra(Verb::backward_data)});
     check(converted(dx, DType::f32), oracle::conv_backward_data(diff_dst, weights, c().src, c().params),
           what + ", diff_src", close_enough);
     if (plant_nan) return;
@@ -116,12 +116,12 @@ class TypedConvTest : public CaseTest<ConvCase> {
     std::vector<Tensor> outputs{dw};
     if (db) outputs.push_back(db);
     const auto space = extra(Verb::backward_weights);
-    op.backward_weights(x, dy, dw, db, space);
+    op.backward_weights({x, dy, dw, db, space});
     check(dw, oracle::conv_backward_weights(src, diff_dst, c().weights(), c().params), what + ", diff_weights",
           weights_tolerance);
     if (db) check(db, oracle::backward_bias(diff_dst), what + ", diff_bias");
     const auto first = raw_bytes(ctx(), dw);
-    op.backward_weights(x, dy, dw, db, space);
+    op.backward_weights({x, dy, dw, db, space});
     EXPECT_EQ(raw_bytes(ctx(), dw), first) << what << ": differs when run again";
   }
 };

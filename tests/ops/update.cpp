@@ -86,7 +86,7 @@ class UpdateTest : public CaseTest<UpdateCase> {
       const ops::StepParams now{.step = step, .learning_rate = 0.05f, .scaling = {.unscale = 1 / c().scale}};
       const auto state = put_state(ctx(), now);
       const auto used =
-          allocations_of([&] { op->forward(state, diff, {}, global_norm, norms, param, moment1, moment2); });
+          allocations_of([&] { op->forward({state, diff, {}, global_norm, norms, param, moment1, moment2}); });
       EXPECT_LE(used.bytes, allowed_bytes());
       want = oracle::update(std::move(want), g, p, now, global);
       const auto at = fmt::format("{} ({}) after step {}", what, c().about, step);
@@ -127,7 +127,7 @@ TEST_P(UpdateTest, ManyStepsLater) {
       p.larc != LarcMode::none ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(want.param), own}}) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, own)) : Tensor();
   const ops::StepParams now{.step = 5'000'000'000, .learning_rate = 0.05f};
-  op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
+  op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
   check(param, oracle::update(want, g, p, now, own).param, c().name + " after 5e9 steps");
 }
 
@@ -143,7 +143,7 @@ TEST_P(UpdateTest, SkippedStepsMoveNothing) {
   const auto norms = p.larc != LarcMode::none ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, g[0])) : Tensor();
   const ops::StepParams now{.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}};
-  op->forward(put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2);
+  op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
   check(param, w, c().name, exact);
   check(moment1, m, c().name + " moment1", exact);
   check(moment2, v, c().name + " moment2", exact);
@@ -163,12 +163,12 @@ TEST_P(SumSquaresTest, MatchesOracleInF64) {
   for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::producer}) {
     const auto layout = layout_of(ctx(), choice, c().shape);
     if (!layout) continue;
-    const auto op = make(ops::SumSquaresDesc{{c().shape, DType::f32, *layout}});
+    const auto op = make(ops::SumSquaresDesc{{c().shape, DType::f32, *layout}, 2});
     if (!op) continue;
     const auto src = put(ctx(), x, *layout);
     const auto sums = put_f64(ctx(), Array(Shape{4}, -1.0));
     const auto what = c().name + " " + to_string(choice);
-    run(what, {sums}, [&] { op->forward(src, sums, 2); });
+    run_forward(what, *op, {src, sums});
     const Array want(Shape{4}, {-1, -1, oracle::sum_squares(x), -1});
     EXPECT_TRUE(close(get_f64(ctx(), sums), want, what, tolerance(DType::f64)));
   }
@@ -180,7 +180,7 @@ TEST_P(SumSquaresTest, NanShows) {
   const auto op = make(ops::SumSquaresDesc{TensorDesc::plain(c().shape)});
   if (!op) return;
   const auto sums = put_f64(ctx(), Array(Shape{1}));
-  op->forward(put(ctx(), x, Layout::plain(c().shape)), sums, 0);
+  op->forward({put(ctx(), x, Layout::plain(c().shape)), sums});
   EXPECT_TRUE(std::isnan(get_f64(ctx(), sums)[0]));
 }
 

@@ -91,7 +91,7 @@ class UpdateRowsTest : public CaseTest<RowsCase> {
                  numbers = put_classes(ctx(), rows);
       const Array before = get(ctx(), param), before1 = moment1 ? get(ctx(), moment1) : Array(),
                   before2 = moment2 ? get(ctx(), moment2) : Array();
-      const auto used = allocations_of([&] { op->forward(state, diff, numbers, norm, {}, param, moment1, moment2); });
+      const auto used = allocations_of([&] { op->forward({state, diff, numbers, norm, {}, param, moment1, moment2}); });
       EXPECT_LE(used.bytes, allowed_bytes()) << what;
       want = expected(std::move(want), rows, g, now, sums[0] + sums[1] + sums[2]);
       check(param, want.param, what);

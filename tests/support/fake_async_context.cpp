@@ -4,6 +4,7 @@
 
 #include "backends/kokkos/factory.hpp"
 #include "backends/registry.hpp"
+#include "engine/ops/op_list.hpp"
 #include "engine/tensor/half.hpp"
 #include "tests/support/contexts.hpp"
 
@@ -46,9 +47,9 @@ class AsF32 {
 
 /// A kernel of Kokkos, queued on the asynchronous device.
 template <class Op>
-class Async : public Op {
+class AsyncBase : public Op {
  public:
-  Async(FakeAsyncDevice& device, std::shared_ptr<Op> near, bool converts)
+  AsyncBase(FakeAsyncDevice& device, std::shared_ptr<Op> near, bool converts)
       : device_(device), near_(std::move(near)), converts_(converts) {}
   Layout layout(Verb v, Role r) const override { return near_->layout(v, r); }
   std::string name(Verb v) const override { return near_->name(v); }
@@ -57,6 +58,12 @@ class Async : public Op {
   Cost cost(Verb v) const override { return near_->cost(v); }
 
  protected:
+  template <template <class> class Args>
+  void queue_verb(const Args<Tensors>& args) {
+    std::vector<std::size_t> counts;
+    const auto operands = flatten(args, &counts);
+    queue(operands, [counts](auto& op, const Tensor* t) { execute(op, make_args<Args>(t, counts)); });
+  }
   template <class Run>
   void queue(const std::vector<Tensor>& operands, Run run) {
     std::vector<Tensor> inside;
@@ -76,102 +83,49 @@ class Async : public Op {
   bool converts_;
 };
 
-struct AsyncReorder : Async<Reorder> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-  }
+/// The verbs of Op that its header declares, each queued as it is.
+template <class Base, class Op>
+struct WithForward : Base {
+  using Base::Base;
+  void forward(const typename Op::template Forward<Tensors>& args) override { this->queue_verb(args); }
 };
-struct AsyncSum : Async<Sum> {
-  using Async::Async;
-  int count = 0;
-  void forward(const Tensor* srcs, const Tensor& dst) override {
-    std::vector<Tensor> all(srcs, srcs + count);
-    all.push_back(dst);
-    queue(all, [n = count](auto& o, const Tensor* t) { o.forward(t, t[n]); });
-  }
+template <class Base, class Op>
+struct WithBackwardData : Base {
+  using Base::Base;
+  void backward_data(const typename Op::template BackwardData<Tensors>& args) override { this->queue_verb(args); }
 };
-struct AsyncConcat : Async<Concat> {
-  using Async::Async;
-  int count = 0;
-  void forward(const Tensor* srcs, const Tensor& dst) override {
-    std::vector<Tensor> all(srcs, srcs + count);
-    all.push_back(dst);
-    queue(all, [n = count](auto& o, const Tensor* t) { o.forward(t, t[n]); });
-  }
-  void backward(const Tensor& diff_dst, const Tensor* diff_srcs) override {
-    std::vector<Tensor> all{diff_dst};
-    all.insert(all.end(), diff_srcs, diff_srcs + count);
-    queue(all, [](auto& o, const Tensor* t) { o.backward(t[0], t + 1); });
-  }
+template <class Base, class Op>
+struct WithBackwardWeights : Base {
+  using Base::Base;
+  void backward_weights(const typename Op::template BackwardWeights<Tensors>& args) override { this->queue_verb(args); }
 };
-struct AsyncSoftmax : Async<Softmax> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b) override {
-    queue({a, b}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1]); });
+
+template <class Base, class Op>
+auto add_verbs() {
+  if constexpr (requires { typename Op::template Forward<Tensors>; }) {
+    using A = WithForward<Base, Op>;
+    if constexpr (requires { typename Op::template BackwardWeights<Tensors>; }) {
+      using B = WithBackwardWeights<A, Op>;
+      if constexpr (requires { typename Op::template BackwardData<Tensors>; })
+        return std::type_identity<WithBackwardData<B, Op>>();
+      else
+        return std::type_identity<B>();
+    } else if constexpr (requires { typename Op::template BackwardData<Tensors>; }) {
+      return std::type_identity<WithBackwardData<A, Op>>();
+    } else {
+      return std::type_identity<A>();
+    }
+  } else {
+    return std::type_identity<WithBackwardWeights<WithBackwardData<Base, Op>, Op>>();
   }
-  void backward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });
-  }
-};
-/// Conv and Dense.
+}
+
 template <class Op>
-struct AsyncWeighted : Async<Op> {
-  using Async<Op>::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e) override {
-    this->queue({a, b, c, d, e}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4]); });
-  }
-  void backward_data(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) override {
-    this->queue({a, b, c, d}, [](auto& o, const Tensor* t) { o.backward_data(t[0], t[1], t[2], t[3]); });
-  }
-  void backward_weights(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e) override {
-    this->queue({a, b, c, d, e}, [](auto& o, const Tensor* t) { o.backward_weights(t[0], t[1], t[2], t[3], t[4]); });
-  }
+struct AsyncOf {
+  using type = typename decltype(add_verbs<AsyncBase<Op>, Op>())::type;
 };
-struct AsyncPool : Async<Pool> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-  }
-  void backward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) override {
-    queue({a, b, c, d}, [](auto& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3]); });
-  }
-};
-struct AsyncEltwise : Async<Eltwise> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b) override {
-    queue({a, b}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1]); });
-  }
-  void backward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });
-  }
-};
-struct AsyncDropout : Async<Dropout> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-  }
-  void backward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.backward(t[0], t[1], t[2]); });
-  }
-};
-struct AsyncEmbedding : Async<Embedding> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-  }
-  void backward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e) override {
-    queue({a, b, c, d, e}, [](auto& o, const Tensor* t) { o.backward(t[0], t[1], t[2], t[3], t[4]); });
-  }
-};
-struct AsyncAddRows : Async<AddRows> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c) override {
-    queue({a, b, c}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2]); });
-  }
-};
-struct AsyncMatMul : Async<MatMul> {
-  using Async::Async;
+struct AsyncMatMul : AsyncBase<MatMul> {
+  using AsyncBase::AsyncBase;
   std::size_t packed_bytes() const override { return near_->packed_bytes(); }
   void pack(const Tensor& weights, void* packed) override {
     queue({weights}, [p = inside(packed)](auto& o, const Tensor* t) { o.pack(t[0], p); });
@@ -181,8 +135,8 @@ struct AsyncMatMul : Async<MatMul> {
           [p = inside(packed), s = inside(scratch)](auto& o, const Tensor* t) { o.forward(t[0], t[1], p, t[2], s); });
   }
 };
-struct AsyncCell : Async<RecurrentCell> {
-  using Async::Async;
+struct AsyncCell : AsyncBase<RecurrentCell> {
+  using AsyncBase::AsyncBase;
   void begin(const Tensor& state, const Sequence& s) override {
     queue(with(s, {state}), [](auto& o, const Tensor* t) { o.begin(t[7], sequence(t)); });
   }
@@ -202,32 +156,13 @@ struct AsyncCell : Async<RecurrentCell> {
   }
   static Sequence sequence(const Tensor* t) { return {t[0], t[1], t[2], t[3], t[4], t[5], t[6]}; }
 };
-struct AsyncLoss : Async<Loss> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e,
-               const Tensor& f) override {
-    queue({a, b, c, d, e, f}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4], t[5]); });
-  }
+template <>
+struct AsyncOf<MatMul> {
+  using type = AsyncMatMul;
 };
-struct AsyncSumSquares : Async<SumSquares> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, std::int64_t index) override {
-    queue({a, b}, [index](auto& o, const Tensor* t) { o.forward(t[0], t[1], index); });
-  }
-};
-struct AsyncCheck : Async<CheckGradients> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b) override {
-    queue({a, b}, [](auto& o, const Tensor* t) { o.forward(t[0], t[1]); });
-  }
-};
-struct AsyncUpdate : Async<Update> {
-  using Async::Async;
-  void forward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e, const Tensor& f,
-               const Tensor& g, const Tensor& h) override {
-    queue({a, b, c, d, e, f, g, h},
-          [](auto& o, const Tensor* t) { o.forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]); });
-  }
+template <>
+struct AsyncOf<RecurrentCell> {
+  using type = AsyncCell;
 };
 
 void widen(TensorDesc& d) {
@@ -244,57 +179,44 @@ Desc widened(Desc d) {
   return d;
 }
 
-class FakeAsyncFactory : public OpFactory {
- public:
-  explicit FakeAsyncFactory(FakeAsyncDevice& fake)
-      : device_(fake), near_(backends::make_kokkos_device()), kokkos_(backends::make_kokkos_factory(*near_)) {}
-  std::string_view name() const override { return "fake"; }
+/// Whether kernels run on widened operands although the kernel as described would be supported.
+bool always_converts(const EmbeddingDesc&) { return true; }  // its description says nothing of dst's dtype
+bool always_converts(const RecurrentCellDesc& d) { return is_half(d.type); }
+template <class Desc>
+bool always_converts(const Desc&) {
+  return false;
+}
 
-  Expected<Conv> make(const ConvDesc& d) override { return wrap<AsyncWeighted<Conv>>(d); }
-  Expected<Dense> make(const DenseDesc& d) override { return wrap<AsyncWeighted<Dense>>(d); }
-  Expected<Pool> make(const PoolDesc& d) override { return wrap<AsyncPool>(d); }
-  Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc&) override { return unsupported(); }
-  Expected<Eltwise> make(const EltwiseDesc& d) override { return wrap<AsyncEltwise>(d); }
-  Expected<Dropout> make(const DropoutDesc& d) override { return wrap<AsyncDropout>(d); }
-  Expected<Reorder> make(const ReorderDesc& d) override { return wrap<AsyncReorder>(d); }
-  Expected<Sum> make(const SumDesc& d) override {
-    auto made = wrap<AsyncSum>(d);
-    if (made.primitive) static_cast<AsyncSum&>(*made.primitive).count = d.count;
-    return made;
-  }
-  Expected<Concat> make(const ConcatDesc& d) override {
-    auto made = wrap<AsyncConcat>(d);
-    if (made.primitive) static_cast<AsyncConcat&>(*made.primitive).count = static_cast<int>(d.srcs.size());
-    return made;
-  }
-  Expected<Softmax> make(const SoftmaxDesc& d) override { return wrap<AsyncSoftmax>(d); }
-  Expected<Embedding> make(const EmbeddingDesc& d) override { return wrap<AsyncEmbedding>(d, true); }
-  Expected<AddRows> make(const AddRowsDesc& d) override { return wrap<AsyncAddRows>(d); }
-  Expected<MatMul> make(const MatMulDesc& d) override { return wrap<AsyncMatMul>(d); }
-  Expected<RecurrentCell> make(const RecurrentCellDesc& d) override { return wrap<AsyncCell>(d, is_half(d.type)); }
-  Expected<Loss> make(const LossDesc& d) override { return wrap<AsyncLoss>(d); }
-  Expected<SumSquares> make(const SumSquaresDesc& d) override { return wrap<AsyncSumSquares>(d); }
-  Expected<CheckGradients> make(const CheckGradientsDesc& d) override { return wrap<AsyncCheck>(d); }
-  Expected<Update> make(const UpdateDesc& d) override { return wrap<AsyncUpdate>(d); }
-
- private:
-  /// `converts`: also where the kernel as described would be accepted.
-  template <class AsyncOp, class Desc>
-  Expected<typename Desc::Op> wrap(const Desc& d, bool converts = false) {
-    auto made = kokkos_->make(converts ? widened(d) : d);
-    if (!made.primitive && !converts) {
-      made = kokkos_->make(widened(d));
-      converts = true;
-    }
-    if (!made.primitive) return made;
-    return std::unique_ptr<typename Desc::Op>(
-        std::make_unique<AsyncOp>(device_, std::shared_ptr<typename Desc::Op>(std::move(made.primitive)), converts));
-  }
-
-  FakeAsyncDevice& device_;
-  std::unique_ptr<Device> near_;
-  std::unique_ptr<OpFactory> kokkos_;
+/// The host's device and backend under the fake one.
+struct Near {
+  std::unique_ptr<Device> device = backends::make_kokkos_device();
+  std::unique_ptr<OpFactory> kokkos = backends::make_kokkos_factory(*device);
 };
+
+template <class Desc>
+Expected<typename Desc::Op> make_async(FakeAsyncDevice& device, const Near& near, const Desc& d) {
+  using Op = typename Desc::Op;
+  bool converts = always_converts(d);
+  auto made = near.kokkos->make(converts ? widened(d) : d);
+  if (!made.primitive && !converts) {
+    made = near.kokkos->make(widened(d));
+    converts = true;
+  }
+  if (!made.primitive) return made;
+  return std::unique_ptr<Op>(
+      std::make_unique<typename AsyncOf<Op>::type>(device, std::shared_ptr<Op>(std::move(made.primitive)), converts));
+}
+
+std::unique_ptr<OpFactory> make_fake_async_factory(FakeAsyncDevice& device) {
+  auto factory = std::make_unique<OpFactory>("fake");
+  const auto near = std::make_shared<Near>();
+  for_each_type(OpList(), [&]<class Desc>() {
+    // What is for the caches of CPUs: a GPU's backend has none of these.
+    if constexpr (!std::is_same_v<Desc, ConvMaxPoolDesc> && !std::is_same_v<Desc, ConvMaxPoolForwardDesc>)
+      factory->add<Desc>([&device, near](const Desc& d) { return make_async(device, *near, d); });
+  });
+  return factory;
+}
 
 }  // namespace
 
@@ -302,7 +224,7 @@ std::unique_ptr<Context> make_fake_async_context() {
   if (backends::devices() != std::vector<std::string>{"cpu"}) skip("needs kernels for CPUs, which this build has not");
   auto device = std::make_unique<FakeAsyncDevice>(FakeAsyncDevice::Reach::device);
   std::vector<std::unique_ptr<OpFactory>> factories;
-  factories.push_back(std::make_unique<FakeAsyncFactory>(*device));
+  factories.push_back(make_fake_async_factory(*device));
   return std::make_unique<Context>(std::move(device), std::move(factories));
 }
 

@@ -1,13 +1,14 @@
-#include "engine/layers/depth_tiled_conv.hpp"
+#include "backends/detail/depth_tiled_conv.hpp"
 
 #include <algorithm>
 
 #include "engine/base/align.hpp"
 
-namespace keelson {
+namespace keelson::backends {
 
 namespace {
 
+using ops::ConvDesc;
 using ops::Role;
 using ops::Verb;
 
@@ -36,17 +37,69 @@ Tensor part(const Tensor& whole, std::int64_t sample, std::int64_t plane, const 
   return Tensor(desc, static_cast<std::byte*>(whole.raw()) + planes * bytes_of_plane);
 }
 
-}  // namespace
+class DepthTiledConv final : public ops::ConvMaxPoolForward {
+ public:
+  DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, const TileMakers& makers);
 
-DepthTiledConv::DepthTiledConv(const ops::ConvDesc& conv, const ops::PoolParams& pool) : conv_(conv), pool_(pool) {
+  /// The reason why it cannot be made or does not pay; empty otherwise.
+  const std::string& unsupported() const { return unsupported_; }
+
+  Layout layout(Verb verb, Role role) const override;
+  std::string name(Verb verb) const override;
+  std::size_t scratch_bytes(Verb verb) const override { return tile_bytes() + conv_scratch_bytes(verb); }
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(pooled_.elements()); }
+  ops::Cost cost(Verb verb) const override;
+  void forward(const Forward<ops::Tensors>& args) override;
+
+ private:
+  struct Tile {
+    std::int64_t first_src, first_dst;  ///< planes
+    std::size_t kind;
+  };
+  /// The primitives of one shape.
+  struct Kind {
+    std::int64_t planes, pad_begin, pad_end;  ///< of the convolution's result, and zeros beside its source
+    ConvDesc conv;
+    TensorDesc pooled;
+    std::unique_ptr<ops::Conv> op;
+    std::unique_ptr<ops::Pool> pool;
+  };
+
+  bool cut(int threads);
+  bool make_kind(Kind& kind, const Layout& weights, const TileMakers& makers);
+  std::size_t tile_bytes() const;
+  std::size_t conv_scratch_bytes(Verb verb) const;
+
+  ConvDesc conv_;
+  ops::PoolParams pool_;
+  TensorDesc pooled_;
+  bool training_;
+  std::string unsupported_;
+  std::vector<Kind> kinds_;
+  std::vector<Tile> tiles_;
+};
+
+DepthTiledConv::DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, const TileMakers& makers)
+    : conv_(d.conv), pool_(d.pool), pooled_(d.dst), training_(d.training) {
   conv_.training = false;  // its backward verbs are others' work
-  conv_.src.layout = Layout::channels_last(conv.src.shape);
-  conv_.dst.layout = Layout::channels_last(conv.dst.shape);
-  const Shape pooled = ops::pool_dst_shape(conv.dst.shape, pool);
-  pooled_ = {pooled, conv.dst.dtype, Layout::channels_last(pooled)};
+  conv_.src.layout = Layout::channels_last(conv_.src.shape);
+  conv_.dst.layout = Layout::channels_last(conv_.dst.shape);
+  pooled_.layout = Layout::channels_last(pooled_.shape);
+  if (!cut(makers.threads)) {
+    unsupported_ = "the result is one tile";
+    return;
+  }
+  // The shape of most tiles chooses the layout of the weights.
+  const auto most = tiles_[tiles_.size() / 2].kind;
+  if (!make_kind(kinds_[most], conv_.weights.layout, makers)) return;
+  const Layout weights = kinds_[most].op->layout(Verb::forward, Role::weights);
+  for (std::size_t i = 0; i < kinds_.size(); ++i)
+    if (i != most && !make_kind(kinds_[i], weights, makers)) return;
+  std::swap(kinds_[0], kinds_[most]);
+  for (Tile& t : tiles_) t.kind = t.kind == most ? 0 : t.kind == 0 ? most : t.kind;
 }
 
-/// The depth tiles, as few shapes as there can be: with zeros at one end, the other, both, none, and a last short one.
+/// The tiles, in as few shapes as there can be: with zeros at one end, the other, both, none, and a last short one.
 bool DepthTiledConv::cut(int threads) {
   const auto& p = conv_.params;
   const std::int64_t window = pool_.kernel[0], windows = pooled_.shape[2];
@@ -62,56 +115,40 @@ bool DepthTiledConv::cut(int threads) {
     auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& k) {
       return k.planes == kind.planes && k.pad_begin == kind.pad_begin && k.pad_end == kind.pad_end;
     });
-    if (found == kinds_.end()) found = kinds_.insert(kinds_.end(), kind);
+    if (found == kinds_.end()) found = kinds_.insert(kinds_.end(), std::move(kind));
     tiles_.push_back({std::max<std::int64_t>(0, src_begin), first, static_cast<std::size_t>(found - kinds_.begin())});
   }
   return true;
 }
 
-bool DepthTiledConv::make_kind(ForwardBuilder& p, Kind& k, const Layout& weights) {
+bool DepthTiledConv::make_kind(Kind& k, const Layout& weights, const TileMakers& makers) {
   k.conv = conv_;
   k.conv.params.pad_begin[0] = k.pad_begin;
   k.conv.params.pad_end[0] = k.pad_end;
-  const std::int64_t src_planes = k.planes + conv_.params.kernel[0] - 1 - k.pad_begin - k.pad_end;
+  k.conv.weights.layout = weights;
   const auto shrink = [](TensorDesc& d, std::int64_t planes) {
     d.shape = with_planes(d.shape, 1, planes);
     d.layout = Layout::channels_last(d.shape);
   };
-  shrink(k.conv.src, src_planes);
+  shrink(k.conv.src, k.planes + conv_.params.kernel[0] - 1 - k.pad_begin - k.pad_end);
   shrink(k.conv.dst, k.planes);
   k.pooled = pooled_;
   shrink(k.pooled, k.planes / pool_.kernel[0]);
-  const auto describe = [&](const TensorDesc& w) {
-    ops::ConvDesc d = k.conv;
-    d.weights = w;
-    return d;
-  };
-  if (!weights.is_any() || conv_.weights.dtype != DType::f32)
-    k.op = p.try_make(describe(conv_.weights.with(weights)));
-  else
-    k.op = p.make_with_weights("weights", describe);
-  k.pool = p.try_make(ops::PoolDesc{pool_, k.conv.dst, k.pooled, p.training()});
-  const auto argmax = p.training() ? static_cast<std::size_t>(k.pooled.elements()) : 0;
-  return k.op && k.pool && k.pool->workspace_bytes() == argmax;
-}
-
-std::shared_ptr<DepthTiledConv> DepthTiledConv::make(ForwardBuilder& p, const ops::ConvDesc& conv,
-                                                     const ops::PoolParams& pool) {
-  if (!p.context().device().host_accessible() || !suits(conv, pool)) return nullptr;
-  std::shared_ptr<DepthTiledConv> made(new DepthTiledConv(conv, pool));
-  if (!made->cut(p.context().device().concurrency())) return nullptr;
-  // The shape of most depth tiles chooses the layout of the weights.
-  auto& kinds = made->kinds_;
-  const auto most = made->tiles_[made->tiles_.size() / 2].kind;
-  if (!made->make_kind(p, kinds[most], Layout::any())) return nullptr;
-  const Layout weights = kinds[most].op->layout(Verb::forward, Role::weights);
-  for (std::size_t i = 0; i < kinds.size(); ++i)
-    if (i != most && (!made->make_kind(p, kinds[i], weights) || kinds[i].op->backend() != kinds[most].op->backend()))
-      return nullptr;
-  std::swap(kinds[0], kinds[most]);
-  for (Tile& s : made->tiles_) s.kind = s.kind == most ? 0 : s.kind == 0 ? most : s.kind;
-  made->set_backend(kinds[0].op->backend());
-  return made;
+  auto conv = makers.conv(k.conv);
+  if (!conv.primitive) {
+    unsupported_ = conv.unsupported_reason;
+    return false;
+  }
+  auto pool = makers.pool(ops::PoolDesc{pool_, k.conv.dst, k.pooled, training_});
+  if (!pool.primitive) {
+    unsupported_ = pool.unsupported_reason;
+    return false;
+  }
+  k.op = std::move(conv.primitive);
+  k.pool = std::move(pool.primitive);
+  if (training_ && k.pool->workspace_bytes() != static_cast<std::size_t>(k.pooled.elements()))
+    unsupported_ = "the pooling keeps no argmax indices of one byte";
+  return unsupported_.empty();
 }
 
 Layout DepthTiledConv::layout(Verb verb, Role role) const {
@@ -130,13 +167,11 @@ std::size_t DepthTiledConv::tile_bytes() const {
   return most;
 }
 
-std::size_t DepthTiledConv::scratch_bytes(Verb verb) const {
+std::size_t DepthTiledConv::conv_scratch_bytes(Verb verb) const {
   std::size_t most = 0;
   for (const Kind& k : kinds_) most = std::max(most, k.op->scratch_bytes(verb));
-  return tile_bytes() + most;
+  return most;
 }
-
-std::size_t DepthTiledConv::workspace_bytes() const { return static_cast<std::size_t>(pooled_.elements()); }
 
 ops::Cost DepthTiledConv::cost(Verb) const {
   return {ops::conv_flops(conv_),
@@ -144,8 +179,8 @@ ops::Cost DepthTiledConv::cost(Verb) const {
               static_cast<double>(conv_.weights.elements()) * static_cast<double>(size_of(conv_.weights.dtype))};
 }
 
-void DepthTiledConv::forward(const Tensor& src, const Tensor& weights, const Tensor& bias, const Tensor& dst,
-                             const Tensor& workspace, const Tensor& scratch) {
+void DepthTiledConv::forward(const Forward<ops::Tensors>& args) {
+  const auto& [src, weights, bias, dst, workspace, scratch] = args;
   auto* const memory = static_cast<std::byte*>(scratch.raw());
   const auto rest = static_cast<std::int64_t>(scratch.bytes() - tile_bytes());
   const Tensor op_scratch = rest > 0 ? Tensor(TensorDesc::plain({rest}, DType::u8), memory + tile_bytes()) : Tensor();
@@ -154,13 +189,23 @@ void DepthTiledConv::forward(const Tensor& src, const Tensor& weights, const Ten
     for (const Tile& s : tiles_) {
       Kind& k = kinds_[s.kind];
       const Tensor tile(k.conv.dst, memory);
-      k.op->forward(part(src, n, s.first_src, k.conv.src), weights, bias, tile, op_scratch);
+      k.op->forward({part(src, n, s.first_src, k.conv.src), weights, bias, tile, op_scratch});
       const Tensor chosen =
           workspace ? part(Tensor(argmax, workspace.raw()), n, s.first_dst,
                            TensorDesc::plain({static_cast<std::int64_t>(k.pool->workspace_bytes())}, DType::u8))
                     : Tensor();
-      k.pool->forward(tile, part(dst, n, s.first_dst, k.pooled), chosen);
+      k.pool->forward({tile, part(dst, n, s.first_dst, k.pooled), chosen});
     }
 }
 
-}  // namespace keelson
+}  // namespace
+
+ops::Expected<ops::ConvMaxPoolForward> make_depth_tiled_conv(const ops::ConvMaxPoolForwardDesc& d,
+                                                             const TileMakers& makers) {
+  if (!suits(d.conv, d.pool)) return std::string("depth tiles do not pay here, or windows and strides forbid them");
+  auto made = std::make_unique<DepthTiledConv>(d, makers);
+  if (!made->unsupported().empty()) return made->unsupported();
+  return std::unique_ptr<ops::ConvMaxPoolForward>(std::move(made));
+}
+
+}  // namespace keelson::backends

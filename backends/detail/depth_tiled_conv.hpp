@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+
+#include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/factory.hpp"
+
+namespace keelson::backends {
+
+/// What the tiles of one backend are made of.
+struct TileMakers {
+  std::function<ops::Expected<ops::Conv>(const ops::ConvDesc&)> conv;
+  std::function<ops::Expected<ops::Pool>(const ops::PoolDesc&)> pool;
+  int threads = 1;
+};
+
+/// A convolution and the max pooling behind it, tile by tile along the first spatial dim: each tile of the
+/// convolution's result is pooled while it still lies in the caches of a CPU, and only one tile of it is ever in
+/// memory. Made of the backend's own primitives for the shapes of the tiles. Unsupported where it does not pay or
+/// cannot be done: a result that fits the caches anyway, a stride or dilation along the first dim, overlapping windows.
+ops::Expected<ops::ConvMaxPoolForward> make_depth_tiled_conv(const ops::ConvMaxPoolForwardDesc& desc,
+                                                             const TileMakers& makers);
+
+}  // namespace keelson::backends

@@ -1,0 +1,49 @@
+#pragma once
+
+/// Names of all ops and their descriptions, for those who only pass them on.
+namespace keelson::ops {
+
+template <class Op>
+struct Expected;
+
+class AddRows;
+class CheckGradients;
+class Concat;
+class Conv;
+class ConvMaxPoolBackward;
+class ConvMaxPoolForward;
+class Dense;
+class Dropout;
+class Eltwise;
+class Embedding;
+class Loss;
+class MatMul;
+class Pool;
+class RecurrentCell;
+class Reorder;
+class Softmax;
+class Sum;
+class SumSquares;
+class Update;
+
+struct AddRowsDesc;
+struct CheckGradientsDesc;
+struct ConcatDesc;
+struct ConvDesc;
+struct ConvMaxPoolDesc;
+struct ConvMaxPoolForwardDesc;
+struct DenseDesc;
+struct DropoutDesc;
+struct EltwiseDesc;
+struct EmbeddingDesc;
+struct LossDesc;
+struct MatMulDesc;
+struct PoolDesc;
+struct RecurrentCellDesc;
+struct ReorderDesc;
+struct SoftmaxDesc;
+struct SumDesc;
+struct SumSquaresDesc;
+struct UpdateDesc;
+
+}  // namespace keelson::ops

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "engine/ops/combine.hpp"
+#include "engine/ops/conv.hpp"
+#include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/dense.hpp"
+#include "engine/ops/dropout.hpp"
+#include "engine/ops/eltwise.hpp"
+#include "engine/ops/embedding.hpp"
+#include "engine/ops/loss.hpp"
+#include "engine/ops/matmul.hpp"
+#include "engine/ops/pool.hpp"
+#include "engine/ops/recurrent_cell.hpp"
+#include "engine/ops/update.hpp"
+
+namespace keelson::ops {
+
+template <class... T>
+struct TypeList {};
+
+/// The description of every op. The tests' fake device and the generic test of operands go through this list.
+using OpList = TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc, DenseDesc, DropoutDesc,
+                        EltwiseDesc, EmbeddingDesc, LossDesc, MatMulDesc, PoolDesc, RecurrentCellDesc, ReorderDesc,
+                        SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
+
+/// visit.template operator()<Desc>() for each.
+template <class... D, class Visit>
+void for_each_type(TypeList<D...>, Visit&& visit) {
+  (visit.template operator()<D>(), ...);
+}
+
+}  // namespace keelson::ops
