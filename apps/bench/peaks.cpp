@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/machine.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
-#include "engine/train/machine.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -20,7 +20,7 @@ using nlohmann::json;
 /// measure otherwise.
 std::string key_of(Context& context, const app::Job& job) {
   std::string key;
-  for (const auto& [name, value] : describe_machine())
+  for (const auto& [name, value] : app::describe_machine())
     if (name == "Host" || name == "Processor") key += value + "; ";
   return fmt::format("{}{}, vectors of {} floats; ranks on the node: {}; keelson {}", key, context.device().describe(),
                      context.device().vector_width(), job.world.local_size(), KEELSON_VERSION);

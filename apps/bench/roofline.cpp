@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/train/report_style.hpp"
-#include "engine/train/svg_plot.hpp"
+#include "apps/common/report/report_style.hpp"
+#include "apps/common/report/svg_plot.hpp"
 
 namespace keelson::bench {
 namespace {
 
+namespace plot = app::plot;
+using app::report_style;
 using plot::escape;
 
 constexpr const char* extra_style = R"css(

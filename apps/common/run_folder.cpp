@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "apps/common/machine.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/train/checkpoint.hpp"
-#include "engine/train/machine.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/common/folder_lock.hpp"
+#include "apps/common/report/metrics_file.hpp"
+#include "apps/common/report/report.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/train/folder_lock.hpp"
-#include "engine/train/metrics.hpp"
 #include "engine/train/observer.hpp"
-#include "engine/train/report.hpp"
 #include "engine/train/trainer.hpp"
 
 namespace keelson::app {

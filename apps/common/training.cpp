@@ -7,6 +7,7 @@
 
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
+#include "apps/common/machine.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/environment.hpp"
@@ -15,7 +16,6 @@
 #include "engine/base/ranks.hpp"
 #include "engine/graph/choose_precision.hpp"
 #include "engine/graph/memory_needs.hpp"
-#include "engine/train/machine.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "engine/train/report_style.hpp"
-#include "engine/train/svg_plot.hpp"
+#include "apps/common/report/report_style.hpp"
+#include "apps/common/report/svg_plot.hpp"
 
 namespace keelson::lm {
 namespace {
 
+namespace plot = app::plot;
+using app::report_style;
 using plot::escape;
 using Mark = plot::Series::Mark;
 

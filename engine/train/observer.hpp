@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/train/evaluator.hpp"
-#include "engine/train/metrics.hpp"
+#include "engine/train/records.hpp"
 #include "engine/train/run_state.hpp"
 
 namespace keelson {

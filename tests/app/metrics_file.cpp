@@ -1,4 +1,4 @@
-#include "engine/train/metrics.hpp"
+#include "apps/common/report/metrics_file.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,13 @@
 
 #include "tests/train/support.hpp"
 
-namespace keelson::testing {
+namespace keelson::app {
 namespace {
 
-TEST(Metrics, ComeBack) {
+using testing::content;
+using testing::Folder;
+
+TEST(MetricsFile, ComeBack) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";
   {
@@ -37,7 +40,7 @@ TEST(Metrics, ComeBack) {
   EXPECT_EQ(h.events.at(0).text, "all epochs done");
 }
 
-TEST(Metrics, NamesItsUnit) {
+TEST(MetricsFile, NamesItsUnit) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";
   EpochRecord e;
@@ -57,7 +60,7 @@ TEST(Metrics, NamesItsUnit) {
   EXPECT_EQ(h.epochs.at(0).rate, 81);
 }
 
-TEST(Metrics, LinesThatAreNoRecordsDoNoHarm) {
+TEST(MetricsFile, LinesThatAreNoRecordsDoNoHarm) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";
   for (const char* line :
@@ -75,14 +78,14 @@ TEST(Metrics, LinesThatAreNoRecordsDoNoHarm) {
   }
 }
 
-TEST(Metrics, NamesOfFilesMayHoldAnyBytes) {
+TEST(MetricsFile, NamesOfFilesMayHoldAnyBytes) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";
   MetricsFile(path).write(EventRecord{"resume", 1, "runs/\xFF"});
   EXPECT_EQ(read_metrics(path).events.at(0).text, "runs/\xEF\xBF\xBD");
 }
 
-TEST(Metrics, ResumedRunsHoldNothingTwice) {
+TEST(MetricsFile, ResumedRunsHoldNothingTwice) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";
   {
@@ -104,4 +107,4 @@ TEST(Metrics, ResumedRunsHoldNothingTwice) {
 }
 
 }  // namespace
-}  // namespace keelson::testing
+}  // namespace keelson::app

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace keelson {
+namespace keelson::app {
 
 /// What this process runs on, for reports: name -> text, in a sensible order. What the system does not tell is left
 /// out.
@@ -13,4 +13,4 @@ std::vector<std::pair<std::string, std::string>> describe_machine();
 /// Largest resident size of this process so far, bytes.
 double peak_resident_bytes();
 
-}  // namespace keelson
+}  // namespace keelson::app

@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "apps/common/report/metrics_file.hpp"
 #include "engine/graph/plan.hpp"
 #include "engine/train/metric_spec.hpp"
-#include "engine/train/metrics.hpp"
 
-namespace keelson {
+namespace keelson::app {
 
 /// Everything that a report of a run shows.
 struct ReportInput {
@@ -39,4 +39,4 @@ struct ReportInput {
 /// One HTML page with everything inside: inline SVG and CSS, no scripts, no other files; light and dark.
 std::string render_report(const ReportInput& input);
 
-}  // namespace keelson
+}  // namespace keelson::app

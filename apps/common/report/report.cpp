@@ -1,14 +1,14 @@
-#include "engine/train/report.hpp"
+#include "apps/common/report/report.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "engine/train/report_style.hpp"
-#include "engine/train/svg_plot.hpp"
+#include "apps/common/report/report_style.hpp"
+#include "apps/common/report/svg_plot.hpp"
 
-namespace keelson {
+namespace keelson::app {
 namespace {
 
 using plot::escape;
@@ -217,4 +217,4 @@ std::string render_report(const ReportInput& in) {
   return out + plan_table(in) + "</main></body></html>\n";
 }
 
-}  // namespace keelson
+}  // namespace keelson::app

@@ -5,7 +5,7 @@
 
 #include "engine/base/process.hpp"
 
-namespace keelson {
+namespace keelson::app {
 
 /// The right to write into a run's folder, which one process at a time has: a file `run.lock` in it that tells who. It
 /// works on file systems without locks of their own.
@@ -35,4 +35,4 @@ class FolderLock {
   std::string token_;  ///< what no other lock has
 };
 
-}  // namespace keelson
+}  // namespace keelson::app

@@ -1,4 +1,4 @@
-#include "engine/train/machine.hpp"
+#include "apps/common/machine.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <set>
 
-namespace keelson {
+namespace keelson::app {
 namespace {
 
 /// The values of /proc/cpuinfo or /proc/meminfo under `key`, one per line that has it.
@@ -66,4 +66,4 @@ double peak_resident_bytes() {
   return static_cast<double>(r.ru_maxrss) * 1024;
 }
 
-}  // namespace keelson
+}  // namespace keelson::app

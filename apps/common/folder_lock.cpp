@@ -1,4 +1,4 @@
-#include "engine/train/folder_lock.hpp"
+#include "apps/common/folder_lock.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,11 +20,11 @@
 #include "engine/base/small_file.hpp"
 #include "engine/base/utc_time.hpp"
 
-namespace keelson {
+namespace keelson::app {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* name = "run.lock";
+constexpr const char* lock_name = "run.lock";
 
 /// What a lock file says.
 struct Holder {
@@ -146,7 +146,7 @@ void require_ended(const fs::path& folder, const fs::path& file, const Holder& o
 }  // namespace
 
 void FolderLock::check(const fs::path& folder) {
-  const auto file = folder / name;
+  const auto file = folder / lock_name;
   const auto older = read(file);
   if (older && !older->token.empty()) require_ended(folder, file, *older, current());
 }
@@ -189,7 +189,7 @@ FolderLock::FolderLock(fs::path folder) : folder_(std::move(folder)) {
          file().string());
 }
 
-fs::path FolderLock::file() const { return folder_ / name; }
+fs::path FolderLock::file() const { return folder_ / lock_name; }
 
 FolderLock::~FolderLock() {
   std::error_code error;
@@ -209,4 +209,4 @@ void FolderLock::require() const {
   fail("{} was taken over by {}. This run ends without writing to it", folder_.string(), holder->describe());
 }
 
-}  // namespace keelson
+}  // namespace keelson::app

@@ -1,4 +1,4 @@
-#include "engine/train/metrics.hpp"
+#include "apps/common/report/metrics_file.hpp"
 
 #include <cerrno>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/utc_time.hpp"
 
-namespace keelson {
+namespace keelson::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -134,4 +134,4 @@ History read_metrics(const std::filesystem::path& path) {
   return h;
 }
 
-}  // namespace keelson
+}  // namespace keelson::app

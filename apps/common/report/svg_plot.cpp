@@ -1,4 +1,4 @@
-#include "engine/train/svg_plot.hpp"
+#include "apps/common/report/svg_plot.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace keelson::plot {
+namespace keelson::app::plot {
 namespace {
 
 constexpr int left = 64, right = 14, bottom = 44;
@@ -285,4 +285,4 @@ std::string stacked_bar(const std::vector<std::pair<std::string, double>>& parts
   return bar + "</svg>" + keys + "</div>";
 }
 
-}  // namespace keelson::plot
+}  // namespace keelson::app::plot

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace keelson {
+namespace keelson::app {
 
 /// The style sheet of reports. Series colours differ also for colour-blind readers (checked in pairs, light and dark).
 inline constexpr const char* report_style = R"css(
@@ -49,4 +49,4 @@ td.v{overflow-wrap:anywhere}
 .keys em{color:var(--muted);font-style:normal}
 )css";
 
-}  // namespace keelson
+}  // namespace keelson::app

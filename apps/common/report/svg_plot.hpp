@@ -7,7 +7,7 @@
 
 /// Small plots as SVG text for HTML pages. Colours come from the page's CSS variables --s0 ... --s5, --ink, --muted,
 /// --grid, so that one plot suits light and dark pages.
-namespace keelson::plot {
+namespace keelson::app::plot {
 
 struct Series {
   enum class Mark { line, points, both };
@@ -52,4 +52,4 @@ std::string escape(const std::string& text);
 /// Round numbers inside [low, high], about `count` of them.
 std::vector<double> ticks(double low, double high, int count);
 
-}  // namespace keelson::plot
+}  // namespace keelson::app::plot

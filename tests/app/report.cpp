@@ -1,12 +1,12 @@
-#include "engine/train/report.hpp"
+#include "apps/common/report/report.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "engine/train/svg_plot.hpp"
+#include "apps/common/report/svg_plot.hpp"
 
-namespace keelson::testing {
+namespace keelson::app {
 namespace {
 
 TEST(SvgPlot, TicksAreRoundNumbers) {
@@ -98,4 +98,4 @@ TEST(Report, OfALanguageModel) {
 }
 
 }  // namespace
-}  // namespace keelson::testing
+}  // namespace keelson::app
