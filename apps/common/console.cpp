@@ -18,13 +18,15 @@ std::string clock_text(double seconds) {
 
 bool is_terminal(std::FILE* out) { return ::isatty(fileno(out)) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
-Console::Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch)
+Console::Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch,
+                 const TargetMetrics* targets)
     : out_(out),
       terminal_(is_terminal(out)),
       epochs_(options.epochs),
       max_steps_(options.max_steps),
       steps_per_epoch_(steps_per_epoch),
-      metric_(options.evaluation.metric),
+      metric_(options.evaluation.metrics.empty() ? nullptr : options.evaluation.metrics[0]),
+      targets_(targets),
       per_second_(options.unit.name + "s/s") {}
 
 void Console::on_start(const RunState& s, const std::filesystem::path& resumed_from) {
@@ -62,24 +64,25 @@ void Console::on_validation_start(const RunState& s) {
 void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
   validation_seconds_ = r.validation_seconds;
   auto text = fmt::format("epoch {}/{}  train loss {:.4f}", r.epoch, epochs_, r.train_loss);
-  if (!metric_.compares())
-    text += fmt::format("  train {} {}", metric_.name(), metric_.text(metric_.of_loss(r.train_loss)));
-  if (validation) text += judged(s, r, *validation);
+  if (const auto of_loss = metric_ ? metric_->of_loss(r.train_loss) : std::nullopt)
+    text += fmt::format("  train {} {}", metric_->name(), metric_->text(*of_loss));
+  if (validation) text += judged(r);
   text += fmt::format("  {} {}", rate_text(r.rate), per_second_);
   if (s.skipped_steps > 0)
     text += fmt::format("  ({} skipped so far, whose gradients overflowed)", counted(s.skipped_steps, "step"));
   say(text);
 }
 
-std::string Console::judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const {
-  const auto metric = fmt::format("{} {}", metric_.name(), metric_.text(r.metric));
-  const auto loss = fmt::format("  validation loss {:.4f}", r.validation_loss);
-  if (!metric_.compares()) return fmt::format("{}  validation {}", loss, metric);
-  auto text = fmt::format("{}  {}", loss, metric);
-  const auto baseline = validation.baseline(metric_, s.target_mean());
+std::string Console::judged(const EpochRecord& r) const {
+  auto text = fmt::format("  validation loss {:.4f}", r.validation_loss);
+  if (!metric_) return text;
+  const auto metric = fmt::format("{} {}", metric_->name(), metric_->text(r.metric));
+  if (metric_->of_loss(r.validation_loss)) return fmt::format("{}  validation {}", text, metric);
+  text += "  " + metric;
+  const auto baseline = targets_ ? targets_->baseline->values() : std::vector<double>();
   for (std::size_t t = 0; t < baseline.size(); ++t)
-    text += fmt::format("{} {} {:.2f}", t == 0 ? "  (relative to the mean's:" : ",", metric_.targets[t].name,
-                        r.target_errors[t] / baseline[t]);
+    text += fmt::format("{} {} {:.2f}", t == 0 ? "  (relative to the mean's:" : ",",
+                        targets_->metric->targets()[t].name, r.metric_values[t] / baseline[t]);
   return baseline.empty() ? text : text + ")";
 }
 

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <string>
 
+#include "apps/common/target_metrics.hpp"
 #include "engine/train/trainer.hpp"
 
 namespace keelson::app {
@@ -12,7 +14,9 @@ namespace keelson::app {
 /// elsewhere a plain line now and then; a line per epoch on both.
 class Console final : public TrainObserver {
  public:
-  Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch);
+  /// `targets`: those of options.evaluation, for the baseline; may be null.
+  Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch,
+          const TargetMetrics* targets = nullptr);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
   void on_validation_start(const RunState& s) override;
@@ -22,7 +26,7 @@ class Console final : public TrainObserver {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string judged(const RunState& s, const EpochRecord& r, const Evaluation& validation) const;
+  std::string judged(const EpochRecord& r) const;
   std::string line(const RunState& s, const StepRecord& r) const;
   void write(const std::string& text);
   void overwrite(const std::string& text);  ///< terminal only
@@ -31,7 +35,8 @@ class Console final : public TrainObserver {
   std::FILE* out_;
   bool terminal_;
   std::int64_t epochs_, max_steps_, steps_per_epoch_;
-  MetricSpec metric_;
+  std::shared_ptr<const Metric> metric_;  ///< may be null
+  const TargetMetrics* targets_;
   std::string per_second_;  ///< "samples/s"
   Clock::time_point last_ = Clock::now();
   double rate_ = 0;          ///< units per second, smoothed

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "apps/common/machine.hpp"
@@ -68,19 +69,20 @@ void RunFolder::prepare(bool resumes) const {
   remove_temporaries(path);
 }
 
-std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric,
-                                                const std::vector<double>& mean) {
-  const auto baseline = mean.empty() ? std::vector<double>() : e.baseline(metric, mean);
+std::vector<ReportInput::Target> report_targets(const TargetMetrics& m) {
+  const auto &predicted = m.predictions->predicted(), &truth = m.predictions->truth();
+  const auto errors = m.metric->values(), baseline = m.baseline->values(), absolute = m.absolute->values();
   std::vector<ReportInput::Target> targets;
-  for (std::size_t t = 0; t < e.errors.size(); ++t) {
-    const auto& unit = metric.targets.at(t);
+  for (std::size_t t = 0; t < errors.size(); ++t) {
+    const auto& unit = m.metric->targets().at(t);
     ReportInput::Target out;
     out.name = unit.name;
-    out.error = e.errors[t];
+    out.error = errors[t];
     out.baseline = baseline.empty() ? 0 : baseline[t];
-    for (std::size_t i = t; i < e.truth.size(); i += e.errors.size()) {
-      out.truth.push_back(unit.scale * e.truth[i] + unit.offset);
-      out.predicted.push_back(unit.scale * e.predicted[i] + unit.offset);
+    out.physical = std::abs(unit.scale) * absolute[t];
+    for (std::size_t i = t; i < truth.size(); i += errors.size()) {
+      out.truth.push_back(unit.scale * truth[i] + unit.offset);
+      out.predicted.push_back(unit.scale * predicted[i] + unit.offset);
     }
     targets.push_back(std::move(out));
   }
@@ -104,9 +106,9 @@ void RunRecorder::on_step(const RunState&, const StepRecord& r) {
   units_ = 0;
 }
 
-void RunRecorder::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
+void RunRecorder::on_epoch(const RunState&, const EpochRecord& r, const Evaluation* validation) {
   write(r);
-  if (validation) report_.targets = report_targets(*validation, report_.metric, s.target_mean());
+  if (validation && targets_) report_.targets = report_targets(*targets_);
   report_.status = "running";
   write_report();
 }

@@ -6,6 +6,7 @@
 #include "apps/common/folder_lock.hpp"
 #include "apps/common/report/metrics_file.hpp"
 #include "apps/common/report/report.hpp"
+#include "apps/common/target_metrics.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/train/observer.hpp"
 #include "engine/train/trainer.hpp"
@@ -32,10 +33,16 @@ struct RunFolder {
 /// Writes metrics.jsonl and, after every epoch and at the end, report.html, as long as the folder is this run's own.
 class RunRecorder final : public TrainObserver {
  public:
-  /// `report` holds everything but history, predictions and plan, which come from the run.
+  /// `report` holds everything but history, targets and plan, which come from the run. `targets`: the metrics of the
+  /// validation; null: the report tells nothing of single targets.
   RunRecorder(RunFolder folder, const FolderLock& lock, std::int64_t every_steps, const Trainer& trainer,
-              ReportInput report)
-      : folder_(std::move(folder)), lock_(lock), every_(every_steps), trainer_(trainer), report_(std::move(report)) {}
+              ReportInput report, const TargetMetrics* targets)
+      : folder_(std::move(folder)),
+        lock_(lock),
+        every_(every_steps),
+        trainer_(trainer),
+        report_(std::move(report)),
+        targets_(targets) {}
 
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
@@ -56,13 +63,13 @@ class RunRecorder final : public TrainObserver {
   std::int64_t every_;
   const Trainer& trainer_;
   ReportInput report_;
+  const TargetMetrics* targets_;
   std::unique_ptr<MetricsFile> file_;
   TimeSplit seconds_;  ///< since the last record
   double units_ = 0;
 };
 
-/// Predictions of an evaluation in the user's units, beside the baseline.
-std::vector<ReportInput::Target> report_targets(const Evaluation& e, const MetricSpec& metric,
-                                                const std::vector<double>& mean);
+/// What a report tells of an evaluation with these metrics.
+std::vector<ReportInput::Target> report_targets(const TargetMetrics& metrics);
 
 }  // namespace keelson::app

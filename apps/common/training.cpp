@@ -8,6 +8,7 @@
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/machine.hpp"
+#include "apps/common/training_targets.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/environment.hpp"
@@ -40,7 +41,7 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.title = task.title;
   r.subtitle = fmt::format("{} parameters, trained on {}", task.graph.parameter_count(), task.training.describe());
   r.status = "running";
-  r.metric = t.evaluation.metric;
+  r.metric = t.evaluation.metrics.at(0);
   r.target = t.target;
   r.unit = t.unit;
   r.targets_note = task.targets_note;
@@ -190,14 +191,18 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     lock->require();
     folder_.prepare(checkpoint_.has_value());
   });
-  if (world.rank() != 0) return exit_code(trainer.run().reason);
+  std::optional<TrainingTargets> targets;
+  std::vector<TrainObserver*> observers;  // of every rank
+  if (task.targets) observers.push_back(&targets.emplace(*task.targets->baseline));
+  if (world.rank() != 0) return exit_code(trainer.run(observers).reason);
 
   print_frame(task, t, job_, place, trainer);
   const auto every =
       options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-  RunRecorder recorder(folder_, *lock, every, trainer, report_frame(task, t, job_, place));
-  Console console(stdout, t, trainer.steps_per_epoch());
-  const auto code = exit_code(trainer.run({&recorder, &console}).reason);
+  RunRecorder recorder(folder_, *lock, every, trainer, report_frame(task, t, job_, place), task.targets);
+  Console console(stdout, t, trainer.steps_per_epoch(), task.targets);
+  observers.insert(observers.end(), {&recorder, &console});
+  const auto code = exit_code(trainer.run(observers).reason);
   fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted)
     fmt::print("to continue: {} train --resume {}\n", job_.program, folder_.path.string());

@@ -36,8 +36,10 @@ struct TrainingTask {
   const Dataset* validation;  ///< may be null
   std::string precision;      ///< as engine/graph/precision.hpp has them
   std::string title;          ///< of the report
-  std::string targets_note;   ///< of the report, where the metric compares
-  const Verb& options;        ///< with what it took from checkpoints and recipes
+  const TargetMetrics*
+      targets;               ///< those of TrainerOptions::evaluation, for networks that predict numbers; may be null
+  std::string targets_note;  ///< of the report, with `targets`
+  const Verb& options;       ///< with what it took from checkpoints and recipes
 };
 
 /// A run of a train verb, from its options to its exit code:
@@ -45,8 +47,8 @@ struct TrainingTask {
 ///   TrainingRun run(options, job);
 ///   ... fill the verb's own options from run.stored(...), make data and network ...
 ///   auto t = run.trainer_options(optimizer_options);
-///   t.network = ...; t.evaluation.metric = ...;
-///   return run.train({graph, *data, validation.get(), precision, title, "", verb}, t);
+///   t.network = ...; t.evaluation.metrics = ...;
+///   return run.train({graph, *data, validation.get(), precision, title, nullptr, "", verb}, t);
 class TrainingRun {
  public:
   /// Starts the clock of --time-limit, finds what --resume names, and checks that --out can be had. Throws InputError.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/common/evaluation.hpp"
+#include "apps/common/target_metrics.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
@@ -20,7 +22,8 @@ struct EvaluateOptions : app::EvaluationOptions {
 
 struct Row {
   std::string name;
-  double error, baseline, scale;
+  double error, baseline;
+  std::optional<double> physical;  ///< the error in the user's units, where the metric is a mean absolute error
 };
 
 struct Requirement {
@@ -28,7 +31,8 @@ struct Requirement {
   double ratio;
 };
 
-std::vector<Requirement> parse_requirements(const std::vector<std::string>& texts, const MetricSpec& metric) {
+std::vector<Requirement> parse_requirements(const std::vector<std::string>& texts,
+                                            const std::vector<TargetUnit>& targets) {
   std::vector<Requirement> all;
   for (const auto& text : texts) {
     const auto colon = text.find(':');
@@ -36,7 +40,7 @@ std::vector<Requirement> parse_requirements(const std::vector<std::string>& text
     if (!ratio || *ratio <= 0) refuse("--require: found '{}', expected TARGET:RATIO, e.g. sigma_8:0.4", text);
     const auto name = text.substr(0, colon);
     std::vector<std::string> names;
-    for (const auto& t : metric.targets) names.push_back(t.name);
+    for (const auto& t : targets) names.push_back(t.name);
     if (std::find(names.begin(), names.end(), name) == names.end())
       refuse("--require {}: no such target; there are {}", text, fmt::join(names, ", "));
     all.push_back({name, *ratio});
@@ -67,18 +71,30 @@ std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
   return o.data;
 }
 
-void print_table(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows,
+/// `relative`: errors have no units.
+std::vector<Row> rows_of(const TargetMetric& metric, const app::MeanBaseline& baseline, bool relative) {
+  const auto errors = metric.values(), baselines = baseline.values();
+  std::vector<Row> rows;
+  for (std::size_t t = 0; t < errors.size(); ++t) {
+    const auto& target = metric.targets()[t];
+    rows.push_back(
+        {target.name, errors[t], baselines[t], relative ? std::nullopt : std::optional(errors[t] * target.scale)});
+  }
+  return rows;
+}
+
+void print_table(const Evaluation& e, const TargetMetric& metric, const std::vector<Row>& rows,
                  const std::string& baseline_of) {
   fmt::print("{}, loss {:.5f}, {} {:.5f}\n\n", counted(e.samples, "sample"), e.loss, metric.name(), e.metric);
   fmt::print("{:<12} {:>18} {:>16} {:>8}{}\n", "target", metric.name(), "always the mean", "ratio",
-             metric.kind == MetricSpec::Kind::relative ? "" : "     MAE, physical");
+             rows[0].physical ? "     MAE, physical" : "");
   for (const auto& r : rows)
     fmt::print("{:<12} {:>18.5f} {:>16.5f} {:>8.3f}{}\n", r.name, r.error, r.baseline, r.error / r.baseline,
-               metric.kind == MetricSpec::Kind::relative ? "" : fmt::format(" {:>17.5g}", r.error * r.scale));
+               r.physical ? fmt::format(" {:>17.5g}", *r.physical) : "");
   fmt::print("\nalways the mean: {}\n", baseline_of);
 }
 
-void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector<Row>& rows,
+void print_json(const Evaluation& e, const TargetMetric& metric, const std::vector<Row>& rows,
                 const std::string& baseline_of, const std::string& checkpoint, const UniverseDataset& data) {
   nlohmann::ordered_json j{{"checkpoint", checkpoint}, {"data", data.describe()}, {"samples", e.samples},
                            {"loss", e.loss},           {"metric", metric.name()}, {"value", e.metric},
@@ -87,7 +103,7 @@ void print_json(const Evaluation& e, const MetricSpec& metric, const std::vector
   for (const auto& r : rows) {
     nlohmann::ordered_json t{
         {"name", r.name}, {"error", r.error}, {"baseline_error", r.baseline}, {"ratio", r.error / r.baseline}};
-    if (metric.kind == MetricSpec::Kind::absolute) t["physical_error"] = r.error * r.scale;
+    if (r.physical) t["physical_error"] = *r.physical;
     j["targets"].push_back(t);
   }
   fmt::print("{}\n", j.dump(2));
@@ -103,30 +119,33 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
     refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data->size(), "sample"));
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
-  const auto requirements = parse_requirements(o.require, metric);
+  const auto requirements = parse_requirements(o.require, metric->targets());
   const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   Parameters parameters(graph, *context, run.seed);
+  const auto baseline = std::make_shared<app::MeanBaseline>(metric);
+  const auto mean_here = std::make_shared<app::TargetMean>();
   auto e = app::evaluator_options(o, job);
-  e.metric = metric;
+  e.metrics = {metric, baseline, mean_here};
   Evaluator evaluator(graph, parameters, *data, &world, e);
   const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
-  const auto result = evaluator.run();
-  if (world.rank() != 0) return ExitCode::done;
-
   auto mean = state.target_mean();
   const std::string baseline_of =
       mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
-  if (mean.empty()) mean = result.truth_mean();
-  const auto baseline = result.baseline(metric, mean);
-  std::vector<Row> rows;
-  for (std::size_t t = 0; t < result.errors.size(); ++t)
-    rows.push_back({metric.targets[t].name, result.errors[t], baseline[t], metric.targets[t].scale});
+  if (mean.empty()) {
+    evaluator.run();
+    mean = mean_here->values();
+  }
+  baseline->set_mean(mean);
+  const auto result = evaluator.run();
+  if (world.rank() != 0) return ExitCode::done;
+
+  const auto rows = rows_of(*metric, *baseline, run.net == "paper");
   if (o.json) {
-    print_json(result, metric, rows, baseline_of, checkpoint.path().string(), *data);
+    print_json(result, *metric, rows, baseline_of, checkpoint.path().string(), *data);
   } else {
     fmt::print("{} (epoch {}, step {})\n{}\n", checkpoint.path().string(), state.epoch, state.step, data->describe());
-    print_table(result, metric, rows, baseline_of);
+    print_table(result, *metric, rows, baseline_of);
   }
   std::fflush(stdout);
   check_requirements(requirements, rows);

@@ -93,22 +93,22 @@ Graph make_network(const RunOptions& o, const UniverseDataset& data) {
   return o.net == "paper" ? nets::cosmoflow_paper(n) : nets::cosmoflow_mlperf(n);
 }
 
-MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data) {
-  MetricSpec m;
-  m.kind = o.net == "paper" ? MetricSpec::Kind::relative : MetricSpec::Kind::absolute;
+std::shared_ptr<TargetMetric> make_metric(const RunOptions& o, const UniverseDataset& data) {
+  const bool relative = o.net == "paper";
   const auto& parameters = data.parameters();
-  const bool relative = m.kind == MetricSpec::Kind::relative;
   const auto z = relative ? paper_scaling(parameters) : ZScore{};
+  std::vector<TargetUnit> targets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& p = parameters[i];
     if (relative)
-      m.targets.push_back({p.name, z.std[i], z.mean[i]});
+      targets.push_back({p.name, z.std[i], z.mean[i]});
     else if (p.has_range)
-      m.targets.push_back({p.name, (p.maximum - p.minimum) / 2, (p.maximum + p.minimum) / 2});
+      targets.push_back({p.name, (p.maximum - p.minimum) / 2, (p.maximum + p.minimum) / 2});
     else
-      m.targets.push_back({p.name});
+      targets.push_back({p.name});
   }
-  return m;
+  if (relative) return std::make_shared<MeanRelativeError>(std::move(targets));
+  return std::make_shared<MeanAbsoluteError>(std::move(targets));
 }
 
 Optimizer make_optimizer(const RunOptions& o) {

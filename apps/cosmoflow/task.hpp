@@ -7,7 +7,7 @@
 #include "engine/base/communicator.hpp"
 #include "engine/data/universe_dataset.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/train/evaluator.hpp"
+#include "engine/train/target_metric.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -28,7 +28,7 @@ std::string network_name(const RunOptions& o);  ///< "cosmoflow-mlperf"
 inline constexpr const char *family = "cosmoflow-", *family_name = "CosmoFlow";
 
 /// MAE in the units of y (mlperf), or mean |delta| / true in physical units (paper).
-MetricSpec make_metric(const RunOptions& o, const UniverseDataset& data);
+std::shared_ptr<TargetMetric> make_metric(const RunOptions& o, const UniverseDataset& data);
 
 /// As the options say, with --l2 and what the paper's code has for LARC.
 Optimizer make_optimizer(const RunOptions& o);

@@ -10,6 +10,8 @@
 namespace keelson::cosmoflow {
 namespace {
 
+constexpr std::int64_t plotted_predictions = 2000;  // more dots only make the report heavy
+
 struct TrainOptions {
   RunOptions run;
   app::Verb* verb = nullptr;
@@ -62,7 +64,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   t.shuffle = o.run.shuffle;
   t.augment = o.run.augment;
   t.target = o.run.target_mae;
-  t.evaluation.metric = make_metric(o.run, *data);
+  const app::TargetMetrics targets(make_metric(o.run, *data), plotted_predictions);
+  t.evaluation.metrics = targets.all();
   if (o.check_data) {
     check_finite(*data, job.world);
     if (validation) check_finite(*validation, job.world);
@@ -74,6 +77,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .validation = validation.get(),
        .precision = o.run.precision,
        .title = fmt::format("CosmoFlow, {} network, {}³ cells", paper ? "SC18 paper's" : "MLPerf HPC's", size),
+       .targets = &targets,
        .targets_note =
            paper
                ? "Validation samples in physical units; errors are relative."

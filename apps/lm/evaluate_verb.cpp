@@ -9,6 +9,7 @@
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
 #include "engine/train/evaluator.hpp"
+#include "engine/train/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -90,7 +91,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
   Parameters parameters(graph, *context, checkpoint.state().seed);
   auto e = app::evaluator_options(o, job);
-  e.metric.kind = MetricSpec::Kind::perplexity;
+  e.metrics = {std::make_shared<Perplexity>()};
   e.unit = {"word", unroll};
   e.units = static_cast<double>(text->targets());
   Evaluator evaluator(graph, parameters, *text, &world, e);

@@ -6,6 +6,7 @@
 #include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
+#include "engine/train/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -103,7 +104,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   if (o.run.target_perplexity > 0 && !validation)
     refuse("--target-perplexity: there is no validation text to measure it on; give --validation");
   t.target = o.run.target_perplexity;
-  t.evaluation.metric.kind = MetricSpec::Kind::perplexity;
+  t.evaluation.metrics = {std::make_shared<Perplexity>()};
   if (validation) t.evaluation.units = static_cast<double>(validation->targets());
   return run.train(
       {.graph = graph,
@@ -112,6 +113,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .precision = o.run.precision,
        .title = fmt::format("Language model, {} {} layer{} of {}", o.run.layers, o.run.cell == "gru" ? "GRU" : "LSTM",
                             o.run.layers == 1 ? "" : "s", o.run.hidden),
+       .targets = nullptr,
        .targets_note = "",
        .options = *o.verb},
       t);

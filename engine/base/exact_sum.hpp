@@ -22,8 +22,8 @@ class ExactSum {
   void add(double term);
   /// The sum, with an error below one unit in the last place; exactly the sum where that is a double.
   double value() const;
-  /// Makes each sum that of all ranks, on all ranks. All ranks give equally many sums; reduce each once. `communicator` null: alone.
-  /// Collective.
+  /// Makes each sum that of all ranks, on all ranks. All ranks give equally many sums; reduce each once. `communicator`
+  /// null: alone. Collective.
   static void reduce(std::span<ExactSum> sums, Communicator* communicator);
 
  private:

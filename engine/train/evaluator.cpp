@@ -1,10 +1,10 @@
 #include "engine/train/evaluator.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "engine/base/error.hpp"
+#include "engine/base/exact_sum.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson {
@@ -37,24 +37,7 @@ void compare_data(const Dataset& data, Communicator* communicator) {
                  "let all ranks see the same files");
 }
 
-/// A sample number as two floats, each exact.
-constexpr std::int64_t half = 1 << 20;
-
 }  // namespace
-
-std::vector<double> Evaluation::baseline(const MetricSpec& spec, const std::vector<double>& mean) const {
-  std::vector<double> sums(mean.size());
-  for (std::size_t i = 0; i < truth.size(); ++i)
-    sums[i % mean.size()] += spec.error(i % mean.size(), mean[i % mean.size()], truth[i]);
-  for (auto& s : sums) s /= static_cast<double>(samples);
-  return sums;
-}
-
-std::vector<double> Evaluation::truth_mean() const {
-  std::vector<double> mean(errors.size());
-  for (std::size_t i = 0; i < truth.size(); ++i) mean[i % mean.size()] += truth[i] / static_cast<double>(samples);
-  return mean;
-}
 
 Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
                      const EvaluatorOptions& options)
@@ -66,64 +49,40 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       loader_(dataset, evaluation_loader(options, communicator, context_.device())),
       feed_(dataset.fields(), plan_, context_) {
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
-  if (options_.metric.compares()) find_targets();
+  prepare_metrics();
 }
 
-void Evaluator::find_targets() {
-  const auto& fields = dataset_.fields();
-  while (target_field_ < fields.size() && fields[target_field_].name != options_.target) ++target_field_;
-  if (target_field_ == fields.size()) refuse("{} has no field {}", dataset_.describe(), options_.target);
-  targets_ = fields[target_field_].shape.elements();
-  const auto shape = plan_.output(options_.prediction).shape();
-  rows_per_sample_ = shape[0] / options_.batch;
-  if (shape.elements() != options_.batch * rows_per_sample_ * targets_)
-    refuse("the network's {} is {}, but a sample of {} has {} targets", options_.prediction, to_string(shape),
-           dataset_.describe(), targets_);
-  if (options_.metric.kind == MetricSpec::Kind::relative &&
-      static_cast<std::int64_t>(options_.metric.targets.size()) != targets_)
-    refuse("{} targets are named, but the samples have {}", options_.metric.targets.size(), targets_);
-  host_.resize(static_cast<std::size_t>(shape.elements()));
-}
-
-void Evaluator::collect(const Batch& batch, std::vector<float>& rows) {
-  // Asked for anew: a larger plan of these parameters may have moved the arena.
-  const Tensor prediction = plan_.output(options_.prediction);
-  context_.device().copy_to_host(host_.data(), prediction.raw(), host_.size() * sizeof(float));
-  const auto* truth = static_cast<const float*>(batch.fields[target_field_]);
-  for (std::int64_t n = 0; n < batch.count; ++n) {
-    const auto high = batch.indices[n] / half, low = batch.indices[n] % half;
-    rows.push_back(static_cast<float>(high));
-    rows.push_back(static_cast<float>(low));
-    for (std::int64_t f = 0; f < targets_; ++f) {
-      double sum = 0;
-      for (std::int64_t r = 0; r < rows_per_sample_; ++r)
-        sum += host_[static_cast<std::size_t>((n * rows_per_sample_ + r) * targets_ + f)];
-      rows.push_back(static_cast<float>(sum / static_cast<double>(rows_per_sample_)));
-    }
-    for (std::int64_t f = 0; f < targets_; ++f) rows.push_back(truth[n * targets_ + f]);
+void Evaluator::prepare_metrics() {
+  setup_.data = dataset_.describe();
+  setup_.samples = dataset_.size();
+  setup_.units = options_.units;
+  for (const auto& m : options_.metrics) reads_predictions_ = reads_predictions_ || m->reads_predictions();
+  if (reads_predictions_) {
+    const auto& fields = dataset_.fields();
+    while (target_field_ < fields.size() && fields[target_field_].name != options_.target) ++target_field_;
+    if (target_field_ == fields.size()) refuse("{} has no field {}", setup_.data, options_.target);
+    setup_.target = fields[target_field_];
+    setup_.prediction_name = options_.prediction;
+    setup_.prediction = plan_.output(options_.prediction).shape();
+    setup_.prediction[0] /= options_.batch;
+    host_.resize(static_cast<std::size_t>(options_.batch * setup_.prediction.elements()));
   }
+  for (const auto& m : options_.metrics) m->reset(setup_);
 }
 
-/// Errors of the predictions that all ranks have collected.
-void Evaluator::compare(std::vector<float> rows, Evaluation& e) {
-  if (communicator_) rows = communicator_->gather(rows, 0);
-  const auto targets = static_cast<std::size_t>(targets_), width = 2 + 2 * targets;
-  e.errors.assign(targets, 0.0);
-  if (!communicator_ || communicator_->rank() == 0) {
-    e.predicted.resize(static_cast<std::size_t>(e.samples) * targets);
-    e.truth.resize(e.predicted.size());
-    KEELSON_EXPECT(rows.size() == static_cast<std::size_t>(e.samples) * width);
-    for (std::size_t i = 0; i < rows.size(); i += width) {
-      const auto n = static_cast<std::size_t>(rows[i]) * half + static_cast<std::size_t>(rows[i + 1]);
-      std::copy_n(&rows[i + 2], targets, &e.predicted[n * targets]);
-      std::copy_n(&rows[i + 2 + targets], targets, &e.truth[n * targets]);
-    }
-    for (std::size_t i = 0; i < e.truth.size(); ++i)
-      e.errors[i % targets] +=
-          options_.metric.error(i % targets, e.predicted[i], e.truth[i]) / static_cast<double>(e.samples);
+void Evaluator::update_metrics(const Batch& batch, double loss) {
+  MetricBatch b;
+  b.count = batch.count;
+  b.indices = batch.indices;
+  b.loss = loss;
+  if (reads_predictions_) {
+    // Asked for anew: a larger plan of these parameters may have moved the arena.
+    const Tensor prediction = plan_.output(options_.prediction);
+    context_.device().copy_to_host(host_.data(), prediction.raw(), host_.size() * sizeof(float));
+    b.predictions = host_.data();
+    b.targets = batch.fields[target_field_];
   }
-  if (communicator_) communicator_->broadcast(e.errors.data(), e.errors.size() * sizeof(double), 0);
-  for (double v : e.errors) e.metric += v / static_cast<double>(targets);
+  for (const auto& m : options_.metrics) m->update(b);
 }
 
 void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
@@ -135,17 +94,17 @@ void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
   }
   const auto shown = [](double v) { return std::isnan(v) ? std::string("NaN") : fmt::format("{}", v); };
   fail("evaluation on {} gives a loss of {} and a {} of {}; the first value that is not finite is in {}",
-       dataset_.describe(), shown(e.loss), options_.metric.name(), shown(e.metric),
+       dataset_.describe(), shown(e.loss), (options_.judge() ? options_.judge()->name() : "loss"), shown(e.metric),
        culprit.empty() ? "the metric itself" : culprit);
 }
 
 Evaluation Evaluator::run() {
   const auto begin = std::chrono::steady_clock::now();
-  const bool compares = options_.metric.compares();
   Evaluation e;
   e.samples = dataset_.size();
-  std::vector<float> rows;
+  ExactSum loss;
   std::string culprit;  // the first value that is not finite
+  for (const auto& m : options_.metrics) m->reset(setup_);
   loader_.start_epoch(0);
   plan_.reset_states();
   ops::StepParams state;
@@ -156,18 +115,19 @@ Evaluation Evaluator::run() {
     state.inverse_samples = 1;  // sums over samples
     plan_.forward(state);
     plan_.carry_states();
-    const double loss = plan_.loss();
-    e.loss += loss;
-    if (!std::isfinite(loss) && culprit.empty()) culprit = plan_.first_non_finite();
+    const double batch_loss = plan_.loss();
+    loss.add(batch_loss);
+    if (!std::isfinite(batch_loss) && culprit.empty()) culprit = plan_.first_non_finite();
     feed_.finish();
-    if (compares) collect(*batch, rows);
+    update_metrics(*batch, batch_loss);
   }
-  if (communicator_) communicator_->allreduce(&e.loss, 1, Reduction::sum);
-  e.loss /= options_.units;
-  if (compares)
-    compare(std::move(rows), e);
-  else
-    e.metric = options_.metric.of_loss(e.loss);
+  ExactSum::reduce({&loss, 1}, communicator_);
+  e.loss = e.metric = loss.value() / options_.units;
+  for (const auto& m : options_.metrics) m->reduce(communicator_);
+  if (const auto* judge = options_.judge()) {
+    e.metric = judge->value();
+    e.metric_values = judge->values();
+  }
   require_finite(e, culprit);
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return e;

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/data/loader.hpp"
 #include "engine/graph/plan.hpp"
 #include "engine/train/input_pipeline.hpp"
-#include "engine/train/metric_spec.hpp"
+#include "engine/train/metric.hpp"
 #include "engine/train/sample_unit.hpp"
 
 namespace keelson {
@@ -17,44 +18,42 @@ struct EvaluatorOptions {
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   int threads = 1, prefetch = 2;
   std::vector<int> cpus;                  ///< of the decoding threads, as in LoaderOptions
-  std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, F); the rows of a sample are averaged
-  std::string target = "y";               ///< data field (F)
-  MetricSpec metric;
+  std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, ...) that metrics read
+  std::string target = "y";               ///< data field that metrics compare it with
+  /// All are made in one pass. The first one judges the network; if there is none, the loss does.
+  std::vector<std::shared_ptr<Metric>> metrics;
   SampleUnit unit;   ///< losses are means over these
   double units = 0;  ///< so many are in the data set; 0: samples * unit.per_sample
+
+  const Metric* judge() const { return metrics.empty() ? nullptr : metrics[0].get(); }
 };
 
 /// How well a network does on a data set, the same on all ranks.
 struct Evaluation {
   std::int64_t samples = 0;
-  double loss = 0;             ///< mean over the samples' units
-  double metric = 0;           ///< mean over targets of `errors`, or, if the metric does not compare, of the loss
-  std::vector<double> errors;  ///< the metric per target; this and the rest only if the metric compares
-  std::vector<float> predicted,
-      truth;  ///< (samples, F), in the data set's order, as the network sees them; on rank 0 only
+  double loss = 0;                    ///< mean over the samples' units
+  double metric = 0;                  ///< of the first metric, or the loss
+  std::vector<double> metric_values;  ///< Metric::values() of the first metric
   double seconds = 0;
-
-  /// The metric per target of always predicting `mean` (as the network sees it) for these samples; on rank 0 only.
-  std::vector<double> baseline(const MetricSpec& metric, const std::vector<double>& mean) const;
-  /// Mean of `truth` per target; on rank 0 only.
-  std::vector<double> truth_mean() const;
 };
 
-/// Evaluates a network on a data set, over all ranks; its plan shares `parameters` with the training's.
-/// Errors of predictions are summed in the data set's order, so they do not depend on the number of ranks.
+/// Evaluates a network on a data set, over all ranks; its plan shares `parameters` with the training's. Losses and
+/// metrics are added up batch by batch, so memory does not depend on the number of samples; what predictions are needed
+/// for besides, a metric may collect (Predictions). Sums over batches are exact: with the same batch per rank the
+/// result has the same bits on any number of ranks.
 class Evaluator {
  public:
   /// `communicator` null: alone. Throws InputError on all ranks if they have different data. Collective.
   Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
             const EvaluatorOptions& options);
-  /// Throws Error, on all ranks, for a loss or a metric that is not finite.
+  /// Leaves the values of all metrics in them. Throws Error, on all ranks, for a loss or a first metric that is not
+  /// finite. Collective.
   Evaluation run();
   const Plan& plan() const { return plan_; }
 
  private:
-  void find_targets();
-  void collect(const Batch& batch, std::vector<float>& rows);
-  void compare(std::vector<float> rows, Evaluation& e);
+  void prepare_metrics();
+  void update_metrics(const Batch& batch, double loss);
   void require_finite(const Evaluation& e, std::string culprit) const;
 
   const Dataset& dataset_;
@@ -64,8 +63,9 @@ class Evaluator {
   Plan plan_;
   Loader loader_;
   InputPipeline feed_;  ///< ends before the batches that it reads
+  MetricSetup setup_;
+  bool reads_predictions_ = false;
   std::size_t target_field_ = 0;
-  std::int64_t targets_ = 0, rows_per_sample_ = 1;
   std::vector<float> host_;  ///< the prediction of a batch
 };
 

@@ -39,7 +39,7 @@ struct EpochRecord {
   double train_loss = 0;
   double validation_loss = std::numeric_limits<double>::quiet_NaN();  ///< NaN without validation
   double metric = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> target_errors;  ///< the metric of each target
+  std::vector<double> metric_values;  ///< the metric's parts, e.g. one per target
   double learning_rate = 0;
   double rate = 0;    ///< units per second of training, all ranks together
   TimeSplit seconds;  ///< of training

@@ -29,7 +29,7 @@ struct RunState {
 
   double loss_sum = 0;                                           ///< of the epoch under way: sum over samples
   std::int64_t loss_samples = 0;                                 ///< and how many they were
-  double best_metric = std::numeric_limits<double>::infinity();  ///< lowest validation metric
+  double best_metric = std::numeric_limits<double>::infinity();  ///< of the best validation
   std::int64_t best_epoch = -1;                                  ///< finished epochs when it was reached
   double metric = std::numeric_limits<double>::quiet_NaN();      ///< last validation
   double validation_loss = std::numeric_limits<double>::quiet_NaN();

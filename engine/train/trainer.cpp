@@ -142,7 +142,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   state_.train_samples = training.size();
   state_.world_size = ranks_of(communicator);
   for (const auto& f : training.fields())
-    if (f.name == options_.evaluation.target && options_.evaluation.metric.compares())
+    if (f.name == options_.evaluation.target && f.dtype == DType::f32)
       state_.target_sum.resize(static_cast<std::size_t>(f.shape.elements()));
   seen_targets_.resize(state_.target_sum.size() + 1);
   state_.optimizer = options_.optimizer.to_string();
@@ -203,7 +203,7 @@ TrainResult Trainer::run(const std::vector<TrainObserver*>& observers) {
       break;
     }
     finish_epoch();
-    if (options_.target > 0 && state_.metric <= options_.target) {
+    if (options_.target > 0 && evaluator_ && !better(options_.target, state_.metric)) {
       reason = StopReason::target_reached;
       break;
     }

@@ -34,7 +34,7 @@ struct TrainerOptions {
   Precision precision = Precision::fp32;  ///< as in PlanOptions, for training and validation
   Optimizer optimizer;
   Schedule schedule;
-  double target = 0;      ///< > 0: ends when the validation metric is at most this
+  double target = 0;      ///< > 0: ends when the validation metric is this or better
   double time_limit = 0;  ///< > 0: ends, with a checkpoint, before this many seconds from `start` have passed
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::function<bool()> interrupted;  ///< asked once per step: true ends the run with a checkpoint
@@ -101,6 +101,11 @@ class Trainer {
   void count_targets(const Batch& batch);
   void merge_targets();
   [[noreturn]] void stop_for(const Launched& step, const std::string& what);
+  /// Whether the network with metric (or, without metrics, loss) `a` is better than the one with `b`.
+  bool better(double a, double b) const {
+    const auto* judge = options_.evaluation.judge();
+    return judge ? judge->better(a, b) : a < b;
+  }
   bool is_root() const { return !communicator_ || communicator_->rank() == 0; }
   double position() const;
   double units(std::int64_t samples) const { return static_cast<double>(samples * options_.unit.per_sample); }

@@ -41,7 +41,7 @@ void Trainer::finish_epoch() {
   if (validation) {
     record.validation_loss = validation->loss;
     record.metric = validation->metric;
-    record.target_errors = validation->errors;
+    record.metric_values = validation->metric_values;
     record.validation_seconds = validation->seconds;
   }
   record.learning_rate = last_rate_;
@@ -55,7 +55,7 @@ void Trainer::finish_epoch() {
       seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - run_start_).count();
   record.epoch = state_.epoch;
   record.step = state_.step;
-  const bool best = validation && state_.metric < state_.best_metric;
+  const bool best = validation && (state_.best_epoch < 0 || better(state_.metric, state_.best_metric));
   if (best) {
     state_.best_metric = state_.metric;
     state_.best_epoch = state_.epoch;

@@ -24,7 +24,7 @@ TEST(MetricsFile, ComeBack) {
     e.step = 4;
     e.train_loss = 0.5;
     e.metric = 0.1;
-    e.target_errors = {0.25, NAN};
+    e.metric_values = {0.25, NAN};
     file.write(e);
     file.write(EventRecord{"stop", 4, "all epochs done"});
   }
@@ -34,8 +34,8 @@ TEST(MetricsFile, ComeBack) {
   EXPECT_EQ(h.steps[0].seconds.copy, 4);
   EXPECT_TRUE(std::isnan(h.steps[1].loss));
   ASSERT_EQ(h.epochs.size(), 1u);
-  EXPECT_EQ(h.epochs[0].target_errors[0], 0.25);
-  EXPECT_TRUE(std::isnan(h.epochs[0].target_errors[1]));
+  EXPECT_EQ(h.epochs[0].metric_values[0], 0.25);
+  EXPECT_TRUE(std::isnan(h.epochs[0].metric_values[1]));
   EXPECT_TRUE(std::isnan(h.epochs[0].validation_loss));
   EXPECT_EQ(h.events.at(0).text, "all epochs done");
 }

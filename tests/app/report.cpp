@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "apps/common/report/svg_plot.hpp"
+#include "engine/train/perplexity.hpp"
+#include "engine/train/target_metric.hpp"
 
 namespace keelson::app {
 namespace {
@@ -54,20 +56,21 @@ TEST(SvgPlot, PointsHaveTitlesAndLabelsThatDoNotOverlap) {
 TEST(Report, IsOneFileThatShowsEverything) {
   ReportInput in;
   in.title = "A <run>";
+  in.metric = std::make_shared<MeanAbsoluteError>();
   in.history.steps = {{1, 0.5, 0.9, 0.01, 10, {1, 0, 0.1, 0}}, {2, 1, 0.8, 0.01, 10, {1, 0, 0.1, 0}}};
   EpochRecord e;
   e.epoch = 1;
   e.train_loss = 0.85;
   e.metric = 0.2;
-  e.target_errors = {0.2};
+  e.metric_values = {0.2};
   in.history.epochs = {e};
-  in.targets = {{"Omega_m", {0.2, 0.4}, {0.25, 0.35}, 0.05, 0.1}};
+  in.targets = {{"Omega_m", {0.2, 0.4}, {0.25, 0.35}, 0.05, 0.1, 0.0321}};
   in.machine = {{"Processor", "abacus"}};
   in.configuration = {{"lr", "0.01"}};
   in.plan = {{"forward", "conv1", "conv", "kokkos", "direct", "plain", 2, 1, 4}};
   const auto html = render_report(in);
   for (const char* part :
-       {"A &lt;run&gt;", "Omega_m", "abacus", "conv1", "0.50</td>", "prefers-color-scheme", "</html>"})
+       {"A &lt;run&gt;", "Omega_m", "abacus", "conv1", "0.50</td>", "0.0321</td>", "prefers-color-scheme", "</html>"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
   for (const char* part : {"<script", "http:", "https:", "src=", "url("})
     EXPECT_EQ(html.find(part), std::string::npos) << part;
@@ -76,7 +79,7 @@ TEST(Report, IsOneFileThatShowsEverything) {
 TEST(Report, OfALanguageModel) {
   ReportInput in;
   in.title = "Words";
-  in.metric.kind = MetricSpec::Kind::perplexity;
+  in.metric = std::make_shared<Perplexity>();
   in.unit = {"word", 20};
   in.history.steps = {{1, 0.5, 6, 1, 4000, {1, 0, 0.1, 0}}};
   for (int i = 1; i <= 2; ++i) {

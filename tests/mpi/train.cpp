@@ -94,7 +94,7 @@ TEST_F(TrainTest, AllRanksKnowPerplexityAndTexts) {
   const auto graph = token_network();
   const TokenDataset training(18), validation(7);
   const auto perplexity = [&](Communicator* c, TrainerOptions o) {
-    o.evaluation.metric.kind = MetricSpec::Kind::perplexity;
+    o.evaluation.metrics = {std::make_shared<Perplexity>()};
     o.evaluation.units = static_cast<double>(validation.counted());
     o.unit = {"word", 5};
     o.batch = global_batch / (c ? c->size() : 1);

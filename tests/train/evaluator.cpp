@@ -20,24 +20,60 @@ Graph rows_network(std::int64_t rows) {
   return g;
 }
 
+const std::vector<TargetUnit> two_targets{{"a"}, {"b"}};
+
 TEST(Evaluator, DoesNotDependOnTheBatch) {
   const auto graph = small_network();
   const CubeDataset data(11);
   Parameters parameters(graph, context(network_contexts().back()), 1);
   EvaluatorOptions o;
-  o.metric.targets = {{"a"}, {"b"}};
+  const auto predictions = std::make_shared<Predictions>();
+  o.metrics = {std::make_shared<MeanAbsoluteError>(two_targets), predictions};
   std::vector<Evaluation> all;
+  std::vector<float> truth;
   for (std::int64_t batch : {1, 4, 16}) {
     o.batch = batch;
     all.push_back(Evaluator(graph, parameters, data, nullptr, o).run());
+    if (truth.empty()) truth = predictions->truth();
+    ASSERT_EQ(predictions->truth().size(), 22u);
+    EXPECT_EQ(predictions->truth(), truth);
   }
   for (const auto& e : all) {
     EXPECT_EQ(e.samples, 11);
-    EXPECT_EQ(e.truth, all[0].truth);
     EXPECT_NEAR(e.loss, all[0].loss, 1e-6 * all[0].loss);
-    for (std::size_t t = 0; t < 2; ++t) EXPECT_NEAR(e.errors[t], all[0].errors[t], 1e-5);
-    EXPECT_NEAR(e.metric, (e.errors[0] + e.errors[1]) / 2, 1e-12);
+    for (std::size_t t = 0; t < 2; ++t) EXPECT_NEAR(e.metric_values[t], all[0].metric_values[t], 1e-5);
+    EXPECT_NEAR(e.metric, (e.metric_values[0] + e.metric_values[1]) / 2, 1e-12);
   }
+}
+
+TEST(Evaluator, WithoutMetricsTheLossJudges) {
+  const auto graph = small_network();
+  const CubeDataset data(6);
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  EvaluatorOptions o;
+  o.prediction = "there is none of this name";
+  const auto e = Evaluator(graph, parameters, data, nullptr, o).run();
+  EXPECT_GT(e.loss, 0);
+  EXPECT_EQ(e.metric, e.loss);
+  EXPECT_TRUE(e.metric_values.empty());
+}
+
+TEST(Evaluator, RefusesMetricsThatDoNotFit) {
+  const auto graph = small_network();
+  const CubeDataset data(6);
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  const auto refusal = [&](std::shared_ptr<Metric> metric, const std::string& target = "y") {
+    EvaluatorOptions o;
+    o.metrics = {std::move(metric)};
+    o.target = target;
+    return message_of<InputError>([&] { Evaluator(graph, parameters, data, nullptr, o); });
+  };
+  EXPECT_NE(refusal(std::make_shared<MeanAbsoluteError>(std::vector<TargetUnit>(3))).find("3 targets are named, but"),
+            std::string::npos);
+  EXPECT_NE(refusal(std::make_shared<MeanRelativeError>(std::vector<TargetUnit>())).find("no targets are named"),
+            std::string::npos);
+  EXPECT_NE(refusal(std::make_shared<MeanAbsoluteError>(), "z").find("has no field z"), std::string::npos);
+  EXPECT_NE(refusal(std::make_shared<Predictions>(), "x").find("has 432 targets"), std::string::npos);
 }
 
 TEST(Evaluator, AveragesTheRowsOfASample) {
@@ -47,9 +83,10 @@ TEST(Evaluator, AveragesTheRowsOfASample) {
   Parameters parameters(graph, c, 1);
   EvaluatorOptions o;
   o.batch = 5;
-  o.metric.targets = {{"a"}, {"b"}};
+  const auto predictions = std::make_shared<Predictions>();
+  o.metrics = {predictions};
   Evaluator evaluator(graph, parameters, data, nullptr, o);
-  const auto e = evaluator.run();
+  evaluator.run();
   const auto rows = evaluator.plan().output("prediction");
   ASSERT_EQ(rows.shape(), (Shape{20, 2}));
   std::vector<float> host(40);
@@ -58,33 +95,8 @@ TEST(Evaluator, AveragesTheRowsOfASample) {
     for (std::size_t t = 0; t < 2; ++t) {
       double mean = 0;
       for (std::size_t r = 0; r < 4; ++r) mean += host[(n * 4 + r) * 2 + t] / 4;
-      EXPECT_NEAR(e.predicted[n * 2 + t], mean, 1e-6);
+      EXPECT_NEAR(predictions->predicted()[n * 2 + t], mean, 1e-6);
     }
-}
-
-TEST(Evaluator, KnowsRelativeErrorsAndTheBaseline) {
-  MetricSpec m;
-  m.kind = MetricSpec::Kind::relative;
-  m.targets = {{"a", 0.5, 2}, {"b", -0.25, 1}};
-  EXPECT_NEAR(m.error(0, 1.0, 0.0), 0.5 / 2, 1e-12);
-  EXPECT_NEAR(m.error(1, 1.0, 2.0), 0.25 / 0.5, 1e-12);
-  Evaluation e;
-  e.samples = 2;
-  e.errors = {0, 0};
-  e.truth = {1, 10, 3, 20};
-  const MetricSpec plain{.targets = {{"a"}, {"b"}}};
-  EXPECT_EQ(e.truth_mean(), (std::vector<double>{2, 15}));
-  EXPECT_EQ(e.baseline(plain, {2, 10}), (std::vector<double>{1, 5}));
-}
-
-TEST(MetricSpec, TellsPeople) {
-  const MetricSpec error, perplexity{.kind = MetricSpec::Kind::perplexity};
-  EXPECT_EQ(error.name() + " " + error.text(0.12345), "MAE 0.1235");
-  EXPECT_EQ(perplexity.name() + " " + perplexity.text(std::exp(4.815)), "perplexity 123.3");
-  EXPECT_EQ(perplexity.text(82.0), "82.00");
-  EXPECT_EQ(perplexity.text(999.96), "1000");
-  EXPECT_EQ(perplexity.text(10000.4), "10000");
-  EXPECT_DOUBLE_EQ(perplexity.of_loss(0), 1);
 }
 
 /// The same from the network's logits, in double.
@@ -95,7 +107,7 @@ TEST(Evaluator, KnowsThePerplexity) {
     auto& c = context(where);
     Parameters parameters(graph, c, 1);
     EvaluatorOptions o;
-    o.metric.kind = MetricSpec::Kind::perplexity;
+    o.metrics = {std::make_shared<Perplexity>()};
     o.unit = {"word", 5};
     o.units = static_cast<double>(data.counted());
     o.batch = 11;
@@ -120,8 +132,7 @@ TEST(Evaluator, KnowsThePerplexity) {
     EXPECT_EQ(o.units, 53);
     EXPECT_NEAR(e.loss, expected, 1e-6) << where;
     EXPECT_NEAR(e.metric, std::exp(expected), 1e-5) << where;
-    EXPECT_TRUE(e.errors.empty() && e.predicted.empty() && e.truth.empty());
-    EXPECT_TRUE(e.baseline(o.metric, {}).empty());
+    EXPECT_TRUE(e.metric_values.empty());
     o.batch = 4;  // the last batch has three
     EXPECT_NEAR(Evaluator(graph, parameters, data, nullptr, o).run().metric, e.metric, 1e-5) << where;
     o.units = 0;

@@ -11,6 +11,9 @@
 #include "engine/base/philox.hpp"
 #include "engine/data/dataset.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/train/perplexity.hpp"
+#include "engine/train/predictions.hpp"
+#include "engine/train/target_metric.hpp"
 #include "engine/train/trainer.hpp"
 
 /// What the tests of training share: samples made on the fly, a small network for them, a folder.
@@ -107,7 +110,7 @@ inline TrainerOptions small_options() {
   o.seed = 11;
   o.optimizer.momentum = 0.9f;
   o.schedule.base = 0.02;
-  o.evaluation.metric.targets = {{"amplitude"}, {"slope"}};
+  o.evaluation.metrics = {std::make_shared<MeanAbsoluteError>(std::vector<TargetUnit>{{"amplitude"}, {"slope"}})};
   return o;
 }
 

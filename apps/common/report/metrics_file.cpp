@@ -51,7 +51,7 @@ EpochRecord epoch_of(const Json& j) {
                 split_of(j),
                 number(j, "validation_seconds")};
   for (const auto& e : j.value("target_errors", Json::array()))
-    r.target_errors.push_back(e.is_number() ? e.get<double>() : std::numeric_limits<double>::quiet_NaN());
+    r.metric_values.push_back(e.is_number() ? e.get<double>() : std::numeric_limits<double>::quiet_NaN());
   return r;
 }
 
@@ -109,7 +109,7 @@ void MetricsFile::write(const EpochRecord& r) {
             {"train_loss", r.train_loss},
             {"validation_loss", r.validation_loss},
             {"metric", r.metric},
-            {"target_errors", r.target_errors},
+            {"target_errors", r.metric_values},
             {"learning_rate", r.learning_rate},
             {rate_key_, r.rate},
             {"seconds", to_json(r.seconds)},

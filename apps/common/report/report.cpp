@@ -41,13 +41,13 @@ std::string tiles(const ReportInput& in) {
   tile(in.status, "status");
   const auto& epochs = in.history.epochs;
   if (!epochs.empty()) {
-    double best = INFINITY, seconds = 0;
+    double best = NAN, seconds = 0;
     for (const auto& e : epochs) {
-      if (e.metric < best) best = e.metric;
+      if (std::isnan(best) || in.metric->better(e.metric, best)) best = e.metric;
       seconds += e.seconds.total() + e.validation_seconds;
     }
     tile(fmt::format("{}", epochs.back().epoch), "epochs");
-    if (std::isfinite(best)) tile(in.metric.text(best), "best validation " + in.metric.name());
+    if (std::isfinite(best)) tile(in.metric->text(best), "best validation " + in.metric->name());
     if (std::isfinite(epochs.back().validation_loss))
       tile(fmt::format("{:.4g}", epochs.back().validation_loss), "last validation " + loss_label(in));
     tile(rate_text(epochs.back().rate), rate_label(in));
@@ -62,18 +62,18 @@ std::string tiles(const ReportInput& in) {
 plot::Plot metric_plot(const ReportInput& in, const plot::Axis& epoch) {
   const auto& epochs = in.history.epochs;
   const auto ends = column(epochs, [](auto& r) { return r.epoch; });
-  const bool compares = in.metric.compares();
-  const auto name = in.metric.name();
-  plot::Plot p{(compares ? "Validation " : "") + name, epoch, {name, !compares}, {}};
+  const bool of_loss = in.metric->of_loss(0).has_value();
+  const auto name = in.metric->name();
+  plot::Plot p{(of_loss ? "" : "Validation ") + name, epoch, {name, of_loss}, {}};
   for (std::size_t t = 0; t < in.targets.size(); ++t)
     p.series.push_back({in.targets[t].name, ends,
-                        column(epochs, [&](auto& r) { return t < r.target_errors.size() ? r.target_errors[t] : NAN; }),
+                        column(epochs, [&](auto& r) { return t < r.metric_values.size() ? r.metric_values[t] : NAN; }),
                         Mark::both, static_cast<int>(t + 1) % 6});
   const auto values = column(epochs, [](auto& r) { return r.metric; });
-  if (compares) {
+  if (!of_loss) {
     p.series.push_back({"mean", ends, values, Mark::both, 0});
   } else {
-    const auto training = column(epochs, [&](auto& r) { return in.metric.of_loss(r.train_loss); });
+    const auto training = column(epochs, [&](auto& r) { return *in.metric->of_loss(r.train_loss); });
     p.series.push_back({"training", ends, training, Mark::both, 0});
     p.series.push_back({"validation", ends, values, Mark::both, 1});
   }
@@ -115,16 +115,13 @@ std::string error_table(const ReportInput& in) {
       "<table class='narrow'><tr><th>target</th><th class='n'>{}</th><th class='n'>always the mean</th><th "
       "class='n'>ratio</th>"
       "<th class='n'>MAE, physical units</th></tr>",
-      escape(in.metric.name()));
+      escape(in.metric->name()));
   for (const auto& t : in.targets) {
-    double physical = 0;
-    for (std::size_t i = 0; i < t.truth.size(); ++i)
-      physical += std::abs(t.predicted[i] - t.truth[i]) / static_cast<double>(t.truth.size());
     out += fmt::format(
         "<tr><td>{}</td><td class='n'>{:.4f}</td><td class='n'>{}</td><td class='n'>{}</td><td "
         "class='n'>{:.4g}</td></tr>",
         escape(t.name), t.error, t.baseline > 0 ? fmt::format("{:.4f}", t.baseline) : "",
-        t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "", physical);
+        t.baseline > 0 ? fmt::format("{:.2f}", t.error / t.baseline) : "", t.physical);
   }
   return out + "</table>";
 }
@@ -139,13 +136,9 @@ std::string predictions(const ReportInput& in) {
     p.width = 280;
     p.height = 280;
     p.diagonal = true;
-    constexpr std::size_t most = 2000;  // more dots only make the page heavy
     plot::Series s{"", {}, {}, Mark::points, colour++ % 6};
-    const auto stride = std::max<std::size_t>(1, t.truth.size() / most);
-    for (std::size_t i = 0; i < t.truth.size(); i += stride) {
-      s.x.push_back(t.truth[i]);
-      s.y.push_back(t.predicted[i]);
-    }
+    s.x = t.truth;
+    s.y = t.predicted;
     p.series.push_back(std::move(s));
     out += card(svg(p));
   }

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "apps/common/report/metrics_file.hpp"
 #include "engine/graph/plan.hpp"
-#include "engine/train/metric_spec.hpp"
+#include "engine/train/metric.hpp"
 
 namespace keelson::app {
 
@@ -16,18 +17,19 @@ struct ReportInput {
   std::string subtitle;  ///< one line under it
   std::string status;    ///< "running", "all epochs done", ...
   History history;
-  MetricSpec metric;
+  std::shared_ptr<const Metric> metric;
   double target = 0;  ///< > 0: drawn into the metric's plot
   SampleUnit unit;    ///< of losses and rates
 
-  /// Predictions of the last validation (or evaluation), in the user's units.
+  /// Of the last validation. Predictions are in the user's units and may be those of a part of the samples.
   struct Target {
     std::string name;
     std::vector<double> predicted, truth;
     double error = 0;     ///< metric
     double baseline = 0;  ///< metric of always predicting the mean; 0: unknown
+    double physical = 0;  ///< mean absolute error in the user's units
   };
-  std::vector<Target> targets;  ///< empty if the metric does not compare
+  std::vector<Target> targets;  ///< empty: nothing is told of single targets
   std::string targets_note;     ///< what these samples are
 
   using Facts = std::vector<std::pair<std::string, std::string>>;

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/train/predictions.hpp"
+#include "engine/train/target_metric.hpp"
+
+namespace keelson::app {
+
+/// What a metric would be if the network always predicted the mean of the training targets. A network that has learnt
+/// something is better.
+class MeanBaseline final : public TargetMetric {
+ public:
+  explicit MeanBaseline(std::shared_ptr<const TargetMetric> metric)
+      : TargetMetric(metric->targets()), metric_(std::move(metric)) {}
+  /// One number per target, as the network sees them. Before the evaluation, the same on all ranks.
+  void set_mean(std::vector<double> mean) { mean_ = std::move(mean); }
+  std::string name() const override { return "always the mean"; }
+  double measure(std::size_t target, double predicted, double truth) const override;
+  std::vector<double> values() const override;  ///< empty without a mean
+
+ private:
+  std::shared_ptr<const TargetMetric> metric_;
+  std::vector<double> mean_;
+};
+
+/// The mean of the targets themselves.
+class TargetMean final : public TargetMetric {
+ public:
+  std::string name() const override { return "mean of the targets"; }
+  double measure(std::size_t, double, double truth) const override { return truth; }
+};
+
+/// How programs judge a network that predicts numbers: by `metric`, beside what tells people what its value means.
+struct TargetMetrics {
+  /// `plotted`: predictions to keep on rank 0, at most.
+  TargetMetrics(std::shared_ptr<TargetMetric> metric, std::int64_t plotted);
+  /// For EvaluatorOptions::metrics.
+  std::vector<std::shared_ptr<Metric>> all() const { return {metric, baseline, absolute, predictions}; }
+
+  std::shared_ptr<TargetMetric> metric;
+  std::shared_ptr<MeanBaseline> baseline;
+  std::shared_ptr<MeanAbsoluteError> absolute;
+  std::shared_ptr<Predictions> predictions;
+};
+
+}  // namespace keelson::app
