@@ -193,7 +193,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   });
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // of every rank
-  if (task.targets) observers.push_back(&targets.emplace(*task.targets->baseline));
+  if (task.targets)
+    observers.push_back(&targets.emplace(task.training, t.evaluation.target, &world, *task.targets->baseline));
   if (world.rank() != 0) return exit_code(trainer.run(observers).reason);
 
   print_frame(task, t, job_, place, trainer);

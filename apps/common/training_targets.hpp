@@ -1,18 +1,38 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "apps/common/target_metrics.hpp"
 #include "engine/train/observer.hpp"
 
 namespace keelson::app {
 
-/// Gives the mean of the training targets to the baseline of validations. On every rank.
+/// Adds up the training targets of the first epoch, and gives their mean to the baseline of each validation. The sums
+/// are kept in checkpoints, as RunState::observed "target_sum" (one number per target) and "target_samples". On every
+/// rank.
 class TrainingTargets final : public TrainObserver {
  public:
-  explicit TrainingTargets(MeanBaseline& baseline) : baseline_(baseline) {}
-  void on_validation_start(const RunState& s) override { baseline_.set_mean(s.target_mean()); }
+  /// `target`: a field of `training`, f32. `communicator` null: alone.
+  TrainingTargets(const Dataset& training, const std::string& target, Communicator* communicator,
+                  MeanBaseline& baseline);
+  void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
+  void on_batch(const RunState& s, const Batch& batch) override;
+  void on_validation_start(const RunState& s) override;
+  void before_checkpoint(RunState& s) override;
+
+  /// Of the training that led to this state; empty if no sample was seen yet.
+  static std::vector<double> mean(const RunState& s);
 
  private:
+  std::vector<double> merged();
+
+  Communicator* communicator_;
   MeanBaseline& baseline_;
+  std::size_t field_ = 0;
+  std::vector<double> sums_;  ///< of all ranks: per target, then the number of samples
+  std::vector<double> mine_;  ///< of this rank, not in sums_ yet
 };
 
 }  // namespace keelson::app

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "apps/common/evaluation.hpp"
-#include "apps/common/target_metrics.hpp"
+#include "apps/common/training_targets.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
@@ -129,7 +129,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   e.metrics = {metric, baseline, mean_here};
   Evaluator evaluator(graph, parameters, *data, &world, e);
   const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
-  auto mean = state.target_mean();
+  auto mean = app::TrainingTargets::mean(state);
   const std::string baseline_of =
       mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
   if (mean.empty()) {

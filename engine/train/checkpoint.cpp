@@ -26,7 +26,6 @@ template <class T>
 void write_field(hdf5::File& f, const char* name, const T& v) {
   f.set_attribute("/", name, v);
 }
-void write_field(hdf5::File& f, const char* name, const std::vector<double>& v) { set_list(f, "/", name, v); }
 
 void write_state(hdf5::File& file, const RunState& s) {
   file.set_attribute("/", "format", std::string("keelson checkpoint"));
@@ -38,6 +37,12 @@ void write_state(hdf5::File& file, const RunState& s) {
     keys.push_back(key);
   }
   set_list(file, "/", "config_keys", keys);
+  std::vector<std::string> observed;
+  for (const auto& [name, values] : s.observed) {
+    set_list(file, "/", name, values);
+    observed.push_back(name);
+  }
+  set_list(file, "/", "observed_names", observed);
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ RunState read_state(const hdf5::File& file) {
            file.path(), version, checkpoint_format, file.text_attribute("/", "keelson_version"));
   RunState s;
   visit_fields(s, [&](const char* name, auto& field) { read_field(file, name, field); });
+  auto observed = texts(file, "/", "observed_names");
+  // Older checkpoints of this format have no such list, and always these two.
+  if (observed.empty() && file.has_attribute("/", "target_samples")) observed = {"target_samples", "target_sum"};
+  for (const auto& name : observed) read_field(file, name.c_str(), s.observed[name]);
   for (const auto& key : texts(file, "/", "config_keys")) s.config[key] = file.text_attribute("/", "config." + key);
   return s;
 }

@@ -18,14 +18,22 @@ std::string to_string(StopReason reason);
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  /// Before the first step; `resumed_from` is empty for a new run.
+  /// Before the first step; `resumed_from` is empty for a new run. RunState::observed is what before_checkpoint() left
+  /// in that checkpoint.
   virtual void on_start(const RunState&, const std::filesystem::path& /*resumed_from*/) {}
   /// After every step; rates and seconds are of this step.
   virtual void on_step(const RunState&, const StepRecord&) {}
+  /// After every step is queued, before its on_step(); the batch is this rank's, in host memory, and valid during the
+  /// call.
+  virtual void on_batch(const RunState&, const Batch&) {}
   virtual void on_validation_start(const RunState&) {}
   /// After every epoch; `validation` is null without validation data.
   virtual void on_epoch(const RunState&, const EpochRecord&, const Evaluation* /*validation*/) {}
+  /// Before a checkpoint is written: may set entries of RunState::observed, which are stored, to the same values on all
+  /// ranks. An observer that every rank has may make collective calls here and in on_validation_start().
+  virtual void before_checkpoint(RunState&) {}
   virtual void on_checkpoint(const RunState&, const std::filesystem::path&, bool /*best*/) {}
+  /// At the end of Trainer::run().
   virtual void on_stop(const RunState&, StopReason) {}
 };
 

@@ -44,6 +44,7 @@ struct EpochRecord {
   double rate = 0;    ///< units per second of training, all ranks together
   TimeSplit seconds;  ///< of training
   double validation_seconds = 0;
+  bool best = false;  ///< the validation was better than all before
 };
 
 }  // namespace keelson

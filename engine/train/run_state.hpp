@@ -33,9 +33,6 @@ struct RunState {
   std::int64_t best_epoch = -1;                                  ///< finished epochs when it was reached
   double metric = std::numeric_limits<double>::quiet_NaN();      ///< last validation
   double validation_loss = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double>
-      target_sum;  ///< per target over the training samples of the first epoch: gives the predict-the-mean baseline
-  std::int64_t target_samples = 0;
 
   double loss_scale = 1;  ///< of the next step (ops::LossScale), with the steps since it last changed
   std::int64_t good_steps = 0;
@@ -55,13 +52,9 @@ struct RunState {
   /// Larger texts that the network's use depends on, of any bytes, by name: "vocabulary".
   std::map<std::string, std::string> texts;
 
-  /// Mean of the training targets, or empty if no sample was seen yet.
-  std::vector<double> target_mean() const {
-    std::vector<double> mean;
-    if (target_samples > 0)
-      for (double s : target_sum) mean.push_back(s / static_cast<double>(target_samples));
-    return mean;
-  }
+  /// What observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
+  /// "target_sum". Attributes of the checkpoint have these names.
+  std::map<std::string, std::vector<double>> observed;
 };
 
 }  // namespace keelson

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "engine/base/error.hpp"
+
 namespace keelson {
 namespace {
 
@@ -40,14 +42,23 @@ std::string to_text(const RunState& state) {
   nlohmann::json j;
   visit_fields(state, [&](const char* name, const auto& field) { j[name] = text_of(field); });
   j["config"] = state.config;
+  for (const auto& [name, values] : state.observed) {
+    KEELSON_EXPECT(!j.contains(name));
+    j[name] = text_of(values);
+  }
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 RunState state_from_text(const std::string& text) {
-  const auto j = nlohmann::json::parse(text);
+  auto j = nlohmann::json::parse(text);
   RunState s;
-  visit_fields(s, [&](const char* name, auto& field) { from_text(j.at(name).get<std::string>(), field); });
+  visit_fields(s, [&](const char* name, auto& field) {
+    from_text(j.at(name).get<std::string>(), field);
+    j.erase(name);
+  });
   s.config = j.at("config").get<std::map<std::string, std::string>>();
+  j.erase("config");
+  for (const auto& [name, values] : j.items()) from_text(values.get<std::string>(), s.observed[name]);
   return s;
 }
 

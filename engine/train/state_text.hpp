@@ -9,7 +9,7 @@
 /// One list of a RunState's fields, for attributes, checksums and broadcasts alike.
 namespace keelson {
 
-/// Calls visit(name, field) for every field but `config`, `carried` and `texts`.
+/// Calls visit(name, field) for every field but `config`, `carried`, `texts` and `observed`.
 template <class State, class Visit>
 void visit_fields(State& s, Visit&& visit) {
   visit("network", s.network);
@@ -28,9 +28,7 @@ void visit_fields(State& s, Visit&& visit) {
   visit("best_epoch", s.best_epoch);
   visit("metric", s.metric);
   visit("validation_loss", s.validation_loss);
-  visit("target_sum", s.target_sum);
-  visit("target_samples", s.target_samples);
-  visit("loss_scale", s.loss_scale);
+  visit("gradient_scale", s.loss_scale);  // the name that files of format 2 have
   visit("good_steps", s.good_steps);
   visit("skipped_steps", s.skipped_steps);
   visit("optimizer", s.optimizer);
@@ -39,7 +37,7 @@ void visit_fields(State& s, Visit&& visit) {
   visit("created", s.created);
 }
 
-/// All fields, and `config`, as text, exactly: equal texts are equal states.
+/// All fields, `config` and `observed`, as text, exactly: equal texts are equal states.
 std::string to_text(const RunState& state);
 RunState state_from_text(const std::string& text);
 

@@ -1,17 +1,11 @@
 #include "engine/train/trainer.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "engine/base/counted.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
 
@@ -141,10 +135,6 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   state_.global_batch = options_.batch * ranks_of(communicator);
   state_.train_samples = training.size();
   state_.world_size = ranks_of(communicator);
-  for (const auto& f : training.fields())
-    if (f.name == options_.evaluation.target && f.dtype == DType::f32)
-      state_.target_sum.resize(static_cast<std::size_t>(f.shape.elements()));
-  seen_targets_.resize(state_.target_sum.size() + 1);
   state_.optimizer = options_.optimizer.to_string();
   state_.schedule = options_.schedule.to_string();
 }
@@ -182,149 +172,10 @@ void Trainer::resume(const CheckpointReader& reader) {
   loaded.optimizer = now.optimizer;
   loaded.schedule = now.schedule;
   state_ = loaded;
+  begun_ = false;
+  stop_.reset();
   saved_step_ = state_.step;
   resumed_from_ = last_saved_ = checkpoint;
-}
-
-double Trainer::position() const {
-  return static_cast<double>(state_.epoch) +
-         static_cast<double>(state_.step_in_epoch) / static_cast<double>(steps_per_epoch());
-}
-
-TrainResult Trainer::run(const std::vector<TrainObserver*>& observers) {
-  observers_ = &observers;
-  run_start_ = Clock::now();
-  seconds_before_ = state_.seconds;
-  tell([&](auto& o) { o.on_start(state_, resumed_from_); });
-  auto reason = StopReason::epochs_done;
-  while (state_.epoch < options_.epochs) {
-    if (const auto stop = train_epoch()) {
-      reason = *stop;
-      break;
-    }
-    finish_epoch();
-    if (options_.target > 0 && evaluator_ && !better(options_.target, state_.metric)) {
-      reason = StopReason::target_reached;
-      break;
-    }
-  }
-  if (saved_step_ != state_.step) save(false);
-  tell([&](auto& o) { o.on_stop(state_, reason); });
-  return {reason, state_};
-}
-
-std::optional<StopReason> Trainer::train_epoch() {
-  const auto stop = train_steps();
-  retire(0);
-  return stop;
-}
-
-std::optional<StopReason> Trainer::train_steps() {
-  if (options_.max_steps >= 0 && state_.step >= options_.max_steps) return StopReason::max_steps;
-  epoch_seconds_ = {};
-  epoch_wall_ = 0;
-  epoch_samples_ = 0;
-  if (state_.step_in_epoch >= steps_per_epoch())
-    return std::nullopt;  // stopped between the last step and the validation
-  if (state_.step_in_epoch == 0) plan_.reset_states();
-  loader_.start_epoch(state_.epoch, state_.step_in_epoch);
-  for (;;) {
-    const auto begin = Clock::now();
-    const Batch* batch = loader_.next();
-    if (!batch) return std::nullopt;
-    vote_.begin(state_.step_in_epoch + 1 == steps_per_epoch() ? validation_seconds_ : 0);
-    const double waited = since(begin);
-    auto now = step(*batch);
-    now.record.seconds.data = waited;
-    const auto decision = vote_.end();
-    const auto wall = since(begin);
-    vote_.step_took(wall);
-    now.record.rate = units(batch->global_count) / wall;
-    epoch_seconds_ += now.record.seconds;
-    epoch_wall_ += wall;
-    epoch_samples_ += batch->global_count;
-    state_.seconds = seconds_before_ + since(run_start_);
-    if (runs_ahead_)
-      launched_.push_back(now);
-    else
-      tell([&](auto& o) { o.on_step(state_, now.record); });
-    if (decision != StopVote::Reason::none)
-      return decision == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
-    if (options_.max_steps >= 0 && state_.step >= options_.max_steps && state_.step_in_epoch < steps_per_epoch())
-      return StopReason::max_steps;
-    if (options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0 &&
-        state_.step_in_epoch < steps_per_epoch())
-      save(false);
-  }
-}
-
-Trainer::Launched Trainer::step(const Batch& batch) {
-  Launched now;
-  now.epoch = state_.epoch;
-  now.samples = batch.global_count;
-  auto mark = Clock::now();
-  const auto lap = [&](double& into) {
-    const auto at = Clock::now();
-    into += std::chrono::duration<double>(at - mark).count();
-    mark = at;
-  };
-  TimeSplit& seconds = now.record.seconds;
-  ++run_steps_;  // the first two warm up caches and threads
-  if (options_.profiled_steps > 0 && run_steps_ == 3) plan_.set_profiling(true);
-  if (run_steps_ == 3 + options_.profiled_steps) plan_.set_profiling(false);
-  feed_.feed(batch);
-  lap(seconds.copy);
-  ops::StepParams s;
-  s.seed = options_.seed;
-  s.step = static_cast<std::uint64_t>(state_.step);
-  s.sample_offset = batch.sample_offset;
-  s.inverse_samples = 1.0f / static_cast<float>(batch.global_count);
-  s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
-  plan_.forward(s);
-  plan_.backward();
-  lap(seconds.compute);
-  plan_.finish_exchange();
-  const double loss = runs_ahead_ ? 0 : plan_.loss();
-  lap(seconds.exchange);
-  ++state_.step;
-  ++state_.step_in_epoch;
-  state_.samples += batch.global_count;
-  now.record.step = state_.step;
-  now.record.epoch = position();
-  now.record.learning_rate = last_rate_;
-  if (!runs_ahead_) retire(now, {loss, plan_.checks_gradients() ? plan_.loss_scale() : ops::LossScale()});
-  plan_.update();
-  plan_.carry_states();
-  if (state_.epoch == 0) count_targets(batch);
-  if (runs_ahead_) {
-    plan_.start_readback();
-    retire(0);  // of the step before, while this one goes on
-  }
-  lap(seconds.compute);
-  feed_.finish();
-  lap(seconds.copy);
-  return now;
-}
-
-void Trainer::retire(std::size_t left) {
-  while (launched_.size() > left) {
-    Launched done = launched_.front();
-    launched_.erase(launched_.begin());
-    retire(done, plan_.take_readback());
-    tell([&](auto& o) { o.on_step(state_, done.record); });
-  }
-}
-
-void Trainer::retire(Launched& step, const Plan::StepResult& result) {
-  step.record.loss = result.loss / units(1);
-  if (!std::isfinite(result.loss))
-    stop_for(step, fmt::format("the loss became {}", std::isnan(result.loss) ? "NaN"
-                                                     : result.loss > 0       ? "infinite"
-                                                                             : "minus infinite"));
-  state_.skipped_steps = result.scaling.skipped;
-  if (result.scaling.skip && result.scaling.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
-  state_.loss_sum += result.loss * static_cast<double>(step.samples);
-  state_.loss_samples += step.samples;
 }
 
 }  // namespace keelson

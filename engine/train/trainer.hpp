@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/data/loader.hpp"
@@ -58,6 +59,15 @@ struct TrainResult {
 /// Synchronous data-parallel training of a graph: input fields by name from a data set, its loss minimised, its
 /// prediction judged. All ranks make the same calls. With the same seed and global batch, losses and parameters do not
 /// depend on the number of ranks but for fp32 summation order; a resumed run continues bit for bit.
+///
+/// Either run() does everything, or the caller owns the loop:
+///
+///   while (trainer.step()) {
+///     if (trainer.epoch_done()) trainer.end_epoch();
+///     ... trainer.last_step(), trainer.validate(), trainer.save_checkpoint() where the caller wants them ...
+///   }
+///
+/// docs/adding-a-network.md has an example. run() is made of the same functions, so both give the same bits.
 class Trainer {
  public:
   /// Throws InputError for data too small for the batch or for the ranks, and, on all ranks, where the ranks have
@@ -71,9 +81,44 @@ class Trainer {
   void resume(const CheckpointReader& checkpoint);
   void resume(const std::filesystem::path& checkpoint) { resume(CheckpointReader(checkpoint, false, communicator_)); }
 
-  /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it; the last
-  /// checkpoint stays.
-  TrainResult run(const std::vector<TrainObserver*>& observers = {});
+  /// Tells these observers, and no others, what happens from now on. They must outlive the training.
+  void observe(std::vector<TrainObserver*> observers) { observers_ = std::move(observers); }
+
+  /// Trains until something ends it (StopReason), with validations and checkpoints as the options say. Throws as
+  /// step(), validate() and save_checkpoint() do. Collective.
+  TrainResult run(std::vector<TrainObserver*> observers = {});
+
+  /// One optimizer step on the next batch of the training data. After the last step of an epoch it begins the next one.
+  /// False, and no step made: all epochs are done, or max_steps, or a vote for a signal or the time limit was cast in
+  /// the step before, or end_epoch() reached the target (stop_reason()).
+  ///
+  /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it. On a device
+  /// that the host runs ahead of (GPUs) the loss is known, and thrown for, in the next step or in wait(). Collective.
+  bool step();
+  /// One optimizer step on a batch of the caller's own, in the place of the next batch of the training data: it counts
+  /// in the epoch, for the learning rate and for dropout. Fields as of the training data, with room for
+  /// TrainerOptions::batch samples, zeros beyond `count`; global_count is that of all ranks, sample_offset is
+  /// rank * TrainerOptions::batch; weight and indices may be null. Makes the step whatever stop_reason() is. Throws
+  /// InputError for a batch that does not fit, and as step(). Collective.
+  void step(const Batch& batch);
+  /// Waits until the device has done all steps: last_step() is the latest one then. Collective.
+  void wait() { retire(0); }
+  /// The latest step whose loss is known: on a device that the host runs ahead of, without wait(), the one before the
+  /// latest.
+  const StepRecord& last_step() const { return last_step_; }
+  /// Why the next step() makes no step, where that is known; why step() returned false.
+  std::optional<StopReason> stop_reason() const { return stop_; }
+
+  /// Whether all steps of the epoch are done and end_epoch() has not been called.
+  bool epoch_done() const { return state_.step_in_epoch >= steps_per_epoch(); }
+  /// Ends the epoch: validates, if there is validation data, and counts the epoch as done. A validation that reaches
+  /// TrainerOptions::target ends the training. Throws Error before epoch_done(). Collective.
+  EpochRecord end_epoch();
+  /// Evaluates on the validation data, at any step; changes no state of the training. Throws Error where there is no
+  /// such data. Collective.
+  Evaluation validate();
+  /// Writes step-<n>.h5, and makes best.h5 another name of it. Nothing where the options name no folder. Collective.
+  void save_checkpoint(bool best = false);
 
   const RunState& state() const { return state_; }
   const Plan& plan() const { return plan_; }
@@ -88,18 +133,20 @@ class Trainer {
     std::int64_t epoch = 0, samples = 0;  ///< epochs done before it; of all ranks
   };
 
-  std::optional<StopReason> train_epoch();
-  std::optional<StopReason> train_steps();
-  Launched step(const Batch& batch);
+  void begin();
+  std::optional<StopReason> limit_reached() const;
+  void begin_next_epoch();
+  void load_from_here();
+  void check(const Batch& batch) const;
+  /// One step, its vote and its record. `start`: when the caller began to wait for the batch.
+  void train_on(const Batch& batch, std::chrono::steady_clock::time_point start);
+  Launched launch(const Batch& batch);
   /// Takes the losses of the oldest steps under way until `left` are.
   void retire(std::size_t left);
   void retire(Launched& step, const Plan::StepResult& result);
-  void finish_epoch();
-  void save(bool best);
+  void tell_step(const StepRecord& record);
   void gather_states();
   void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
-  void count_targets(const Batch& batch);
-  void merge_targets();
   [[noreturn]] void stop_for(const Launched& step, const std::string& what);
   /// Whether the network with metric (or, without metrics, loss) `a` is better than the one with `b`.
   bool better(double a, double b) const {
@@ -111,7 +158,7 @@ class Trainer {
   double units(std::int64_t samples) const { return static_cast<double>(samples * options_.unit.per_sample); }
   template <class Call>
   void tell(Call&& call) {
-    for (auto* o : *observers_) call(*o);
+    for (auto* o : observers_) call(*o);
   }
 
   Parameters& parameters_;
@@ -127,7 +174,12 @@ class Trainer {
   StopVote vote_;
   RunState state_;
   std::filesystem::path resumed_from_, last_saved_;
-  const std::vector<TrainObserver*>* observers_ = nullptr;
+  std::vector<TrainObserver*> observers_;
+  std::optional<StopReason> stop_;
+  bool begun_ = false;
+  std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
+  StepRecord last_step_;
+  std::vector<float> weights_;  ///< of a batch that brings none
   std::chrono::steady_clock::time_point run_start_;
   double seconds_before_ = 0;
   std::int64_t saved_step_ = -1, run_steps_ = 0;
@@ -136,8 +188,7 @@ class Trainer {
   double last_rate_ = 0;
   TimeSplit epoch_seconds_;
   double epoch_wall_ = 0, validation_seconds_ = 0;
-  std::vector<double> seen_targets_;  ///< of this rank, not yet in state_: sums per target, then how many
-  std::int64_t epoch_samples_ = 0;    ///< of this run
+  std::int64_t epoch_samples_ = 0;  ///< of this run
 };
 
 }  // namespace keelson

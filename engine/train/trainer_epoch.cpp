@@ -7,61 +7,58 @@
 
 namespace keelson {
 
-void Trainer::count_targets(const Batch& batch) {
-  const auto& fields = training_.fields();
-  const auto targets = state_.target_sum.size();
-  for (std::size_t f = 0; f < fields.size(); ++f) {
-    if (fields[f].name != options_.evaluation.target || fields[f].dtype != DType::f32) continue;
-    const auto* y = static_cast<const float*>(batch.fields[f]);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count) * targets; ++i)
-      seen_targets_[i % targets] += y[i];
-    seen_targets_[targets] += static_cast<double>(batch.count);
-  }
+Evaluation Trainer::validate() {
+  if (!evaluator_) fail("validate() was called on a trainer without validation data: give the trainer a data set");
+  retire(0);
+  tell([&](auto& o) { o.on_validation_start(state_); });
+  auto validation = evaluator_->run();
+  validation_seconds_ = validation.seconds;
+  return validation;
 }
 
-void Trainer::merge_targets() {
-  if (communicator_) communicator_->allreduce(seen_targets_.data(), seen_targets_.size(), Reduction::sum);
-  for (std::size_t t = 0; t < state_.target_sum.size(); ++t) state_.target_sum[t] += seen_targets_[t];
-  state_.target_samples += static_cast<std::int64_t>(seen_targets_.back());
-  std::fill(seen_targets_.begin(), seen_targets_.end(), 0.0);
-}
-
-void Trainer::finish_epoch() {
-  merge_targets();
-  std::optional<Evaluation> validation;
-  if (evaluator_) {
-    tell([&](auto& o) { o.on_validation_start(state_); });
-    validation = evaluator_->run();
-    validation_seconds_ = validation->seconds;
-    state_.metric = validation->metric;
-    state_.validation_loss = validation->loss;
-  }
-  EpochRecord record;
-  record.train_loss = state_.loss_sum / units(state_.loss_samples);
-  if (validation) {
-    record.validation_loss = validation->loss;
-    record.metric = validation->metric;
-    record.metric_values = validation->metric_values;
-    record.validation_seconds = validation->seconds;
-  }
-  record.learning_rate = last_rate_;
-  record.rate = epoch_wall_ > 0 ? units(epoch_samples_) / epoch_wall_ : 0;
-  record.seconds = epoch_seconds_;
+void Trainer::begin_next_epoch() {
+  retire(0);
   ++state_.epoch;
   state_.step_in_epoch = 0;
   state_.loss_sum = 0;
   state_.loss_samples = 0;
+  epoch_seconds_ = {};
+  epoch_wall_ = 0;
+  epoch_samples_ = 0;
+}
+
+EpochRecord Trainer::end_epoch() {
+  if (!epoch_done())
+    fail("end_epoch() was called after {} of the {} steps of an epoch: call it where epoch_done()",
+         state_.step_in_epoch, steps_per_epoch());
+  begin();
+  retire(0);
+  EpochRecord record;
+  std::optional<Evaluation> validation;
+  if (evaluator_) {
+    validation = validate();
+    record.best = state_.best_epoch < 0 || better(validation->metric, state_.best_metric);
+    record.validation_loss = state_.validation_loss = validation->loss;
+    record.metric = state_.metric = validation->metric;
+    record.metric_values = validation->metric_values;
+    record.validation_seconds = validation->seconds;
+  }
+  record.train_loss = state_.loss_sum / units(state_.loss_samples);
+  record.learning_rate = last_rate_;
+  record.rate = epoch_wall_ > 0 ? units(epoch_samples_) / epoch_wall_ : 0;
+  record.seconds = epoch_seconds_;
+  begin_next_epoch();
   state_.seconds =
       seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - run_start_).count();
   record.epoch = state_.epoch;
   record.step = state_.step;
-  const bool best = validation && (state_.best_epoch < 0 || better(state_.metric, state_.best_metric));
-  if (best) {
+  if (record.best) {
     state_.best_metric = state_.metric;
     state_.best_epoch = state_.epoch;
   }
   tell([&](auto& o) { o.on_epoch(state_, record, validation ? &*validation : nullptr); });
-  if (best || (options_.checkpoint_epochs > 0 && state_.epoch % options_.checkpoint_epochs == 0)) save(best);
+  if (options_.target > 0 && validation && !better(options_.target, state_.metric)) stop_ = StopReason::target_reached;
+  return record;
 }
 
 void Trainer::gather_states() {
@@ -94,7 +91,7 @@ void Trainer::restore_states(const RunState& loaded, const std::filesystem::path
   }
 }
 
-void Trainer::save(bool best) {
+void Trainer::save_checkpoint(bool best) {
   retire(0);
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
@@ -104,7 +101,7 @@ void Trainer::save(bool best) {
     state_.good_steps = scale.good_steps;
     state_.skipped_steps = scale.skipped;
   }
-  merge_targets();
+  tell([&](auto& o) { o.before_checkpoint(state_); });
   last_saved_ = folder_.path_of(state_.step);
   const auto begin = std::chrono::steady_clock::now();
   gather_states();

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "apps/common/training_targets.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
@@ -115,6 +116,56 @@ TEST_F(TrainTest, AllRanksKnowPerplexityAndTexts) {
   const auto loaded = load_checkpoint(find_checkpoint(o.checkpoints, false), "small", parameters, {}, &world());
   EXPECT_EQ(loaded.texts, o.texts);
   EXPECT_EQ(loaded.metric, metric);
+  world().barrier();
+}
+
+TEST_F(TrainTest, ALoopOfTheCallersGivesTheBitsOfRun) {
+  const auto graph = small_network(0.25f);
+  const CubeDataset training(18), validation(7, 6, 99);
+  const auto make = [&](Parameters& parameters) {
+    auto o = small_options();
+    o.batch = global_batch / size();
+    return std::make_unique<Trainer>(graph, parameters, training, &validation, &world(), o);
+  };
+  Parameters first(graph, context(network_contexts().back()), 11),
+      second(graph, context(network_contexts().back()), 11);
+  const auto whole = make(first), own = make(second);
+  const auto state = whole->run().state;
+  while (own->step())
+    if (own->epoch_done()) own->end_epoch();
+  EXPECT_EQ(everything(second), everything(first));
+  EXPECT_EQ(own->state().metric, state.metric);
+}
+
+/// Each rank sees its own targets; baseline and checkpoint have those of all.
+TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
+  const auto graph = small_network(0.25f);
+  const CubeDataset training(18), validation(7, 6, 99);
+  std::optional<Folder> folder;
+  const auto path = shared_folder(folder);
+  const auto baseline = [&](Communicator* c, bool writes) {
+    const app::TargetMetrics metrics(std::make_shared<MeanAbsoluteError>(), 0);
+    auto o = small_options();
+    o.batch = global_batch / (c ? c->size() : 1);
+    o.evaluation.metrics = metrics.all();
+    if (writes) o.checkpoints = path;
+    Parameters parameters(graph, context(network_contexts().back()), o.seed);
+    app::TrainingTargets targets(training, "y", c, *metrics.baseline);
+    Trainer(graph, parameters, training, &validation, c, o).run({&targets});
+    return metrics.baseline->values();
+  };
+  const auto want = baseline(nullptr, false), got = baseline(&world(), true);
+  for (std::size_t t = 0; t < 2; ++t) EXPECT_NEAR(got.at(t), want.at(t), 1e-12);
+  world().barrier();
+  const auto stored = app::TrainingTargets::mean(read_run_state(find_checkpoint(path, false)));
+  double expected = 0;
+  for (std::int64_t i = 0; i < 18; ++i) {
+    std::vector<float> x(2 * 216), y(2);
+    void* dst[] = {x.data(), y.data()};
+    training.read(i, dst);
+    expected += y[0] / 18.0;
+  }
+  EXPECT_NEAR(stored.at(0), expected, 1e-9);
   world().barrier();
 }
 

@@ -44,8 +44,7 @@ RunState some_state() {
   s.step = 77;
   s.step_in_epoch = 5;
   s.loss_sum = 1.0 / 3;
-  s.target_sum = {0.1, -2e-300};
-  s.target_samples = 4;
+  s.observed = {{"target_sum", {0.1, -2e-300}}, {"target_samples", {4}}, {"none", {}}};
   s.optimizer = "sgd";
   s.texts = {{"vocabulary", "<eos>\t3\nna\xC3\xAFve\t1\n"}, {"any bytes", std::string("\0\xFF\n", 3)}, {"empty", ""}};
   return s;
@@ -67,6 +66,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
   expected.version = s.version;
   expected.created = s.created;
   EXPECT_EQ(to_text(s), to_text(expected));
+  EXPECT_EQ(s.observed, expected.observed);
   EXPECT_EQ(s.texts, expected.texts);
   EXPECT_EQ(read_run_state(folder / "c.h5").texts, expected.texts);
   EXPECT_TRUE(std::isinf(s.best_metric));
@@ -85,10 +85,37 @@ TEST(Checkpoint, IsPlainHdf5) {
   EXPECT_EQ(f.info("/parameters/conv1/weights").type, hdf5::Type::f32);
   EXPECT_EQ(f.attribute<std::int64_t>("/", "step"), 77);
   EXPECT_EQ(f.text_attribute("/", "config.net.size"), "6");
+  EXPECT_EQ(f.numbers_attribute<double>("/", "target_sum"), (std::vector<double>{0.1, -2e-300}));
   EXPECT_EQ(f.info("/texts/vocabulary").type, hdf5::Type::u8);
   EXPECT_EQ(f.info("/texts/any bytes").shape, (hdf5::Dims{3}));
   auto& p = const_cast<Parameters&>(a.parameters).at("conv1/weights");
   EXPECT_EQ(f.read<float>("/parameters/conv1/weights"), a.parameters.get(p));
+}
+
+/// Files that version 0.1.0 wrote when what observers add up were fields of the state of their own.
+TEST(Checkpoint, ReadsOlderFilesOfThisFormat) {
+  Graph g;
+  const auto x = g.input("x", {3}), y = g.input("y", {2});
+  mse(dense(x, 2, "out"), y);
+  Optimizer o;
+  o.momentum = 0.9f;
+  const std::filesystem::path data = KEELSON_SOURCE_DIR "/tests/train/data";
+  for (const bool targets : {true, false}) {
+    Parameters parameters(g, context(contexts().back()), 1);
+    const Plan plan(g, parameters, {.batch = 2, .optimizer = &o});
+    const auto file = data / (targets ? "format-2.h5" : "format-2-without-targets.h5");
+    const auto s = load_checkpoint(file, "tiny", parameters, momentum, nullptr);
+    EXPECT_EQ(parameters.get(parameters.at("out/weights")), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(parameters.get(parameters.at("out/weights"), 0), (std::vector<float>{0.5f, 0, 0, 0, 0, -0.5f}));
+    EXPECT_EQ(s.step, 9);
+    EXPECT_EQ(s.best_metric, 0.25);
+    const std::map<std::string, std::vector<double>> sums{{"target_sum", {1.5, -0.7}}, {"target_samples", {10}}};
+    const std::map<std::string, std::vector<double>> none{{"target_sum", {}}, {"target_samples", {0}}};
+    EXPECT_EQ(s.observed, targets ? sums : none);
+    const Folder folder;  // written anew, the state is the same
+    write_checkpoint(folder / "c.h5", s, parameters, momentum);
+    EXPECT_EQ(read_run_state(folder / "c.h5").observed, s.observed);
+  }
 }
 
 TEST(Checkpoint, ReadsWithoutMoments) {

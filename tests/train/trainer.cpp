@@ -43,22 +43,6 @@ TEST(Trainer, LearnsAndKeepsTheBest) {
   EXPECT_EQ(CheckpointFolder(folder / "checkpoints", 2).list().size(), 2u);
 }
 
-TEST(Trainer, KnowsTheMeanOfItsTargets) {
-  Training run(small_options());
-  const auto mean = run.go().state.target_mean();
-  double expected[2] = {};
-  for (std::int64_t i = 0; i < 18; ++i) {
-    std::vector<float> x(2 * 216);
-    float y[2];
-    void* dst[] = {x.data(), y};
-    run.training.read(i, dst);
-    for (int t = 0; t < 2; ++t) expected[t] += y[t] / 18.0;
-  }
-  ASSERT_EQ(mean.size(), 2u);
-  EXPECT_NEAR(mean[0], expected[0], 1e-6);
-  EXPECT_NEAR(mean[1], expected[1], 1e-6);
-}
-
 /// What a sample holds several of changes how losses and rates are told, and nothing else.
 TEST(Trainer, CountsInItsUnit) {
   const auto graph = token_network();
@@ -90,7 +74,6 @@ TEST(Trainer, CountsInItsUnit) {
   EXPECT_EQ(states[1].loss_sum, states[0].loss_sum);
   EXPECT_EQ(states[1].loss_samples, 8);
   EXPECT_EQ(states[1].metric, told[1].metrics[0]);
-  EXPECT_TRUE(states[1].target_mean().empty()) << "tokens are no numbers to average";
   EXPECT_EQ(states[1].texts.at("vocabulary"), "a\nb\n");
 }
 
@@ -140,7 +123,6 @@ TEST_P(Resume, ContinuesBitForBit) {
   EXPECT_EQ(metrics, whole.recorder.metrics);
   EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
   EXPECT_EQ(result.state.best_metric, whole.trainer.state().best_metric);
-  EXPECT_EQ(result.state.target_mean(), whole.trainer.state().target_mean());
 }
 
 INSTANTIATE_TEST_SUITE_P(At, Resume, ::testing::Values(0, 2, 5, 9),

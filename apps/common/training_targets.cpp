@@ -1,0 +1,72 @@
+#include "apps/common/training_targets.hpp"
+
+#include <algorithm>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::app {
+namespace {
+
+constexpr const char *sum_name = "target_sum", *samples_name = "target_samples";
+
+std::vector<double> mean_of(const std::vector<double>& sums) {
+  std::vector<double> mean;
+  if (sums.empty() || sums.back() == 0) return mean;
+  for (std::size_t t = 0; t + 1 < sums.size(); ++t) mean.push_back(sums[t] / sums.back());
+  return mean;
+}
+
+/// The sums of a state, then the number of samples; empty if it has none.
+std::vector<double> sums_of(const RunState& s) {
+  const auto sum = s.observed.find(sum_name), samples = s.observed.find(samples_name);
+  if (sum == s.observed.end() || samples == s.observed.end() || samples->second.size() != 1) return {};
+  auto sums = sum->second;
+  sums.push_back(samples->second[0]);
+  return sums;
+}
+
+}  // namespace
+
+TrainingTargets::TrainingTargets(const Dataset& training, const std::string& target, Communicator* communicator,
+                                 MeanBaseline& baseline)
+    : communicator_(communicator), baseline_(baseline) {
+  const auto& fields = training.fields();
+  while (field_ < fields.size() && fields[field_].name != target) ++field_;
+  KEELSON_EXPECT(field_ < fields.size() && fields[field_].dtype == DType::f32);
+  sums_.resize(static_cast<std::size_t>(fields[field_].shape.elements()) + 1);
+  mine_.resize(sums_.size());
+}
+
+void TrainingTargets::on_start(const RunState& s, const std::filesystem::path&) {
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  std::fill(mine_.begin(), mine_.end(), 0.0);
+  if (const auto found = sums_of(s); found.size() == sums_.size()) sums_ = found;
+}
+
+void TrainingTargets::on_batch(const RunState& s, const Batch& batch) {
+  if (s.epoch > 0) return;
+  const auto targets = mine_.size() - 1;
+  const auto* y = static_cast<const float*>(batch.fields[field_]);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count) * targets; ++i) mine_[i % targets] += y[i];
+  mine_[targets] += static_cast<double>(batch.count);
+}
+
+std::vector<double> TrainingTargets::merged() {
+  if (communicator_) communicator_->allreduce(mine_.data(), mine_.size(), Reduction::sum);
+  for (std::size_t t = 0; t < sums_.size(); ++t) sums_[t] += mine_[t];
+  std::fill(mine_.begin(), mine_.end(), 0.0);
+  return sums_;
+}
+
+void TrainingTargets::on_validation_start(const RunState&) { baseline_.set_mean(mean_of(merged())); }
+
+void TrainingTargets::before_checkpoint(RunState& s) {
+  auto sums = merged();
+  s.observed[samples_name] = {sums.back()};
+  sums.pop_back();
+  s.observed[sum_name] = std::move(sums);
+}
+
+std::vector<double> TrainingTargets::mean(const RunState& s) { return mean_of(sums_of(s)); }
+
+}  // namespace keelson::app
