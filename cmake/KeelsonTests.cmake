@@ -54,7 +54,7 @@ endif()
 
 # Tests of a program's library have its name, but for these.
 set(apps_of_app keelson_app)
-set(apps_of_mpi keelson_app)
+set(apps_of_mpi keelson_app_cosmoflow keelson_app_lm)
 set(apps_of_universe keelson_app_cosmoflow)
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)

@@ -7,8 +7,9 @@
 
 #include "apps/bench/verbs.hpp"
 #include "apps/common/verb.hpp"
+#include "apps/cosmoflow/data/symmetry.hpp"
+#include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "engine/data/loader.hpp"
-#include "engine/data/universe_dataset.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -121,17 +122,17 @@ nlohmann::json json_of(const InputResult& r) {
 ExitCode run_input(const InputOptions& o, app::Job& job) {
   if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of HDF5 universes");
   auto& world = job.world;
-  UniverseOptions universe;
+  cosmoflow::UniverseOptions universe;
   universe.size = o.size;
   universe.channels = o.channels;
-  const UniverseDataset data(training_part(o.data), universe);
+  const cosmoflow::UniverseDataset data(training_part(o.data), universe);
   LoaderOptions options;
   options.batch = o.batch;
   if (o.batch > data.size()) refuse("--batch {} is more than the data have ({})", o.batch, data.describe());
   options.rank = world.rank();
   options.ranks = world.size();
   options.shuffle = o.shuffle;
-  options.augment = o.augment;
+  if (o.augment) options.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
   options.threads = o.loader_threads;
   options.prefetch = o.prefetch;
   options.cpus = job.placement.cpus;

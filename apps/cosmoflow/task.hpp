@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "apps/cosmoflow/run_options.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/data/universe_dataset.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/train/target_metric.hpp"
 

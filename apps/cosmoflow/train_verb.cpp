@@ -4,6 +4,7 @@
 
 #include "apps/common/training.hpp"
 #include "apps/common/verb.hpp"
+#include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 
@@ -62,7 +63,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   t.config = stored_config(o, size);
   t.optimizer = make_optimizer(o.run);
   t.shuffle = o.run.shuffle;
-  t.augment = o.run.augment;
+  if (o.run.augment) t.transform = std::make_shared<RandomCubeSymmetry>();
   t.target = o.run.target_mae;
   const app::TargetMetrics targets(make_metric(o.run, *data), plotted_predictions);
   t.evaluation.metrics = targets.all();

@@ -5,7 +5,7 @@
 
 #include "apps/common/evaluation.hpp"
 #include "apps/lm/run_options.hpp"
-#include "engine/data/text_windows.hpp"
+#include "apps/lm/text/text_windows.hpp"
 
 namespace keelson::lm {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/common/verb.hpp"
-#include "engine/data/token_reader.hpp"
+#include "apps/lm/text/token_reader.hpp"
 
 /// Which files hold the text, for all verbs.
 namespace keelson::lm {

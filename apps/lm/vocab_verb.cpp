@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/verb.hpp"
+#include "apps/lm/text/vocabulary.hpp"
 #include "apps/lm/text_files.hpp"
 #include "apps/lm/verbs.hpp"
-#include "engine/data/vocabulary.hpp"
 
 namespace keelson::lm {
 namespace {

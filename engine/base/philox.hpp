@@ -52,6 +52,13 @@ constexpr float uniform(const Key& k, std::uint64_t index) {
   return static_cast<float>(bits(k, index) >> 8) * (1.0f / 16777216.0f);
 }
 
+/// Uniform in 0 ... n - 1, from the bits of elements 2 * index and 2 * index + 1; the bias of at most n / 2^64 is below
+/// notice.
+constexpr std::uint64_t below(const Key& k, std::uint64_t index, std::uint64_t n) {
+  const std::uint64_t random = std::uint64_t{bits(k, 2 * index)} << 32 | bits(k, 2 * index + 1);
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(random) * n >> 64);
+}
+
 /// Stable 32-bit stream number of a name (FNV-1a), e.g. a parameter's or a dropout layer's.
 constexpr std::uint32_t stream_of(std::string_view name) {
   std::uint32_t h = 2166136261u;

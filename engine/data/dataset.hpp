@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/sample_transform.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace keelson {
@@ -26,17 +27,14 @@ class Dataset {
   /// C), the order on disk; others row-major. Throws InputError naming the file for data that is unreadable, NaN or
   /// infinite.
   virtual void read(std::int64_t index, void* const* dst) const = 0;
-  /// As read(), with every cubic 3-D field turned by one of the 48 symmetries of the cube (symmetry.hpp). This default
-  /// decodes, then turns; datasets of large fields do both in one pass.
-  virtual void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
+  /// Decodes sample `id.index` and transforms it. This default calls read(), then SampleTransform::apply(). A data set
+  /// of large fields that knows the transform overrides this function and does both in one pass.
+  virtual void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const;
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// A hash of what tells two data sets apart without reading all of them: names (without the folder they lie in),
   /// sizes, shapes, targets, and how samples are decoded. Ranks that do not have the same must not train together. This
   /// default knows the number of samples and the fields only.
   virtual std::uint64_t digest() const;
 };
-
-/// A field that augmentation turns: f32, of logical shape (C, S, S, S).
-bool is_cubic(const Field& field);
 
 }  // namespace keelson

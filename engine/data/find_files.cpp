@@ -1,3 +1,6 @@
+#include "engine/data/find_files.hpp"
+
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -6,12 +9,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include <fmt/ranges.h>
-
 #include "engine/base/error.hpp"
-#include "engine/data/detail/universe_files.hpp"
 
-namespace keelson::detail {
+namespace keelson {
 
 namespace fs = std::filesystem;
 
@@ -128,4 +128,4 @@ std::vector<std::string> find_hdf5_files(const std::string& path) {
   }
 }
 
-}  // namespace keelson::detail
+}  // namespace keelson

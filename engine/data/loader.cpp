@@ -15,7 +15,6 @@
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/data/detail/decoding_thread.hpp"
-#include "engine/data/symmetry.hpp"
 
 namespace keelson {
 
@@ -29,19 +28,13 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
           [](void* p) { ::operator delete(p, std::align_val_t(alignment)); }};
 }
 
-/// Uniform in 0 ... n - 1; the bias of at most n / 2^64 is below notice.
-std::uint64_t draw_below(const philox::Key& key, std::uint64_t index, std::uint64_t n) {
-  const std::uint64_t bits = std::uint64_t{philox::bits(key, 2 * index)} << 32 | philox::bits(key, 2 * index + 1);
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bits) * n >> 64);
-}
-
 }  // namespace
 
 std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
   const philox::Key key{seed, philox::stream_of("sample order"), static_cast<std::uint64_t>(epoch)};
-  for (std::uint64_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw_below(key, i - 1, i)]);
+  for (std::uint64_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[philox::below(key, i - 1, i)]);
   return order;
 }
 
@@ -97,12 +90,10 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
   require(options.threads >= 1, "number of decoding threads", options.threads, "at least 1");
   require(options.prefetch >= 1, "number of batches decoded ahead", options.prefetch, "at least 1");
   KEELSON_EXPECT(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks);
-  const auto& fields = dataset.fields();
-  if (options.augment && std::none_of(fields.begin(), fields.end(), is_cubic))
-    refuse("Augmentation turns cubes, but these data hold none: {}. Turn it off", dataset.describe());
+  if (options.transform) options.transform->check(dataset);
   const std::int64_t global_batch = options.ranks * options.batch;
   steps = (dataset.size() + global_batch - 1) / global_batch;
-  for (const Field& f : fields)
+  for (const Field& f : dataset.fields())
     sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
 
   buffers.resize(static_cast<std::size_t>(options.prefetch) + 1);
@@ -168,10 +159,8 @@ void Loader::Impl::decode(PrefetchBuffer& buffer, std::int64_t sample) {
   dst.resize(sample_bytes.size());
   for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = buffer.field(f) + sample * sample_bytes[f];
   const std::int64_t index = buffer.indices[static_cast<std::size_t>(sample)];
-  if (!options.augment) return dataset.read(index, dst.data());
-  const philox::Key key{options.seed, philox::stream_of("cube symmetry"), static_cast<std::uint64_t>(epoch)};
-  dataset.read_turned(index, static_cast<int>(draw_below(key, static_cast<std::uint64_t>(index), cube_symmetries)),
-                      dst.data());
+  if (!options.transform) return dataset.read(index, dst.data());
+  dataset.read_transformed({options.seed, epoch, index}, *options.transform, dst.data());
 }
 
 void Loader::Impl::work() {

@@ -14,9 +14,9 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
-  bool augment = false;  ///< 3-D fields: one of the 48 symmetries of the cube per (seed, epoch, sample)
-  int threads = 1;       ///< decoding threads
-  int prefetch = 2;      ///< batches decoded ahead, besides the one in use
+  std::shared_ptr<const SampleTransform> transform;  ///< of every sample; null: none
+  int threads = 1;                                   ///< decoding threads
+  int prefetch = 2;                                  ///< batches decoded ahead, besides the one in use
   /// CPUs on which the decoding threads may run, e.g. all of the rank's; empty: those of the thread that makes the
   /// loader, which is a single one where OpenMP has bound it.
   std::vector<int> cpus;
@@ -42,8 +42,8 @@ struct Batch {
 /// last step may be short.
 class Loader {
  public:
-  /// Throws InputError for a batch size or number of threads or batches ahead below 1, or if there are no cubes to
-  /// augment. `dataset` must live longer. Memory: (prefetch + 1) * batch samples.
+  /// Throws InputError for a batch size or number of threads or batches ahead below 1, and
+  /// what SampleTransform::check throws. `dataset` must live longer. Memory: (prefetch + 1) * batch samples.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 

@@ -25,7 +25,7 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, De
   l.ranks = ranks_of(c);
   l.seed = o.seed;
   l.shuffle = o.shuffle;
-  l.augment = o.augment;
+  l.transform = o.transform;
   l.threads = o.loader_threads;
   l.prefetch = o.prefetch;
   l.cpus = o.cpus;
@@ -55,7 +55,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"target", fmt::format("{}", o.target)},
       {"seed", std::to_string(o.seed)},
       {"shuffling", o.shuffle ? "on" : "off"},
-      {"augmentation", o.augment ? "on" : "off"},
+      {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
       {"optimizer", o.optimizer.to_string()},
       {"learning rate", o.schedule.to_string()},

@@ -30,9 +30,10 @@ struct TrainerOptions {
   std::int64_t epochs = 1;
   std::int64_t max_steps =
       -1;                  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
-  std::uint64_t seed = 0;  ///< of sample order, augmentation and dropout
-  bool shuffle = true, augment = false;
-  Precision precision = Precision::fp32;  ///< as in PlanOptions, for training and validation
+  std::uint64_t seed = 0;  ///< of sample order, transform and dropout
+  bool shuffle = true;
+  std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
+  Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
   Optimizer optimizer;
   Schedule schedule;
   double target = 0;      ///< > 0: ends when the validation metric is this or better

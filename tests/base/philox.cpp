@@ -98,6 +98,18 @@ TEST(Philox, UniformStatistics) {
   EXPECT_NEAR(chi2, bins - 1, 5 * std::sqrt(2.0 * (bins - 1)));
 }
 
+TEST(Philox, BelowIsUniformAndInRange) {
+  const philox::Key key{3, philox::stream_of("below"), 1};
+  int seen[7] = {};
+  for (std::uint64_t i = 0; i < 70000; ++i) {
+    const auto drawn = philox::below(key, i, 7);
+    ASSERT_LT(drawn, 7u);
+    ++seen[drawn];
+  }
+  for (const int count : seen) EXPECT_NEAR(count, 10000, 5 * 93);  // standard deviation sqrt(70000 * 6 / 49)
+  EXPECT_EQ(philox::below(key, 5, 1), 0u);
+}
+
 // FNV-1a's published test vectors (Fowler, Noll, Vo): streams must never change, or old runs could not be repeated.
 TEST(Philox, StreamOfIsFnv1a) {
   EXPECT_EQ(philox::stream_of(""), 0x811c9dc5u);

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "engine/base/error.hpp"
-#include "tests/data/support.hpp"
+#include "tests/support/data_files.hpp"
 
 namespace keelson {
 namespace {

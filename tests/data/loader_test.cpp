@@ -6,14 +6,15 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <set>
 #include <thread>
 
 #include "engine/base/error.hpp"
-#include "engine/data/symmetry.hpp"
-#include "tests/data/support.hpp"
+#include "engine/base/philox.hpp"
+#include "tests/support/data_files.hpp"
 
 namespace keelson {
 namespace {
@@ -201,35 +202,71 @@ TEST(Loader, ErrorsArriveWithTheirBatch) {
   EXPECT_NE(loader.next(), nullptr);
 }
 
-TEST(Loader, AugmentsBySeedEpochAndSample) {
+/// Adds a random number below 0.5 to all of x.
+class Shift final : public SampleTransform {
+ public:
+  void check(const Dataset& dataset) const override {
+    if (dataset.fields()[0].shape.rank() != 4) refuse("nothing to shift in {}", dataset.describe());
+  }
+  void apply(const SampleId& id, const std::vector<Field>& fields, void* const* sample) const override {
+    auto* x = static_cast<float*>(sample[0]);
+    for (std::int64_t i = 0; i < fields[0].shape.elements(); ++i) x[i] += shift_of(id);
+  }
+  std::string describe() const override { return "shift"; }
+  static float shift_of(const SampleId& id) {
+    const philox::Key key{id.seed, philox::stream_of("shift"), static_cast<std::uint64_t>(id.epoch)};
+    return static_cast<float>(philox::below(key, static_cast<std::uint64_t>(id.index), 64)) / 128;
+  }
+};
+
+TEST(Loader, TransformsBySeedEpochAndSample) {
   const Numbers data(24);
-  const auto symmetries = [&](std::int64_t epoch, std::int64_t batch, int threads) {
-    auto options = options_of(batch, 0, 1, threads);
-    options.augment = true;
-    Loader loader(data, options);
-    loader.start_epoch(epoch);
-    std::map<std::int64_t, int> found;
-    for (const Batch* b; (b = loader.next()) != nullptr;) {
-      for (std::int64_t i = 0; i < b->count; ++i) {
-        std::vector<float> plain(54), image(54);
-        for (int k = 0; k < 54; ++k) plain[k] = Numbers::value(b->indices[i], k);
-        const auto* x = static_cast<const float*>(b->fields[0]) + i * 54;
-        for (int s = 0; s < cube_symmetries; ++s) {
-          turn_cube(s, plain.data(), image.data(), 3, 2);
-          if (std::equal(image.begin(), image.end(), x)) found[b->indices[i]] = s;
+  for (const std::int64_t epoch : {0, 1}) {
+    std::set<float> distinct;
+    for (const auto& [batch, threads] : {std::pair{4, 1}, {3, 3}}) {
+      auto options = options_of(batch, 0, 1, threads);
+      options.transform = std::make_shared<Shift>();
+      Loader loader(data, options);
+      loader.start_epoch(epoch);
+      int samples = 0;
+      for (const Batch* b; (b = loader.next()) != nullptr;) {
+        for (std::int64_t i = 0; i < b->count; ++i, ++samples) {
+          const float shift = Shift::shift_of({11, epoch, b->indices[i]});
+          distinct.insert(shift);
+          for (int k = 0; k < 54; ++k)
+            ASSERT_EQ(static_cast<const float*>(b->fields[0])[i * 54 + k], Numbers::value(b->indices[i], k) + shift);
+          ASSERT_EQ(static_cast<const float*>(b->fields[1])[i], static_cast<float>(b->indices[i]));
         }
-        EXPECT_EQ(static_cast<const float*>(b->fields[1])[i], static_cast<float>(b->indices[i]));
       }
+      EXPECT_EQ(samples, 24);
     }
-    EXPECT_EQ(found.size(), 24u) << "every sample is one of its 48 images";
-    return found;
+    EXPECT_GT(distinct.size(), 12u);  // 24 draws of 64: 20 expected
+  }
+}
+
+/// A data set that knows a transform may apply it while it decodes; the loader then leaves that to it.
+TEST(Loader, LetsTheDataSetTransformWhileItDecodes) {
+  class Fused : public Numbers {
+   public:
+    using Numbers::Numbers;
+    void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override {
+      ASSERT_NE(dynamic_cast<const Shift*>(&transform), nullptr);
+      for (int i = 0; i < 54; ++i) static_cast<float*>(dst[0])[i] = value(id.index, i) + Shift::shift_of(id);
+      static_cast<float*>(dst[1])[0] = static_cast<float>(id.index);
+    }
   };
-  const auto first = symmetries(0, 4, 1);
-  EXPECT_EQ(first, symmetries(0, 3, 3));
-  EXPECT_NE(first, symmetries(1, 4, 1));
-  std::set<int> distinct;
-  for (const auto& [sample, symmetry] : first) distinct.insert(symmetry);
-  EXPECT_GT(distinct.size(), 12u);  // 24 draws of 48: 19 expected
+  const Numbers plain(10);
+  const Fused fused(10);
+  auto options = options_of(10);
+  options.transform = std::make_shared<Shift>();
+  Loader one(plain, options), other(fused, options);
+  one.start_epoch(2);
+  other.start_epoch(2);
+  const Batch *a = one.next(), *b = other.next();
+  for (int f : {0, 1})
+    EXPECT_EQ(std::memcmp(a->fields[f], b->fields[f], (f == 0 ? 540 : 10) * sizeof(float)), 0) << "field " << f;
+  EXPECT_EQ(plain.reads, 10);
+  EXPECT_EQ(fused.reads, 0);
 }
 
 TEST(Loader, RefusesOptionsThatMakeNoSense) {
@@ -244,7 +281,7 @@ TEST(Loader, RefusesOptionsThatMakeNoSense) {
   options.prefetch = 0;
   EXPECT_THROW(Loader(data, options), InputError);
   options = options_of(1);
-  options.augment = true;
+  options.transform = std::make_shared<Shift>();
   EXPECT_THROW(Loader(Flat(), options), InputError);
   EXPECT_THROW(Loader(data, options_of(1, 2, 2)), Error);
 }

@@ -10,9 +10,9 @@
 
 #include "apps/lm/source/corpus.hpp"
 #include "apps/lm/source/entropy.hpp"
+#include "apps/lm/text/vocabulary.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/data/vocabulary.hpp"
 
 namespace keelson::lm {
 namespace {

@@ -3,14 +3,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "apps/lm/text/text_scan.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/text_scan.hpp"
 #include "tests/mpi/world.hpp"
 
 namespace keelson::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using lm::TextScan, lm::TokenCount, lm::TokenLevel, lm::scan_text;
 
 /// A folder of rank 0's that goes with its content; nobody else knows where it is.
 class TextScanTest : public MpiTest {

@@ -18,14 +18,14 @@ struct Trained {
 
 constexpr std::int64_t global_batch = 4;
 
-/// 18 samples: the last step of an epoch has two, so at four ranks two of them have none. Dropout and augmentation are
-/// on.
+/// 18 samples: the last step of an epoch has two, so at four ranks two of them have none. There is dropout, and a
+/// transform of samples.
 Trained train(Communicator* c, TrainerOptions o, const std::filesystem::path& resume = {}) {
   const auto graph = small_network(0.25f);
   Parameters parameters(graph, context(network_contexts().back()), o.seed);
   const CubeDataset training(18), validation(7, 6, 99);
   o.batch = global_batch / (c ? c->size() : 1);
-  o.augment = true;
+  o.transform = std::make_shared<Flip>();
   o.epochs = 3;
   Trainer trainer(graph, parameters, training, &validation, c, o);
   if (!resume.empty()) trainer.resume(resume);

@@ -53,6 +53,19 @@ class CubeDataset final : public Dataset {
   std::vector<Field> fields_;
 };
 
+/// Turns every second sample, drawn at random, upside down.
+class Flip final : public SampleTransform {
+ public:
+  void check(const Dataset&) const override {}
+  void apply(const SampleId& id, const std::vector<Field>& fields, void* const* sample) const override {
+    const philox::Key key{id.seed, philox::stream_of("flip"), static_cast<std::uint64_t>(id.epoch)};
+    if (philox::below(key, static_cast<std::uint64_t>(id.index), 2) == 0) return;
+    auto* x = static_cast<float*>(sample[0]);
+    std::reverse(x, x + fields[0].shape.elements());
+  }
+  std::string describe() const override { return "flip"; }
+};
+
 /// conv -> pool -> dense -> dropout -> dense, mean squared error.
 inline Graph small_network(float dropout = 0.25f, std::int64_t features = 8, std::int64_t edge = 6) {
   Graph g;

@@ -97,7 +97,7 @@ TEST_P(Resume, ContinuesBitForBit) {
   const Folder folder;
   auto o = small_options();
   o.epochs = 3;
-  o.augment = true;
+  o.transform = std::make_shared<Flip>();
   o.optimizer.kind = Optimizer::Kind::adam;
   o.schedule.kind = Schedule::Kind::cosine;
   o.schedule.epochs = 3;

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "apps/cosmoflow/data/symmetry.hpp"
+#include "apps/cosmoflow/data/universe_dataset.hpp"
+#include "engine/data/hdf5.hpp"
+
+namespace keelson::cosmoflow::detail {
+
+/// A box of voxels as stored: i16, u16 or f32, channels together.
+struct Voxels {
+  const void* src = nullptr;
+  hdf5::Type type = hdf5::Type::f32;
+  std::array<std::int64_t, 3> extent{};  ///< D, H, W
+  std::array<std::int64_t, 3> stride{};  ///< in elements; that of W is the number of stored channels
+};
+
+struct VoxelFormat {
+  std::span<const int> channels;  ///< chosen ones
+  std::int64_t stored_channels = 0;
+  Normalisation normalisation =
+      Normalisation::none;  ///< `mean` only converts here: the mean is known when all is decoded
+};
+
+/// Writes the chosen channels of voxel (d, h, w) as floats to dst + map.offset + d * map.step[0] + ...; the box may be
+/// part of a cube. False if something written is NaN or infinite.
+bool decode(const Voxels& voxels, const VoxelFormat& format, const VoxelMap& map, float* dst);
+
+/// Stored value at these places of the box, as a number; for messages.
+double stored_value(const Voxels& voxels, std::int64_t d, std::int64_t h, std::int64_t w, int channel);
+
+/// float(log(x + 1)); NaN or -infinity for what has no logarithm.
+float log1p_of(double stored);
+
+}  // namespace keelson::cosmoflow::detail

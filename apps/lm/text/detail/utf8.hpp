@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace keelson::lm::detail {
+
+/// Bytes of the code point that begins with `lead`, a valid first byte.
+constexpr std::size_t utf8_length(char lead) {
+  const auto c = static_cast<unsigned char>(lead);
+  return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+}
+
+struct Utf8Prefix {
+  std::size_t bytes = 0;  ///< whole and valid code points
+  bool bad = false;       ///< what follows them is invalid; else it is nothing, or the beginning of a code point
+};
+
+/// How far `text` is valid UTF-8 (RFC 3629) without NUL.
+Utf8Prefix valid_utf8(std::string_view text);
+
+}  // namespace keelson::lm::detail

@@ -1,0 +1,46 @@
+#include "apps/lm/text/text_corpus.hpp"
+
+#include <algorithm>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::lm {
+
+TextCorpus::TextCorpus(TextScan scan) : scan_(std::move(scan)) {
+  starts_.push_back(0);
+  for (const auto& file : scan_.files) {
+    files_.emplace_back(file.path);
+    if (files_.back().size() != file.bytes)
+      refuse("{}: has {} bytes here, but had {} when it was scanned. Expected the same text on all ranks, unchanged",
+             file.path, files_.back().size(), file.bytes);
+    if (sampled_hash(files_.back()) != file.sampled)
+      refuse("{}: holds another text here than where it was scanned. Expected the same text on all ranks, unchanged",
+             file.path);
+    starts_.push_back(starts_.back() + file.bytes + 1);
+  }
+}
+
+std::vector<std::int32_t> TextCorpus::read_block(std::int64_t b, const Vocabulary& vocabulary) const {
+  const auto block = static_cast<std::size_t>(b);
+  KEELSON_EXPECT(b >= 0 && block < scan_.blocks.size());
+  const auto place = scan_.blocks[block];
+  const auto end = block + 1 < scan_.blocks.size() ? scan_.blocks[block + 1] : starts_.back();
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
+  auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
+
+  // Some bytes more than the block has, so that one read suffices even where the last word ends with it.
+  const auto buffer = static_cast<std::size_t>(std::min<std::int64_t>(end - place + 64, 256 << 10));
+  TokenReader reader(files_[file], scan_.level, place - starts_[file], buffer);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(TextScan::block, tokens() - b * TextScan::block)));
+  std::string_view token;
+  for (auto& id : ids) {
+    while (!reader.next(token)) {
+      if (++file == files_.size()) refuse("{}: has fewer tokens than when it was scanned. Was it changed?", name());
+      reader = TokenReader(files_[file], scan_.level, 0, buffer);
+    }
+    id = vocabulary.id(token);
+  }
+  return ids;
+}
+
+}  // namespace keelson::lm

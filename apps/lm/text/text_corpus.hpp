@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/lm/text/text_scan.hpp"
+#include "apps/lm/text/vocabulary.hpp"
+#include "engine/data/raw_file.hpp"
+
+namespace keelson::lm {
+
+/// A text that lies in files and is read where it is needed, by any number of threads.
+class TextCorpus {
+ public:
+  /// Throws InputError for a file that cannot be opened here or has another size than when it was scanned.
+  explicit TextCorpus(TextScan scan);
+
+  const TextScan& scan() const { return scan_; }
+  std::int64_t tokens() const { return scan_.tokens; }
+  std::string name() const { return scan_.name(); }
+  /// The ids of tokens [b * TextScan::block, (b + 1) * TextScan::block), or up to the end of the text.
+  std::vector<std::int32_t> read_block(std::int64_t b, const Vocabulary& vocabulary) const;
+
+ private:
+  TextScan scan_;
+  std::vector<RawFile> files_;
+  std::vector<std::int64_t> starts_;  ///< of each file, in the places of TextScan::blocks; then the end
+};
+
+}  // namespace keelson::lm

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/lm/text/text_scan.hpp"
+#include "apps/lm/text/token_table.hpp"
+
+namespace keelson::lm {
+
+struct VocabularyOptions {
+  std::int64_t max_size = 0;   ///< tokens kept, the special ones included; 0: all
+  std::int64_t min_count = 1;  ///< rarer ones are left out
+};
+
+/// What every vocabulary holds: <unk>, then with words <eos>.
+std::vector<std::string_view> special_tokens(TokenLevel level);
+
+/// Tokens with ids 0, 1, 2 ... in the order (-count, token), as the PTB language model's reader gives them. <unk> is
+/// always in it, and with words <eos>; what is left out counts for <unk>.
+class Vocabulary {
+ public:
+  /// Throws InputError for options that leave nothing, or more tokens than fit 32-bit ids.
+  explicit Vocabulary(const TextScan& scan, const VocabularyOptions& options = {});
+
+  TokenLevel level() const { return level_; }
+  std::int32_t size() const { return table_.size(); }
+  /// Unknown tokens have the id of <unk>.
+  std::int32_t id(std::string_view token) const {
+    const auto found = table_.find(token);
+    return found < 0 ? unknown_ : found;
+  }
+  bool contains(std::string_view token) const { return table_.find(token) >= 0; }
+  std::int32_t unknown() const { return unknown_; }
+  std::string_view token(std::int32_t id) const;                                  ///< 0 <= id < size()
+  std::int64_t count(std::int32_t id) const { return counts_[std::size_t(id)]; }  ///< in the text that it is made from
+  /// Tokens of a text that are not in it and not <unk> themselves.
+  std::int64_t left_out(const TextScan& scan) const;
+
+  /// A header that names format, level and size, then a line per token in the order of ids: the token, in which \n, \t,
+  /// \r and \\ stand for newline, tab, CR and backslash, a tab, and its count.
+  std::string to_text() const;
+  /// Throws InputError naming `source`, e.g. the file, and the line.
+  static Vocabulary from_text(std::string_view text, const std::string& source);
+  static Vocabulary load(const std::filesystem::path& path);
+  void save(const std::filesystem::path& path) const;  ///< atomically
+
+  /// Of tokens and ids, not of counts: vocabularies with the same hash can stand for each other.
+  std::uint64_t hash() const;
+
+ private:
+  explicit Vocabulary(TokenLevel level) : level_(level) {}
+  void add(std::string_view token, std::int64_t count);
+
+  TokenLevel level_;
+  TokenTable table_;
+  std::vector<std::int64_t> counts_;
+  std::int32_t unknown_ = -1;
+};
+
+}  // namespace keelson::lm

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/data/hdf5.hpp"
+
+/// What tests of data share: a folder of their own, and files that other programs might have written.
+namespace keelson::testing {
+
+/// A new folder that goes with its content.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+/// The message of the E that `f` throws; "" and a failed test if it throws none.
+std::string missing_exception();
+template <class E, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return missing_exception();
+}
+
+std::string bytes_of(const std::string& path);
+/// Returns the path.
+std::string write_file(const std::string& path, const std::string& bytes);
+
+/// How other programs may store the same numbers.
+enum class Storage { big_endian, compressed, little_endian_compact };
+/// Adds a dataset of int16 to a file, which is made if it is not there.
+void write_foreign_int16(const std::string& path, const std::string& dataset, Storage storage, const hdf5::Dims& shape,
+                         const std::vector<std::int16_t>& data);
+
+/// Counts that look like a universe's, different for every `seed`.
+template <class T>
+std::vector<T> counts(std::int64_t elements, std::uint64_t seed);
+
+}  // namespace keelson::testing

@@ -1,0 +1,345 @@
+#include "apps/cosmoflow/data/universe_dataset.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "apps/cosmoflow/data/symmetry.hpp"
+#include "engine/base/error.hpp"
+#include "tests/support/data_files.hpp"
+
+namespace keelson::cosmoflow {
+namespace {
+
+using hdf5::Dims;
+using hdf5::File;
+using testing::counts;
+using testing::TemporaryFolder;
+
+struct Sample {
+  std::vector<float> x, y;
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+Sample read(const UniverseDataset& data, std::int64_t index, int symmetry = 0) {
+  Sample s;
+  s.x.assign(static_cast<std::size_t>(data.fields()[0].shape.elements()), -99.0f);
+  s.y.assign(static_cast<std::size_t>(data.fields()[1].shape.elements()), -99.0f);
+  void* const dst[] = {s.x.data(), s.y.data()};
+  data.read_turned(index, symmetry, dst);
+  return s;
+}
+
+template <class T>
+void write_sample(const std::string& path, const Dims& shape, const std::vector<T>& x, const std::vector<float>& y) {
+  auto file = File::create(path);
+  file.write("x", x.data(), shape);
+  file.write("y", y.data(), {static_cast<std::int64_t>(y.size())});
+  file.close();
+}
+
+UniverseOptions as_stored() {
+  UniverseOptions o;
+  o.normalisation = Normalisation::none;
+  return o;
+}
+
+std::vector<float> floats(const auto& v) { return {v.begin(), v.end()}; }
+
+TEST(UniverseDataset, OneSamplePerFile) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "b/deep");
+  std::filesystem::create_directories(folder / ".hidden");
+  const std::vector<std::string> names{"a.hdf5", "b/c.h5", "b/deep/d.H5"};
+  for (std::size_t i = 0; i < names.size(); ++i)
+    write_sample(folder / names[i], {8, 8, 8, 4}, counts<std::int16_t>(2048, i), {float(i), -0.5f});
+  write_sample(folder / ".hidden/z.h5", {2, 2, 2, 1}, counts<std::int16_t>(8, 0), {0});
+  const UniverseDataset data(folder.path(), {});
+  ASSERT_EQ(data.size(), 3);
+  EXPECT_EQ(data.fields()[0].shape, (Shape{4, 8, 8, 8}));
+  EXPECT_EQ(data.fields()[1].shape, (Shape{2}));
+  EXPECT_EQ(data.describe(), "3 samples of 4x8x8x8 with 2 targets in 3 files under " + folder.path());
+  EXPECT_EQ(data.parameters()[1].name, "y1");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Sample s = read(data, static_cast<std::int64_t>(i));
+    const auto x = counts<std::int16_t>(2048, i);
+    for (std::size_t k = 0; k < x.size(); ++k) ASSERT_EQ(s.x[k], static_cast<float>(std::log(double(x[k]) + 1)));
+    EXPECT_EQ(s.y, (std::vector<float>{float(i), -0.5f}));
+    EXPECT_EQ(data.file_of(static_cast<std::int64_t>(i)), folder / names[i]);
+  }
+  EXPECT_EQ(UniverseDataset(folder / "a.hdf5", {}).size(), 1);
+  EXPECT_EQ(UniverseDataset(folder / "b/*.h5", {}).size(), 1);
+  EXPECT_EQ(UniverseDataset(folder / "b", {}).size(), 2);
+}
+
+TEST(UniverseDataset, ManySamplesPerFile) {
+  const TemporaryFolder folder;
+  std::vector<std::vector<std::int16_t>> x;
+  for (const std::int64_t n : {3, 1, 2}) {
+    x.push_back(counts<std::int16_t>(n * 125 * 2, 7 + x.size()));
+    std::vector<float> y;
+    for (int i = 0; i < n * 3; ++i) y.push_back(float(100 * x.size() + i));
+    auto file = File::create(folder / (std::to_string(x.size()) + ".h5"));
+    file.write("x", x.back().data(), {n, 5, 5, 5, 2});
+    file.write("y", y.data(), {n, 3});
+    file.close();
+  }
+  const UniverseDataset data(folder.path(), as_stored());
+  ASSERT_EQ(data.size(), 6);
+  const int file_of[] = {0, 0, 0, 1, 2, 2}, sample_of[] = {0, 1, 2, 0, 0, 1};
+  for (int i = 0; i < 6; ++i) {
+    const auto* begin = x[file_of[i]].data() + sample_of[i] * 250;
+    const float first = float(100 * (file_of[i] + 1) + sample_of[i] * 3);
+    EXPECT_EQ(read(data, i), (Sample{{begin, begin + 250}, {first, first + 1, first + 2}})) << i;
+  }
+}
+
+TEST(UniverseDataset, EveryTypeAndStorageReadsTheSame) {
+  const TemporaryFolder folder;
+  const auto reference = counts<std::int16_t>(512 * 3, 4);
+  const Dims shape{8, 8, 8, 3};
+  const std::vector<float> y{1, 2};
+  const auto check = [&](const char* name, const std::vector<float>& expected) {
+    for (const int size : {8, 4}) {
+      UniverseOptions options = as_stored();
+      options.size = size;
+      const UniverseDataset data(folder / name, options);
+      const Sample s = read(data, data.size() - 1);
+      const int low = 8 - size;
+      for (int d = 0; d < size; ++d)
+        for (int h = 0; h < size; ++h)
+          for (int w = 0; w < size; ++w)
+            for (int c = 0; c < 3; ++c)
+              ASSERT_EQ(s.x[((d * size + h) * size + w) * 3 + c],
+                        expected[(((d + low) * 8 + h + low) * 8 + w + low) * 3 + c])
+                  << name << " in cubes of " << size;
+      EXPECT_EQ(s.y, y);
+    }
+  };
+  write_sample(folder / "i16.h5", shape, reference, y);
+  check("i16.h5", floats(reference));
+  const auto typed = [&]<class T>(const char* name, T) {
+    write_sample(folder / name, shape, counts<T>(512 * 3, 4), y);
+    check(name, floats(counts<T>(512 * 3, 4)));
+  };
+  typed("u16.h5", std::uint16_t{});
+  typed("f32.h5", 0.0f);
+  typed("f64.h5", 0.0);
+  typed("i32.h5", 0);
+  typed("u8.h5", std::uint8_t{});
+  for (const auto storage :
+       {testing::Storage::big_endian, testing::Storage::compressed, testing::Storage::little_endian_compact}) {
+    const std::string name = "foreign" + std::to_string(static_cast<int>(storage)) + ".h5";
+    auto file = File::create(folder / name);
+    file.write("y", y.data(), {2});
+    file.close();
+    testing::write_foreign_int16(folder / name, "x", storage, shape, reference);
+    check(name.c_str(), floats(reference));
+  }
+}
+
+TEST(UniverseDataset, NegativeAndLargeCountsWithoutLogarithm) {
+  const TemporaryFolder folder;
+  write_sample<std::int16_t>(folder / "i.h5", {2, 2, 2}, {-32768, -1, 0, 1, 2, 3, 4, 32767}, {0});
+  EXPECT_EQ(read(UniverseDataset(folder / "i.h5", as_stored()), 0).x,
+            (std::vector<float>{-32768, -1, 0, 1, 2, 3, 4, 32767}));
+  write_sample<std::uint16_t>(folder / "u.h5", {2, 2, 2}, {0, 1, 2, 3, 4, 5, 32768, 65535}, {0});
+  const auto x = read(UniverseDataset(folder / "u.h5", {}), 0).x;
+  EXPECT_EQ(x[6], static_cast<float>(std::log(32769.0)));
+  EXPECT_EQ(x[7], static_cast<float>(std::log(65536.0)));
+}
+
+TEST(UniverseDataset, CutsVolumesIntoCubes) {
+  const TemporaryFolder folder;
+  const int edge = 24, channels = 2;
+  for (int u = 0; u < 2; ++u) {
+    const auto full = counts<std::int16_t>(edge * edge * edge * channels, 60 + u);
+    auto file = File::create(folder / (std::to_string(u) + ".hdf5"));
+    file.write("full", full.data(), {edge, edge, edge, channels});
+    const float y[4] = {0, 1, float(u), 3};
+    file.write("unitPar", y, {4});
+    file.close();
+  }
+  EXPECT_EQ(UniverseDataset(folder.path(), {}).size(), 2);
+  for (const int size : {8, 12, 24, 1}) {
+    auto options = as_stored();
+    options.size = size;
+    const UniverseDataset data(folder.path(), options);
+    const int n = edge / size, cubes = n * n * n;
+    ASSERT_EQ(data.size(), 2 * cubes);
+    for (const int index : {0, 1, cubes - 1, cubes, cubes + cubes / 2 - 1, 2 * cubes - 1}) {
+      if (index < 0 || index >= 2 * cubes) continue;
+      const int u = index / cubes, cube = index % cubes;
+      const int origin[3] = {cube / (n * n) * size, cube / n % n * size, cube % n * size};
+      const auto full = counts<std::int16_t>(edge * edge * edge * channels, 60 + u);
+      const Sample s = read(data, index);
+      EXPECT_EQ(s.y, (std::vector<float>{0, 1, float(u), 3}));
+      for (int d = 0; d < size; ++d)
+        for (int h = 0; h < size; ++h)
+          for (int w = 0; w < size; ++w)
+            for (int c = 0; c < channels; ++c)
+              ASSERT_EQ(s.x[((d * size + h) * size + w) * channels + c],
+                        full[(((d + origin[0]) * edge + h + origin[1]) * edge + w + origin[2]) * channels + c]);
+    }
+  }
+}
+
+TEST(UniverseDataset, FullVolumesAreCutTo128ByDefault) {
+  const TemporaryFolder folder;
+  auto file = File::create(folder / "u.h5");
+  file.make_dataset<std::int16_t>("full", {256, 256, 256, 1});
+  const float y[1] = {0.5f};
+  file.write("unitPar", y, {1});
+  const std::vector<std::int16_t> row(256, 9);
+  file.write_box("full", {130, 7, 0, 0}, {1, 1, 256, 1}, row.data());
+  file.close();
+  const UniverseDataset data(folder.path(), as_stored());
+  EXPECT_EQ(data.size(), 8);
+  EXPECT_EQ(data.fields()[0].shape, (Shape{1, 128, 128, 128}));
+  const auto x = read(data, 5).x;  // (1, 0, 1)
+  double sum = 0;
+  for (float v : x) sum += v;
+  EXPECT_EQ(sum, 128 * 9);
+  EXPECT_EQ(x[(2 * 128 + 7) * 128], 9);
+}
+
+TEST(UniverseDataset, ChosenChannelsAndTargets) {
+  const TemporaryFolder folder;
+  const auto x = counts<std::int16_t>(27 * 4, 1);
+  write_sample(folder / "a.h5", {3, 3, 3, 4}, x, {10, 20, 30});
+  auto options = as_stored();
+  options.channels = {2, 0};
+  options.targets = {2, 0};
+  options.target_mean = {1, 2};
+  options.target_std = {2, 4};
+  const Sample s = read(UniverseDataset(folder.path(), options), 0);
+  ASSERT_EQ(s.x.size(), 54u);
+  for (int i = 0; i < 27; ++i) {
+    EXPECT_EQ(s.x[i * 2], x[i * 4 + 2]);
+    EXPECT_EQ(s.x[i * 2 + 1], x[i * 4]);
+  }
+  EXPECT_EQ(s.y, (std::vector<float>{14.5f, 2.0f}));
+
+  const auto refused = [&](std::function<void(UniverseOptions&)> change) {
+    UniverseOptions wrong = options;
+    change(wrong);
+    return testing::message_of<InputError>([&] { UniverseDataset(folder.path(), wrong); });
+  };
+  EXPECT_NE(refused([](auto& o) { o.channels = {4}; }).find("0 ... 3"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.targets = {-1}; }).find("0 ... 2"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.target_mean = {1}; }).find("Expected 2"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.target_std = {1, 0}; }).find("positive"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.physical_targets = true; }).find("parameter_minimum"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.size = 2; }).find("Try a size of 3"), std::string::npos);
+  EXPECT_NE(refused([](auto& o) { o.size = -3; }).find("Try a size of 3"), std::string::npos);
+}
+
+TEST(UniverseDataset, DividesByTheMean) {
+  const TemporaryFolder folder;
+  const auto x = counts<std::int16_t>(1000 * 2, 5);
+  write_sample(folder / "a.h5", {10, 10, 10, 2}, x, {0});
+  UniverseOptions options;
+  options.normalisation = Normalisation::mean;
+  options.channels = {1};
+  double sum = 0;
+  for (int i = 0; i < 1000; ++i) sum += x[2 * i + 1];
+  const UniverseDataset data(folder.path(), options);
+  const auto found = read(data, 0).x;
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(found[i], float(x[2 * i + 1]) / float(sum / 1000));
+  std::vector<float> turned(1000);
+  turn_cube(37, found.data(), turned.data(), 10, 1);
+  EXPECT_EQ(read(data, 0, 37).x, turned);
+
+  write_sample(folder / "b.h5", {10, 10, 10, 2}, std::vector<std::int16_t>(2000, 0), {0});
+  const auto text = testing::message_of<InputError>([&] { read(UniverseDataset(folder / "b.h5", options), 0); });
+  EXPECT_NE(text.find("has the mean 0"), std::string::npos) << text;
+}
+
+TEST(UniverseDataset, BringsTargetsBackToPhysicalUnits) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.h5", "b.h5"}) {
+    write_sample(folder / name, {2, 2, 2}, counts<float>(8, 0), {-1, 0.5f});
+    auto file = File::create(folder / name);
+    file.set_attribute("/", "parameter_names", std::vector<std::string>{"Omega_m", "sigma_8"});
+    file.set_attribute("/", "parameter_minimum", std::vector<double>{0.1, 0.6});
+    file.set_attribute("/", "parameter_maximum", std::vector<double>{0.5, name[0] == 'a' ? 1.0 : 2.0});
+    const float y[2] = {-1, 0.5f};
+    file.write("x", counts<float>(8, 0).data(), {2, 2, 2});
+    file.write("y", y, {2});
+    file.close();
+  }
+  UniverseOptions options;
+  options.physical_targets = true;
+  const UniverseDataset data(folder / "a.h5", options);
+  EXPECT_EQ(read(data, 0).y, (std::vector<float>{0.1f, 0.9f}));
+  EXPECT_EQ(data.parameters()[0], (UniverseParameter{"Omega_m", true, 0.1, 0.5}));
+  const auto text = testing::message_of<InputError>([&] { UniverseDataset(folder.path(), options); });
+  EXPECT_NE(text.find("Expected one scaling of the targets"), std::string::npos) << text;
+}
+
+TEST(UniverseDataset, TurnsWhileDecoding) {
+  const TemporaryFolder folder;
+  for (const std::int64_t size : {5, 8, 20}) {
+    const std::string path = folder / (std::to_string(size) + ".h5");
+    write_sample(path, {size, size, size, 3}, counts<std::int16_t>(size * size * size * 3, 2), {1});
+    for (const auto& channels : {std::vector<int>{}, std::vector<int>{1}, std::vector<int>{2, 0}}) {
+      UniverseOptions options;
+      options.channels = channels;
+      const UniverseDataset data(path, options);
+      const auto c = data.fields()[0].shape[0];
+      const Sample plain = read(data, 0);
+      std::vector<float> expected(plain.x.size()), by_default(plain.x.size());
+      for (int symmetry = 0; symmetry < cube_symmetries; ++symmetry) {
+        turn_cube(symmetry, plain.x.data(), expected.data(), size, c);
+        ASSERT_EQ(read(data, 0, symmetry).x, expected) << symmetry;
+      }
+      const RandomCubeSymmetry transform;
+      for (int epoch = 0; epoch < 20; ++epoch) {
+        const SampleId id{5, epoch, 0};
+        float y = 0;
+        void *const dst[] = {expected.data(), &y}, *const other[] = {by_default.data(), &y};
+        data.read_transformed(id, transform, dst);
+        data.Dataset::read_transformed(id, transform, other);
+        ASSERT_EQ(by_default, expected);
+        ASSERT_EQ(read(data, 0, RandomCubeSymmetry::draw(id)).x, expected);
+        ASSERT_EQ(y, 1);
+      }
+    }
+  }
+}
+
+TEST(UniverseDataset, ManyThreadsReadTheSame) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 40; ++i) {
+    const std::string path = folder / (std::to_string(10 + i) + ".h5");
+    if (i % 4 == 0) {
+      auto file = File::create(path);
+      const float y = float(i);
+      file.write("y", &y, {1});
+      file.close();
+      testing::write_foreign_int16(path, "x", testing::Storage::compressed, {8, 8, 8, 2},
+                                   counts<std::int16_t>(1024, i));
+    } else {
+      write_sample(path, {8, 8, 8, 2}, counts<std::int16_t>(1024, i), {float(i)});
+    }
+  }
+  const UniverseDataset data(folder.path(), as_stored());
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int k = 0; k < 200; ++k) {
+        const int i = (k * 7 + t) % 40;
+        if (read(data, i) != Sample{floats(counts<std::int16_t>(1024, i)), {float(i)}}) ++wrong;
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace keelson::cosmoflow
