@@ -67,14 +67,18 @@ struct InputResult {
   const InputOptions& options;
   const app::Job& job;
   std::string data;
-  double sample_megabytes = 0;  ///< decoded
+  double open_seconds = 0;                    ///< of the slowest rank
+  cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
+  double sample_megabytes = 0;                ///< decoded
   std::vector<Epoch> epochs;
 };
 
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine, o.loader_threads,
-             o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
+  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine,
+             o.loader_threads, o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
+  fmt::print("opened in {:.3f} s; what is known of the files takes {:.3f} MB per node\n", r.open_seconds,
+             static_cast<double>(r.memory.shared) * 1e-6);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",
              "(decoded, as the network takes them)");
   const auto line = [&](std::size_t epoch, const std::string& rank, double samples, double seconds) {
@@ -98,6 +102,9 @@ void print_text(const InputResult& r) {
 nlohmann::json json_of(const InputResult& r) {
   const auto& o = r.options;
   nlohmann::json j{{"data", r.data},
+                   {"open_seconds", r.open_seconds},
+                   {"rank_bytes", r.memory.rank},
+                   {"shared_bytes", r.memory.shared},
                    {"ranks", r.job.world.size()},
                    {"machine", r.job.machine},
                    {"batch", o.batch},
@@ -125,7 +132,10 @@ ExitCode run_input(const InputOptions& o, app::Job& job) {
   cosmoflow::UniverseOptions universe;
   universe.size = o.size;
   universe.channels = o.channels;
-  const cosmoflow::UniverseDataset data(training_part(o.data), universe);
+  const auto start = std::chrono::steady_clock::now();
+  const cosmoflow::UniverseDataset data(training_part(o.data), universe, &world);
+  double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  world.allreduce(&open_seconds, 1, Reduction::max);
   LoaderOptions options;
   options.batch = o.batch;
   if (o.batch > data.size()) refuse("--batch {} is more than the data have ({})", o.batch, data.describe());
@@ -138,7 +148,7 @@ ExitCode run_input(const InputOptions& o, app::Job& job) {
   options.cpus = job.placement.cpus;
   Loader loader(data, options);
 
-  InputResult result{o, job, data.describe(), 0, {}};
+  InputResult result{o, job, data.describe(), open_seconds, data.memory(), 0, {}};
   for (const auto& f : data.fields())
     result.sample_megabytes += static_cast<double>(f.shape.elements()) * static_cast<double>(size_of(f.dtype)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, world));

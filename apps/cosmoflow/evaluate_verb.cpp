@@ -114,7 +114,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family, family_name);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
-  const auto data = open_data(run, data_path(o, run));
+  const auto data = open_data(run, data_path(o, run), world);
   if (data->size() < world.size())
     refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data->size(), "sample"));
   const auto graph = make_network(run, *data);

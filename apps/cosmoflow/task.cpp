@@ -37,7 +37,7 @@ ZScore paper_scaling(const std::vector<UniverseParameter>& parameters) {
 
 }  // namespace
 
-std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path) {
+std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path, Communicator& world) {
   const bool paper = o.net == "paper";
   UniverseOptions u;
   u.size = o.size;
@@ -46,15 +46,15 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   u.normalisation = normalise == "log1p"  ? Normalisation::log1p
                     : normalise == "mean" ? Normalisation::mean
                                           : Normalisation::none;
-  if (!paper) return std::make_unique<UniverseDataset>(path, u);
+  if (!paper) return std::make_unique<UniverseDataset>(path, u, &world);
   u.targets = {0, 1, 2};
-  u.physical_targets = true;             // its loss and metric are relative to them; refused where the range is unknown
-  const UniverseDataset probe(path, u);  // tells what the files hold
+  u.physical_targets = true;  // its loss and metric are relative to them; refused where the range is unknown
+  const UniverseDataset probe(path, u, &world);  // tells what the files hold
   if (u.channels.empty()) u.channels = {channel_today(probe.file_of(0))};
   const auto z = paper_scaling(probe.parameters());
   u.target_mean = z.mean;
   u.target_std = z.std;
-  return std::make_unique<UniverseDataset>(path, u);
+  return std::make_unique<UniverseDataset>(probe, u);
 }
 
 void check_finite(const UniverseDataset& data, Communicator& world) {

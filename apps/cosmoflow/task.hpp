@@ -14,7 +14,8 @@ namespace keelson::cosmoflow {
 /// How the files under `path` are read for the network of `o`: sub-cubes, channels, normalisation and targets. The
 /// paper's network gets one channel, redshift 0, and the z-scores of the first three parameters: with the mean and
 /// deviation of the uniform prior whose ranges the files record. Throws InputError for data that cannot be used.
-std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path);
+/// Collective.
+std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path, Communicator& world);
 
 /// Reads all samples once, spread over the ranks, if the files hold floating-point voxels, which may be NaN or infinite
 /// (counts cannot; targets are checked when files are opened). Throws InputError on all ranks, naming a file.

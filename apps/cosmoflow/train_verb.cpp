@@ -53,8 +53,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   const app::TrainingRun run(o.training, job);
   complete(o, run);
   check(o.run);
-  const auto data = open_data(o.run, o.run.train);
-  const auto validation = o.run.validation.empty() ? nullptr : open_data(o.run, o.run.validation);
+  const auto data = open_data(o.run, o.run.train, job.world);
+  const auto validation = o.run.validation.empty() ? nullptr : open_data(o.run, o.run.validation, job.world);
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);

@@ -22,39 +22,60 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
   return text;
 }
 
+namespace {
+
+/// How `work` ended, as ranks tell each other.
+struct Outcome {
+  enum Kind : std::int64_t { good, refused, no_memory, failed };
+  Kind kind = good;
+  std::string message;
+};
+
+Outcome outcome_of(const std::function<void()>& work) {
+  try {
+    work();
+    return {};
+  } catch (const InputError& error) {
+    return {Outcome::refused, error.what()};
+  } catch (const OutOfMemory& error) {
+    return {Outcome::no_memory, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Outcome::failed, "out of memory"};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {exit_code_of(error) == ExitCode::bad_input ? Outcome::refused : Outcome::failed, describe(error)};
+  } catch (const std::exception& error) {
+    return {Outcome::failed, error.what()};
+  }
+}
+
+/// Throws on all ranks what rank `root` met with, if anything.
+void share(Communicator& communicator, Outcome outcome, int root) {
+  std::int64_t header[2] = {outcome.kind, static_cast<std::int64_t>(outcome.message.size())};
+  communicator.broadcast(header, sizeof header, root);
+  if (header[0] == Outcome::good) return;
+  outcome.message.resize(static_cast<std::size_t>(header[1]));
+  communicator.broadcast(outcome.message.data(), outcome.message.size(), root);
+  if (header[0] == Outcome::refused) throw InputError(outcome.message);
+  if (header[0] == Outcome::no_memory) throw OutOfMemory(outcome.message);
+  throw Error(outcome.message);
+}
+
+}  // namespace
+
 void on_first_rank(Communicator* communicator, const std::function<void()>& work) {
   if (!communicator || communicator->size() == 1) return work();
-  enum Outcome : std::int64_t { good, refused, no_memory, failed };
-  std::int64_t header[2] = {good, 0};
-  std::string message;
-  if (communicator->rank() == 0) {
-    try {
-      work();
-    } catch (const InputError& error) {
-      header[0] = refused;
-      message = error.what();
-    } catch (const OutOfMemory& error) {
-      header[0] = no_memory;
-      message = error.what();
-    } catch (const std::bad_alloc&) {
-      header[0] = failed;
-      message = "out of memory";
-    } catch (const std::filesystem::filesystem_error& error) {
-      header[0] = exit_code_of(error) == ExitCode::bad_input ? refused : failed;
-      message = describe(error);
-    } catch (const std::exception& error) {
-      header[0] = failed;
-      message = error.what();
-    }
-    header[1] = static_cast<std::int64_t>(message.size());
-  }
-  communicator->broadcast(header, sizeof header, 0);
-  if (header[0] == good) return;
-  message.resize(static_cast<std::size_t>(header[1]));
-  communicator->broadcast(message.data(), message.size(), 0);
-  if (header[0] == refused) throw InputError(message);
-  if (header[0] == no_memory) throw OutOfMemory(message);
-  throw Error(message);
+  share(*communicator, communicator->rank() == 0 ? outcome_of(work) : Outcome{}, 0);
+}
+
+void on_each_rank(Communicator* communicator, const std::function<void()>& work) {
+  if (!communicator || communicator->size() == 1) return work();
+  auto outcome = outcome_of(work);
+  std::int64_t first = outcome.kind == Outcome::good ? communicator->size() : communicator->rank();
+  communicator->allreduce(&first, 1, Reduction::min);
+  if (first == communicator->size()) return;
+  if (first == communicator->rank())
+    outcome.message = fmt::format("rank {} ({}): {}", first, communicator->host(), outcome.message);
+  share(*communicator, std::move(outcome), static_cast<int>(first));
 }
 
 namespace {

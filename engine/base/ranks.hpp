@@ -18,6 +18,11 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
 /// or Error for anything else. `communicator` null: alone, where exceptions pass as they are. Collective.
 void on_first_rank(Communicator* communicator, const std::function<void()>& work);
 
+/// Runs `work` on every rank. If `work` throws on some ranks, all ranks throw what the lowest of these threw, with that
+/// rank's name in front: "rank 3 (node7): data/x.h5: cannot be opened". The types are those of on_first_rank().
+/// `communicator` null or of one rank: exceptions pass as they are. Collective; costs one small reduction.
+void on_each_rank(Communicator* communicator, const std::function<void()>& work);
+
 /// Throws InputError on all ranks, naming those whose hash differs from rank 0's, if the ranks do not agree: "the ranks
 /// have different WHAT: rank 1 (node2) differs from rank 0 (node1); ADVICE". Collective; costs one small reduction.
 void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what,

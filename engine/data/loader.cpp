@@ -203,12 +203,12 @@ std::int64_t Loader::steps_per_epoch() const { return impl_->steps; }
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   Impl& d = *impl_;
   KEELSON_EXPECT(epoch >= 0 && first_step >= 0);
-  auto order = d.options.shuffle ? epoch_order(d.dataset.size(), d.options.seed, epoch) : std::vector<std::int64_t>{};
   std::unique_lock lock(d.mutex);
   d.job_step = d.steps;  // no more samples of the epoch that is abandoned
   d.batch_ready.wait(lock, [&] { return d.busy == 0; });
   d.epoch = epoch;
-  d.order = std::move(order);
+  d.order = {};  // before the next one is drawn: never two at a time
+  if (d.options.shuffle) d.order = epoch_order(d.dataset.size(), d.options.seed, epoch);
   d.held = std::min(first_step, d.steps);
   d.caller_holds = false;
   d.job_step = d.held;

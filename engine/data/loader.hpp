@@ -43,7 +43,8 @@ struct Batch {
 class Loader {
  public:
   /// Throws InputError for a batch size or number of threads or batches ahead below 1, and
-  /// what SampleTransform::check throws. `dataset` must live longer. Memory: (prefetch + 1) * batch samples.
+  /// what SampleTransform::check throws. `dataset` must live longer. Memory: (prefetch + 1) * batch samples, and
+  /// 8 bytes per sample of the data set for the order of an epoch.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 

@@ -16,20 +16,22 @@ struct SampleId {
   std::int64_t index = 0;  ///< in the data set
 };
 
-/// A random change of training samples (data augmentation): a turn, a flip, noise. The caller gives one to a Loader or a
-/// Trainer. Several threads call the functions at once.
+/// A random change of training samples (data augmentation): a turn, a flip, noise. The caller gives one to a Loader or
+/// a Trainer. Several threads call the functions at once.
 ///
 /// A transform is a pure function of the SampleId and the sample, so results do not depend on threads or ranks, and a
 /// resumed run repeats them. Draw with philox (engine/base/philox.hpp), from a stream with the name of the transform.
 class SampleTransform {
  public:
   virtual ~SampleTransform() = default;
-  /// Throws InputError if the samples of `dataset` cannot be transformed. A Loader calls check() before the first sample.
+  /// Throws InputError if the samples of `dataset` cannot be transformed. A Loader calls check() before the first
+  /// sample.
   virtual void check(const Dataset& dataset) const = 0;
-  /// Changes a decoded sample in place. `sample` has one pointer per field, in the order of `fields`; Dataset::read says
-  /// how the values lie.
+  /// Changes a decoded sample in place. `sample` has one pointer per field, in the order of `fields`; Dataset::read
+  /// says how the values lie.
   virtual void apply(const SampleId& id, const std::vector<Field>& fields, void* const* sample) const = 0;
-  /// Name and settings: "one of the 48 symmetries of the cube". Ranks whose descriptions differ must not train together.
+  /// Name and settings: "one of the 48 symmetries of the cube". Ranks whose descriptions differ must not train
+  /// together.
   virtual std::string describe() const = 0;
 };
 

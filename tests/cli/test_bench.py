@@ -152,6 +152,8 @@ class Bench(unittest.TestCase):
             result = json.loads(self.succeed("input", "--data", data, "--epochs", 2, "--augment", "--loader-threads", 2,
                                              "--json", ranks=ranks))
             self.assertEqual([e["samples"] for e in result["epochs"]], [5, 5])
+            self.assertGreater(result["open_seconds"], 0)
+            self.assertEqual(result["shared_bytes"], 5 * (32 + 8 + len("univ_000000.h5") + 4 * 4))
             for epoch in result["epochs"]:
                 self.assertEqual(len(epoch["ranks"]), ranks or 1)
                 self.assertEqual(sum(r["samples"] for r in epoch["ranks"]), 5)

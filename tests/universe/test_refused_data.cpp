@@ -101,6 +101,41 @@ TEST(RefusedData, FilesThatChangeWhileInUse) {
   EXPECT_TRUE(says(testing::message_of<InputError>([&] { data.read(0, dst); }), {folder / "a.h5", "No such file"}));
 }
 
+/// A file is compared with what was found at first when it is opened to be read.
+TEST(RefusedData, FilesThatAreReplacedWhileInUse) {
+  const TemporaryFolder folder;
+  write_good(folder / "a.h5");
+  write_good(folder / "b.h5", {1, 2});
+  testing::write_foreign_int16(folder / "c.h5", "x", testing::Storage::compressed, {6, 6, 6, 2},
+                            counts<std::int16_t>(432, 3));
+  const auto add_targets = [&](float first) {
+    std::filesystem::remove(folder / "c.h5");
+    auto file = File::create(folder / "c.h5");
+    const float y[2] = {first, 0};
+    file.write("y", y, {2});
+    file.close();
+    testing::write_foreign_int16(folder / "c.h5", "x", testing::Storage::compressed, {6, 6, 6, 2},
+                              counts<std::int16_t>(432, 3));
+  };
+  add_targets(1);
+  const UniverseDataset data(folder.path(), {});
+  std::vector<float> x(432), y(2);
+  void* const dst[] = {x.data(), y.data()};
+  const auto refused_to_read = [&](int i) { return testing::message_of<InputError>([&] { data.read(i, dst); }); };
+  write_good(folder / "b.h5", {1, 3});
+  EXPECT_TRUE(says(refused_to_read(1), {folder / "b.h5", "other arrays, attributes or targets", "Expected the same"}));
+  write_good(folder / "b.h5", {1, 3, 4});
+  EXPECT_TRUE(says(refused_to_read(1), {folder / "b.h5"}));
+  write_good(folder / "b.h5", {1, 2});
+  data.read(1, dst);
+  EXPECT_EQ(y, (std::vector<float>{1, 2}));
+  add_targets(2);
+  EXPECT_TRUE(says(refused_to_read(2), {folder / "c.h5", "other targets"}));
+  add_targets(1);
+  data.read(2, dst);
+  EXPECT_EQ(y, (std::vector<float>{1, 0}));
+}
+
 /// Two good files around one made by `write`; the message must name that one.
 std::string refused_between(const std::function<void(const std::string&)>& write) {
   const TemporaryFolder folder;

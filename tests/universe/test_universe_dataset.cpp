@@ -1,6 +1,7 @@
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cmath>
@@ -310,6 +311,54 @@ TEST(UniverseDataset, TurnsWhileDecoding) {
       }
     }
   }
+}
+
+/// Bytes on the heap that are in use; 0 where the C library does not count them.
+std::int64_t heap_in_use() {
+#ifdef __GLIBC__
+  return static_cast<std::int64_t>(mallinfo2().uordblks);
+#else
+  return 0;
+#endif
+}
+
+TEST(UniverseDataset, ARanksMemoryDoesNotGrowWithTheFiles) {
+  const TemporaryFolder folder;
+  const auto name = [&](int i) { return folder / fmt::format("{:05}.h5", i); };
+  struct Use {
+    std::int64_t rank, shared, heap;
+  };
+  int written = 0;
+  const auto use_with = [&](int files) {
+    for (; written < files; ++written)
+      write_sample(name(written), {4, 4, 4}, counts<std::int16_t>(64, 0), {float(written), 1, 2, 3});
+    const auto before = heap_in_use();
+    const UniverseDataset data(folder.path(), {});
+    for (int i = 0; i < files; i += 7) read(data, i);
+    return Use{data.memory().rank, data.memory().shared, heap_in_use() - before};
+  };
+  use_with(100);  // what the libraries keep from their first use on
+  const auto few = use_with(100), many = use_with(2000);
+  EXPECT_LE(many.rank - few.rank, 512) << "bytes of 1900 files more";
+  EXPECT_LE(many.heap - few.heap, 16 * 1900);
+  EXPECT_EQ(many.shared - few.shared, 1900 * (32 + 8 + 8 + 16)) << "facts, end of name, name and 4 targets";
+}
+
+TEST(UniverseDataset, KeepsFewFilesOpen) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 60; ++i)
+    write_sample(folder / fmt::format("{}.h5", 10 + i), {4, 4, 4}, counts<std::int16_t>(64, 0), {float(i)});
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto before = descriptors();
+  const UniverseDataset data(folder.path(), {});
+  EXPECT_EQ(descriptors(), before) << "opening leaves no file open";
+  for (int i = 0; i < 60; ++i) read(data, i);
+  EXPECT_EQ(descriptors() - before, 16);
+  const auto opened = data.files_opened();
+  for (int i = 44; i < 60; ++i) read(data, i);
+  EXPECT_EQ(data.files_opened(), opened) << "the latest are still open";
 }
 
 TEST(UniverseDataset, ManyThreadsReadTheSame) {

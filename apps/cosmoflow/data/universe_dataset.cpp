@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 
 #include "apps/cosmoflow/data/detail/decode.hpp"
@@ -13,8 +12,6 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
-#include "engine/data/find_files.hpp"
-#include "engine/data/raw_file.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -55,10 +52,6 @@ std::int64_t chosen_size(std::int64_t wanted, const detail::UniverseLayout& layo
   return wanted;
 }
 
-hdf5::Type memory_type(hdf5::Type stored) {
-  return stored == hdf5::Type::i16 || stored == hdf5::Type::u16 ? stored : hdf5::Type::f32;
-}
-
 /// Memory of this thread for `bytes` undecoded bytes.
 void* scratch(std::int64_t bytes) {
   thread_local std::vector<float> memory;
@@ -70,47 +63,47 @@ void* scratch(std::int64_t bytes) {
 }  // namespace
 
 struct UniverseDataset::Impl {
-  std::string path, folder;
+  Impl(std::string path_, std::shared_ptr<const detail::UniverseFiles> files_, const UniverseOptions& options_);
+
+  std::string path;
+  std::shared_ptr<const detail::UniverseFiles> files;
   UniverseOptions options;
-  detail::UniverseFiles found;
-  std::int64_t edge = 0, cubes_per_edge = 1, rows = 0;
+  std::int64_t edge = 0, cubes_per_edge = 1;
   std::vector<int> channels;
-  std::vector<std::int64_t> first_row;  ///< of each file
   std::vector<UniverseParameter> parameters;
-  std::vector<float> y;  ///< (rows, chosen targets), as the network wants them
   std::vector<Field> fields;
 
   void prepare_targets();
   Place place_of(std::int64_t index) const;
-  void read_x(std::int64_t index, int symmetry, float* dst) const;
-  void read_planes(const Place& place, const VoxelMap& map, float* dst) const;
+  void read_x(const Place& place, int symmetry, float* dst) const;
+  void read_y(const Place& place, float* dst) const;
+  void read_by_hdf5(const hdf5::File& file, const Place& place, const VoxelMap& map, float* dst) const;
+  void read_planes(const detail::OpenUniverse& file, const Place& place, const VoxelMap& map, float* dst) const;
   void decode(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place, const VoxelMap& map,
               float* dst) const;
   void divide_by_mean(const Place& place, float* x) const;
   [[noreturn]] void refuse_value(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place) const;
 };
 
-UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions& options) : impl_(new Impl) {
-  Impl& d = *impl_;
-  d.path = path;
-  d.options = options;
-  namespace fs = std::filesystem;
-  d.folder = (fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path()).string();
-  d.found = detail::check_universe_files(find_hdf5_files(path), d.folder);
-  const auto& layout = d.found.layout;
-  const std::string& first = d.found.files[0].path;
-  d.edge = chosen_size(options.size, layout, first);
-  d.cubes_per_edge = layout.edge / d.edge;
-  d.channels = chosen(options.channels, layout.channels, "channels", "channels", first);
-  d.options.targets = chosen(options.targets, layout.columns, "targets", "targets", first);
-  for (const auto& file : d.found.files) {
-    d.first_row.push_back(d.rows);
-    d.rows += file.samples;
-  }
-  d.prepare_targets();
-  d.fields = {{"x", {static_cast<std::int64_t>(d.channels.size()), d.edge, d.edge, d.edge}},
-              {"y", {static_cast<std::int64_t>(d.options.targets.size())}}};
+UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::UniverseFiles> files_,
+                            const UniverseOptions& options_)
+    : path(std::move(path_)), files(std::move(files_)), options(options_) {
+  const auto& layout = files->layout();
+  const auto first = files->path(0);
+  edge = chosen_size(options.size, layout, first);
+  cubes_per_edge = layout.edge / edge;
+  channels = chosen(options.channels, layout.channels, "channels", "channels", first);
+  options.targets = chosen(options.targets, layout.columns, "targets", "targets", first);
+  prepare_targets();
+  fields = {{"x", {static_cast<std::int64_t>(channels.size()), edge, edge, edge}},
+            {"y", {static_cast<std::int64_t>(options.targets.size())}}};
 }
+
+UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator)
+    : impl_(new Impl(path, std::make_shared<const detail::UniverseFiles>(path, communicator), options)) {}
+
+UniverseDataset::UniverseDataset(const UniverseDataset& opened, const UniverseOptions& options)
+    : impl_(new Impl(opened.impl_->path, opened.impl_->files, options)) {}
 
 UniverseDataset::~UniverseDataset() = default;
 
@@ -125,81 +118,89 @@ void UniverseDataset::Impl::prepare_targets() {
   for (float s : options.target_std)
     if (!(s > 0) || !std::isfinite(s)) refuse("A target's standard deviation is {}. Expected a positive number", s);
   for (int c : options.targets) {
-    parameters.push_back(found.parameters[c]);
+    parameters.push_back(files->parameters()[static_cast<std::size_t>(c)]);
     if (options.physical_targets && !parameters.back().has_range) {
       refuse(
           "{}: lacks the attributes parameter_minimum and parameter_maximum. Expected them, to bring the targets back "
           "to physical units: add them (docs/file-formats.md shows how), or train a network that takes the targets as "
           "stored",
-          found.files[0].path);
+          files->path(0));
     }
   }
-  y.reserve(static_cast<std::size_t>(rows) * columns);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::size_t i = 0; i < columns; ++i) {
-      double v = found.targets[static_cast<std::size_t>(row * found.layout.columns + options.targets[i])];
-      const UniverseParameter& p = parameters[i];
-      if (options.physical_targets) v = p.minimum + (v + 1) / 2 * (p.maximum - p.minimum);
-      if (!options.target_mean.empty()) v -= options.target_mean[i];
-      if (!options.target_std.empty()) v /= options.target_std[i];
-      y.push_back(static_cast<float>(v));
-    }
-  }
-  found.targets = {};
 }
 
 Place UniverseDataset::Impl::place_of(std::int64_t index) const {
   const std::int64_t n = cubes_per_edge, cubes = n * n * n;
-  if (index < 0 || index >= rows * cubes) fail("internal error: sample {} of {}", index, rows * cubes);
+  if (index < 0 || index >= files->rows() * cubes)
+    fail("internal error: sample {} of {}", index, files->rows() * cubes);
   Place p;
   p.row = index / cubes;
-  p.file = std::upper_bound(first_row.begin(), first_row.end(), p.row) - first_row.begin() - 1;
-  p.sample_of_file = p.row - first_row[p.file];
+  const auto in_files = files->place_of(p.row);
+  p.file = in_files.file;
+  p.sample_of_file = in_files.sample;
   const std::int64_t cube = index % cubes;
   p.corner = {cube / (n * n) * edge, cube / n % n * edge, cube % n * edge};
   return p;
 }
 
-void UniverseDataset::Impl::read_x(std::int64_t index, int symmetry, float* dst) const {
-  const Place place = place_of(index);
-  const auto& layout = found.layout;
-  const auto& file = found.files[place.file];
+void UniverseDataset::Impl::read_y(const Place& place, float* dst) const {
+  const float* stored = files->targets(place.row);
+  for (std::size_t i = 0; i < options.targets.size(); ++i) {
+    double v = stored[options.targets[i]];
+    const UniverseParameter& p = parameters[i];
+    if (options.physical_targets) v = p.minimum + (v + 1) / 2 * (p.maximum - p.minimum);
+    if (!options.target_mean.empty()) v -= options.target_mean[i];
+    if (!options.target_std.empty()) v /= options.target_std[i];
+    dst[i] = static_cast<float>(v);
+  }
+}
+
+void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst) const {
   const VoxelMap map = voxel_map(symmetry, edge, static_cast<std::int64_t>(channels.size()));
-  if (file.raw_offset >= 0 && memory_type(layout.type) == layout.type) {
-    read_planes(place, map, dst);
-  } else {
-    // Compressed, chunked, of another byte order or type: HDF5 reads the cube and converts it.
-    hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
-    if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
-    if (layout.many) offset.insert(offset.begin(), place.sample_of_file), count.insert(count.begin(), 1);
-    const auto h5 = hdf5::File::open(file.path, folder);
-    const hdf5::Type type = memory_type(layout.type);
-    void* src = scratch(edge * edge * edge * layout.channels * (type == hdf5::Type::f32 ? 4 : 2));
-    if (type == hdf5::Type::i16)
-      h5.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(src));
-    else if (type == hdf5::Type::u16)
-      h5.read_box(layout.volume, offset, count, static_cast<std::uint16_t*>(src));
+  const auto file = files->open(place.file);
+  try {
+    if (file->raw)
+      read_planes(*file, place, map, dst);
     else
-      h5.read_box(layout.volume, offset, count, static_cast<float*>(src));
-    const std::int64_t c = layout.channels;
-    decode({src, type, {edge, edge, edge}, {edge * edge * c, edge * c, c}}, 0, place, map, dst);
+      read_by_hdf5(*file->h5, place, map, dst);
+  } catch (...) {
+    files->close(place.file);  // the file may have been replaced
+    throw;
   }
   if (options.normalisation == Normalisation::mean) divide_by_mean(place, dst);
 }
 
+/// Compressed, chunked, of another byte order or type: HDF5 reads the cube and converts it.
+void UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, const VoxelMap& map,
+                                         float* dst) const {
+  const auto& layout = files->layout();
+  hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
+  if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
+  if (layout.many) offset.insert(offset.begin(), place.sample_of_file), count.insert(count.begin(), 1);
+  const hdf5::Type type = detail::is_native(layout.type) ? layout.type : hdf5::Type::f32;
+  void* src = scratch(edge * edge * edge * layout.channels * detail::element_bytes(type));
+  if (type == hdf5::Type::i16)
+    file.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(src));
+  else if (type == hdf5::Type::u16)
+    file.read_box(layout.volume, offset, count, static_cast<std::uint16_t*>(src));
+  else
+    file.read_box(layout.volume, offset, count, static_cast<float*>(src));
+  const std::int64_t c = layout.channels;
+  decode({src, type, {edge, edge, edge}, {edge * edge * c, edge * c, c}}, 0, place, map, dst);
+}
+
 /// Reads a few planes at a time, from the first voxel that is needed to the last, and decodes them while they are in
 /// the cache.
-void UniverseDataset::Impl::read_planes(const Place& place, const VoxelMap& map, float* dst) const {
-  const auto& layout = found.layout;
-  const std::int64_t element = layout.type == hdf5::Type::f32 ? 4 : 2;
+void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const VoxelMap& map,
+                                        float* dst) const {
+  const auto& layout = files->layout();
+  const std::int64_t element = detail::element_bytes(layout.type);
   const std::int64_t row = layout.edge * layout.channels;                 // elements, in the file
   const std::int64_t needed = (edge - 1) * row + edge * layout.channels;  // of a plane, first to last
   const bool whole = edge == layout.edge;
   const std::int64_t planes = std::max(least_planes, read_bytes / (needed * element));
   const auto& [d0, h0, w0] = place.corner;
-  const std::int64_t volume_offset =
-      found.files[place.file].raw_offset + place.sample_of_file * layout.volume_elements() * element;
-  const RawFile file(found.files[place.file].raw_path);
+  const std::int64_t volume_offset = file.volume_offset + place.sample_of_file * layout.volume_elements() * element;
   auto* memory = static_cast<char*>(scratch(std::min(planes, edge) * needed * element));
   for (std::int64_t d = 0; d < edge; d += planes) {
     const std::int64_t n = std::min(planes, edge - d);
@@ -207,9 +208,10 @@ void UniverseDataset::Impl::read_planes(const Place& place, const VoxelMap& map,
       return volume_offset + ((d0 + plane) * layout.edge * row + h0 * row + w0 * layout.channels) * element;
     };
     if (whole) {
-      file.read(memory, n * needed * element, offset_of(d));
+      file.raw->read(memory, n * needed * element, offset_of(d));
     } else {
-      for (std::int64_t i = 0; i < n; ++i) file.read(memory + i * needed * element, needed * element, offset_of(d + i));
+      for (std::int64_t i = 0; i < n; ++i)
+        file.raw->read(memory + i * needed * element, needed * element, offset_of(d + i));
     }
     decode({memory, layout.type, {n, edge, edge}, {needed, row, layout.channels}}, d, place, map, dst);
   }
@@ -217,13 +219,13 @@ void UniverseDataset::Impl::read_planes(const Place& place, const VoxelMap& map,
 
 void UniverseDataset::Impl::decode(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place,
                                    const VoxelMap& map, float* dst) const {
-  const detail::VoxelFormat format{channels, found.layout.channels, options.normalisation};
+  const detail::VoxelFormat format{channels, files->layout().channels, options.normalisation};
   if (!detail::decode(voxels, format, {map.offset + first_plane * map.step[0], map.step}, dst))
     refuse_value(voxels, first_plane, place);
 }
 
 void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t first_plane, const Place& place) const {
-  const std::string& file = found.files[place.file].path;
+  const std::string file = files->path(place.file);
   const bool logarithm = options.normalisation == Normalisation::log1p;
   for (std::int64_t d = 0; d < v.extent[0]; ++d)
     for (std::int64_t h = 0; h < v.extent[1]; ++h)
@@ -233,17 +235,17 @@ void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t f
           const bool finite = std::isfinite(value);
           if (finite && (!logarithm || std::isfinite(detail::log1p_of(value)))) continue;
           hdf5::Dims at{place.corner[0] + first_plane + d, place.corner[1] + h, place.corner[2] + w};
-          if (found.layout.channel_axis) at.push_back(c);
-          if (found.layout.many) at.insert(at.begin(), place.sample_of_file);
+          if (files->layout().channel_axis) at.push_back(c);
+          if (files->layout().many) at.insert(at.begin(), place.sample_of_file);
           if (!finite) {
             refuse("{}: '{}' holds {} at {}. Expected finite numbers; move or remake the file", file,
-                   found.layout.volume, value, hdf5::to_string(at));
+                   files->layout().volume, value, hdf5::to_string(at));
           }
           refuse(
               "{}: '{}' holds {} at {}, which has no log(x + 1). Expected counts of 0 or more; remake the file, or "
               "choose another "
               "normalisation",
-              file, found.layout.volume, value, hdf5::to_string(at));
+              file, files->layout().volume, value, hdf5::to_string(at));
         }
   fail("internal error: no value of {} explains what was decoded", file);
 }
@@ -259,7 +261,7 @@ void UniverseDataset::Impl::divide_by_mean(const Place& place, float* x) const {
         "{}: '{}' has the mean {} in the cube at {}. Expected a positive one to divide by; remake the file, or choose "
         "another "
         "normalisation",
-        found.files[place.file].path, found.layout.volume, mean,
+        files->path(place.file), files->layout().volume, mean,
         hdf5::to_string(hdf5::Dims(place.corner.begin(), place.corner.end())));
   }
   for (std::int64_t i = 0; i < n; ++i) x[i] /= divisor;
@@ -267,7 +269,7 @@ void UniverseDataset::Impl::divide_by_mean(const Place& place, float* x) const {
 
 std::int64_t UniverseDataset::size() const {
   const std::int64_t n = impl_->cubes_per_edge;
-  return impl_->rows * n * n * n;
+  return impl_->files->rows() * n * n * n;
 }
 
 const std::vector<Field>& UniverseDataset::fields() const { return impl_->fields; }
@@ -281,25 +283,23 @@ void UniverseDataset::read_transformed(const SampleId& id, const SampleTransform
 }
 
 void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const* dst) const {
-  impl_->read_x(index, symmetry, static_cast<float*>(dst[0]));
-  const auto columns = impl_->options.targets.size();
-  const auto from =
-      impl_->y.begin() + static_cast<std::ptrdiff_t>(impl_->place_of(index).row * static_cast<std::int64_t>(columns));
-  std::copy(from, from + static_cast<std::ptrdiff_t>(columns), static_cast<float*>(dst[1]));
+  const Place place = impl_->place_of(index);
+  impl_->read_x(place, symmetry, static_cast<float*>(dst[0]));
+  impl_->read_y(place, static_cast<float*>(dst[1]));
 }
 
 std::string UniverseDataset::describe() const {
   const Impl& d = *impl_;
   const bool cut = d.cubes_per_edge > 1;
   return fmt::format("{} of {}{} with {} in {} under {}", counted(size(), "sample"), to_string(d.fields[0].shape),
-                     cut ? fmt::format(" (cut from {}^3)", d.found.layout.edge) : "",
-                     counted(d.options.targets.size(), "target"), counted(d.found.files.size(), "file"), d.path);
+                     cut ? fmt::format(" (cut from {}^3)", stored_size()) : "",
+                     counted(d.options.targets.size(), "target"), counted(d.files->size(), "file"), d.path);
 }
 
 std::uint64_t UniverseDataset::digest() const {
   const auto& o = impl_->options;
   Digest digest;
-  digest.add(impl_->found.digest).add(impl_->edge).add(impl_->channels).add(o.normalisation);
+  digest.add(impl_->files->digest()).add(impl_->edge).add(impl_->channels).add(o.normalisation);
   digest.add(o.targets).add(o.physical_targets).add(o.target_mean).add(o.target_std);
   return digest.value();
 }
@@ -307,9 +307,16 @@ std::uint64_t UniverseDataset::digest() const {
 const std::vector<UniverseParameter>& UniverseDataset::parameters() const { return impl_->parameters; }
 
 std::string UniverseDataset::file_of(std::int64_t index) const {
-  return impl_->found.files[impl_->place_of(index).file].path;
+  return impl_->files->path(impl_->place_of(index).file);
 }
 
-std::int64_t UniverseDataset::stored_size() const { return impl_->found.layout.edge; }
+std::int64_t UniverseDataset::stored_size() const { return impl_->files->layout().edge; }
+
+UniverseDataset::Memory UniverseDataset::memory() const {
+  const auto& f = *impl_->files;
+  return {f.rank_bytes() + std::int64_t{sizeof(Impl)}, f.shared_bytes()};
+}
+
+std::int64_t UniverseDataset::files_opened() const { return impl_->files->opened(); }
 
 }  // namespace keelson::cosmoflow

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/communicator.hpp"
 #include "engine/data/dataset.hpp"
 
 namespace keelson::cosmoflow {
@@ -40,12 +41,20 @@ struct UniverseParameter {
 /// and "y" (targets) f32.
 ///
 /// Files that hold plain native int16, uint16 or float32 are read without HDF5's lock, so decoding scales with threads.
+///
+/// Rank 0 lists the files, and each rank opens a share of them. What is found out (names, sizes, targets) is held once
+/// per node, in a temporary file without a name that its ranks map: see SharedBytes. A rank's own memory does not grow
+/// with the number of files. A file is opened when a sample of it is read, and is then compared with what is known of
+/// it; the 16 latest stay open.
 class UniverseDataset final : public Dataset {
  public:
-  /// `path`: a file, a folder (with those below it) or a pattern such as "data/run-*/x.h5". Opens every file, checks
-  /// shapes, types and targets, and throws InputError for the first that does not fit, in order of their names, which
-  /// is also the order of samples.
-  UniverseDataset(const std::string& path, const UniverseOptions& options);
+  /// `path`: a file, a folder (with those below it) or a pattern such as "data/run-*/x.h5". Every file is opened by one
+  /// rank, which checks shapes, types and targets. Throws InputError on all ranks for the first that does not fit, in
+  /// order of their names, which is also the order of samples, and for a rank that sees other files. `path` may differ
+  /// between ranks that see the same files under different names. `communicator` null: alone. Collective.
+  UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator = nullptr);
+  /// The same files, decoded in another way. Opens nothing.
+  UniverseDataset(const UniverseDataset& opened, const UniverseOptions& options);
   ~UniverseDataset() override;
 
   std::int64_t size() const override;
@@ -60,6 +69,13 @@ class UniverseDataset final : public Dataset {
   const std::vector<UniverseParameter>& parameters() const;  ///< of the chosen targets
   std::string file_of(std::int64_t index) const;
   std::int64_t stored_size() const;  ///< edge of the volumes in the files
+
+  struct Memory {
+    std::int64_t rank = 0;    ///< bytes of this rank alone; does not grow with the number of files
+    std::int64_t shared = 0;  ///< bytes that the ranks of the node share: some 40 per file, its name, and the targets
+  };
+  Memory memory() const;
+  std::int64_t files_opened() const;  ///< so far, by this rank
 
  private:
   struct Impl;

@@ -1,0 +1,61 @@
+#include "engine/data/file_list.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/base/error.hpp"
+#include "engine/data/find_files.hpp"
+#include "tests/support/data_files.hpp"
+
+namespace keelson {
+namespace {
+
+std::vector<std::string> paths_of(const FileList& list) {
+  std::vector<std::string> paths;
+  for (std::int64_t i = 0; i < list.size(); ++i) paths.push_back(list.path(i));
+  return paths;
+}
+
+TEST(FileList, HasWhatFindingFinds) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "b1/deep");
+  std::filesystem::create_directories(folder / "b2");
+  for (const char* name : {"a.h5", "b1/x.h5", "b1/deep/y.hdf5", "b2/x.h5", "b2/ä long name, with spaces.h5"})
+    testing::write_file(folder / name, "bytes");
+  for (const char* path : {"", "/", "b1", "a.h5", "b?/x.h5", "*/*.h5", "b[12]/x*"}) {
+    const std::string whole = folder.path() + (*path == 0 || *path == '/' ? path : std::string("/") + path);
+    const FileList list(whole, nullptr, find_hdf5_files);
+    EXPECT_EQ(paths_of(list), find_hdf5_files(whole)) << path;
+  }
+  const FileList list(folder / "b?/x.h5", nullptr, find_hdf5_files);
+  EXPECT_EQ(list.folder(), folder.path());
+  EXPECT_EQ(list.name(1), "b2/x.h5");
+  EXPECT_THROW(list.name(2), Error);
+  EXPECT_THROW(list.name(-1), Error);
+  // The same names in another folder are the same list.
+  const testing::TemporaryFolder other;
+  std::filesystem::copy(folder.path(), other.path(), std::filesystem::copy_options::recursive);
+  EXPECT_EQ(FileList(folder.path(), nullptr, find_hdf5_files).digest(),
+            FileList(other.path(), nullptr, find_hdf5_files).digest());
+  std::filesystem::rename(other / "a.h5", other / "c.h5");
+  EXPECT_NE(FileList(folder.path(), nullptr, find_hdf5_files).digest(),
+            FileList(other.path(), nullptr, find_hdf5_files).digest());
+}
+
+TEST(FileList, KeepsNoNameInTheRanksOwnMemory) {
+  const std::string folder = "data/";
+  const auto list_of = [&](int files) {
+    return FileList("data/*.h5", nullptr, [&](const std::string&) {
+      std::vector<std::string> found;
+      for (int i = 0; i < files; ++i) found.push_back(fmt::format("{}{:08}.h5", folder, i));
+      return found;
+    });
+  };
+  const auto list = list_of(10000);
+  EXPECT_EQ(list.shared_bytes(), 10000 * (8 + 11));
+  EXPECT_EQ(list.path(9999), "data/00009999.h5");
+}
+
+}  // namespace
+}  // namespace keelson
