@@ -75,8 +75,8 @@ struct InputResult {
 
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine,
-             o.loader_threads, o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
+  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine, o.loader_threads,
+             o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
   fmt::print("opened in {:.3f} s; what is known of the files takes {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",

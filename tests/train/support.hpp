@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "engine/train/predictions.hpp"
 #include "engine/train/target_metric.hpp"
 #include "engine/train/trainer.hpp"
+#include "tests/support/data_files.hpp"
 
 /// What the tests of training share: samples made on the fly, a small network for them, a folder.
 namespace keelson::testing {
@@ -184,16 +186,6 @@ inline std::string content(const std::filesystem::path& path) {
   std::stringstream s;
   s << in.rdbuf();
   return s.str();
-}
-
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "(nothing was thrown)";
 }
 
 }  // namespace keelson::testing

@@ -107,7 +107,7 @@ TEST(RefusedData, FilesThatAreReplacedWhileInUse) {
   write_good(folder / "a.h5");
   write_good(folder / "b.h5", {1, 2});
   testing::write_foreign_int16(folder / "c.h5", "x", testing::Storage::compressed, {6, 6, 6, 2},
-                            counts<std::int16_t>(432, 3));
+                               counts<std::int16_t>(432, 3));
   const auto add_targets = [&](float first) {
     std::filesystem::remove(folder / "c.h5");
     auto file = File::create(folder / "c.h5");
@@ -115,7 +115,7 @@ TEST(RefusedData, FilesThatAreReplacedWhileInUse) {
     file.write("y", y, {2});
     file.close();
     testing::write_foreign_int16(folder / "c.h5", "x", testing::Storage::compressed, {6, 6, 6, 2},
-                              counts<std::int16_t>(432, 3));
+                                 counts<std::int16_t>(432, 3));
   };
   add_targets(1);
   const UniverseDataset data(folder.path(), {});
