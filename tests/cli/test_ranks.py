@@ -105,7 +105,7 @@ class Ranks(Case):
         evaluate = ["evaluate", "--checkpoint", self.out, "--data", "data/validation"]
         done = self.start(COSMOFLOW, evaluate, evaluate, folders=folders)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertRegex(done.stderr, r"rank 1 \(\S+\): data/validation/univ_\d+.h5: cannot be opened: No such file")
+        self.assertRegex(done.stderr, r"rank 1 \(\S+\): data/validation/univ_\d+.h5: cannot be read: No such file")
 
     def test_another_text_of_the_same_size(self):
         folders = [self.folder / "a", self.folder / "b"]
