@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 
 namespace keelson::bench {
 

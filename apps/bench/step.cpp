@@ -28,10 +28,10 @@ struct StepOptions {
 };
 
 /// Numbers like the logarithms of counts: zeros alone would spare the caches. Classes each with the same chance.
-void fill_inputs(Context& context, const Network& net, const Plan& plan) {
+void fill_inputs(Context& context, const Network& net, const Executor& executor) {
   for (const auto& node : net.graph.nodes()) {
     if (!node.srcs.empty()) continue;
-    const Tensor t = plan.input(node.name);
+    const Tensor t = executor.input(node.name);
     if (t.dtype() == DType::s32) {
       std::vector<std::int32_t> numbers(static_cast<std::size_t>(t.elements()));
       const philox::Key key{1, philox::stream_of(node.name), 0};
@@ -47,15 +47,15 @@ void fill_inputs(Context& context, const Network& net, const Plan& plan) {
 }
 
 /// Seconds of one step, of `count` that follow each other as in training: a device is waited for at their end.
-double time_steps(int count, Plan& plan, Communicator& world, Device& device, ops::StepParams& state) {
+double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& state) {
   using clock = std::chrono::steady_clock;
   world.barrier();
   const auto start = clock::now();
   for (int i = 0; i < count; ++i, ++state.step) {
-    plan.forward(state);
-    plan.backward();
-    plan.update();
-    plan.carry_states();
+    executor.forward(state);
+    executor.backward();
+    executor.update();
+    executor.carry_states();
   }
   device.fence();
   double seconds = std::chrono::duration<double>(clock::now() - start).count() / count;
@@ -63,17 +63,17 @@ double time_steps(int count, Plan& plan, Communicator& world, Device& device, op
   return seconds;
 }
 
-Timing measure(const StepOptions& o, Plan& plan, Communicator& world, Device& device) {
+Timing measure(const StepOptions& o, Executor& executor, Communicator& world, Device& device) {
   ops::StepParams state;
   state.learning_rate = 1e-3f;
-  state.sample_offset = world.rank() * plan.batch();
-  state.inverse_samples = 1.0f / static_cast<float>(plan.batch() * world.size());
-  for (int i = 0; i < o.warmup; ++i) time_steps(1, plan, world, device, state);
-  plan.set_profiling(o.profile());
+  state.sample_offset = world.rank() * executor.batch();
+  state.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
+  for (int i = 0; i < o.warmup; ++i) time_steps(1, executor, world, device, state);
+  executor.set_profiling(o.profile());
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
   const int together = device.host_accessible() || o.profile() ? 1 : 10;
   std::vector<double> seconds;
-  for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, plan, world, device, state));
+  for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, executor, world, device, state));
   return summarize(std::move(seconds));
 }
 
@@ -82,19 +82,19 @@ struct StepResult {
   const StepOptions& options;
   const app::Job& job;
   const Network& net;
-  const Plan& plan;
+  const Executor& executor;
   Precision precision;
   std::string device;
   Timing seconds;  ///< a step, of the slowest rank in each step
   DevicePeaks peaks;
 
-  std::int64_t batch() const { return plan.batch(); }
+  std::int64_t batch() const { return executor.batch(); }
   /// All ranks together.
   double samples_per_second() const { return static_cast<double>(batch() * job.world.size()) / seconds.median; }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
   double gflop_per_second() const {
     double gflop = 0;
-    for (const auto& r : plan.rows()) gflop += r.gflop;
+    for (const auto& r : executor.rows()) gflop += r.gflop;
     return gflop * job.world.size() / seconds.median;
   }
   std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
@@ -113,14 +113,14 @@ nlohmann::json json_of(const StepResult& r) {
                    {"seconds_slowest", r.seconds.slowest},
                    {"samples_per_second", r.samples_per_second()},
                    {"gflop_per_second", r.gflop_per_second()},
-                   {"arena_bytes", r.plan.arena_bytes()},
-                   {"arena_lower_bound", r.plan.arena_lower_bound()}};
+                   {"arena_bytes", r.executor.plan().arena_bytes()},
+                   {"arena_lower_bound", r.executor.plan().arena_lower_bound()}};
   if (r.net.size > 0) j["size"] = r.net.size;
   if (r.net.unit != "sample") j[r.net.unit + "s_per_second"] = r.units_per_second();
   if (!o.profile()) return j;
   j["peaks"] = peaks_json(r.peaks);
   j["rows"] = nlohmann::json::array();
-  for (const auto& row : r.plan.rows())
+  for (const auto& row : r.executor.rows())
     j["rows"].push_back({{"phase", row.phase},
                          {"node", row.node},
                          {"op", row.op},
@@ -142,7 +142,7 @@ void print_text(const StepResult& r) {
     fmt::print("{}\nmachine's peaks: {}\n", r.net.graph.summary(), describe(r.peaks));
     fmt::print("of peak: the larger of GFLOP/s and GB/s (= MB/ms) over these; above 100 % where caches fed a call\n\n");
     std::fflush(stdout);
-    r.plan.print(std::cout, &r.peaks);
+    r.executor.print(std::cout, &r.peaks);
     std::cout.flush();
   }
   fmt::print("{}, {}; {}\n", r.title(), r.job.machine, r.device);
@@ -155,7 +155,7 @@ void report(const StepResult& r) {
   const auto& o = r.options;
   if (!o.roofline.empty())
     write_atomically(o.roofline, render_roofline({r.title(), fmt::format("{}; {}", r.job.machine, r.device), r.peaks,
-                                                  r.plan.rows(), r.seconds.median, r.samples_per_second()}));
+                                                  r.executor.rows(), r.seconds.median, r.samples_per_second()}));
   if (o.json)
     fmt::print("{}\n", json_of(r).dump());
   else
@@ -174,10 +174,10 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
       .batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .communicator = place.ranks.get()};
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
-  Plan plan(net.graph, parameters, options);
-  fill_inputs(*context, net, plan);
-  const Timing timing = measure(o, plan, job.world, context->device());
-  if (job.world.rank() == 0) report({o, job, net, plan, options.precision, place.describe(), timing, peaks});
+  Executor executor(net.graph, parameters, options);
+  fill_inputs(*context, net, executor);
+  const Timing timing = measure(o, executor, job.world, context->device());
+  if (job.world.rank() == 0) report({o, job, net, executor, options.precision, place.describe(), timing, peaks});
   return ExitCode::done;
 }
 

@@ -127,11 +127,11 @@ void RunRecorder::write_report() {
   lock_.require();
   auto input = report_;
   input.history = read_metrics(folder_.metrics());
-  input.plan = trainer_.plan().rows();
+  input.plan = trainer_.executor().rows();
   const auto mb = [](double bytes) { return fmt::format("{:.0f} MB", bytes / 1e6); };
   input.machine.emplace_back("Memory of rank 0",
                              fmt::format("{} at most, {} of it activations and gradients", mb(peak_resident_bytes()),
-                                         mb(static_cast<double>(trainer_.plan().arena_bytes()))));
+                                         mb(static_cast<double>(trainer_.executor().plan().arena_bytes()))));
   write_atomically(folder_.report(), render_report(input));
 }
 

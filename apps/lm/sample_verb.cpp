@@ -10,7 +10,7 @@
 #include "apps/lm/verbs.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -29,18 +29,18 @@ class Sampler {
       : context_(context),
         graph_(nets::lstm_lm(single_token(model))),
         parameters_(graph_, context, checkpoint.state().seed),
-        plan_(graph_, parameters_, {.batch = 1, .training = false}) {
+        executor_(graph_, parameters_, {.batch = 1, .training = false}) {
     checkpoint.load(network_name(model.run), parameters_, std::nullopt);
     logits_.resize(static_cast<std::size_t>(model.vocabulary->size()));
   }
 
   /// The logits of the token after `id`, which follows those given before.
   const std::vector<float>& next(std::int32_t id) {
-    const Tensor x = plan_.input("x");
+    const Tensor x = executor_.input("x");
     context_.device().copy_from_host(x.raw(), &id, sizeof id);
-    plan_.forward({});
-    plan_.carry_states();
-    context_.read_plain(plan_.output("logits"), logits_.data());
+    executor_.forward({});
+    executor_.carry_states();
+    context_.read_plain(executor_.output("logits"), logits_.data());
     return logits_;
   }
 
@@ -54,7 +54,7 @@ class Sampler {
   Context& context_;
   Graph graph_;
   Parameters parameters_;
-  Plan plan_;
+  Executor executor_;
   std::vector<float> logits_;
 };
 

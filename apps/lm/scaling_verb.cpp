@@ -12,7 +12,7 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/graph/choose_precision.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 
 namespace keelson::lm {
@@ -38,8 +38,8 @@ std::int64_t batch_of(const ScalingOptions& o, const nets::LstmLmConfiguration& 
 
 /// Tokens drawn so that the k-th most frequent has a share of about 1 / k, as the words of a language have (Zipf 1949):
 /// how many different rows of the embedding a step touches depends on it.
-void fill_tokens(Context& context, Plan& plan, const char* name, std::int64_t vocabulary, int rank) {
-  const Tensor t = plan.input(name);
+void fill_tokens(Context& context, Executor& executor, const char* name, std::int64_t vocabulary, int rank) {
+  const Tensor t = executor.input(name);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(t.elements()));
   const philox::Key key{1, philox::stream_of(name), static_cast<std::uint64_t>(rank)};
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -58,22 +58,22 @@ ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net
   PlanOptions options{.batch = batch, .optimizer = &optimizer, .communicator = &group};
   options.precision = precision;
   Parameters parameters(graph, context, 1);
-  Plan plan(graph, parameters, options);
-  fill_tokens(context, plan, "x", net.net.vocabulary, group.rank());
-  fill_tokens(context, plan, "y", net.net.vocabulary, group.rank());
+  Executor executor(graph, parameters, options);
+  fill_tokens(context, executor, "x", net.net.vocabulary, group.rank());
+  fill_tokens(context, executor, "y", net.net.vocabulary, group.rank());
   ops::StepParams state;
   state.learning_rate = 0.1f;
   state.sample_offset = group.rank() * batch;
   state.inverse_samples = 1.0f / static_cast<float>(batch * group.size());
   double waiting = 0;
   const auto step = [&] {
-    plan.forward(state);
-    plan.backward();
+    executor.forward(state);
+    executor.backward();
     const auto wait = Clock::now();
-    plan.finish_exchange();
+    executor.finish_exchange();
     waiting += since(wait);
-    plan.update();
-    plan.carry_states();
+    executor.update();
+    executor.carry_states();
     ++state.step;
   };
   for (int i = 0; i < o.warmup; ++i) step();

@@ -4,8 +4,8 @@
 
 namespace keelson {
 
-/// One block of context memory that all plans of a network share, since only one of them runs at a time. It grows when
-/// a larger plan is made; plans notice by the generation and bind anew.
+/// One block of context memory for executors of which only one runs at a time. It grows for the largest; executors
+/// notice by the generation and bind anew.
 class Arena {
  public:
   explicit Arena(Context& context) : context_(context) {}

@@ -26,7 +26,7 @@ void AsyncReadback::send(const Tensor& loss, const Tensor& state) {
   s.queue->device_waits();  // the next step writes what is copied here
 }
 
-Plan::StepResult AsyncReadback::take(Communicator* communicator) {
+Executor::StepResult AsyncReadback::take(Communicator* communicator) {
   using Clock = std::chrono::steady_clock;
   KEELSON_EXPECT(taken_ < sent_);
   Readback& s = slots_[taken_++ % slots];

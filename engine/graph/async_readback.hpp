@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/base/communicator.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 
 namespace keelson {
 
@@ -14,7 +14,7 @@ class AsyncReadback {
   /// Queues the copies, behind all work queued so far. `state` holds one StepParams.
   void send(const Tensor& loss, const Tensor& state);
   /// The oldest one sent. While it waits, `communicator` may report which ranks keep it waiting.
-  Plan::StepResult take(Communicator* communicator);
+  Executor::StepResult take(Communicator* communicator);
 
  private:
   struct Readback {

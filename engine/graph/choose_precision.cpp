@@ -6,21 +6,23 @@
 #include <chrono>
 #include <limits>
 
+#include "engine/graph/executor.hpp"
+
 namespace keelson {
 
 namespace {
 
 /// Seconds of the fastest of a few steps.
-double time_steps(Plan& plan, Device& device, Communicator* communicator, bool training) {
+double time_steps(Executor& executor, Device& device, Communicator* communicator, bool training) {
   using Clock = std::chrono::steady_clock;
   double fastest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 4; ++i) {  // the first warms up
     if (communicator) communicator->barrier();
     const auto start = Clock::now();
-    plan.forward({});
+    executor.forward({});
     if (training) {
-      plan.backward();
-      plan.finish_exchange();
+      executor.backward();
+      executor.finish_exchange();
     }
     device.fence();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -44,14 +46,14 @@ Precision faster(Precision low, const Graph& graph, Context& context, const Plan
     o.precision = both[i];
     o.optimizer = nullptr;  // the same for both
     Parameters parameters(graph, context, 1);
-    Plan plan(graph, parameters, o);
-    hash[i] = plan.hash();
+    Executor executor(graph, parameters, o);
+    hash[i] = executor.plan().hash();
     if (i == 1) {  // without such kernels on any rank there is nothing to time
       std::int64_t differ = hash[1] != hash[0];
       if (o.communicator) o.communicator->allreduce(&differ, 1, Reduction::max);
       if (!differ) return Precision::fp32;
     }
-    seconds[i] = time_steps(plan, context.device(), o.communicator, o.training);
+    seconds[i] = time_steps(executor, context.device(), o.communicator, o.training);
   }
   return seconds[1] < seconds[0] ? low : Precision::fp32;
 }

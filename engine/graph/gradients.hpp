@@ -1,45 +1,44 @@
 #pragma once
 
-#include "engine/base/communicator.hpp"
 #include "engine/graph/node_builder.hpp"
 
 namespace keelson {
 
-/// All gradients of a plan, and their exchange. Whole ones lie in one block, in the order in which backward makes them,
-/// cut into buckets that are summed over ranks; those by rows are gathered from all ranks and then added up.
+/// All gradients of a plan, and their exchange. Each rank makes a partial sum; the optimizer reads the sum over all
+/// ranks. Whole gradients lie in one block, in the order in which backward makes them, cut into buckets, of which each
+/// is an allreduce. Sparse ones are gathered from all ranks and then added up.
 class Gradients {
  public:
-  struct Bucket {
-    std::string label;
-    std::size_t offset = 0, count = 0;   ///< floats within the block
-    int last_call = -1;                  ///< the bucket is complete after this call of the program
-    std::shared_ptr<Collective> reduce;  ///< null with one rank
-  };
-
-  struct Rows {
-    int last_call = -1;
-    std::shared_ptr<Collective> gather_rows, gather_values;
-  };
-
-  /// Allocates the block and binds the program's gradient buffers to it.
-  Gradients(CompileState& build, std::size_t bucket_bytes, Communicator* communicator);
-  /// Appends the start of each bucket's exchange to the program, right after the call that completes it.
-  void insert_exchange(Program& program);
-  /// Appends the calls that add up the gathered rows, for when the exchange has ended; the plan's row gradients are
+  /// Gives the program's gradient buffers their places in the block.
+  Gradients(CompileState& build, std::size_t bucket_bytes);
+  /// Inserts the start of each collective right after the call that completes what it sends. With one rank there is
+  /// nothing to insert.
+  void insert_starts(Program& program) const;
+  /// Appends the ends of the collectives, then the calls that add up the gathered rows; the plan's sparse gradients are
   /// then those of all ranks.
-  void append_merge(CompileState& build);
-  void wait();
+  void append_ends(CompileState& build);
 
-  std::vector<Bucket>& buckets() { return buckets_; }
-  const Tensor& block() const { return block_; }
+  std::size_t buckets() const { return buckets_; }
+  std::int64_t floats() const { return floats_; }  ///< of the block
 
  private:
-  void gather(CompileState& build, const SparseGradient& mine, Communicator& communicator);
+  /// One collective: it starts after this call of the program.
+  struct Exchange {
+    int last_call;
+    Call start;
+  };
+  void add_buckets(CompileState& build, std::size_t bucket_bytes);
+  void gather(CompileState& build, const SparseGradient& mine);
 
-  Tensor block_;
-  std::vector<Bucket> buckets_;
-  std::vector<Rows> rows_;
+  std::int64_t floats_ = 0;
+  std::size_t buckets_ = 0;
+  std::vector<Exchange> exchanges_;
   std::vector<SparseGradient> gathered_;  ///< of all ranks, one after the other
 };
+
+/// The start of a collective on these operands. Its end is the same call with Step::wait.
+Call start_collective(Program& program, Phase phase, const std::string& node, Communication::Kind kind,
+                      std::vector<Operand> operands, std::string label);
+Call end_of(Call start);
 
 }  // namespace keelson

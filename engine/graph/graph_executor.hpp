@@ -1,7 +1,6 @@
 #pragma once
 
-#include "engine/base/communicator.hpp"
-#include "engine/graph/program.hpp"
+#include "engine/graph/bindings.hpp"
 
 namespace keelson {
 

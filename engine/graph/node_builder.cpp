@@ -60,7 +60,8 @@ BufferId parameter_buffer(CompileState& build, const Parameter& p) {
     Buffer b;
     b.name = p.name;
     b.desc = p.value.desc();
-    b.external = p.value;
+    b.storage = Storage::parameter;
+    b.parameter = p.name;
     entry->second = build.program.add(std::move(b));
   }
   return entry->second;
@@ -80,7 +81,7 @@ BufferId ForwardBuilder::next_state(int i) {
   const int state = node().srcs[i];
   KEELSON_EXPECT(build_.nodes[state].is_state);
   const BufferId b = new_buffer("next_state", src(i));
-  build_.program.buffer(b).external = context().allocate(src(i), build_.program.buffer(b).name);
+  build_.program.buffer(b).storage = Storage::owned;
   if (!build_.next_states.emplace(state, b).second)
     refuse("two recurrent layers replace the state '{}': give each its own", build_.nodes[state].name);
   return b;
@@ -166,7 +167,7 @@ bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t coun
 
 BufferId BackwardBuilder::in_memory(const std::string& name, const TensorDesc& desc) {
   const BufferId b = new_buffer(name, desc);
-  build_.program.buffer(b).external = context().allocate(desc, build_.program.buffer(b).name);
+  build_.program.buffer(b).storage = Storage::owned;
   return b;
 }
 

@@ -3,7 +3,7 @@
 namespace keelson {
 
 Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed)
-    : context_(context), seed_(seed), arena_(context) {
+    : context_(context), seed_(seed), arena_(std::make_shared<Arena>(context)) {
   for (auto& spec : graph.parameters()) {
     Parameter& p = parameters_.emplace_back();
     p.name = spec.name;

@@ -32,7 +32,7 @@ class Parameters {
   Parameter& at(const std::string& name);  ///< throws Error if there is none
   std::int64_t count() const;
   Context& context() const { return context_; }
-  Arena& arena() { return arena_; }
+  const std::shared_ptr<Arena>& arena() { return arena_; }  ///< of all executors that are given no other
   std::uint64_t seed() const { return seed_; }
 
   /// Gives the parameter memory in this layout and its initial value; called once per parameter, by the first plan.
@@ -47,7 +47,7 @@ class Parameters {
  private:
   Context& context_;
   std::uint64_t seed_;
-  Arena arena_;
+  std::shared_ptr<Arena> arena_;
   std::deque<Parameter> parameters_;
 };
 

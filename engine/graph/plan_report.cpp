@@ -14,41 +14,25 @@ const TensorDesc* written(const Program& program, const Call& call) {
   return nullptr;
 }
 
-double median(std::vector<float> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 constexpr double mebi = 1024.0 * 1024.0;
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::size_t>> memory_of(const CompileState& build, const Tensor& gradients) {
-  std::size_t parameters = 0, moments = 0, others = 0;
-  const auto add = [](std::size_t& sum, const Tensor& t) { sum += t ? t.bytes() : 0; };
-  for (const Parameter& p : build.parameters.all()) {
-    add(parameters, p.value);
-    for (const Tensor& m : p.moments) add(moments, m);
-  }
-  for (const Buffer& b : build.program.buffers()) add(others, b.external);
-  // Parameters, moments and gradients are buffers of the program, too; the block of gradients one as a whole at most.
-  const auto block = gradients ? gradients.bytes() : 0;
-  std::size_t known = parameters + moments;
-  for (const auto& [name, buffer] : build.gradients) known += build.program.buffer(buffer).bytes;
-  for (const Buffer& b : build.program.buffers()) known += b.external && b.name == "gradients" ? block : 0;
-  return {{"parameters", parameters},
-          {"optimizer state", moments},
-          {"gradients", block},
-          {"inputs and states", others > known ? others - known : 0},
-          {"activations", build.program.arena_bytes()}};
+std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled) {
+  std::size_t bytes[static_cast<int>(Storage::gradients) + 1] = {};
+  for (const Buffer& b : compiled.program.buffers())
+    if (b.view_of == no_buffer) bytes[static_cast<int>(b.storage)] += b.bytes;
+  const auto of = [&](Storage s) { return bytes[static_cast<int>(s)]; };
+  return {{"parameters", of(Storage::parameter)},
+          {"optimizer state", of(Storage::moment)},
+          {"gradients", static_cast<std::size_t>(compiled.gradient_floats) * sizeof(float)},
+          {"inputs and states", of(Storage::owned)},
+          {"activations", compiled.program.arena_bytes()}};
 }
 
-std::vector<PlanRow> plan_rows(const Program& program, const std::vector<BoundCall>& bound) {
+std::vector<PlanRow> plan_rows(const Program& program) {
   std::vector<PlanRow> rows;
-  for (std::size_t i = 0; i < bound.size(); ++i) {
-    const Call& c = program.calls()[i];
+  for (const Call& c : program.calls()) {
     const Computation* computed = c.computation();
     const ops::Verb verb = computed ? computed->verb : ops::Verb::forward;
     PlanRow r;
@@ -65,7 +49,6 @@ std::vector<PlanRow> plan_rows(const Program& program, const std::vector<BoundCa
       r.megabytes = cost.bytes * 1e-6;
     }
     if (const TensorDesc* d = written(program, c)) r.layout = d->layout.describe(d->shape);
-    r.milliseconds = median(bound[i].milliseconds);
     rows.push_back(std::move(r));
   }
   return rows;
@@ -98,9 +81,8 @@ std::uint64_t plan_hash(const Program& program) {
   return h;
 }
 
-void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameters, std::size_t buckets,
+void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,
                 const DevicePeaks* peaks) {
-  const auto rows = plan.rows();
   std::size_t widths[5] = {5, 4, 2, 7, 6};
   for (const PlanRow& r : rows) {
     const std::string* cells[5] = {&r.phase, &r.node, &r.op, &r.backend, &r.kernel};
@@ -134,12 +116,12 @@ void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameter
                      total.milliseconds > 0
                          ? fmt::format(", {:.2f} ms ({:.1f} GFLOP/s)", total.milliseconds, total.gflop_per_second())
                          : "",
-                     plan.reorders().size(), buckets);
+                     plan.reorders().size(), compiled.buckets);
   if (at_peak > 0)
     out << fmt::format("at the machine's peaks these calls would take {:.2f} ms: {:.1f} % of the time spent in them\n",
                        at_peak, 100 * at_peak / total.milliseconds);
   out << fmt::format("arena {:.1f} MiB (lower bound {:.1f}), parameters {:.1f} MiB\n", plan.arena_bytes() / mebi,
-                     plan.arena_lower_bound() / mebi, parameters.count() * sizeof(float) / mebi);
+                     plan.arena_lower_bound() / mebi, memory_of(compiled)[0].second / mebi);
 }
 
 }  // namespace keelson

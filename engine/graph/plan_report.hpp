@@ -2,17 +2,15 @@
 
 #include <iosfwd>
 
-#include "engine/graph/node_builder.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/compiled_graph.hpp"
 
 namespace keelson {
 
-/// Bytes by what for, as Plan::memory(). `gradients`: the block of all whole ones.
-std::vector<std::pair<std::string, std::size_t>> memory_of(const CompileState& build, const Tensor& gradients);
-std::vector<PlanRow> plan_rows(const Program& program, const std::vector<BoundCall>& bound);
+std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled);  ///< as Plan::memory()
+std::vector<PlanRow> plan_rows(const Program& program);                                     ///< without milliseconds
 std::vector<std::string> plan_reorders(const Program& program);
 std::uint64_t plan_hash(const Program& program);
-void print_plan(std::ostream& out, const Plan& plan, const Parameters& parameters, std::size_t buckets,
+void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,
                 const DevicePeaks* peaks);
 
 }  // namespace keelson

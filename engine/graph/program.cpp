@@ -25,6 +25,7 @@ BufferId Program::view(BufferId of, const TensorDesc& desc) {
   v.desc = desc;
   v.bytes = desc.bytes();
   v.view_of = of;
+  v.storage = buffer(of).storage;
   KEELSON_EXPECT(v.bytes <= buffer(of).bytes);
   return add(std::move(v));
 }
@@ -57,7 +58,7 @@ void Program::merge_in_place() {
       if (source.id == no_buffer) continue;
       const BufferId src = root(source.id), dst = root(result.id);
       const bool free_after = life[src].last == c && life[dst].first == c;
-      if (src == dst || !free_after || buffer(src).external || buffer(dst).external ||
+      if (src == dst || !free_after || buffer(src).storage != Storage::arena || buffer(dst).storage != Storage::arena ||
           buffer(src).bytes != buffer(dst).bytes)
         continue;
       buffer(dst).view_of = src;
@@ -89,7 +90,8 @@ void Program::place() {
   const auto life = lives();
   std::vector<BufferId> order;
   for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
-    if (life[b].first >= 0 && !buffers_[b].external && buffers_[b].view_of == no_buffer) order.push_back(b);
+    if (life[b].first >= 0 && buffers_[b].storage == Storage::arena && buffers_[b].view_of == no_buffer)
+      order.push_back(b);
   std::stable_sort(order.begin(), order.end(),
                    [&](BufferId a, BufferId b) { return buffers_[a].bytes > buffers_[b].bytes; });
 
@@ -122,39 +124,6 @@ void Program::place() {
     best = order;
   }
   place_in(best, life);
-}
-
-Tensor Program::tensor(BufferId id, std::byte* arena) const {
-  if (id == no_buffer) return {};
-  const Buffer& owner = buffer(root(id));
-  void* data = owner.external ? owner.external.raw() : arena + owner.offset;
-  return Tensor(buffer(id).desc, data);
-}
-
-BoundCall Program::bind(const Call& call, std::vector<Tensor> tensors) const {
-  BoundCall bound;
-  bound.tensors = std::move(tensors);
-  if (const Computation* c = call.computation()) {
-    bound.run = c->bind(bound.tensors.data());
-  } else {
-    const Communication& c2 = *call.communication();
-    bound.run = [&c2] {
-      for (const auto& collective : c2.collectives)
-        c2.step == Communication::Step::start ? collective->start() : collective->wait();
-    };
-  }
-  return bound;
-}
-
-std::vector<BoundCall> Program::bind(std::byte* arena) const {
-  std::vector<BoundCall> bound;
-  bound.reserve(calls_.size());
-  for (const Call& call : calls_) {
-    std::vector<Tensor> tensors;
-    for (const Operand& o : call.operands) tensors.push_back(tensor(o.id, arena));
-    bound.push_back(bind(call, std::move(tensors)));
-  }
-  return bound;
 }
 
 }  // namespace keelson

@@ -6,8 +6,6 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/communicator.hpp"
-#include "engine/ops/context.hpp"
 #include "engine/ops/operands.hpp"
 
 namespace keelson {
@@ -18,16 +16,26 @@ inline constexpr BufferId no_buffer = -1;
 enum class Phase : std::uint8_t { forward, backward, exchange, update };
 std::string_view to_string(Phase p);
 
-/// A piece of memory that calls read and write: placed in the arena by liveness, or bound to a tensor that lives
-/// outside it.
+/// Where the memory of a buffer comes from.
+enum class Storage : std::uint8_t {
+  arena,      ///< shared by buffers that do not live at the same time
+  owned,      ///< of each executor's own, zero at first: inputs, states, the loss, sums
+  parameter,  ///< Parameter::value
+  moment,     ///< Parameter::moments
+  gradients,  ///< a place in the block that holds all whole gradients
+};
+
+/// A piece of memory that calls read and write.
 struct Buffer {
   std::string name;  ///< "conv1/dst"
   TensorDesc desc;
   std::size_t bytes = 0;
   BufferId view_of = no_buffer;  ///< shares the memory of another buffer, with another desc
   bool keep = false;             ///< alive until the end of the program (outputs)
-  Tensor external;               ///< bound here if set
-  std::size_t offset = 0;        ///< in the arena, after placement
+  Storage storage = Storage::arena;
+  std::string parameter;   ///< of parameter and moment: its name
+  std::size_t moment = 0;  ///< of moment: its number
+  std::size_t offset = 0;  ///< bytes, in the arena (after place()) or in the block of gradients
 };
 
 /// A buffer as a call uses it.
@@ -51,11 +59,15 @@ struct Computation {
   Bind bind;
 };
 
-/// Starts collectives with other ranks, or waits for them. Computations may stand between the two.
+/// A collective with other ranks, of which this call is the start or the end. Computations may stand between the two.
+/// allreduce: one operand, summed in place. allgather: this rank's part, then all parts in rank order.
 struct Communication {
+  enum class Kind : std::uint8_t { allreduce, allgather };
   enum class Step : std::uint8_t { start, wait };
+  Kind kind = Kind::allreduce;
   Step step = Step::start;
-  std::vector<std::shared_ptr<Collective>> collectives;
+  int channel = 0;    ///< number of the collective within the program
+  std::string label;  ///< "gradient bucket 3 (conv4/weights ... conv3/bias)"
 };
 
 /// One entry of the flat list that a step runs.
@@ -67,13 +79,6 @@ struct Call {
 
   const Computation* computation() const { return std::get_if<Computation>(&work); }
   const Communication* communication() const { return std::get_if<Communication>(&work); }
-};
-
-/// A call with its operands in memory.
-struct BoundCall {
-  std::vector<Tensor> tensors;  ///< in the order of the operands; an absent one is empty
-  std::function<void()> run;
-  std::vector<float> milliseconds;  ///< when profiling
 };
 
 /// Buffers, calls over them, and where the buffers lie.
@@ -92,13 +97,11 @@ class Program {
   /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its
   /// life; then in other orders, if that needs more than lower_bound(). Call once.
   void place();
-  /// The calls with their operands in `arena` and in the external tensors.
-  std::vector<BoundCall> bind(std::byte* arena) const;
-  BoundCall bind(const Call& call, std::vector<Tensor> tensors) const;
+  int channels() const { return channels_; }
+  int new_channel() { return channels_++; }
 
   std::size_t arena_bytes() const { return arena_bytes_; }
   std::size_t lower_bound() const { return lower_bound_; }
-  Tensor tensor(BufferId id, std::byte* arena) const;
 
  private:
   struct Life {
@@ -112,6 +115,7 @@ class Program {
   std::vector<Buffer> buffers_;
   std::vector<Call> calls_;
   std::size_t arena_bytes_ = 0, lower_bound_ = 0;
+  int channels_ = 0;
 };
 
 }  // namespace keelson

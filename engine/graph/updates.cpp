@@ -4,12 +4,11 @@ namespace keelson {
 
 namespace {
 
-BufferId external(Program& program, const std::string& name, const Tensor& t) {
-  if (!t) return no_buffer;
+BufferId add(Program& program, const std::string& name, const TensorDesc& desc, Storage storage) {
   Buffer b;
   b.name = name;
-  b.desc = t.desc();
-  b.external = t;
+  b.desc = desc;
+  b.storage = storage;
   return program.add(std::move(b));
 }
 
@@ -31,18 +30,19 @@ void append_check(CompileState& build, BufferId squares) {
 
 }  // namespace
 
-void append_updates(CompileState& build, const Optimizer& optimizer, const Tensor& gradients) {
+void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_t gradients) {
   Program& program = build.program;
   Context& context = build.parameters.context();
   const auto sums = [&](const std::string& name, std::int64_t count) {
-    return external(program, name, context.allocate(TensorDesc::plain({count}, DType::f64), name));
+    return add(program, name, TensorDesc::plain({count}, DType::f64), Storage::owned);
   };
   BufferId squares = no_buffer;
   if (optimizer.clip_norm > 0 || build.checks_gradients) {
-    const int whole = gradients ? 1 : 0, by_rows = static_cast<int>(build.sparse_gradients.size());
+    const int whole = gradients > 0 ? 1 : 0, by_rows = static_cast<int>(build.sparse_gradients.size());
     squares = sums("global norm", whole + by_rows);
-    if (gradients)
-      append_sum_squares(program, context, "all gradients", external(program, "gradients", gradients), squares, 0);
+    if (gradients > 0)
+      append_sum_squares(program, context, "all gradients",
+                         add(program, "gradients", TensorDesc::plain({gradients}), Storage::gradients), squares, 0);
     for (int i = 0; i < by_rows; ++i)
       append_sum_squares(program, context, build.sparse_gradients[i].parameter, build.sparse_gradients[i].values,
                          squares, whole + i);
@@ -51,7 +51,6 @@ void append_updates(CompileState& build, const Optimizer& optimizer, const Tenso
   const BufferId global_norm = optimizer.clip_norm > 0 ? squares : no_buffer;
   const auto update = [&](const std::string& name, BufferId gradient, BufferId rows, std::int64_t count) {
     Parameter& p = build.parameters.at(name);
-    build.parameters.add_moments(p, optimizer.moments());
     const BufferId value = build.parameter_buffers.at(name);
     BufferId norms = no_buffer;
     if (optimizer.larc != ops::LarcMode::none) {
@@ -60,8 +59,11 @@ void append_updates(CompileState& build, const Optimizer& optimizer, const Tenso
       append_sum_squares(program, context, name, gradient, norms, 1);
     }
     BufferId moments[2] = {no_buffer, no_buffer};
-    for (int m = 0; m < optimizer.moments(); ++m)
-      moments[m] = external(program, fmt::format("{}/moment{}", name, m + 1), p.moments[m]);
+    for (int m = 0; m < optimizer.moments(); ++m) {
+      moments[m] = add(program, fmt::format("{}/moment{}", name, m + 1), p.value.desc(), Storage::moment);
+      program.buffer(moments[m]).parameter = name;
+      program.buffer(moments[m]).moment = static_cast<std::size_t>(m);
+    }
     std::shared_ptr<ops::Update> op = context.make(ops::UpdateDesc{optimizer.update_for(name), p.value.desc(), count});
     append_call<ops::Update, ops::Update::Forward>(program,
                                                    {Phase::update, name, count > 0 ? "update of rows" : "update"}, op,

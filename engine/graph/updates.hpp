@@ -5,8 +5,8 @@
 
 namespace keelson {
 
-/// Appends the calls that move every parameter with a gradient; gives the parameters the optimizer's state. `gradients`
-/// is the block that holds all of them.
-void append_updates(CompileState& build, const Optimizer& optimizer, const Tensor& gradients);
+/// Appends the calls that move every parameter with a gradient. `gradients`: floats in the block that holds all whole
+/// ones.
+void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_t gradients);
 
 }  // namespace keelson

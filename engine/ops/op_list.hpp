@@ -19,9 +19,9 @@ template <class... T>
 struct TypeList {};
 
 /// The description of every op. The tests' fake device and the generic test of operands go through this list.
-using OpList = TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc, DenseDesc, DropoutDesc,
-                        EltwiseDesc, EmbeddingDesc, LossDesc, MatMulDesc, PoolDesc, RecurrentCellDesc, ReorderDesc,
-                        SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
+using OpList = TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc,
+                        DenseDesc, DropoutDesc, EltwiseDesc, EmbeddingDesc, LossDesc, MatMulDesc, PoolDesc,
+                        RecurrentCellDesc, ReorderDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
 
 /// visit.template operator()<Desc>() for each.
 template <class... D, class Visit>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 #include "engine/train/input_pipeline.hpp"
 #include "engine/train/metric.hpp"
 #include "engine/train/sample_unit.hpp"
@@ -49,7 +49,7 @@ class Evaluator {
   /// Leaves the values of all metrics in them. Throws Error, on all ranks, for a loss or a first metric that is not
   /// finite. Collective.
   Evaluation run();
-  const Plan& plan() const { return plan_; }
+  const Executor& executor() const { return executor_; }
 
  private:
   void prepare_metrics();
@@ -60,7 +60,7 @@ class Evaluator {
   Communicator* communicator_;
   EvaluatorOptions options_;
   Context& context_;
-  Plan plan_;
+  Executor executor_;
   Loader loader_;
   InputPipeline feed_;  ///< ends before the batches that it reads
   MetricSetup setup_;

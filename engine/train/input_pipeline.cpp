@@ -24,8 +24,8 @@ std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
   return [&device](std::size_t bytes) { return device.allocate_host(bytes, "batches"); };
 }
 
-InputPipeline::InputPipeline(const std::vector<Field>& fields, Plan& plan, Context& context)
-    : plan_(plan), context_(context), weight_{"weight", plan.input("weight"), false, {}, nullptr} {
+InputPipeline::InputPipeline(const std::vector<Field>& fields, Executor& executor, Context& context)
+    : executor_(executor), context_(context), weight_{"weight", executor.input("weight"), false, {}, nullptr} {
   Device& device = context.device();
   const bool far = !device.host_accessible();
   if (far) queue_ = device.make_queue();
@@ -36,16 +36,16 @@ InputPipeline::InputPipeline(const std::vector<Field>& fields, Plan& plan, Conte
   };
   make_ahead(weight_, true);
   for (const auto& f : fields) {
-    const auto tensor = plan.input(f.name);
+    const auto tensor = executor.input(f.name);
     Shape expected = tensor.shape();
     Shape found = f.shape;
     if (found.rank() + 1 == expected.rank()) {
-      found = Shape{plan.batch()};
+      found = Shape{executor.batch()};
       for (auto d : f.shape) found.push_back(d);
     }
     if (!(found == expected) || f.dtype != tensor.dtype())
       refuse("the samples' {} is {} {}, but the network takes {} {} for a batch of {}", f.name, to_string(f.shape),
-             to_string(f.dtype), to_string(expected), to_string(tensor.dtype()), plan.batch());
+             to_string(f.dtype), to_string(expected), to_string(tensor.dtype()), executor.batch());
     const bool channels_last = f.shape.rank() < 3 || tensor.layout().is_channels_last(expected);
     if (!channels_last && (!tensor.layout().is_plain(expected) || tensor.dtype() != DType::f32))
       fail("input {} has the layout {}, which is neither plain nor channels-last", f.name,
@@ -70,7 +70,7 @@ void InputPipeline::feed_here(const Batch& batch) {
       turn_to_plain(static_cast<const float*>(batch.fields[i]), t.tensor.data<float>(), s[0], s[1],
                     s.elements() / (s[0] * s[1]));
     else
-      plan_.read_input_from(t.name, batch.fields[i]);
+      executor_.read_input_from(t.name, batch.fields[i]);
   }
   context_.device().copy_from_host(weight_.tensor.raw(), batch.weight, weight_.tensor.bytes());
 }

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 
 namespace keelson {
 
@@ -17,7 +17,7 @@ std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device);
 class InputPipeline {
  public:
   /// Throws InputError for a data set whose fields do not fit the plan's inputs, naming both.
-  InputPipeline(const std::vector<Field>& fields, Plan& plan, Context& context);
+  InputPipeline(const std::vector<Field>& fields, Executor& executor, Context& context);
   ~InputPipeline() { finish(); }
   InputPipeline(const InputPipeline&) = delete;
   /// For the next step; `batch` must stay valid until finish(), and on the host's own device until that step has ended.
@@ -36,7 +36,7 @@ class InputPipeline {
   };
   void feed_here(const Batch& batch);
   void feed_device(const Batch& batch);
-  Plan& plan_;
+  Executor& executor_;
   Context& context_;
   std::vector<Input> targets_;
   Input weight_;

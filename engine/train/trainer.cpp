@@ -66,9 +66,9 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
 }
 
 /// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.
-void compare_plans(const Plan& plan, Communicator* communicator) {
+void compare_plans(const Executor& executor, Communicator* communicator) {
   if (ranks_of(communicator) == 1) return;
-  compare_hash(*communicator, plan.hash(), "plans",
+  compare_hash(*communicator, executor.plan().hash(), "plans",
                "start all ranks with the same options, build and environment, on processors of one kind, or give "
                "KEELSON_BACKEND=kokkos");
 }
@@ -111,13 +111,13 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       communicator_(communicator),
       options_(std::move(options)),
       moments_(moment_names(options_.optimizer)),
-      plan_(graph, parameters, training_plan(options_, communicator)),
+      executor_(graph, parameters, training_plan(options_, communicator)),
       loader_(training, training_loader(options_, communicator, parameters.context().device())),
-      feed_(training.fields(), plan_, parameters.context()),
+      feed_(training.fields(), executor_, parameters.context()),
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       runs_ahead_(!parameters.context().device().host_accessible()) {
-  compare_plans(plan_, communicator);
+  compare_plans(executor_, communicator);
   if (validation) {
     auto e = options_.evaluation;
     e.batch = options_.batch;
@@ -160,9 +160,9 @@ void Trainer::resume(const CheckpointReader& reader) {
            checkpoint.string(), loaded.train_samples, now.train_samples);
   restore_states(loaded, checkpoint);
   if (options_.precision == Precision::fp16)
-    plan_.set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
-                          .good_steps = static_cast<std::int32_t>(loaded.good_steps),
-                          .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
+    executor_.set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
+                              .good_steps = static_cast<std::int32_t>(loaded.good_steps),
+                              .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
   loaded.carried.clear();
   loaded.config = now.config;
   loaded.texts = now.texts;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "engine/train/checkpoint_reader.hpp"
@@ -122,7 +122,7 @@ class Trainer {
   void save_checkpoint(bool best = false);
 
   const RunState& state() const { return state_; }
-  const Plan& plan() const { return plan_; }
+  const Executor& executor() const { return executor_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
   /// What the constructor checks, without making a plan.
   static void check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
@@ -144,7 +144,7 @@ class Trainer {
   Launched launch(const Batch& batch);
   /// Takes the losses of the oldest steps under way until `left` are.
   void retire(std::size_t left);
-  void retire(Launched& step, const Plan::StepResult& result);
+  void retire(Launched& step, const Executor::StepResult& result);
   void tell_step(const StepRecord& record);
   void gather_states();
   void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
@@ -167,7 +167,7 @@ class Trainer {
   Communicator* communicator_;
   TrainerOptions options_;
   std::vector<std::string> moments_;
-  Plan plan_;
+  Executor executor_;
   Loader loader_;
   InputPipeline feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;

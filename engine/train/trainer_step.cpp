@@ -140,9 +140,9 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   };
   TimeSplit& seconds = now.record.seconds;
   ++run_steps_;  // the first two warm up caches and threads
-  if (options_.profiled_steps > 0 && run_steps_ == 3) plan_.set_profiling(true);
-  if (run_steps_ == 3 + options_.profiled_steps) plan_.set_profiling(false);
-  if (state_.step_in_epoch == 0) plan_.reset_states();
+  if (options_.profiled_steps > 0 && run_steps_ == 3) executor_.set_profiling(true);
+  if (run_steps_ == 3 + options_.profiled_steps) executor_.set_profiling(false);
+  if (state_.step_in_epoch == 0) executor_.reset_states();
   feed_.feed(batch);
   lap(seconds.copy);
   ops::StepParams s;
@@ -151,11 +151,11 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   s.sample_offset = batch.sample_offset;
   s.inverse_samples = 1.0f / static_cast<float>(batch.global_count);
   s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
-  plan_.forward(s);
-  plan_.backward();
+  executor_.forward(s);
+  executor_.backward();
   lap(seconds.compute);
-  plan_.finish_exchange();
-  const double loss = runs_ahead_ ? 0 : plan_.loss();
+  executor_.finish_exchange();
+  const double loss = runs_ahead_ ? 0 : executor_.loss();
   lap(seconds.exchange);
   ++state_.step;
   ++state_.step_in_epoch;
@@ -163,12 +163,13 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   now.record.step = state_.step;
   now.record.epoch = position();
   now.record.learning_rate = last_rate_;
-  if (!runs_ahead_) retire(now, {loss, plan_.checks_gradients() ? plan_.loss_scale() : ops::LossScale()});
-  plan_.update();
-  plan_.carry_states();
+  if (!runs_ahead_)
+    retire(now, {loss, executor_.plan().checks_gradients() ? executor_.loss_scale() : ops::LossScale()});
+  executor_.update();
+  executor_.carry_states();
   tell([&](auto& o) { o.on_batch(state_, batch); });
   if (runs_ahead_) {
-    plan_.start_readback();
+    executor_.start_readback();
     retire(0);  // of the step before, while this one goes on
   }
   lap(seconds.compute);
@@ -186,12 +187,12 @@ void Trainer::retire(std::size_t left) {
   while (launched_.size() > left) {
     Launched done = launched_.front();
     launched_.erase(launched_.begin());
-    retire(done, plan_.take_readback());
+    retire(done, executor_.take_readback());
     tell_step(done.record);
   }
 }
 
-void Trainer::retire(Launched& step, const Plan::StepResult& result) {
+void Trainer::retire(Launched& step, const Executor::StepResult& result) {
   step.record.loss = result.loss / units(1);
   if (!std::isfinite(result.loss))
     stop_for(step, fmt::format("the loss became {}", std::isnan(result.loss) ? "NaN"

@@ -7,7 +7,7 @@
 
 #include "backends/registry.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 #include "engine/layers/layers.hpp"
 
 using namespace keelson;
@@ -23,7 +23,7 @@ double train(Context& context, int steps) {
   Parameters parameters(net, context, /*seed=*/1);
   Optimizer adam;
   adam.kind = Optimizer::Kind::adam;
-  Plan plan(net, parameters, {.batch = 16, .optimizer = &adam});
+  Executor executor(net, parameters, {.batch = 16, .optimizer = &adam});
 
   ops::StepParams state;
   state.inverse_samples = 1.0f / 16;  // 1 / samples of the step, of all ranks together
@@ -33,13 +33,13 @@ double train(Context& context, int steps) {
     const philox::Key key{/*seed=*/2, /*stream=*/0, state.step};  // any reader of data goes here
     for (int i = 0; i < 16; ++i) amplitudes[i] = philox::uniform(key, 16 * 512 + i);
     for (int i = 0; i < 16 * 512; ++i) cubes[i] = amplitudes[i / 512] * (2 * philox::uniform(key, i) - 1);
-    context.write_plain(plan.input("x"), cubes.data());
-    context.write_plain(plan.input("y"), amplitudes.data());
-    plan.forward(state);
-    plan.backward();
-    plan.update();
+    context.write_plain(executor.input("x"), cubes.data());
+    context.write_plain(executor.input("y"), amplitudes.data());
+    executor.forward(state);
+    executor.backward();
+    executor.update();
   }
-  return plan.loss();
+  return executor.loss();
 }
 
 namespace {

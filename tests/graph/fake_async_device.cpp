@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 #include "engine/layers/layers.hpp"
 #include "tests/support/fake_async_context.hpp"
 #include "tests/support/networks.hpp"
@@ -34,11 +34,11 @@ Graph words() {
   return g;
 }
 
-void fill(Context& context, const Plan& plan, int step) {
+void fill(Context& context, const Executor& executor, int step) {
   for (const char* name : {"x", "y"}) {
-    const Tensor t = plan.input(name);
+    const Tensor t = executor.input(name);
     if (t.dtype() != DType::s32) {
-      set_input(context, plan, name, oracle::random_uniform(t.shape(), fmt::format("{}{}", name, step), -1, 1));
+      set_input(context, executor, name, oracle::random_uniform(t.shape(), fmt::format("{}{}", name, step), -1, 1));
       continue;
     }
     std::vector<std::int32_t> ids;
@@ -55,20 +55,20 @@ struct Outcome {
 /// Some steps of training.
 Outcome train(Context& context, const Graph& graph, Precision precision, const Optimizer& optimizer, int steps = 5) {
   Parameters parameters(graph, context, 1);
-  Plan plan(graph, parameters, {.batch = 2, .precision = precision, .optimizer = &optimizer});
+  Executor executor(graph, parameters, {.batch = 2, .precision = precision, .optimizer = &optimizer});
   Outcome o;
   for (int i = 0; i < steps; ++i) {
-    fill(context, plan, i);
+    fill(context, executor, i);
     ops::StepParams state{
         .seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f};
-    plan.forward(state);
-    plan.backward();
-    plan.update();
-    plan.carry_states();
-    plan.start_readback();
-    if (i > 0) o.losses.push_back(plan.take_readback().loss);
+    executor.forward(state);
+    executor.backward();
+    executor.update();
+    executor.carry_states();
+    executor.start_readback();
+    if (i > 0) o.losses.push_back(executor.take_readback().loss);
   }
-  o.losses.push_back(plan.take_readback().loss);
+  o.losses.push_back(executor.take_readback().loss);
   for (const auto& p : parameters.all()) {
     const auto values = parameters.get(p);
     o.parameters.insert(o.parameters.end(), values.begin(), values.end());
@@ -127,10 +127,10 @@ TEST_P(FakeAsyncPlanTest, KeepsShortValuesBetweenLayers) {
   const Graph g = graph();
   const auto optimizer = momentum();
   Parameters parameters(g, *fake, 1);
-  const Plan plan(g, parameters, {.batch = 2, .precision = Precision::bf16, .optimizer = &optimizer});
-  EXPECT_TRUE(plan.reorders().empty()) << plan.reorders().front();
+  const Executor executor(g, parameters, {.batch = 2, .precision = Precision::bf16, .optimizer = &optimizer});
+  EXPECT_TRUE(executor.plan().reorders().empty()) << executor.plan().reorders().front();
   std::vector<std::string> converted;
-  for (const auto& row : plan.rows())
+  for (const auto& row : executor.rows())
     if (row.op == "convert") converted.push_back(row.node);
   // The input and each matrix of weights in either pass; gradients of what the loss reads.
   const std::size_t most = GetParam() == std::string("volumes") ? 1 + 4 + 2 : 5 + 2;
@@ -141,9 +141,9 @@ TEST_P(FakeAsyncPlanTest, ScaleOfGradientsFallsWhereTheyOverflowAndNothingMoves)
   const Graph g = graph();
   const auto optimizer = momentum();
   Parameters parameters(g, *fake, 1);
-  Plan plan(g, parameters, {.batch = 2, .precision = Precision::fp16, .optimizer = &optimizer});
-  EXPECT_EQ(plan.loss_scale().scale, 65536);
-  plan.set_loss_scale({.scale = 0x1p24f});
+  Executor executor(g, parameters, {.batch = 2, .precision = Precision::fp16, .optimizer = &optimizer});
+  EXPECT_EQ(executor.loss_scale().scale, 65536);
+  executor.set_loss_scale({.scale = 0x1p24f});
   const auto values = [&] {
     std::vector<float> all;
     for (const auto& p : parameters.all()) {
@@ -155,13 +155,13 @@ TEST_P(FakeAsyncPlanTest, ScaleOfGradientsFallsWhereTheyOverflowAndNothingMoves)
   const auto before = values();
   int skipped = 0;
   for (int i = 0; i < 30; ++i) {
-    fill(*fake, plan, 0);
+    fill(*fake, executor, 0);
     const auto last = values();
-    plan.forward({.inverse_samples = 4, .learning_rate = 0.01f});
-    plan.backward();
-    plan.update();
-    plan.start_readback();
-    const auto result = plan.take_readback();
+    executor.forward({.inverse_samples = 4, .learning_rate = 0.01f});
+    executor.backward();
+    executor.update();
+    executor.start_readback();
+    const auto result = executor.take_readback();
     EXPECT_TRUE(std::isfinite(result.loss));
     if (result.scaling.skip) {
       ++skipped;

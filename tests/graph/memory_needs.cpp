@@ -18,7 +18,7 @@ Graph network() {
 
 void try_plan(Context& context, const Graph& graph, PlanOptions options) {
   Parameters parameters(graph, context, 1);
-  const Plan plan(graph, parameters, options);
+  const Executor executor(graph, parameters, options);
 }
 
 /// The batch that the message names fits. (So may a larger one, since large plans share more of their memory.)

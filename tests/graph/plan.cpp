@@ -1,4 +1,4 @@
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -57,23 +57,23 @@ class PlanTest : public ::testing::TestWithParam<std::string> {
 TEST_P(PlanTest, GradientsOfABranchedNetworkAgreeWithTheOracle) {
   const Graph g = branched();
   Parameters parameters(g, ctx(), 1);
-  Plan plan(g, parameters, {.batch = 3});
+  Executor executor(g, parameters, {.batch = 3});
   const Array x = oracle::random_uniform({3, 3, 9, 10}, "x"), y = oracle::random_uniform({3, 6}, "y", 0, 1);
   const Array weight({3}, std::vector<double>{1, 0, 1});
-  set_input(ctx(), plan, "x", x);
-  set_input(ctx(), plan, "y", y);
-  set_input(ctx(), plan, "weight", weight);
+  set_input(ctx(), executor, "x", x);
+  set_input(ctx(), executor, "y", y);
+  set_input(ctx(), executor, "weight", weight);
   ops::StepParams state;
   state.inverse_samples = 0.5f;
   state.sample_offset = 6;
   oracle::Tape tape(plain_parameters(parameters));
   const double want_loss = branched_oracle(tape, x, y, weight, state);
-  plan.forward(state);
-  plan.backward();
-  EXPECT_NEAR(plan.loss(), want_loss, 1e-5 * want_loss);
+  executor.forward(state);
+  executor.backward();
+  EXPECT_NEAR(executor.loss(), want_loss, 1e-5 * want_loss);
   ASSERT_EQ(tape.gradients().size(), parameters.all().size());
   for (const auto& [name, want] : tape.gradients()) {
-    const auto got = plan.gradient(name);
+    const auto got = executor.gradient(name);
     EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), 1e-4) << name;
   }
 }
@@ -84,13 +84,13 @@ TEST_P(PlanTest, FusionChangesNothingButTheNumberOfCalls) {
   std::size_t calls[2];
   for (const bool fuse : {false, true}) {
     Parameters parameters(g, ctx(), 1);
-    Plan plan(g, parameters, {.batch = 2, .fuse = fuse});
-    set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
-    set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
-    plan.forward({});
-    plan.backward();
-    for (const auto& p : parameters.all()) gradients[fuse].push_back(plan.gradient(p.name));
-    calls[fuse] = plan.rows().size();
+    Executor executor(g, parameters, {.batch = 2, .fuse = fuse});
+    set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
+    set_input(ctx(), executor, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
+    executor.forward({});
+    executor.backward();
+    for (const auto& p : parameters.all()) gradients[fuse].push_back(executor.gradient(p.name));
+    calls[fuse] = executor.rows().size();
   }
   EXPECT_LT(calls[1], calls[0]);
   for (std::size_t i = 0; i < gradients[0].size(); ++i) {
@@ -112,13 +112,13 @@ TEST_P(PlanTest, Bf16IsNearF32AndFallsBackToIt) {
   std::uint64_t hash[2];
   for (const bool low : {false, true}) {
     Parameters parameters(g, ctx(), 1);
-    Plan plan(g, parameters, {.batch = 2, .precision = low ? Precision::bf16 : Precision::fp32});
-    set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
-    set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
-    plan.forward({});
-    plan.backward();
-    for (const auto& p : parameters.all()) gradients[low].push_back(plan.gradient(p.name));
-    hash[low] = plan.hash();
+    Executor executor(g, parameters, {.batch = 2, .precision = low ? Precision::bf16 : Precision::fp32});
+    set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
+    set_input(ctx(), executor, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
+    executor.forward({});
+    executor.backward();
+    for (const auto& p : parameters.all()) gradients[low].push_back(executor.gradient(p.name));
+    hash[low] = executor.plan().hash();
   }
   const bool has_bf16 = hash[0] != hash[1];
   for (std::size_t i = 0; i < gradients[0].size(); ++i)
@@ -157,15 +157,15 @@ TEST_P(PlanTest, DepthTilesChangeNothingButTheMemory) {
   for (const bool fuse : {false, true})
     for (const bool training : {true, false}) {
       Parameters parameters(g, ctx(), 1);
-      Plan plan(g, parameters, {.batch = 2, .training = training, .fuse = fuse});
-      set_input(ctx(), plan, "x", oracle::random_uniform({2, 2, 67, 64, 64}, "x"));
-      set_input(ctx(), plan, "y", oracle::random_uniform({2, 3}, "y", 0, 1));
-      plan.forward({});
-      outputs.push_back(get_output(ctx(), plan, "prediction"));
+      Executor executor(g, parameters, {.batch = 2, .training = training, .fuse = fuse});
+      set_input(ctx(), executor, "x", oracle::random_uniform({2, 2, 67, 64, 64}, "x"));
+      set_input(ctx(), executor, "y", oracle::random_uniform({2, 3}, "y", 0, 1));
+      executor.forward({});
+      outputs.push_back(get_output(ctx(), executor, "prediction"));
       if (!training) continue;
-      arena[fuse] = plan.arena_bytes();
-      plan.backward();
-      for (const auto& p : parameters.all()) gradients[fuse].push_back(plan.gradient(p.name));
+      arena[fuse] = executor.plan().arena_bytes();
+      executor.backward();
+      for (const auto& p : parameters.all()) gradients[fuse].push_back(executor.gradient(p.name));
     }
   for (const auto& o : outputs) EXPECT_LT(relative_error(o, outputs[0]), 1e-5);
   for (std::size_t i = 0; i < gradients[0].size(); ++i)
@@ -187,9 +187,9 @@ TEST_P(PlanTest, ChoosesAPrecision) {
 TEST_P(PlanTest, PlansOfOtherBatchesAndModesShareParametersAndArena) {
   const Graph g = branched();
   Parameters parameters(g, ctx(), 1);
-  Plan one(g, parameters, {.batch = 1, .training = false});
-  Plan train(g, parameters, {.batch = 4});
-  Plan four(g, parameters, {.batch = 4, .training = false});
+  Executor one(g, parameters, {.batch = 1, .training = false});
+  Executor train(g, parameters, {.batch = 4});
+  Executor four(g, parameters, {.batch = 4, .training = false});
   const Array x = oracle::random_uniform({4, 3, 9, 10}, "x");
   set_input(ctx(), four, "x", x);
   four.forward({});
@@ -200,7 +200,8 @@ TEST_P(PlanTest, PlansOfOtherBatchesAndModesShareParametersAndArena) {
   const Array third = get_output(ctx(), one, "prediction");
   EXPECT_TRUE(
       close(third, Array({1, 6}, std::vector<double>(all.data.begin() + 12, all.data.begin() + 18)), "sample 2"));
-  EXPECT_EQ(parameters.arena().bytes(), std::max({one.arena_bytes(), train.arena_bytes(), four.arena_bytes()}));
+  EXPECT_EQ(parameters.arena()->bytes(),
+            std::max({one.plan().arena_bytes(), train.plan().arena_bytes(), four.plan().arena_bytes()}));
 }
 
 TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
@@ -212,22 +213,22 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
     optimizer.kind = Optimizer::Kind::adamw;
     optimizer.clip_norm = 0.1f;
     optimizer.larc = ops::LarcMode::clip;
-    Plan plan(g, parameters, {.batch = 2, .optimizer = &optimizer});
-    set_input(ctx(), plan, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
-    set_input(ctx(), plan, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
+    Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
+    set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
+    set_input(ctx(), executor, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
     ops::StepParams state;
     state.learning_rate = 0.01f;
     const auto step = [&] {
-      plan.forward(state);
-      plan.backward();
-      plan.update();
+      executor.forward(state);
+      executor.backward();
+      executor.update();
       ++state.step;
     };
     step();
     // Our own code allocates nothing. Kokkos copies the label of a kernel that it starts, and a oneDNN primitive keeps
     // some bookkeeping of its own for each execution: small change on the heap, never an array.
     const Allocations used = allocations_of(step);
-    EXPECT_LE(used.bytes, 2048 * static_cast<std::int64_t>(plan.rows().size())) << used.calls;
+    EXPECT_LE(used.bytes, 2048 * static_cast<std::int64_t>(executor.rows().size())) << used.calls;
     for (const auto& p : parameters.all())
       for (float v : parameters.get(p)) result.push_back(v);
   }
@@ -237,42 +238,42 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
 TEST_P(PlanTest, TheFirstValueThatIsNotFiniteIsNamed) {
   const Graph g = branched();
   Parameters parameters(g, ctx(), 1);
-  Plan plan(g, parameters, {.batch = 2});
+  Executor executor(g, parameters, {.batch = 2});
   Array x = oracle::random_uniform({2, 3, 9, 10}, "x");
-  set_input(ctx(), plan, "x", x);
-  plan.forward({});
-  EXPECT_EQ(plan.first_non_finite(), "");
+  set_input(ctx(), executor, "x", x);
+  executor.forward({});
+  EXPECT_EQ(executor.first_non_finite(), "");
 
   Parameter& weights = parameters.at("b/weights");
   const auto good = parameters.get(weights);
   parameters.set(weights, std::vector<float>(good.size(), 3e38f));
-  plan.forward({});
-  EXPECT_EQ(plan.first_non_finite(), "layer b");
+  executor.forward({});
+  EXPECT_EQ(executor.first_non_finite(), "layer b");
 
   parameters.set(weights, std::vector<float>(good.size(), std::numeric_limits<float>::quiet_NaN()));
-  plan.forward({});
-  EXPECT_EQ(plan.first_non_finite(), "parameter b/weights");
+  executor.forward({});
+  EXPECT_EQ(executor.first_non_finite(), "parameter b/weights");
 
   parameters.set(weights, good);
   x[5] = std::numeric_limits<double>::infinity();
-  set_input(ctx(), plan, "x", x);
-  plan.forward({});
-  EXPECT_EQ(plan.first_non_finite(), "input x");
+  set_input(ctx(), executor, "x", x);
+  executor.forward({});
+  EXPECT_EQ(executor.first_non_finite(), "input x");
 }
 
 TEST_P(PlanTest, PrintsEveryCallWithItsBackend) {
   const Graph g = branched();
   Parameters parameters(g, ctx(), 1);
   Optimizer optimizer;
-  Plan plan(g, parameters, {.batch = 2, .optimizer = &optimizer});
-  plan.set_profiling(true);
-  plan.forward({});
-  plan.backward();
-  plan.update();
-  plan.set_profiling(false);  // ends measuring, and keeps what was measured
+  Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
+  executor.set_profiling(true);
+  executor.forward({});
+  executor.backward();
+  executor.update();
+  executor.set_profiling(false);  // ends measuring, and keeps what was measured
   std::ostringstream text;
-  plan.print(text);
-  const auto rows = plan.rows();
+  executor.print(text);
+  const auto rows = executor.rows();
   for (const PlanRow& r : rows) {
     EXPECT_NE(text.str().find(r.kernel), std::string::npos);
     EXPECT_FALSE(r.backend.empty()) << r.node << " " << r.op;
@@ -281,11 +282,11 @@ TEST_P(PlanTest, PrintsEveryCallWithItsBackend) {
   EXPECT_EQ(text.str().find("of peak"), std::string::npos);
   const DevicePeaks peaks{1e9, 1e9};
   std::ostringstream with_peaks;
-  plan.print(with_peaks, &peaks);
+  executor.print(with_peaks, &peaks);
   EXPECT_NE(with_peaks.str().find("of peak"), std::string::npos);
   EXPECT_NE(with_peaks.str().find(fmt::format("{:.1f} %", 100 * rows[0].share(peaks))), std::string::npos);
-  EXPECT_EQ(plan.hash(), Plan(g, parameters, {.batch = 2, .optimizer = &optimizer}).hash());
-  EXPECT_NE(plan.hash(), Plan(g, parameters, {.batch = 4, .optimizer = &optimizer}).hash());
+  EXPECT_EQ(executor.plan().hash(), Plan(g, parameters, {.batch = 2, .optimizer = &optimizer}).hash());
+  EXPECT_NE(executor.plan().hash(), Plan(g, parameters, {.batch = 4, .optimizer = &optimizer}).hash());
 }
 
 TEST_P(PlanTest, RefusesWhatCannotBeTrained) {

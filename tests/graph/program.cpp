@@ -42,15 +42,15 @@ TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
     std::vector<std::byte> pattern(made.size() + 1);
     for (std::size_t c = 0; c < p.calls().size(); ++c)
       for (const Operand& o : p.calls()[c].operands) {
-        const Tensor t = p.tensor(o.id, arena.data());
-        auto* data = static_cast<std::byte*>(t.raw());
-        ASSERT_LE(data + t.bytes(), arena.data() + arena.size());
+        const Buffer& b = p.buffer(p.root(o.id));
+        std::byte* data = arena.data() + b.offset;
+        ASSERT_LE(data + b.bytes, arena.data() + arena.size());
         if (o.reads()) {
-          for (std::size_t i = 0; i < t.bytes(); ++i)
+          for (std::size_t i = 0; i < b.bytes; ++i)
             ASSERT_EQ(data[i], pattern[o.id]) << "buffer " << o.id << " at call " << c;
         } else {
           pattern[o.id] = static_cast<std::byte>(c + 1);
-          std::fill_n(data, t.bytes(), pattern[o.id]);
+          std::fill_n(data, b.bytes, pattern[o.id]);
         }
       }
     EXPECT_GE(p.arena_bytes(), p.lower_bound());

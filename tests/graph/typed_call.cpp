@@ -102,9 +102,8 @@ TEST_F(TypedCall, RefusesListsOfAnotherLengthAndSmallWorkspaces) {
   std::shared_ptr<ops::Pool> pool =
       host.make(ops::PoolDesc{window, TensorDesc::plain(image), TensorDesc::plain(half), true});
   const auto small = refusal([&] {
-    append_call<ops::Pool, ops::Pool::Forward>(
-        program, {Phase::forward, "p", "max_pool"}, pool,
-        {.src = add(image), .dst = add(half), .workspace = add({1}, DType::u8)});
+    append_call<ops::Pool, ops::Pool::Forward>(program, {Phase::forward, "p", "max_pool"}, pool,
+                                               {.src = add(image), .dst = add(half), .workspace = add({1}, DType::u8)});
   });
   EXPECT_NE(small.find("operand workspace: has 1 bytes, expected 8"), std::string::npos) << small;
 }
@@ -124,7 +123,10 @@ TEST_F(TypedCall, AddsScratchMemory) {
   ASSERT_EQ(program.calls()[0].operands.size(), 3u);
   program.place();
   std::vector<std::byte> arena(program.arena_bytes());
-  for (BoundCall& call : program.bind(arena.data())) call.run();
+  std::vector<Tensor> tensors;
+  for (const Operand& o : program.calls()[0].operands)
+    tensors.emplace_back(program.buffer(o.id).desc, arena.data() + program.buffer(program.root(o.id)).offset);
+  program.calls()[0].computation()->bind(tensors.data())();
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST_F(TrainTest, AllRanksKnowPerplexityAndTexts) {
   Parameters parameters(graph, context(network_contexts().back()), 1);
   PlanOptions evaluation;
   evaluation.training = false;
-  const Plan plan(graph, parameters, evaluation);
+  const Executor executor(graph, parameters, evaluation);
   const auto loaded = load_checkpoint(find_checkpoint(o.checkpoints, false), "small", parameters, {}, &world());
   EXPECT_EQ(loaded.texts, o.texts);
   EXPECT_EQ(loaded.metric, metric);

@@ -113,19 +113,19 @@ TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
     Context& ctx = context(name);
     const Graph graph = c.make(c.options);
     Parameters parameters(graph, ctx, 5);
-    Plan plan(graph, parameters, {.batch = 1});
+    Executor executor(graph, parameters, {.batch = 1});
     if (!tape) {
       tape = std::make_unique<oracle::Tape>(plain_parameters(parameters));
       want_loss = c.oracle(*tape, x, y, c.options, state);
     }
-    set_input(ctx, plan, "x", x);
-    set_input(ctx, plan, "y", y);
-    plan.forward(state);
-    plan.backward();
-    EXPECT_NEAR(plan.loss(), want_loss, 1e-5 * want_loss);
+    set_input(ctx, executor, "x", x);
+    set_input(ctx, executor, "y", y);
+    executor.forward(state);
+    executor.backward();
+    EXPECT_NEAR(executor.loss(), want_loss, 1e-5 * want_loss);
     EXPECT_EQ(tape->gradients().size(), parameters.all().size());
     for (const auto& [parameter, want] : tape->gradients()) {
-      const auto got = plan.gradient(parameter);
+      const auto got = executor.gradient(parameter);
       EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), 1e-4)
           << parameter;
     }

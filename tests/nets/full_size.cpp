@@ -41,8 +41,8 @@ TEST(MlperfAtFullSize, InsertsOnlyThePinnedReorders) {
     SCOPED_TRACE(name);
     const Graph graph = nets::cosmoflow_mlperf();
     Parameters parameters(graph, context(name), 1);
-    const Plan plan(graph, parameters, {.batch = 1});
-    for (const std::string& line : plan.reorders()) {
+    const Executor executor(graph, parameters, {.batch = 1});
+    for (const std::string& line : executor.plan().reorders()) {
       std::printf("%s: %s\n", name.c_str(), line.c_str());
       EXPECT_TRUE(allowed_reorders.contains(line.substr(0, line.find(':')))) << line;
     }
@@ -61,10 +61,11 @@ TEST(MlperfAtFullSize, TurnsNothingRoundOnADevice) {
       Parameters parameters(graph, *device, 1);
       Optimizer optimizer;
       optimizer.momentum = 0.9f;
-      const Plan plan(graph, parameters, {.batch = 1, .precision = precision, .optimizer = &optimizer});
-      EXPECT_TRUE(plan.reorders().empty()) << to_string(precision) << ": " << plan.reorders().front();
+      const Executor executor(graph, parameters, {.batch = 1, .precision = precision, .optimizer = &optimizer});
+      EXPECT_TRUE(executor.plan().reorders().empty())
+          << to_string(precision) << ": " << executor.plan().reorders().front();
       double gigabytes = 0;
-      for (const PlanRow& r : plan.rows()) gigabytes += r.megabytes * 1e-3;
+      for (const PlanRow& r : executor.rows()) gigabytes += r.megabytes * 1e-3;
       std::printf("%s: %.2f GB a step\n", std::string(to_string(precision)).c_str(), gigabytes);
     }
 }
@@ -73,8 +74,10 @@ TEST(MlperfAtFullSize, ArenaIsAsSmallAsItCanBe) {
   for (const std::string& name : network_contexts()) {
     const Graph graph = nets::cosmoflow_mlperf();
     Parameters parameters(graph, context(name), 1);
-    const Plan plan(graph, parameters, {.batch = 1});
-    EXPECT_LE(static_cast<double>(plan.arena_bytes()), 1.02 * static_cast<double>(plan.arena_lower_bound())) << name;
+    const Executor executor(graph, parameters, {.batch = 1});
+    EXPECT_LE(static_cast<double>(executor.plan().arena_bytes()),
+              1.02 * static_cast<double>(executor.plan().arena_lower_bound()))
+        << name;
   }
 }
 
@@ -87,9 +90,9 @@ TEST(MlperfAtFullSize, MovesNoMoreMemoryThanPinned) {
     Parameters parameters(graph, context(name), 1);
     Optimizer optimizer;
     optimizer.momentum = 0.9f;
-    const Plan plan(graph, parameters, {.batch = 1, .optimizer = &optimizer});
+    const Executor executor(graph, parameters, {.batch = 1, .optimizer = &optimizer});
     double megabytes = 0;
-    for (const PlanRow& r : plan.rows()) megabytes += r.megabytes;
+    for (const PlanRow& r : executor.rows()) megabytes += r.megabytes;
     std::printf("%s: %.0f MB\n", name.c_str(), megabytes);
     EXPECT_LT(megabytes, 1000) << name;
   }
@@ -104,16 +107,16 @@ TEST(MlperfAtFullSize, AStepStaysUnder1300MegabytesAndAllocatesNothing) {
   Parameters parameters(graph, ctx, 1);
   Optimizer optimizer;
   optimizer.momentum = 0.9f;
-  Plan plan(graph, parameters, {.batch = 1, .optimizer = &optimizer});
+  Executor executor(graph, parameters, {.batch = 1, .optimizer = &optimizer});
   const auto step = [&] {
-    plan.forward({});
-    plan.backward();
-    plan.update();
+    executor.forward({});
+    executor.backward();
+    executor.update();
   };
   step();
   const Allocations used = allocations_of(step);
   EXPECT_LE(used.bytes,
-            4096 * static_cast<std::int64_t>(plan.rows().size()));  // by depth tiles, a call is many executions
+            4096 * static_cast<std::int64_t>(executor.rows().size()));  // by depth tiles, a call is many executions
   EXPECT_LT(peak_resident_gb(), 1.3);
 }
 

@@ -6,8 +6,8 @@
 
 namespace keelson::testing {
 
-void set_input(Context& context, const Plan& plan, const std::string& name, const Array& logical) {
-  const Tensor t = plan.input(name);
+void set_input(Context& context, const Executor& executor, const std::string& name, const Array& logical) {
+  const Tensor t = executor.input(name);
   KEELSON_EXPECT(t.elements() == logical.elements());
   if (t.dtype() == DType::s32) {
     std::vector<std::int32_t> classes(logical.data.begin(), logical.data.end());
@@ -18,8 +18,8 @@ void set_input(Context& context, const Plan& plan, const std::string& name, cons
   context.write_plain(t, values.data());
 }
 
-Array get_output(Context& context, const Plan& plan, const std::string& name) {
-  return get(context, plan.output(name));
+Array get_output(Context& context, const Executor& executor, const std::string& name) {
+  return get(context, executor.output(name));
 }
 
 std::map<std::string, Array> plain_parameters(const Parameters& parameters) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/graph/plan.hpp"
+#include "engine/graph/executor.hpp"
 #include "tests/oracle/tape.hpp"
 
 /// Small helpers to run a plan on Arrays and hold it against the oracle's tape.
@@ -9,8 +9,8 @@ namespace keelson::testing {
 using oracle::Array;
 
 /// Fills an input, given in logical (N, ...) order.
-void set_input(Context& context, const Plan& plan, const std::string& name, const Array& logical);
-Array get_output(Context& context, const Plan& plan, const std::string& name);
+void set_input(Context& context, const Executor& executor, const std::string& name, const Array& logical);
+Array get_output(Context& context, const Executor& executor, const std::string& name);
 
 /// Every parameter as the plan's training will start from, in plain order.
 std::map<std::string, Array> plain_parameters(const Parameters& parameters);

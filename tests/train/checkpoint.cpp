@@ -20,7 +20,7 @@ struct Trained {
     optimizer.momentum = 0.9f;
     PlanOptions o;
     o.optimizer = &optimizer;
-    const Plan plan(graph, parameters, o);
+    const Executor executor(graph, parameters, o);
     std::uint64_t n = 0;
     for (auto& p : parameters.all()) {
       std::vector<float> v(static_cast<std::size_t>(p.shape.elements()));
@@ -102,7 +102,7 @@ TEST(Checkpoint, ReadsOlderFilesOfThisFormat) {
   const std::filesystem::path data = KEELSON_SOURCE_DIR "/tests/train/data";
   for (const bool targets : {true, false}) {
     Parameters parameters(g, context(contexts().back()), 1);
-    const Plan plan(g, parameters, {.batch = 2, .optimizer = &o});
+    const Executor executor(g, parameters, {.batch = 2, .optimizer = &o});
     const auto file = data / (targets ? "format-2.h5" : "format-2-without-targets.h5");
     const auto s = load_checkpoint(file, "tiny", parameters, momentum, nullptr);
     EXPECT_EQ(parameters.get(parameters.at("out/weights")), (std::vector<float>{1, 2, 3, 4, 5, 6}));
@@ -125,7 +125,7 @@ TEST(Checkpoint, ReadsWithoutMoments) {
   Parameters b(a.graph, context(contexts().back()), 4);
   PlanOptions evaluation;
   evaluation.training = false;
-  const Plan plan(a.graph, b, evaluation);
+  const Executor executor(a.graph, b, evaluation);
   load_checkpoint(folder / "c.h5", "small", b, {}, nullptr);
   for (std::size_t i = 0; i < b.all().size(); ++i)
     EXPECT_EQ(b.get(b.all()[i]), a.parameters.get(a.parameters.all()[i]));

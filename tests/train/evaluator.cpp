@@ -87,7 +87,7 @@ TEST(Evaluator, AveragesTheRowsOfASample) {
   o.metrics = {predictions};
   Evaluator evaluator(graph, parameters, data, nullptr, o);
   evaluator.run();
-  const auto rows = evaluator.plan().output("prediction");
+  const auto rows = evaluator.executor().output("prediction");
   ASSERT_EQ(rows.shape(), (Shape{20, 2}));
   std::vector<float> host(40);
   c.read_plain(rows, host.data());
@@ -113,7 +113,7 @@ TEST(Evaluator, KnowsThePerplexity) {
     o.batch = 11;
     Evaluator whole(graph, parameters, data, nullptr, o);
     const auto e = whole.run();
-    const auto logits = whole.plan().output("logits");
+    const auto logits = whole.executor().output("logits");
     std::vector<float> z(static_cast<std::size_t>(logits.elements()));
     c.read_plain(logits, z.data());
     double sum = 0;

@@ -1,0 +1,100 @@
+#include "engine/graph/bindings.hpp"
+
+namespace keelson {
+
+Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena)
+    : compiled_(compiled), parameters_(parameters), arena_(std::move(arena)) {
+  const auto& buffers = compiled.program.buffers();
+  if (compiled.gradient_floats > 0)
+    gradients_ = compiled.context.allocate(TensorDesc::plain({compiled.gradient_floats}), "gradients");
+  memory_.resize(buffers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i].view_of == no_buffer) allocate(buffers[i], static_cast<BufferId>(i));
+  arena_->reserve(compiled.program.arena_bytes());
+  refresh();
+}
+
+void Bindings::allocate(const Buffer& b, BufferId id) {
+  Tensor& t = memory_[static_cast<std::size_t>(id)];
+  switch (b.storage) {
+    case Storage::arena:
+      return;
+    case Storage::owned:
+      t = compiled_.context.allocate(b.desc, b.name);
+      return;
+    case Storage::gradients:
+      t = Tensor(b.desc, static_cast<std::byte*>(gradients_.raw()) + b.offset);
+      return;
+    case Storage::parameter:
+    case Storage::moment:
+      break;
+  }
+  Parameter& p = parameters_.at(b.parameter);
+  if (!p.value) parameters_.materialise(p, b.desc.layout);
+  if (!(p.value.desc() == b.desc))
+    fail("the parameter {} is {}, but the plan reads {}: make the plan with these parameters, or others without memory",
+         p.name, to_string(p.value.desc()), to_string(b.desc));
+  if (b.storage == Storage::moment) parameters_.add_moments(p, static_cast<int>(b.moment) + 1);
+  t = b.storage == Storage::parameter ? p.value : p.moments[b.moment];
+}
+
+Tensor Bindings::tensor(BufferId id) const {
+  if (id == no_buffer) return {};
+  const BufferId owner = compiled_.program.root(id);
+  const Buffer& b = compiled_.program.buffer(owner);
+  void* data =
+      b.storage == Storage::arena ? arena_->data() + b.offset : memory_[static_cast<std::size_t>(owner)].raw();
+  return Tensor(compiled_.program.buffer(id).desc, data);
+}
+
+std::shared_ptr<Collective> Bindings::make_collective(const Communication& c, const std::vector<Tensor>& t) const {
+  Communicator& ranks = *compiled_.options.communicator;
+  if (c.kind == Communication::Kind::allgather) return ranks.make_allgather(t[0].raw(), t[1].raw(), t[0].bytes(), c.label);
+  const auto count = static_cast<std::size_t>(t[0].elements());
+  return t[0].dtype() == DType::f64 ? ranks.make_allreduce(t[0].data<double>(), count, c.label)
+                                    : ranks.make_allreduce(t[0].data<float>(), count, c.label);
+}
+
+BoundCall Bindings::bind(const Call& call) {
+  BoundCall bound;
+  for (const Operand& o : call.operands) bound.tensors.push_back(tensor(o.id));
+  if (const Computation* computation = call.computation()) {
+    bound.run = computation->bind(bound.tensors.data());
+    return bound;
+  }
+  const Communication& c = *call.communication();
+  auto& collective = collectives_[static_cast<std::size_t>(c.channel)];
+  if (!collective) collective = make_collective(c, bound.tensors);
+  if (c.step == Communication::Step::start)
+    bound.run = [run = collective] { run->start(); };
+  else
+    bound.run = [run = collective] { run->wait(); };
+  return bound;
+}
+
+bool Bindings::refresh() {
+  if (generation_ == arena_->generation()) return false;
+  generation_ = arena_->generation();
+  calls_.clear();
+  collectives_.assign(static_cast<std::size_t>(compiled_.program.channels()), nullptr);
+  for (const Call& call : compiled_.program.calls()) calls_.push_back(bind(call));
+  return true;
+}
+
+void Bindings::move(BufferId buffer, void* data) {
+  Tensor& memory = memory_[static_cast<std::size_t>(buffer)];
+  memory = Tensor(memory.desc(), data);
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const Call& call = compiled_.program.calls()[i];
+    bool moved = false;
+    for (std::size_t o = 0; o < call.operands.size(); ++o) {
+      const BufferId id = call.operands[o].id;
+      if (id == no_buffer || compiled_.program.root(id) != buffer) continue;
+      calls_[i].tensors[o] = tensor(id);
+      moved = true;
+    }
+    if (moved) calls_[i].run = call.computation()->bind(calls_[i].tensors.data());
+  }
+}
+
+}  // namespace keelson

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/graph/node_builder.hpp"
+#include "engine/graph/plan.hpp"
+
+namespace keelson {
+
+/// What a plan holds and an executor reads.
+struct CompiledGraph {
+  /// A recurrent state: the input, and what replaces it.
+  struct State {
+    std::string name;
+    BufferId value, next;
+  };
+
+  PlanOptions options;
+  Context& context;
+  Program program;
+  bool checks_gradients = false;
+  BufferId step_params = no_buffer, weight = no_buffer, loss = no_buffer;
+  std::map<std::string, BufferId> inputs, outputs;
+  std::vector<State> states;
+  std::vector<std::pair<std::string, BufferId>> gradients;
+  std::vector<SparseGradient> sparse_gradients;
+  std::int64_t gradient_floats = 0;  ///< of the block that holds all whole ones
+  std::size_t buckets = 0;
+  /// Calls [0, forward_end) are forward, then come backward, the end of the exchange, and the update.
+  std::size_t forward_end = 0, backward_end = 0, exchange_end = 0;
+};
+
+/// Compiles: see docs/architecture.md, "From graph to step".
+CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options);
+
+}  // namespace keelson
