@@ -115,7 +115,7 @@ void CudnnConvVerb::choose() {
       all.push_back({&way, &e});
       names.push_back(way.name + e.name);
     }
-  if (all.empty()) fail("no engine of cuDNN {} takes it", cudnnGetVersion());
+  if (all.empty()) backends::decline("no engine of cuDNN {} takes it", cudnnGetVersion());
   Trial trial(*this);
   std::size_t best = 0;
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
@@ -139,7 +139,7 @@ void CudnnConvVerb::choose() {
       why = e.what();
     }
   }
-  fail("none of {} engines of cuDNN {} can be made ready; the last one: {}", all.size(), cudnnGetVersion(), why);
+  backends::decline("none of {} engines of cuDNN {} can be made ready; the last one: {}", all.size(), cudnnGetVersion(), why);
 }
 
 bool CudnnConvVerb::copies_weights(const ConvVariant& v) const {
@@ -269,7 +269,7 @@ Expected<Conv> make_cudnn_conv(const LibraryPtr& library, const ConvDesc& d) {
   for (auto* t : {&fixed.src, &fixed.weights, &fixed.dst}) t->layout = Layout::channels_last(t->shape);
   try {
     return std::unique_ptr<Conv>(std::make_unique<CudnnConv>(library, fixed));
-  } catch (const Error& e) {
+  } catch (const backends::Unsupported& e) {  // all else is a failure
     return std::string(e.what());
   }
 }

@@ -70,7 +70,8 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     if (const auto other = channels_last(verbs.forward)) {
       try {
         if (auto v = make_all(*other); prefer_channels_last(v, verbs)) verbs = std::move(v);
-      } catch (const dnnl::error&) {  // oneDNN cannot: its own choice stands
+      } catch (const dnnl::error& e) {
+        if (e.status != dnnl_unimplemented) throw;  // oneDNN cannot: its own choice stands
       }
     }
     bind_forward(verbs.forward);
