@@ -139,7 +139,8 @@ void CudnnConvVerb::choose() {
       why = e.what();
     }
   }
-  backends::decline("none of {} engines of cuDNN {} can be made ready; the last one: {}", all.size(), cudnnGetVersion(), why);
+  backends::decline("none of {} engines of cuDNN {} can be made ready; the last one: {}", all.size(), cudnnGetVersion(),
+                    why);
 }
 
 bool CudnnConvVerb::copies_weights(const ConvVariant& v) const {

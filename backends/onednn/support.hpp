@@ -1,7 +1,12 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <initializer_list>
+#include <memory>
+#include <typeindex>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backends/detail/unsupported.hpp"
@@ -16,12 +21,41 @@ namespace keelson::onednn {
 
 using backends::decline;
 
+/// What was chosen for the latest descriptions: deep networks ask for the same convolution over and over, and oneDNN
+/// takes some 2 ms to try the candidates of one.
+template <class Desc, class Choice>
+class Choices {
+ public:
+  template <class Choose>
+  Choice get(const Desc& desc, const Choose& choose) {
+    for (const auto& [known, choice] : latest_)
+      if (known == desc) return choice;
+    if (latest_.size() == most) latest_.pop_front();
+    return latest_.emplace_back(desc, choose()).second;
+  }
+
+ private:
+  static constexpr std::size_t most = 64;
+  std::deque<std::pair<Desc, Choice>> latest_;
+};
+
 /// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime).
 struct Library {
   explicit Library(Device& d) : engine(dnnl::engine::kind::cpu, 0), stream(engine), device(d) {}
   dnnl::engine engine;
   dnnl::stream stream;
   Device& device;
+
+  /// The library's one Choices of these types.
+  template <class Desc, class Choice>
+  Choices<Desc, Choice>& chosen() {
+    auto& entry = choices_[typeid(Choice)];
+    if (!entry) entry = std::make_shared<Choices<Desc, Choice>>();
+    return *static_cast<Choices<Desc, Choice>*>(entry.get());
+  }
+
+ private:
+  std::unordered_map<std::type_index, std::shared_ptr<void>> choices_;
 };
 using LibraryPtr = std::shared_ptr<Library>;
 

@@ -66,14 +66,18 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
       });
       return v;
     };
-    auto verbs = make_all(given_);
-    if (const auto other = channels_last(verbs.forward)) {
-      try {
-        if (auto v = make_all(*other); prefer_channels_last(v, verbs)) verbs = std::move(v);
-      } catch (const dnnl::error& e) {
-        if (e.status != dnnl_unimplemented) throw;  // oneDNN cannot: its own choice stands
+    const auto choose_all = [&] {
+      auto verbs = make_all(given_);
+      if (const auto other = channels_last(verbs.forward)) {
+        try {
+          if (auto v = make_all(*other); prefer_channels_last(v, verbs)) verbs = std::move(v);
+        } catch (const dnnl::error& e) {
+          if (e.status != dnnl_unimplemented) throw;  // oneDNN cannot: its own choice stands
+        }
       }
-    }
+      return verbs;
+    };
+    const Verbs verbs = library_->template chosen<Desc, Verbs>().get(d_, choose_all);
     bind_forward(verbs.forward);
     if (!d_.training) return;
     if (d_.diff_src) bind_data(verbs.data);

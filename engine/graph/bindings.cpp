@@ -42,14 +42,14 @@ Tensor Bindings::tensor(BufferId id) const {
   if (id == no_buffer) return {};
   const BufferId owner = compiled_.program.root(id);
   const Buffer& b = compiled_.program.buffer(owner);
-  void* data =
-      b.storage == Storage::arena ? arena_->data() + b.offset : memory_[static_cast<std::size_t>(owner)].raw();
+  void* data = b.storage == Storage::arena ? arena_->data() + b.offset : memory_[static_cast<std::size_t>(owner)].raw();
   return Tensor(compiled_.program.buffer(id).desc, data);
 }
 
 std::shared_ptr<Collective> Bindings::make_collective(const Communication& c, const std::vector<Tensor>& t) const {
   Communicator& ranks = *compiled_.options.communicator;
-  if (c.kind == Communication::Kind::allgather) return ranks.make_allgather(t[0].raw(), t[1].raw(), t[0].bytes(), c.label);
+  if (c.kind == Communication::Kind::allgather)
+    return ranks.make_allgather(t[0].raw(), t[1].raw(), t[0].bytes(), c.label);
   const auto count = static_cast<std::size_t>(t[0].elements());
   return t[0].dtype() == DType::f64 ? ranks.make_allreduce(t[0].data<double>(), count, c.label)
                                     : ranks.make_allreduce(t[0].data<float>(), count, c.label);

@@ -35,8 +35,8 @@ class Bindings {
   Parameters& parameters_;
   std::shared_ptr<Arena> arena_;
   int generation_ = -1;
-  Tensor gradients_;            ///< the block
-  std::vector<Tensor> memory_;  ///< per buffer that lies outside the arena
+  Tensor gradients_;                                      ///< the block
+  std::vector<Tensor> memory_;                            ///< per buffer that lies outside the arena
   std::vector<std::shared_ptr<Collective>> collectives_;  ///< per channel
   std::vector<BoundCall> calls_;
 };

@@ -201,7 +201,8 @@ double Executor::loss() const {
 
 void Executor::start_readback() {
   impl_->finish_exchange();
-  impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss), impl_->bindings.tensor(impl_->compiled.step_params));
+  impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss),
+                       impl_->bindings.tensor(impl_->compiled.step_params));
 }
 
 Executor::StepResult Executor::take_readback() { return impl_->readback.take(impl_->compiled.options.communicator); }

@@ -27,8 +27,8 @@ struct ExecutorOptions {
 /// parameters and their context must outlive the executor.
 class Executor {
  public:
-  /// Parameters without memory get it here, as the plan wants it. Throws Error for parameters that lie otherwise than the
-  /// plan has it, OutOfMemory where the device has no room.
+  /// Parameters without memory get it here, as the plan wants it. Throws Error for parameters that lie otherwise than
+  /// the plan has it, OutOfMemory where the device has no room.
   Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options = {});
   /// The same with a plan of its own.
   Executor(const Graph& graph, Parameters& parameters, const PlanOptions& options);
@@ -70,7 +70,8 @@ class Executor {
     ops::LossScale scaling;
   };
   /// The same without waiting for the step: start_readback() queues the copy of its loss and, if update() is called
-  /// before, of its loss scale; take_readback() waits for the oldest one that was started. At most two may be under way.
+  /// before, of its loss scale; take_readback() waits for the oldest one that was started. At most two may be under
+  /// way.
   void start_readback();
   StepResult take_readback();
   /// Scale of the loss: f16 begins with 2^16 and moves it, all others have 1. To be stored in checkpoints.
@@ -85,7 +86,7 @@ class Executor {
   /// is not finite, with its kind ("parameter conv1/weights", "layer conv2"); empty if all are finite.
   std::string first_non_finite();
 
-  void set_profiling(bool on);  ///< on: measures anew; off: keeps what was measured
+  void set_profiling(bool on);        ///< on: measures anew; off: keeps what was measured
   std::vector<PlanRow> rows() const;  ///< the plan's, with the milliseconds that were measured
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;  ///< Plan::print of these
 

@@ -108,7 +108,7 @@ void Program::place() {
 
   // Where that leaves gaps: two buffers, mostly large ones, change places in the order, as long as it does no harm.
   // Ranks must agree, so chance is a function of the attempt alone.
-  const std::uint64_t attempts = std::min<std::uint64_t>(2000, 2'000'000'000 / (order.size() * order.size() + 1));
+  const std::uint64_t attempts = std::min<std::uint64_t>(2000, 100'000'000 / (order.size() * order.size() + 1));
   arena_bytes_ = place_in(order, life);
   auto best = order;
   const auto pick = [&](std::uint64_t i) {

@@ -16,6 +16,7 @@ struct ConvParams {
   bool bias = true;
   EltwiseParams
       activation;  ///< applied to the result; identity = none. Only kinds with derivative_from_dst() in training.
+  friend bool operator==(const ConvParams&, const ConvParams&) = default;
 };
 
 class Conv;
@@ -30,6 +31,8 @@ struct ConvDesc {
   bool training = true;  ///< also make the backward verbs
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+
+  friend bool operator==(const ConvDesc&, const ConvDesc&) = default;
 
   TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
   TensorDesc diff_src_desc() const { return {src.shape, dst.dtype, Layout::any()}; }

@@ -7,6 +7,7 @@ namespace keelson::ops {
 struct DenseParams {
   bool bias = true;
   EltwiseParams activation;  ///< as in ConvParams
+  friend bool operator==(const DenseParams&, const DenseParams&) = default;
 };
 
 class Dense;
@@ -20,6 +21,8 @@ struct DenseDesc {
   bool training = true;
   bool diff_src = true;
   bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+
+  friend bool operator==(const DenseDesc&, const DenseDesc&) = default;
 
   TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
   TensorDesc diff_src_desc() const { return {src.shape, dst.dtype, Layout::any()}; }
