@@ -35,7 +35,7 @@ std::vector<TransportFacts> exchange_facts(Communicator& world, Device& device, 
 std::unique_ptr<Transport> make_transport(Communicator& world, Device& device, const std::string& wish) {
   const auto ranks = exchange_facts(world, device, wish);
   auto plan = plan_transport(ranks, nccl_built);
-  if (device.host_accessible()) return nullptr;
+  if (device.shares_host_memory()) return nullptr;
   if (world.size() == 1) return detail::make_local_transport(device);
   if (plan.nccl) {
     if (auto transport = make_nccl_transport(world, device, plan.why_not_nccl)) return transport;

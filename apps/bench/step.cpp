@@ -71,7 +71,7 @@ Timing measure(const StepOptions& o, Executor& executor, Communicator& world, De
   for (int i = 0; i < o.warmup; ++i) time_steps(1, executor, world, device, state);
   executor.set_profiling(o.profile());
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
-  const int together = device.host_accessible() || o.profile() ? 1 : 10;
+  const int together = !device.is_asynchronous() || o.profile() ? 1 : 10;
   std::vector<double> seconds;
   for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, executor, world, device, state));
   return summarize(std::move(seconds));

@@ -173,7 +173,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   t.precision =
       choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .communicator = &world});
   t.config["precision"] = to_string(t.precision);
-  if (world.rank() == 0 && !place.context->device().host_accessible()) {
+  if (world.rank() == 0 && place.context->device().is_asynchronous()) {
     fmt::print(stderr,
                "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");
     std::fflush(stderr);

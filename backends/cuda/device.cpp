@@ -34,7 +34,10 @@ class CudaDevice : public Device {
                        static_cast<double>(gpu_.bytes) / (1 << 30));
   }
   std::string bus_id() const override { return gpu_.bus; }
-  bool host_accessible() const override { return false; }
+  bool shares_host_memory() const override { return false; }
+  bool is_asynchronous() const override { return true; }
+  bool can_capture() const override { return true; }
+  bool has_small_caches() const override { return false; }
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
     use();

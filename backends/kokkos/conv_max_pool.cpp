@@ -243,7 +243,7 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const ConvMaxPoolDesc& desc) {
 }
 
 Expected<ConvMaxPoolForward> make_conv_max_pool_forward(const ConvMaxPoolForwardDesc& d, Device& device) {
-  if (!runs_on_host) return std::string("depth tiles are for the caches of CPUs");
+  if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
   return backends::make_depth_tiled_conv(d, {make_conv, make_pool, device.concurrency()});
 }
 

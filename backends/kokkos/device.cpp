@@ -108,7 +108,10 @@ class KokkosDevice : public Device {
                                 : std::string(Space::name());
   }
 
-  bool host_accessible() const override { return host_memory && kokkos::runs_on_host; }
+  bool shares_host_memory() const override { return host_memory && kokkos::runs_on_host; }
+  bool is_asynchronous() const override { return !kokkos::runs_on_host; }
+  bool can_capture() const override { return !kokkos::runs_on_host && host_memory; }
+  bool has_small_caches() const override { return kokkos::runs_on_host; }
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {
     const auto size = align64(bytes > 0 ? bytes : 1);
@@ -167,8 +170,8 @@ class KokkosDevice : public Device {
   void fence() override { kokkos::fence("keelson::device::fence"); }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<KokkosQueue>(*this); }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
-    if constexpr (!kokkos::runs_on_host && host_memory) return std::make_unique<KokkosRecording>(work);
-    return nullptr;
+    KEELSON_EXPECT(can_capture());
+    return std::make_unique<KokkosRecording>(work);
   }
 
   int concurrency() const override { return kokkos::Space().concurrency(); }

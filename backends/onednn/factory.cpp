@@ -32,7 +32,7 @@ ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
 }  // namespace
 
 std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
-  KEELSON_EXPECT(device.host_accessible());
+  KEELSON_EXPECT(device.shares_host_memory());
   try {
     const auto library = std::make_shared<Library>(device);
     auto factory = std::make_unique<ops::OpFactory>(backend_name);

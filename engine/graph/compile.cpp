@@ -48,7 +48,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.batch = options.batch;
   build.precision = options.precision;
   // The host looks at losses when a device has gone on already.
-  build.checks_gradients = options.precision == Precision::fp16 || !context().device().host_accessible();
+  build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
   build.ranks = options.communicator ? options.communicator->size() : 1;
   build.sparse_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
   FusedNodes fused = fuse(graph, options.training, options.fuse);

@@ -135,7 +135,7 @@ Tensor Executor::input(const std::string& name) const {
 }
 
 void Executor::read_input_from(const std::string& name, void* data) {
-  KEELSON_EXPECT(impl_->device().host_accessible() && impl_->compiled.inputs.contains(name));
+  KEELSON_EXPECT(impl_->device().shares_host_memory() && impl_->compiled.inputs.contains(name));
   impl_->refresh();
   const BufferId buffer = impl_->compiled.inputs.at(name);
   if (impl_->bindings.tensor(buffer).raw() == data) return;

@@ -10,7 +10,7 @@ namespace keelson {
 
 GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                              const std::vector<std::size_t>& cuts)
-    : bound_(calls), device_(device) {
+    : bound_(calls), device_(device), captures_(device.can_capture()) {
   const auto& list = program.calls();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool queues_only = list[i].computation() != nullptr;
@@ -23,7 +23,7 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
 
 void GraphExecutor::forget() {
   for (Segment& s : segments_) {
-    s.recording.reset();
+    s.captured.reset();
     s.warm = false;  // operands elsewhere may meet other kernels
   }
 }
@@ -51,14 +51,13 @@ void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
   }
 }
 
-/// Some work of a library may not be recordable, which nobody can know before. Started call by call it does the same.
-void GraphExecutor::record(Segment& s) {
+/// Some work of a library may not be capturable, which nobody can know before. Started call by call it does the same.
+void GraphExecutor::capture(Segment& s) {
   try {
-    s.recording = device_.capture([&] { execute(s, nullptr); });
-    can_record_ = s.recording != nullptr;
+    s.captured = device_.capture([&] { execute(s, nullptr); });
   } catch (const Error& e) {
-    s.recordable = false;
-    if (verbose()) fmt::print(stderr, "keelson: a part of the step is not recorded: {}\n", e.what());
+    s.capturable = false;
+    if (verbose()) fmt::print(stderr, "keelson: a part of the step is not captured: {}\n", e.what());
   }
 }
 
@@ -66,9 +65,9 @@ void GraphExecutor::run(std::size_t first, std::size_t last, Communicator* commu
   for (Segment& s : segments_) {
     if (s.first < first || s.first >= last) continue;
     KEELSON_EXPECT(s.last <= last);
-    if (!s.recording && s.warm && s.recordable && can_record_ && !profiling_) record(s);
-    if (s.recording && !profiling_) {
-      s.recording->launch();
+    if (!s.captured && s.warm && s.capturable && captures_ && !profiling_) capture(s);
+    if (s.captured && !profiling_) {
+      s.captured->launch();
       if (communicator) communicator->progress();
     } else {
       execute(s, communicator);

@@ -4,10 +4,9 @@
 
 namespace keelson {
 
-/// Runs the calls of a program. Where the device can record work, each run of calls that only queue work is recorded at
-/// its second execution (the first one finds what kernels look up once) and replayed as a whole from then on; the calls
-/// that talk to other ranks stand between the recordings. A run that
-/// cannot be recorded is executed call by call.
+/// Runs the calls of a program. Where the device can capture work, each run of computations is captured at its second
+/// execution (the first one finds what kernels look up once) and launched as a whole from then on; communications stand
+/// between the captured graphs. A run that cannot be captured is executed call by call.
 class GraphExecutor {
  public:
   /// `cuts`: where runs begin that are executed apart (the passes of a step), rising. `calls` are those of the program,
@@ -16,7 +15,7 @@ class GraphExecutor {
                 const std::vector<std::size_t>& cuts);
   /// Calls [first, last), which begin and end at cuts. `communicator`, if there is one, may progress between them.
   void run(std::size_t first, std::size_t last, Communicator* communicator);
-  /// Tensors of the calls have moved: what was recorded is void.
+  /// Tensors of the calls have moved: what was captured is void.
   void forget();
   /// On: calls are executed and timed one by one.
   void set_profiling(bool on);
@@ -25,17 +24,17 @@ class GraphExecutor {
   struct Segment {
     std::size_t first, last;
     bool queues_only;  ///< talks to nobody
-    bool recordable;
+    bool capturable;
     bool warm = false;
-    std::unique_ptr<CapturedGraph> recording;
+    std::unique_ptr<CapturedGraph> captured;
   };
-  void record(Segment& s);
+  void capture(Segment& s);
   void execute(const Segment& s, Communicator* communicator);
 
   std::vector<BoundCall>& bound_;
   Device& device_;
   std::vector<Segment> segments_;
-  bool can_record_ = true, profiling_ = false;
+  bool captures_, profiling_ = false;
 };
 
 }  // namespace keelson

@@ -48,7 +48,13 @@ class Device {
   virtual std::string describe() const = 0;  ///< "OpenMP, 2 threads", "NVIDIA H200"
   /// What tells this device from others of its machine ("0000:1b:00.0", a GPU's PCI address); empty: nothing does.
   virtual std::string bus_id() const { return ""; }
-  virtual bool host_accessible() const = 0;  ///< whether the CPU may read and write its memory directly
+
+  // What it can do; nothing follows from one answer for another.
+  virtual bool shares_host_memory() const = 0;        ///< the CPU may read and write its memory directly
+  virtual bool is_asynchronous() const = 0;           ///< work is queued: calls return before it has ended
+  virtual bool can_capture() const { return false; }  ///< capture() works
+  virtual bool has_small_caches() const = 0;          ///< results above some MiB leave the caches: tiles pay
+
   /// 64-byte aligned, zero-filled by the threads that will use it (first touch). Throws Error naming label and size
   /// when out of memory.
   virtual std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) = 0;
@@ -64,7 +70,8 @@ class Device {
   virtual void fence() = 0;  ///< returns when all work queued so far is done
   virtual std::unique_ptr<Queue> make_queue() = 0;
   /// Calls `work`, which queues work on the device and does nothing else (no copy to or from the host, no allocation,
-  /// no fence), and keeps what it queued instead of running it. Null where the device cannot: `work` is not called.
+  /// no fence), and keeps what it queued instead of running it. Only where can_capture(); throws Error where this work
+  /// cannot be captured.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) { return (void)work, nullptr; }
   virtual int concurrency() const = 0;   ///< threads, or what the device runs at once
   virtual int vector_width() const = 0;  ///< floats in a register of this build's own kernels

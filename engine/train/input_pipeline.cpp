@@ -20,14 +20,14 @@ void turn_to_plain(const float* src, float* dst, std::int64_t samples, std::int6
 }  // namespace
 
 std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
-  if (device.host_accessible()) return {};
+  if (device.shares_host_memory()) return {};
   return [&device](std::size_t bytes) { return device.allocate_host(bytes, "batches"); };
 }
 
 InputPipeline::InputPipeline(const std::vector<Field>& fields, Executor& executor, Context& context)
     : executor_(executor), context_(context), weight_{"weight", executor.input("weight"), false, {}, nullptr} {
   Device& device = context.device();
-  const bool far = !device.host_accessible();
+  const bool far = !device.shares_host_memory();
   if (far) queue_ = device.make_queue();
   const auto make_ahead = [&](Input& t, bool staged) {
     if (!far) return;

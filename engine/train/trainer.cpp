@@ -116,7 +116,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       feed_(training.fields(), executor_, parameters.context()),
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
-      runs_ahead_(!parameters.context().device().host_accessible()) {
+      runs_ahead_(parameters.context().device().is_asynchronous()) {
   compare_plans(executor_, communicator);
   if (validation) {
     auto e = options_.evaluation;

@@ -54,7 +54,7 @@ TEST(MlperfAtFullSize, InsertsOnlyThePinnedReorders) {
 TEST(MlperfAtFullSize, TurnsNothingRoundOnADevice) {
   const auto fake = make_fake_async_context();
   std::vector<Context*> devices{fake.get()};
-  if (Context& own = context(network_contexts().back()); !own.device().host_accessible()) devices.push_back(&own);
+  if (Context& own = context(network_contexts().back()); own.device().is_asynchronous()) devices.push_back(&own);
   for (Context* device : devices)
     for (const auto precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       const Graph graph = nets::cosmoflow_mlperf();
@@ -85,7 +85,7 @@ TEST(MlperfAtFullSize, ArenaIsAsSmallAsItCanBe) {
 /// result and its gradient were). One pass over conv1's result would be 268 MB.
 TEST(MlperfAtFullSize, MovesNoMoreMemoryThanPinned) {
   for (const std::string& name : network_contexts()) {
-    if (!context(name).device().host_accessible()) continue;
+    if (!context(name).device().has_small_caches()) continue;
     const Graph graph = nets::cosmoflow_mlperf();
     Parameters parameters(graph, context(name), 1);
     Optimizer optimizer;

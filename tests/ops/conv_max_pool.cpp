@@ -82,7 +82,7 @@ TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
   const Shape unpooled = ops::conv_dst_shape(c().src, conv, c().filters), pooled = ops::pool_dst_shape(unpooled, pool);
   const auto any = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::any()}; };
   const auto op = make(ops::ConvMaxPoolDesc{conv, pool, any(c().src), any(c().weights()), any(pooled), true},
-                       ctx().device().host_accessible());  // its kernels are for CPUs
+                       ctx().device().has_small_caches());  // its kernels are for CPUs
   if (!op) return;
 
   // Which element wins is all that matters of the values that are pooled.
@@ -127,7 +127,7 @@ TEST(ConvMaxPool, DeclinesWhatItCannotDo) {
     if (d.dst.shape.rank() == 0) d.dst = {ops::pool_dst_shape(unpooled, d.pool), DType::f32, Layout::any()};
     return context(network_contexts().back()).try_make(d) != nullptr;
   };
-  if (!context(network_contexts().back()).device().host_accessible()) GTEST_SKIP() << "its kernels are for CPUs";
+  if (!context(network_contexts().back()).device().has_small_caches()) GTEST_SKIP() << "its kernels are for CPUs";
   EXPECT_TRUE(accepted([](auto&) {}));
   EXPECT_FALSE(accepted([](auto& d) { d.conv.stride = {2, 2, 2}; }));
   EXPECT_FALSE(accepted([](auto& d) { d.conv.dilation = {2, 2, 2}; }));

@@ -131,7 +131,8 @@ class GemmConvTest : public TypedConvTest {
   ops::Expected<ops::MatMul> make_gemm(const ops::MatMulDesc& m) {
     std::string why;
     auto product = ctx().try_make(m, &why);
-    if (!product && is_half(m.src.dtype) && ctx().device().host_accessible()) product = std::make_unique<HostMatMul>();
+    if (!product && is_half(m.src.dtype) && ctx().device().shares_host_memory())
+      product = std::make_unique<HostMatMul>();
     if (!product) return why;
     return product;
   }

@@ -48,7 +48,10 @@ class FakeAsyncDevice : public Device {
 
   std::string describe() const override { return "a device that works asynchronously"; }
   std::string bus_id() const override { return bus_id_; }
-  bool host_accessible() const override { return false; }
+  bool shares_host_memory() const override { return false; }
+  bool is_asynchronous() const override { return true; }
+  bool can_capture() const override { return true; }
+  bool has_small_caches() const override { return false; }
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override;
   std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) override;
   DeviceMemory memory() const override { return {}; }
