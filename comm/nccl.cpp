@@ -174,7 +174,7 @@ NcclTransport::~NcclTransport() {
   try {
     Backoff backoff;
     while (well && !queue_->idle())
-      if (const double seconds = backoff(); seconds >= Backoff::late) look("the last collectives by NCCL", seconds);
+      if (const double seconds = backoff(); seconds >= Backoff::late) poll("the last collectives by NCCL", seconds);
   } catch (const std::exception&) {
     well = false;
   }

@@ -81,7 +81,7 @@ std::vector<EngineChoice> proposals(const Descriptor& graph, const CudnnTarget& 
 
 }  // namespace
 
-std::string Library<cudnnStatus_t>::decode(cudnnStatus_t s) {
+std::string StatusTraits<cudnnStatus_t>::decode(cudnnStatus_t s) {
   std::array<char, 2048> words{};
   cudnnGetLastErrorString(words.data(), words.size());
   words.back() = '\0';

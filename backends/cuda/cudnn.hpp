@@ -17,7 +17,7 @@
 namespace keelson::cuda {
 
 template <>
-struct Library<cudnnStatus_t> {
+struct StatusTraits<cudnnStatus_t> {
   static constexpr cudnnStatus_t good = CUDNN_STATUS_SUCCESS;
   static std::string decode(cudnnStatus_t s);  ///< with cuDNN's own words about the last failure
 };

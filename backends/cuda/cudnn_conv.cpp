@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backends/cuda/makers.hpp"
+#include "backends/detail/unsupported.hpp"
 #include "backends/kokkos/channels.hpp"
 
 namespace keelson::cuda {

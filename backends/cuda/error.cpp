@@ -28,11 +28,11 @@ std::string advice(cudaError_t s) {
 
 }  // namespace
 
-std::string Library<cudaError_t>::decode(cudaError_t s) {
+std::string StatusTraits<cudaError_t>::decode(cudaError_t s) {
   return fmt::format("{} ({}): {}{}", cudaGetErrorName(s), static_cast<int>(s), cudaGetErrorString(s), advice(s));
 }
 
-std::string Library<cublasStatus_t>::decode(cublasStatus_t s) {
+std::string StatusTraits<cublasStatus_t>::decode(cublasStatus_t s) {
   return fmt::format("{} ({}){}", cublasLtGetStatusName(s), static_cast<int>(s),
                      s == CUBLAS_STATUS_ALLOC_FAILED ? advice(cudaErrorMemoryAllocation) : "");
 }

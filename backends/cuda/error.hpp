@@ -13,15 +13,15 @@ namespace keelson::cuda {
 /// How a library's status is read: which one is good, and what the others mean, in the library's own words. Other
 /// libraries specialise it beside their handles.
 template <class Status>
-struct Library;
+struct StatusTraits;
 
 template <>
-struct Library<cudaError_t> {
+struct StatusTraits<cudaError_t> {
   static constexpr cudaError_t good = cudaSuccess;
   static std::string decode(cudaError_t s);  ///< "cudaErrorMemoryAllocation (2): out of memory", with advice
 };
 template <>
-struct Library<cublasStatus_t> {
+struct StatusTraits<cublasStatus_t> {
   static constexpr cublasStatus_t good = CUBLAS_STATUS_SUCCESS;
   static std::string decode(cublasStatus_t s);
 };
@@ -36,9 +36,9 @@ std::string this_gpu();
 /// check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
 template <class Status, class... A>
 void check(Status status, fmt::format_string<A...> what, A&&... args) {
-  if (status == Library<Status>::good) [[likely]]
+  if (status == StatusTraits<Status>::good) [[likely]]
     return;
-  const auto decoded = Library<Status>::decode(status);  // before other calls replace the library's last message
+  const auto decoded = StatusTraits<Status>::decode(status);  // before other calls replace the library's last message
   raise(fmt::format(what, std::forward<A>(args)...), decoded);
 }
 

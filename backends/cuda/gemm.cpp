@@ -165,7 +165,7 @@ std::vector<Gemm::Algorithm> Gemm::candidates(const std::array<std::uint32_t, 3>
       usable.push_back({alignment, found[i].algo, found[i].workspaceSize});
   if (usable.empty())
     decline("cublasLt {} has no algorithm for it on sm_{}: {}", cublasLtGetVersion(), library_->gpu.architecture,
-            Library<cublasStatus_t>::decode(status));
+            StatusTraits<cublasStatus_t>::decode(status));
   return usable;
 }
 

@@ -26,7 +26,8 @@ std::string no_gpu(cudaError_t status, int count) {
     return fmt::format("the NVIDIA driver finds no GPU{}; run on a node with GPUs, and ask the batch system for one",
                        visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : "");
   }
-  return status == cudaSuccess ? "" : fmt::format("GPUs cannot be counted: {}", Library<cudaError_t>::decode(status));
+  return status == cudaSuccess ? ""
+                               : fmt::format("GPUs cannot be counted: {}", StatusTraits<cudaError_t>::decode(status));
 }
 
 std::string architecture_missing(int device) {
@@ -55,7 +56,7 @@ GpuChoice choose_gpu(int local_rank) {
       choice.refused = architecture_missing(device);
     else
       choice.refused =
-          fmt::format("GPU {} of {} cannot be used: {}", device, count, Library<cudaError_t>::decode(status));
+          fmt::format("GPU {} of {} cannot be used: {}", device, count, StatusTraits<cudaError_t>::decode(status));
   }
   cudaGetLastError();  // what was told here must not be found again by a later call
   return choice;

@@ -4,6 +4,8 @@
 #include "backends/cuda/makers.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/base/align.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/ops/matmul.hpp"
 
 namespace keelson::cuda {
 
@@ -21,7 +23,7 @@ struct Rounding {
     if (!made.primitive) decline("cannot round {} to {}: {}", to_string(d), to_string(to), made.unsupported_reason);
     reorder = std::move(made.primitive);
   }
-  void run(const Tensor& src, void* dst) const { reorder->forward(src, Tensor(rounded, dst), {}); }
+  void run(const Tensor& src, void* dst) const { reorder->forward({src, Tensor(rounded, dst)}); }
 
  private:
   /// As they lay, with each line beginning at a multiple of 16 bytes, from where tensor cores are fed best.

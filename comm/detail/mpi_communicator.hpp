@@ -63,7 +63,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
   std::unique_ptr<StallDetector> stall_detector_;
-  Wait polling_;                        ///< what look() was last called for
+  Wait polling_;                        ///< what poll() was last called for
   double polled_ = 0;                   ///< seconds, then
   std::uint64_t calls_ = 1;             ///< collective calls begun, the making of this included
   std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first

@@ -33,7 +33,8 @@ constexpr const char* help = R"(usage: test_fuzz [--files N] [--seed N] [--secon
 
 Damages files in N ways (2000) and lets the programs read each. They may accept or refuse one; a signal, a hang (more
 than N seconds, 120), a raw message or a NaN in what they say is a bug, and its folder DIR/bug-FILE stays. Which damage
-is done is a function of the seed (1) and the number of the file, which --only repeats.
+is done is a function of the seed (1) and the number of the file, which --only repeats. A program that hangs in H5Aread
+or H5Dread met a fault of the HDF5 library, not of ours (HDFGroup/hdf5, issue 1707).
 )";
 
 /// A kind of file, and what reads it.
