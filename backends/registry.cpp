@@ -22,18 +22,22 @@ namespace {
 struct Backend {
   std::string name;
   std::unique_ptr<ops::OpFactory> (*make)(Device&);
+  bool (*computes_in)(DType);
 };
+
+/// The types that kernels are written for, on every processor: they read and write them, and compute in f32.
+bool is_value_type(DType type) { return type == DType::f32 || is_half(type); }
 
 /// Every backend of this build, in the order in which a context asks them.
 const std::vector<Backend>& backends() {
   static const std::vector<Backend> all = {
 #ifdef KEELSON_HAVE_CUDA
-      {"cuda", cuda::make_factory},
+      {"cuda", cuda::make_factory, is_value_type},
 #endif
 #ifdef KEELSON_HAVE_ONEDNN
-      {"onednn", make_onednn_factory},
+      {"onednn", make_onednn_factory, onednn_computes_in},
 #endif
-      {"kokkos", make_kokkos_factory},
+      {"kokkos", make_kokkos_factory, is_value_type},
   };
   return all;
 }
@@ -74,6 +78,12 @@ std::vector<std::string> selected(const std::string& wish) {
     if (comma == std::string_view::npos) return names;
     rest.remove_prefix(comma + 1);
   }
+}
+
+bool computes_in(const std::string& backend, DType type) {
+  for (const auto& b : backends())
+    if (b.name == backend) return b.computes_in(type);
+  refuse("this build has no backend '{}'; it has {}", backend, fmt::join(available(), ", "));
 }
 
 std::vector<std::string> devices() { return {built_for}; }

@@ -24,6 +24,10 @@ bool device_available(std::string* why = nullptr);
 /// KEELSON_BACKEND; else available(). Throws InputError for names that this build does not know, listing those it does.
 std::vector<std::string> selected(const std::string& wish = "");
 
+/// Whether `backend` (one of available()) computes in `type` with instructions that this machine's processor has for
+/// that. Where the answer is no the backend may still convert such values, but makes hardly any op in that type.
+bool computes_in(const std::string& backend, DType type);
+
 /// A context for `device` (one of devices(); empty or "auto": the one that this build knows) that asks the backends
 /// selected(backends_wanted), in that order. Throws InputError for a device that this build or this machine does not
 /// have.

@@ -12,4 +12,8 @@ namespace keelson::backends {
 /// factory, not `device`. Throws Error where oneDNN cannot start.
 std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device);
 
+/// f32 from AVX2 on, bf16 from AVX-512 on (where the processor has no instructions for bf16, oneDNN emulates them), f16
+/// from AVX512-FP16 on. ONEDNN_MAX_CPU_ISA lowers what oneDNN uses.
+bool onednn_computes_in(DType type);
+
 }  // namespace keelson::backends

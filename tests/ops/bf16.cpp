@@ -53,7 +53,7 @@ TEST_P(Bf16Test, MatchesOracle) {
   if (c().stride.empty()) {
     const Shape shape{c().src[0], c().weights[0]};
     const Array dy = rounded(oracle::random_uniform(shape, "diff_dst"));
-    const auto op = make(ops::DenseDesc{{}, src, weights, any(shape, DType::f32)}, false);
+    const auto op = make(ops::DenseDesc{{}, src, weights, any(shape, DType::f32)});
     if (!op) return;
     check_all(*op, shape, x, w, b, dy, oracle::dense_forward(x, w, b, {}), oracle::dense_backward_weights(x, dy),
               oracle::dense_backward_data(dy, w));
@@ -66,7 +66,7 @@ TEST_P(Bf16Test, MatchesOracle) {
   const ops::ConvParams p{kernel, c().stride, ones, ones, ones, 1, true, {}};
   const Shape shape = ops::conv_dst_shape(c().src, p, c().weights[0]);
   const Array dy = rounded(oracle::random_uniform(shape, "diff_dst"));
-  const auto op = make(ops::ConvDesc{p, src, weights, any(shape, DType::f32)}, false);
+  const auto op = make(ops::ConvDesc{p, src, weights, any(shape, DType::f32)});
   if (!op) return;
   check_all(*op, shape, x, w, b, dy, oracle::conv_forward(x, w, b, p),
             oracle::conv_backward_weights(x, dy, c().weights, p), oracle::conv_backward_data(dy, w, c().src, p));

@@ -81,8 +81,7 @@ TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
   const auto pool = c().pool();
   const Shape unpooled = ops::conv_dst_shape(c().src, conv, c().filters), pooled = ops::pool_dst_shape(unpooled, pool);
   const auto any = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::any()}; };
-  const auto op = make(ops::ConvMaxPoolDesc{conv, pool, any(c().src), any(c().weights()), any(pooled), true},
-                       ctx().device().has_small_caches());  // its kernels are for CPUs
+  const auto op = make(ops::ConvMaxPoolDesc{conv, pool, any(c().src), any(c().weights()), any(pooled), true});
   if (!op) return;
 
   // Which element wins is all that matters of the values that are pooled.

@@ -42,7 +42,7 @@ class EltwiseTest : public CaseTest<EltwiseCase> {
       for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::producer}) {
         const auto layout = layout_of(ctx(), choice, shape);
         if (!layout) continue;
-        const auto op = make(ops::EltwiseDesc{c().params, {shape, DType::f32, *layout}}, layout->is_strided());
+        const auto op = make(ops::EltwiseDesc{c().params, {shape, DType::f32, *layout}});
         if (!op) continue;
         const auto what = fmt::format("{} {} {}", c().name, to_string(shape), to_string(choice));
         SCOPED_TRACE(what);

@@ -69,7 +69,7 @@ class PoolTest : public CaseTest<PoolCase> {
     SCOPED_TRACE(what);
     const Shape dst_shape = ops::pool_dst_shape(c().src, c().params);
     const ops::PoolDesc d{c().params, {c().src, DType::f32, src_layout}, {dst_shape, DType::f32, dst_layout}, true};
-    const auto op = make(d, src_layout.is_strided());
+    const auto op = make(d);
     if (!op) return;
     EXPECT_EQ(op->layout(Verb::forward, Role::src), src_layout);
     EXPECT_EQ(op->layout(Verb::backward_data, Role::diff_src), src_layout) << "gradients lie as their values do";

@@ -172,7 +172,7 @@ TEST_P(LowConvTest, MatchesOracle) {
   for (const auto type : {DType::bf16, DType::f16})
     for (const auto dst : {type, DType::f32}) {
       const Types types{type, dst};
-      const auto op = make(describe(types), false);
+      const auto op = make(describe(types));
       // A library may sum diff_weights in f32 and round the sums to the operands' type.
       if (op) check_all(*op, types, fmt::format("{} to {}", to_string(type), to_string(dst)), false, tolerance(type));
     }

@@ -32,6 +32,10 @@ const std::vector<std::string>& contexts() {
   return names;
 }
 
+std::vector<std::string> backends_of(const std::string& name) {
+  return name == "mix" ? backends::selected() : std::vector<std::string>{name};
+}
+
 std::vector<std::string> network_contexts() {
   std::vector<std::string> names;
   for (const auto& name : contexts())

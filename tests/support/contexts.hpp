@@ -11,6 +11,9 @@ namespace keelson::testing {
 /// of all, where that is more than one.
 const std::vector<std::string>& contexts();
 
+/// The backends that a context of contexts() asks, in their order.
+std::vector<std::string> backends_of(const std::string& name);
+
 /// Those of contexts() that run whole networks: the ones that contain the backend which makes every op.
 std::vector<std::string> network_contexts();
 

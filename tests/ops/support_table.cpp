@@ -1,0 +1,174 @@
+#include "tests/ops/support_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/registry.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::testing {
+
+const std::vector<SupportRow>& support_table() {
+  constexpr auto takes = Support::takes, native = Support::native, if_fast = Support::if_fast, may = Support::may,
+                 never = Support::never;
+  // clang-format off
+  static const std::vector<SupportRow> rows = {
+      //                                                         kokkos          onednn
+      // op                   when                               f32     16 bits f32      bf16     f16
+      {"AddRows",            "",                                 takes,  never,  never,   never,   never},
+      {"CheckGradients",     "",                                 takes,  never,  never,   never,   never},
+      {"Concat",             "",                                 takes,  takes,  if_fast, if_fast, may},
+      {"Conv",               "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
+      {"Conv",               "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
+      {"Conv",               "dst of 16 bits",                   never,  never,  never,   never,   never},
+      {"ConvMaxPool",        "on a device with small caches",    takes,  never,  never,   never,   never},
+      {"ConvMaxPool",        "on another device",                never,  never,  never,   never,   never},
+      {"ConvMaxPoolForward", "on a device with small caches",    if_fast, never, if_fast, never,   never},
+      {"ConvMaxPoolForward", "on another device",                never,  never,  never,   never,   never},
+      {"Dense",              "dst f32",                          takes,  never,  takes,   native,  may},
+      {"Dense",              "dst of 16 bits",                   never,  never,  never,   never,   never},
+      {"Dropout",            "",                                 takes,  takes,  never,   never,   never},
+      {"Eltwise",            "strided",                          takes,  takes,  takes,   native,  may},
+      {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
+      {"Embedding",          "",                                 takes,  never,  never,   never,   never},
+      {"Loss",               "",                                 takes,  never,  never,   never,   never},
+      {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
+      {"MatMul",             "dst with other strides, dst f32",  takes,  never,  if_fast, if_fast, may},
+      {"MatMul",             "dst of 16 bits",                   never,  never,  may,     may,     may},
+      {"Pool",               "average",                          takes,  takes,  takes,   native,  may},
+      {"Pool",               "max, channels contiguous",         takes,  takes,  takes,   never,   never},
+      {"Pool",               "max, channels not contiguous",     takes,  takes,  never,   never,   never},
+      {"Pool",               "oneDNN's own layout",              never,  never,  takes,   may,     may},
+      {"RecurrentCell",      "",                                 takes,  takes,  never,   never,   never},
+      {"Reorder",            "strided",                          takes,  takes,  takes,   takes,   takes},
+      {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
+      {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
+      {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
+      {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
+      {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
+      {"Sum",                "oneDNN's own layout",              takes,  takes,  takes,   native,  may},
+      {"SumSquares",         "",                                 takes,  never,  never,   never,   never},
+      {"Update",             "",                                 takes,  never,  never,   never,   never},
+  };
+  // clang-format on
+  return rows;
+}
+
+namespace {
+
+constexpr std::string_view own_layout = "oneDNN's own layout";
+
+std::string_view strided_or_own(const TensorDesc& d) { return d.layout.is_opaque() ? own_layout : "strided"; }
+
+std::string_view caches(Device& device) {
+  return device.has_small_caches() ? "on a device with small caches" : "on another device";
+}
+
+/// One element after the other, for each channel of a pixel.
+bool channels_contiguous(const TensorDesc& d) {
+  return !d.layout.is_strided() || d.shape[1] == 1 || d.layout.strides()[1] == 1;
+}
+
+}  // namespace
+
+SupportCell cell_of(const ops::AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
+SupportCell cell_of(const ops::CheckGradientsDesc&, Device&) { return {"CheckGradients", "", DType::f32}; }
+SupportCell cell_of(const ops::ConcatDesc& d, Device&) { return {"Concat", "", d.dst.dtype}; }
+SupportCell cell_of(const ops::ConvDesc& d, Device&) {
+  const bool chosen = d.weights.layout.is_any() && d.dst.layout.is_any();
+  return {"Conv",
+          is_half(d.dst.dtype) ? "dst of 16 bits"
+          : chosen             ? "weights and dst `any`, dst f32"
+                               : "layouts given, dst f32",
+          d.src.dtype};
+}
+SupportCell cell_of(const ops::ConvMaxPoolDesc& d, Device& device) {
+  return {"ConvMaxPool", caches(device), d.src.dtype};
+}
+SupportCell cell_of(const ops::ConvMaxPoolForwardDesc& d, Device& device) {
+  return {"ConvMaxPoolForward", caches(device), d.conv.src.dtype};
+}
+SupportCell cell_of(const ops::DenseDesc& d, Device&) {
+  return {"Dense", is_half(d.dst.dtype) ? "dst of 16 bits" : "dst f32", d.src.dtype};
+}
+SupportCell cell_of(const ops::DropoutDesc& d, Device&) { return {"Dropout", "", d.src.dtype}; }
+SupportCell cell_of(const ops::EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell_of(const ops::EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
+SupportCell cell_of(const ops::LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
+SupportCell cell_of(const ops::MatMulDesc& d, Device&) {
+  const bool rows = d.dst.layout.is_any() || d.dst.shape[1] == 1 || d.dst.layout.strides()[1] == 1;
+  return {"MatMul",
+          is_half(d.dst.dtype) ? "dst of 16 bits"
+          : rows               ? "dst plain, dst f32"
+                               : "dst with other strides, dst f32",
+          d.compute != DType::f32 ? d.compute : d.src.dtype};
+}
+SupportCell cell_of(const ops::PoolDesc& d, Device&) {
+  const auto when = d.src.layout.is_opaque() || d.dst.layout.is_opaque()        ? own_layout
+                    : d.params.kind == ops::PoolKind::average                   ? "average"
+                    : channels_contiguous(d.src) && channels_contiguous(d.dst) ? "max, channels contiguous"
+                                                                                : "max, channels not contiguous";
+  return {"Pool", when, d.src.dtype};
+}
+SupportCell cell_of(const ops::RecurrentCellDesc& d, Device&) { return {"RecurrentCell", "", d.type}; }
+SupportCell cell_of(const ops::ReorderDesc& d, Device&) {
+  const DType from = d.src.dtype, to = d.dst.dtype;
+  const auto when = from == DType::f64 || to == DType::f64                  ? "from or to f64"
+                    : is_half(from) && is_half(to) && from != to            ? "between bf16 and f16"
+                    : d.src.layout.is_opaque() || d.dst.layout.is_opaque() ? own_layout
+                                                                            : "strided";
+  return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
+}
+SupportCell cell_of(const ops::SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
+SupportCell cell_of(const ops::SumDesc& d, Device&) { return {"Sum", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell_of(const ops::SumSquaresDesc& d, Device&) { return {"SumSquares", "", d.src.dtype}; }
+SupportCell cell_of(const ops::UpdateDesc& d, Device&) { return {"Update", "", d.param.dtype}; }
+
+Support support_of(const SupportCell& cell, std::string_view backend) {
+  for (const auto& row : support_table()) {
+    if (row.op != cell.op || row.when != cell.when) continue;
+    if (backend == "kokkos") return is_half(cell.type) ? row.kokkos_half : row.kokkos_f32;
+    if (backend == "onednn")
+      return cell.type == DType::bf16 ? row.onednn_bf16 : cell.type == DType::f16 ? row.onednn_f16 : row.onednn_f32;
+    return Support::may;
+  }
+  fail("tests/ops/support_table.cpp has no row '{}' with '{}'", cell.op, cell.when);
+}
+
+std::string contradiction(const SupportCell& cell, const std::vector<std::string>& backends, std::string_view taken_by,
+                          const std::string& why) {
+  const auto asked = fmt::format("{}{}{} in {}", cell.op, cell.when.empty() ? "" : ", ", cell.when, to_string(cell.type));
+  for (const auto& backend : backends) {
+    const auto support = support_of(cell, backend);
+    const bool native = backends::computes_in(backend, cell.type);
+    if (taken_by == backend) {
+      if (support != Support::never) return "";
+      return fmt::format("{} takes {}; the table says that it never does", backend, asked);
+    }
+    if (support == Support::takes || (support == Support::native && native))
+      return fmt::format("{} declines {}; the table says that it takes it", backend, asked);
+    // Reasons are known where all declined.
+    const bool says_slow = why.find("only its reference") != why.npos || why.find("do not pay") != why.npos;
+    if (taken_by.empty() && support == Support::if_fast && native && !says_slow)
+      return fmt::format("{} declines {} for another reason than that its kernel is slow, which the table expects",
+                         backend, asked);
+  }
+  return "";
+}
+
+std::string support_as_markdown() {
+  const auto word = [](Support s) {
+    constexpr std::string_view words[] = {"takes", "native", "if fast", "?", ""};
+    return words[static_cast<int>(s)];
+  };
+  std::string text =
+      "| op | when | kokkos f32 | kokkos bf16, f16 | onednn f32 | onednn bf16 | onednn f16 |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for (const auto& r : support_table())
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", r.op, r.when, word(r.kokkos_f32), word(r.kokkos_half),
+                        word(r.onednn_f32), word(r.onednn_bf16), word(r.onednn_f16));
+  return text;
+}
+
+}  // namespace keelson::testing
