@@ -2,7 +2,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <set>
 
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "tests/support/allocations.hpp"
@@ -21,32 +20,10 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-/// Every reorder that a step may contain. Between layers there is none but the flatten's, where a network of blocked
-/// layouts meets the (D, H, W, C) order of dense1; the others turn a convolution's weights from the layout of one verb
-/// into that of another.
-const std::set<std::string> allowed_reorders = {
-    "conv5/dst",          "dense1/diff_src0",   "conv1/diff_weights", "conv2/diff_weights",
-    "conv3/diff_weights", "conv4/diff_weights", "conv5/diff_weights", "conv2/weights",
-    "conv3/weights",      "conv4/weights",      "conv5/weights",
-};
-
 double peak_resident_gb() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) * 1024 * 1e-9;
-}
-
-TEST(MlperfAtFullSize, InsertsOnlyThePinnedReorders) {
-  for (const std::string& name : network_contexts()) {
-    SCOPED_TRACE(name);
-    const Graph graph = nets::cosmoflow_mlperf();
-    Parameters parameters(graph, context(name), 1);
-    const Executor executor(graph, parameters, {.batch = 1});
-    for (const std::string& line : executor.plan().reorders()) {
-      std::printf("%s: %s\n", name.c_str(), line.c_str());
-      EXPECT_TRUE(allowed_reorders.contains(line.substr(0, line.find(':')))) << line;
-    }
-  }
 }
 
 /// On a device of its own channels-last is chosen once, for all values between layers, which are short where products

@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+
+#include "backends/registry.hpp"
+#include "engine/graph/executor.hpp"
+#include "nets/cosmoflow/cosmoflow.hpp"
+#include "tests/support/contexts.hpp"
+
+/// The reorders of one training step of the CosmoFlow networks at full size: how many, of what, in which direction. A
+/// reorder costs time and nothing else shows it, so each context's list is pinned.
+namespace keelson::testing {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// A backend's own layout has another name on another processor: "own" for all of them.
+Lines with_own_layouts(const Lines& reorders) {
+  Lines lines;
+  for (const std::string& line : reorders)
+    lines.push_back(std::regex_replace(line, std::regex("(strided [0-9,]+|onednn:\\w+)"), "own"));
+  return lines;
+}
+
+/// Weights lie as forward reads them; both backends' backward reads and writes weights channels-last. conv1 has no
+/// backward_data. Values between layers are channels-last throughout, so no value is reordered.
+const Lines mlperf_reorders{
+    "conv5/diff_weights: channels-last -> own", "conv5/weights: own -> channels-last",
+    "conv4/diff_weights: channels-last -> own", "conv4/weights: own -> channels-last",
+    "conv3/diff_weights: channels-last -> own", "conv3/weights: own -> channels-last",
+    "conv2/diff_weights: channels-last -> own", "conv2/weights: own -> channels-last",
+    "conv1/diff_weights: channels-last -> own",
+};
+
+/// oneDNN blocks the result of conv1, which has one channel in, and its pooling keeps that; conv2 reads channels-last.
+/// The other reorders turn weights, between the layouts of forward and backward.
+const Lines paper_reorders_of_mix{
+    "average_pool1/dst: own -> channels-last",
+    "conv7/diff_weights: own -> own",
+    "conv7/weights: own -> own",
+    "conv6/diff_weights: own -> own",
+    "conv6/weights: own -> own",
+    "conv5/diff_weights: own -> own",
+    "conv5/weights: own -> own",
+    "conv4/diff_weights: own -> own",
+    "conv4/weights: own -> own",
+    "conv3/diff_weights: own -> own",
+    "conv3/weights: own -> own",
+    "conv2/diff_weights: own -> own",
+    "conv2/weights: own -> own",
+    "conv2/diff_src0: channels-last -> own",
+};
+
+class Reorders : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!on().device().has_small_caches()) skip("values are laid out as for a GPU: see TurnsNothingRoundOnADevice");
+  }
+  static Context& on() { return context(GetParam()); }
+  /// oneDNN chooses other layouts where it has no fast kernels.
+  static void needs(DType type) {
+    for (const std::string& backend : backends_of(GetParam()))
+      if (!backends::computes_in(backend, type))
+        skip(backend + " does not compute in " + std::string(to_string(type)) + " on this processor");
+  }
+  static void expect(const Graph& graph, const Lines& pinned) {
+    Parameters parameters(graph, on(), 1);
+    const Executor executor(graph, parameters, {.batch = 1});
+    const Lines found = executor.plan().reorders();
+    EXPECT_EQ(with_own_layouts(found), pinned);
+    for (const std::string& line : found) std::printf("%s: %s\n", GetParam().c_str(), line.c_str());
+  }
+};
+
+TEST_P(Reorders, OfMlperfArePinned) {
+  needs(DType::f32);  // AVX2
+  expect(nets::cosmoflow_mlperf(), mlperf_reorders);
+}
+
+TEST_P(Reorders, OfThePaperArePinned) {
+  needs(DType::bf16);  // AVX-512, whose kernels choose the layouts
+  const std::map<std::string, Lines> pinned{{"kokkos", {}}, {"mix", paper_reorders_of_mix}};
+  ASSERT_TRUE(pinned.contains(GetParam())) << "pin the reorders of this context";
+  expect(nets::cosmoflow_paper(), pinned.at(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cosmoflow, Reorders, ::testing::ValuesIn(network_contexts()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace keelson::testing
