@@ -128,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, SupportOn, ::testing::ValuesIn(contexts()),
 TEST(SupportTable, HasEveryOpAndNoOther) {
   std::set<std::string_view> listed, known;
   Device& device = context(contexts().back()).device();
-  ops::for_each_type(ops::OpList{}, [&]<class Desc>() { listed.insert(cell_of(example<Desc>(DType::f32), device).op); });
+  ops::for_each_type(ops::OpList{},
+                     [&]<class Desc>() { listed.insert(cell_of(example<Desc>(DType::f32), device).op); });
   for (const auto& row : support_table()) known.insert(row.op);
   EXPECT_EQ(listed, known);
 }

@@ -105,19 +105,19 @@ SupportCell cell_of(const ops::MatMulDesc& d, Device&) {
           d.compute != DType::f32 ? d.compute : d.src.dtype};
 }
 SupportCell cell_of(const ops::PoolDesc& d, Device&) {
-  const auto when = d.src.layout.is_opaque() || d.dst.layout.is_opaque()        ? own_layout
-                    : d.params.kind == ops::PoolKind::average                   ? "average"
+  const auto when = d.src.layout.is_opaque() || d.dst.layout.is_opaque()       ? own_layout
+                    : d.params.kind == ops::PoolKind::average                  ? "average"
                     : channels_contiguous(d.src) && channels_contiguous(d.dst) ? "max, channels contiguous"
-                                                                                : "max, channels not contiguous";
+                                                                               : "max, channels not contiguous";
   return {"Pool", when, d.src.dtype};
 }
 SupportCell cell_of(const ops::RecurrentCellDesc& d, Device&) { return {"RecurrentCell", "", d.type}; }
 SupportCell cell_of(const ops::ReorderDesc& d, Device&) {
   const DType from = d.src.dtype, to = d.dst.dtype;
-  const auto when = from == DType::f64 || to == DType::f64                  ? "from or to f64"
-                    : is_half(from) && is_half(to) && from != to            ? "between bf16 and f16"
+  const auto when = from == DType::f64 || to == DType::f64                 ? "from or to f64"
+                    : is_half(from) && is_half(to) && from != to           ? "between bf16 and f16"
                     : d.src.layout.is_opaque() || d.dst.layout.is_opaque() ? own_layout
-                                                                            : "strided";
+                                                                           : "strided";
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
 SupportCell cell_of(const ops::SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
@@ -138,7 +138,8 @@ Support support_of(const SupportCell& cell, std::string_view backend) {
 
 std::string contradiction(const SupportCell& cell, const std::vector<std::string>& backends, std::string_view taken_by,
                           const std::string& why) {
-  const auto asked = fmt::format("{}{}{} in {}", cell.op, cell.when.empty() ? "" : ", ", cell.when, to_string(cell.type));
+  const auto asked =
+      fmt::format("{}{}{} in {}", cell.op, cell.when.empty() ? "" : ", ", cell.when, to_string(cell.type));
   for (const auto& backend : backends) {
     const auto support = support_of(cell, backend);
     const bool native = backends::computes_in(backend, cell.type);

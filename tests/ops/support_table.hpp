@@ -15,7 +15,8 @@ namespace keelson::testing {
 enum class Support {
   takes,    ///< always; a decline fails the test
   native,   ///< where backends::computes_in(backend, dtype); there a decline fails the test
-  if_fast,  ///< where the backend's kernel is not slow; the reason of a decline says so, else the decline fails the test
+  if_fast,  ///< where the backend's kernel is not slow; the reason of a decline says so, else the decline fails the
+            ///< test
   may,      ///< no test knows: no processor at hand shows it
   never,    ///< always declined; a primitive fails the test, since the table has to change then
 };
