@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+DOCUMENTS = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
 FOLDERS = ("apps", "backends", "cmake", "comm", "docs", "engine", "nets", "scripts", "tests")
 
 
@@ -56,6 +56,12 @@ class Documents(unittest.TestCase):
         self.assertGreaterEqual(len(examples), 2)
         for example in examples:
             self.assertTrue(any(example in text for text in compiled), example)
+
+    def test_the_glossary_names_what_headers_have(self):
+        entries = re.findall(r"\| `(\w+)`, `([\w/.]+)` \|", (TOP / "docs/glossary.md").read_text())
+        self.assertGreater(len(entries), 50)
+        for name, header in entries:
+            self.assertRegex((TOP / header).read_text(), rf"\b{name}\b", f"docs/glossary.md names {name} of {header}")
 
     def test_programs_have_the_options(self):
         known = {}
