@@ -41,6 +41,7 @@ std::unique_ptr<Context> make_context(const std::string& device = "", const std:
 /// do what needs no context.
 class Runtime {
  public:
+  /// `threads` 0: all that this process may use.
   explicit Runtime(int threads = 0, int local_rank = 0);
   ~Runtime();
   Runtime(const Runtime&) = delete;

@@ -37,7 +37,7 @@ std::unique_ptr<Communicator> make_from_handle(int fortran_handle,
 
 /// How the work of one rank ended.
 struct Outcome {
-  int exit_code = 0;
+  int exit_code = 0;    ///< of the rank
   std::string message;  ///< empty if all went well
 };
 

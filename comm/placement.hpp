@@ -14,7 +14,7 @@ struct PlacementFacts {
   std::vector<int> core_of_cpu;  ///< physical core of each CPU of the node; -1: offline
   /// The CPUs each rank of this node may run on, in order of local rank.
   std::vector<std::vector<int>> masks;
-  int local_rank = 0;
+  int local_rank = 0;             ///< among the ranks of this node
   std::vector<int> node_cpus;     ///< that this job could use on this node if no launcher had bound it
   double cgroup_cpu_limit = 0;    ///< CPUs that the control group grants to all ranks of the node together; 0: no limit
   int threads_wanted = 0;         ///< explicit wish; 0: none
@@ -29,7 +29,7 @@ struct PlacementFacts {
 
 /// What to do, and what to tell the user.
 struct Placement {
-  int threads = 1;
+  int threads = 1;        ///< that the rank runs
   std::vector<int> cpus;  ///< bind this process to these; empty: leave its mask alone
   int cores = 1;          ///< physical cores it then runs on
   int node_cores = 1;     ///< that the job could use on this node

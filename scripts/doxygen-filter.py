@@ -11,18 +11,25 @@ ACCESS = {"In": "read", "InList": "read, one or several", "OptionalIn": "read, m
 
 COMMON = [
     (r"using Op = \w+;", "The primitive that this description makes."),
-    (r"static constexpr Verb verb = Verb::(\w+);", "The verb that takes these operands: {1}."),
-    (r"Scratch<K> \w+;", "Scratch memory of Primitive::scratch_bytes() bytes; its contents are undefined."),
-    (r"(In|InList|OptionalIn|Out|OutList|OptionalOut|InOut|OptionalInOut)<K, Role::(\w+),[^;]*> \w+;",
+    (r"static constexpr (?:ops::)?Verb verb = (?:ops::)?Verb::(\w+);", "The verb that takes these operands: {1}."),
+    (r"(?:ops::)?Scratch<K> \w+;", "Scratch memory of Primitive::scratch_bytes() bytes; its contents are undefined."),
+    (r"(?:ops::)?(In|InList|OptionalIn|Out|OutList|OptionalOut|InOut|OptionalInOut)<K, (?:ops::)?Role::(\w+),[^;]*> \w+;",
      "Operand {2}: {access}."),
     (r"(?:inline )?std::string describe\(const \w+& \w+\);", "One line for logs and errors: parameters, shapes, layouts."),
     (r"struct (?:Forward|BackwardData|BackwardWeights) \{", "The operands of one verb."),
-    (r"virtual void (forward|backward_data|backward_weights)\(const \w+<Tensors>& args\) = 0;", "Executes the verb {1}."),
+    (r"(?:virtual )?void (forward|backward_data|backward_weights)\(const \w+<(?:ops::)?Tensors>& args\)(?: = 0)?;", "Executes the verb {1}."),
     (r"(?:inline |constexpr )*std::string(?:_view)? to_string\([^)]*\)( \{.*|;)", "The value as text for people."),
     (r"(?:friend |inline |constexpr )*bool operator==\(.*", "Whether both have the same value."),
     (r"\w+\(const \w+&\) = delete;.*", "Not copyable."),
     (r"\w+& operator=\(const \w+&\) = delete;", "Not copyable."),
-    (r"(?:class|struct) \w+;", ""),  # a forward declaration: the definition has the comment
+    (r"class \w+ : public DescribedPrimitive<(\w+)> \{", "The primitive that {1} describes."),
+    (r"\w+(?:<\w+>)? (\w+?)_desc\(\) const (?:override )?\{.*", "Describes the operand {1}."),
+    (r"\w+Params (?:params|conv|pool);", "The parameters of the op."),
+    (r"TensorDesc \w+(?:, \w+)*;", "Shape, dtype and layout of the operands."),
+    (r"\w+\(\w+&& other\) noexcept.*", "Takes over what `other` has."),
+    (r"\w+& operator=\(\w+&& other\) noexcept;", "Takes over what `other` has."),
+    (r"Init weights_init = .*;", "Initial weights."),
+    (r"Init bias_init = .*;", "Initial biases."),
 ]
 
 
@@ -36,17 +43,36 @@ def comment_for(line):
     return None
 
 
+def split(line, comment):
+    """`T a = 1, b = 2;` as one declaration each, since Doxygen gives the comment to the first
+    alone. A comment of as many parts ("of a; of b") is shared out."""
+    found = re.fullmatch(r"(\s+)((?:static |constexpr |const )*[\w:]+(?:<[\w:]+>)?) ((?:[&*]?\w+(?: = [^,;(]+)?, )+[&*]?\w+(?: = [^,;(]+)?);"
+                         r"(?:\s*///< (.*))?", line.rstrip("\n"))
+    comment = found and (found[4] or comment)
+    if not comment:
+        return None
+    names, comments = found[3].split(", "), comment.split("; ")
+    if len(comments) != len(names):
+        comments = [comment] * len(names)
+    return " ".join(f"/** {c} */ {found[2]} {name};" for name, c in zip(names, comments)) + "\n"
+
+
 def main():
-    commented = False  # the line before is a comment for Doxygen, or the head of a template that has one
+    above = ""  # the comment on the lines before, which is about this line or about the template that ends here
     for line in open(sys.argv[1], encoding="utf-8"):
         text = line.strip()
         code = re.sub(r"\s*//[^/<].*$", "", text)
-        own = "///<" in text
-        comment = None if commented or own else comment_for(code)
-        if comment:
-            line = f"/** {comment} */ {line.lstrip()}" if not text.startswith("template") else line
+        comment = None if "///<" in text else above or comment_for(code)
+        whole = split(line, comment)
+        if whole:
+            line = whole
+        elif comment and not above and not text.startswith("template"):
+            line = f"/** {comment} */ {line.lstrip()}"
         sys.stdout.write(line)
-        commented = text.startswith("///") or (commented and text.startswith("template"))
+        if text.startswith("/// "):
+            above = f"{above} {text[4:]}".strip()
+        elif not (above and text.startswith(("template", "requires"))):
+            above = ""
 
 
 main()

@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 base=(base-files base-passwd bash coreutils dash debianutils diffutils dpkg findutils grep gzip hostname libc-bin mawk mount
   ncurses-base netbase perl-base procps sed tar util-linux)
-tools=(g++ cmake ninja-build pkgconf ccache git clang-format clang-tidy python3 python3-h5py python3-numpy)
+tools=(g++ cmake ninja-build pkgconf ccache git clang-format clang-tidy doxygen python3 python3-h5py python3-numpy)
 libraries=(libopenmpi-dev openmpi-bin libhdf5-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
   libbenchmark-dev)
 declare -A backends=(

@@ -11,6 +11,7 @@ namespace keelson {
 /// temporary file is removed.
 class AtomicFile {
  public:
+  /// Makes no file yet; names the temporary one.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

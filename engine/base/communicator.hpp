@@ -8,6 +8,7 @@
 
 namespace keelson {
 
+/// How the values of the ranks become one.
 enum class Reduction : std::uint8_t { sum, min, max };
 
 /// A collective operation on fixed arrays that can be started over and over: the unit of gradient exchange. All ranks
@@ -15,6 +16,7 @@ enum class Reduction : std::uint8_t { sum, min, max };
 class Collective {
  public:
   virtual ~Collective() = default;
+  /// Returns at once; the arrays must stay as they are until wait() returns or test() says true.
   virtual void start() = 0;
   virtual bool test() = 0;  ///< true when done (or never started); also drives progress
   virtual void wait() = 0;  ///< reports by name what it waits for when the watchdog's time passes
@@ -26,19 +28,28 @@ class Collective {
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  /// Of this process in the group, from 0.
   virtual int rank() const = 0;
+  /// Number of ranks in the group.
   virtual int size() const = 0;
   virtual int local_rank() const = 0;  ///< among the ranks of this group on the same node
+  /// Ranks of this group on the same node.
   virtual int local_size() const = 0;
   virtual int node() const = 0;   ///< number of this rank's node, counted in order of lowest rank
   virtual int nodes() const = 0;  ///< nodes on which this group has ranks
+  /// Name of this rank's machine.
   virtual std::string host() const = 0;
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;  ///< color < 0: this rank gets null
 
+  /// Returns when all ranks have called it.
   virtual void barrier() = 0;
+  /// Copies the bytes of `root` to all ranks.
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+  /// In place, element by element, on host memory; returns when done.
   virtual void allreduce(double* data, std::size_t count, Reduction op) = 0;
+  /// In place, element by element, on host memory; returns when done.
   virtual void allreduce(std::int64_t* data, std::size_t count, Reduction op) = 0;
+  /// In place, element by element, on host memory; returns when done.
   virtual void allreduce(float* data, std::size_t count, Reduction op) = 0;
   /// Every rank's text, on every rank, in rank order.
   virtual std::vector<std::string> allgather(const std::string& text) = 0;
@@ -49,6 +60,7 @@ class Communicator {
   /// where it is. All ranks make and start reductions of the same counts in the same order. Destroy one when it is not
   /// under way.
   virtual std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
+  /// The same for doubles.
   virtual std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
   /// Every rank's `bytes` bytes, one after the other in rank order, in `all` on every rank; the same promises hold.
   virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,

@@ -29,11 +29,13 @@ class InputError : public Error {
   using Error::Error;
 };
 
+/// Throws Error with the text, in the format of fmt.
 template <class... A>
 [[noreturn]] void fail(fmt::format_string<A...> text, A&&... args) {
   throw Error(fmt::format(text, std::forward<A>(args)...));
 }
 
+/// Throws InputError with the text, in the format of fmt.
 template <class... A>
 [[noreturn]] void refuse(fmt::format_string<A...> text, A&&... args) {
   throw InputError(fmt::format(text, std::forward<A>(args)...));

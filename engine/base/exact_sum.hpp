@@ -19,6 +19,7 @@ namespace keelson {
 /// Memory: 568 bytes. An infinity or NaN among the terms makes the value that of the plain sum.
 class ExactSum {
  public:
+  /// Adds a term, exactly.
   void add(double term);
   /// The sum, with an error below one unit in the last place; exactly the sum where that is a double.
   double value() const;

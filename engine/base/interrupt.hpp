@@ -16,6 +16,7 @@ class Interrupt {
   /// Gives the signals back to whoever had them before, and clears the flag.
   static void uninstall();
 
+  /// Whether one of the signals has come.
   static bool requested() { return signal_number() != 0; }
   static int signal_number();  ///< of the first signal that came; 0: none
   /// "SIGTERM" ...; empty for 0.

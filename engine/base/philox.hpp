@@ -12,8 +12,10 @@
 /// usable in host and device code.
 namespace keelson::philox {
 
+/// Four words of 32 random bits.
 using Block = std::array<std::uint32_t, 4>;
 
+/// One round of Philox 4x32.
 constexpr Block round(Block c, std::uint32_t k0, std::uint32_t k1) {
   const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c[0];
   const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c[2];
@@ -37,9 +39,9 @@ constexpr Block block(std::uint64_t key, std::uint64_t counter_high, std::uint64
 /// What a value depends on besides its index. `stream` names the use (see stream_of), `step` the training step or
 /// epoch.
 struct Key {
-  std::uint64_t seed = 0;
-  std::uint32_t stream = 0;
-  std::uint64_t step = 0;
+  std::uint64_t seed = 0;    ///< of the run
+  std::uint32_t stream = 0;  ///< use of the numbers
+  std::uint64_t step = 0;    ///< training step or epoch
 };
 
 /// The 32 random bits of element `index`; one block serves four neighbouring indices.

@@ -12,16 +12,18 @@ namespace keelson {
 
 /// One array of a sample, as the network receives it. `shape` is logical without the batch: (C, D, H, W).
 struct Field {
-  std::string name;  ///< the graph input that it feeds: "x", "y"
-  Shape shape;
-  DType dtype = DType::f32;
+  std::string name;          ///< the graph input that it feeds: "x", "y"
+  Shape shape;               ///< logical, without the batch
+  DType dtype = DType::f32;  ///< of each element
 };
 
 /// Samples by index, decoded to what the network takes. read() is called by several threads at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
+  /// Number of samples.
   virtual std::int64_t size() const = 0;
+  /// The arrays of each sample, in the order in which read() writes them.
   virtual const std::vector<Field>& fields() const = 0;
   /// Decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last (D, H, W,
   /// C), the order on disk; others row-major. Throws InputError naming the file for data that is unreadable, NaN or

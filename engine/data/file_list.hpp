@@ -23,6 +23,7 @@ class FileList {
   /// and InputError where a rank has nothing at its `path`. `communicator` null: alone. Collective.
   FileList(const std::string& path, Communicator* communicator, const Find& find);
 
+  /// Number of files.
   std::int64_t size() const { return size_; }
   std::string name(std::int64_t i) const;                                   ///< "b/x.h5", the same on all ranks
   std::string path(std::int64_t i) const { return prefix_ + name(i); }      ///< "data/b/x.h5", of this rank

@@ -16,6 +16,7 @@
 /// an object, and data that cannot be read: InputError. What fails while writing (a full disk): Error.
 namespace keelson::hdf5 {
 
+/// Extents of a data set, slowest first.
 using Dims = std::vector<std::int64_t>;
 
 namespace detail {
@@ -28,6 +29,7 @@ enum class Type : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, f32,
 
 std::string_view to_string(Type type);  ///< as NumPy says: "int16", "float32"
 
+/// The type on disk of a C++ type.
 template <class T>
 constexpr Type type_of() {
   if constexpr (std::is_same_v<T, float>)
@@ -45,15 +47,17 @@ constexpr Type type_of() {
 
 std::string to_string(const Dims& dims);  ///< "(128, 128, 128, 4)"; "scalar" without dimensions
 
+/// What a file says of one data set.
 struct DatasetInfo {
-  std::string name;  ///< as asked for
-  Dims shape;        ///< empty for a scalar
-  Type type = Type::other;
-  std::string type_name;  ///< for messages: "int16", "big-endian float32", "string"
+  std::string name;         ///< as asked for
+  Dims shape;               ///< empty for a scalar
+  Type type = Type::other;  ///< of each element
+  std::string type_name;    ///< for messages: "int16", "big-endian float32", "string"
   /// Where in `file` the elements lie just as in memory (contiguous, unfiltered, native); -1 if not so.
   std::int64_t raw_offset = -1;
   std::string file;  ///< that holds the elements: the one that was opened, or where a link leads
 
+  /// Product of the extents.
   std::int64_t elements() const;
 };
 
@@ -70,9 +74,11 @@ class File {
   File& operator=(File&& other) noexcept;
   ~File();
 
+  /// As given.
   const std::string& path() const { return path_; }
   bool has(const std::string& object) const;  ///< a dataset or group of this name: "x", "/parameters/conv1/weights"
   std::vector<std::string> list(const std::string& group = "/") const;  ///< names of its members, sorted
+  /// Throws InputError where there is no such data set.
   DatasetInfo info(const std::string& dataset) const;
   void require_written(const std::string& dataset) const;  ///< throws InputError for elements that never were
 
@@ -108,6 +114,7 @@ class File {
   void make_dataset(const std::string& dataset, const Dims& shape) {
     make_dataset(dataset, type_of<T>(), shape);
   }
+  /// Writes a box of a data set that make_dataset() has made.
   template <class T>
   void write_box(const std::string& dataset, const Dims& offset, const Dims& count, const T* src) {
     write_as(dataset, type_of<T>(), src, &offset, &count);
@@ -116,11 +123,15 @@ class File {
 
   /// Attributes of a file ("/"), group or dataset. Text is UTF-8 (h5py reads it as str). Setting replaces.
   bool has_attribute(const std::string& object, const std::string& name) const;
+  /// A text.
   void set_attribute(const std::string& object, const std::string& name, std::string_view text);
+  /// A text.
   void set_attribute(const std::string& object, const std::string& name, const char* text) {
     set_attribute(object, name, std::string_view(text));
   }
+  /// A list of texts.
   void set_attribute(const std::string& object, const std::string& name, const std::vector<std::string>& texts);
+  /// A number, of the type on disk that T has; bool as u8.
   template <class T>
     requires std::is_arithmetic_v<T>
   void set_attribute(const std::string& object, const std::string& name, T number) {
@@ -129,19 +140,24 @@ class File {
     else
       set_numbers(object, name, type_of<T>(), &number, 1, true);
   }
+  /// A list of numbers.
   template <class T>
     requires std::is_arithmetic_v<T>
   void set_attribute(const std::string& object, const std::string& name, const std::vector<T>& numbers) {
     set_numbers(object, name, type_of<T>(), numbers.data(), static_cast<std::int64_t>(numbers.size()), false);
   }
+  /// Throws InputError where the attribute is absent or no text.
   std::string text_attribute(const std::string& object, const std::string& name) const;
+  /// Throws InputError where the attribute is absent or no list of texts.
   std::vector<std::string> texts_attribute(const std::string& object, const std::string& name) const;
+  /// All numbers, converted to T. Throws InputError where the attribute is absent or holds no numbers.
   template <class T>
   std::vector<T> numbers_attribute(const std::string& object, const std::string& name) const {
     std::vector<T> v(static_cast<std::size_t>(attribute_elements(object, name)));
     get_numbers(object, name, type_of<T>(), v.data());
     return v;
   }
+  /// The one number. Throws InputError where there is not exactly one.
   template <class T>
   T attribute(const std::string& object, const std::string& name) const {
     const auto v = numbers_attribute<T>(object, name);

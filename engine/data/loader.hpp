@@ -9,11 +9,13 @@
 
 namespace keelson {
 
+/// How a Loader reads its data set.
 struct LoaderOptions {
   std::int64_t batch = 1;  ///< per rank
+  /// This rank, and the number of ranks that share the samples.
   int rank = 0, ranks = 1;
-  std::uint64_t seed = 0;
-  bool shuffle = true;
+  std::uint64_t seed = 0;                            ///< of the run
+  bool shuffle = true;                               ///< else samples come in the order of the data set
   std::shared_ptr<const SampleTransform> transform;  ///< of every sample; null: none
   int threads = 1;                                   ///< decoding threads
   int prefetch = 2;                                  ///< batches decoded ahead, besides the one in use
@@ -48,6 +50,7 @@ class Loader {
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
+  /// The samples divided by ranks * batch, rounded up.
   std::int64_t steps_per_epoch() const;
   /// Begins to decode epoch `epoch` from step `first_step` on (a resumed run); abandons what was under way.
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);

@@ -12,7 +12,7 @@ struct Field;
 /// One reading of a sample in training: all that the random choices of a transform may depend on.
 struct SampleId {
   std::uint64_t seed = 0;  ///< of the run
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;  ///< of the run, from 0
   std::int64_t index = 0;  ///< in the data set
 };
 

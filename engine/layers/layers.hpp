@@ -12,59 +12,76 @@
 /// Values are logical (N, C, [D,] H, W) or (N, features).
 namespace keelson {
 
+/// Zeros around the source: so many that the extent stays ceil(extent / stride), none, or as given.
 enum class Padding { same, valid, given };
 
 /// 2-D for (N, C, H, W) values, 3-D for (N, C, D, H, W). Shapes have one entry per spatial dim; empty ones mean 1
 /// (stride, dilation) or 0 (pads); a kernel given as `size` is cubic.
 struct ConvOptions {
-  std::int64_t filters = 1;
-  std::int64_t size = 3;
-  std::int64_t stride = 1;
-  Padding padding = Padding::same;
-  std::int64_t dilation = 1;
-  std::int64_t groups = 1;
-  bool bias = true;
-  Shape kernel = {};                   ///< overrides size
+  std::int64_t filters = 1;         ///< channels of the result
+  std::int64_t size = 3;            ///< of the cubic kernel
+  std::int64_t stride = 1;          ///< between windows, in every spatial dim
+  Padding padding = Padding::same;  ///< zeros around the source
+  std::int64_t dilation = 1;        ///< distance of a kernel's elements; 1: dense
+  std::int64_t groups = 1;          ///< of channels, each with filters of its own
+  bool bias = true;                 ///< added to each channel
+  Shape kernel = {};                ///< overrides size
+  /// Zeros before and after each spatial dim; with Padding::given.
   Shape pad_begin = {}, pad_end = {};  ///< with Padding::given
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
+/// Convolution (cross-correlation); parameters "weights" (filters, C / groups, kernel...) and "bias" (filters).
 Var conv(Var x, const ConvOptions& options, const std::string& name = "");
 
+/// Windows of a pooling, the same in every spatial dim.
 struct PoolOptions {
-  std::int64_t size = 2;
-  std::int64_t stride = 0;  ///< 0: size
-  std::int64_t padding = 0;
+  std::int64_t size = 2;       ///< extent of a window
+  std::int64_t stride = 0;     ///< 0: size
+  std::int64_t padding = 0;    ///< elements at both ends, which no maximum takes
   bool count_padding = false;  ///< average only
 };
+/// The largest element of each window; NaN where a window has one.
 Var max_pool(Var x, const PoolOptions& options, const std::string& name = "");
+/// The mean of each window.
 Var average_pool(Var x, const PoolOptions& options, const std::string& name = "");
+/// Windows side by side.
 inline Var max_pool(Var x, std::int64_t size, const std::string& name = "") {
   return max_pool(x, PoolOptions{.size = size}, name);
 }
+/// Windows side by side.
 inline Var average_pool(Var x, std::int64_t size, const std::string& name = "") {
   return average_pool(x, PoolOptions{.size = size}, name);
 }
 
+/// A layer in which every result depends on every feature.
 struct DenseOptions {
-  std::int64_t features = 1;
-  bool bias = true;
+  std::int64_t features = 1;  ///< of the result
+  bool bias = true;           ///< added to each feature
   /// The weights (features, in) are those of this node, an embedding of (features, in) or another dense layer: its
   /// name.
   std::string weights_of = {};
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
+/// x (N, in) weights^T + bias: (N, features); parameters "weights" (features, in) and "bias" (features).
 Var dense(Var x, const DenseOptions& options, const std::string& name = "");
+/// With the other options as they are.
 inline Var dense(Var x, std::int64_t features, const std::string& name = "") {
   return dense(x, DenseOptions{.features = features}, name);
 }
 
+/// max(x, 0)
 Var relu(Var x, const std::string& name = "");
+/// x where x > 0, else slope x.
 Var leaky_relu(Var x, float slope, const std::string& name = "");
+/// Hyperbolic tangent.
 Var tanh(Var x, const std::string& name = "");
+/// 1 / (1 + exp(-x))
 Var sigmoid(Var x, const std::string& name = "");
+/// x / 2 (1 + erf(x / sqrt 2)).
 Var gelu(Var x, const std::string& name = "");
+/// x sigmoid(x), also called swish.
 Var silu(Var x, const std::string& name = "");
 /// factor x + offset
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
@@ -74,22 +91,26 @@ Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
 /// optimizer moves rows without a gradient too (momentum, Adam, weight decay), or so many ranks take part that
 /// exchanging the whole is cheaper.
 struct EmbeddingOptions {
+  /// Rows and columns of the table.
   std::int64_t entries = 1, features = 1;
   Init weights_init = Init::uniform(0.1f);
 };
+/// Parameter "weights" (entries, features).
 Var embedding(Var x, const EmbeddingOptions& options, const std::string& name = "");
 
 /// Recurrent layers one above the other, over x (N * steps, features), steps as above -> (N * steps, hidden). Layer l
 /// is a dense node "<name><l>_input" (all steps' input parts, with bias), and "<name><l>", whose weights (gates *
 /// hidden, hidden) take h of the step before, both from the state "<name><l>_state". Formulas: ops::CellKind.
 struct RecurrentOptions {
-  std::int64_t hidden = 1;
-  int layers = 1;
-  float dropout = 0;  ///< between layers, never on the way from step to step (Zaremba et al. 2014)
+  std::int64_t hidden = 1;  ///< features of each layer's result
+  int layers = 1;           ///< one above the other
+  float dropout = 0;        ///< between layers, never on the way from step to step (Zaremba et al. 2014)
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
+/// Long short-term memory.
 Var lstm(Var x, const RecurrentOptions& options, const std::string& name = "");
+/// Gated recurrent units.
 Var gru(Var x, const RecurrentOptions& options, const std::string& name = "");
 
 /// Only in training plans; evaluation plans pass x on.
@@ -104,15 +125,22 @@ Var flatten(Var x, ElementOrder order = ElementOrder::logical, std::int64_t feat
 /// Same elements in logical order, other dims of a sample: (N, ...) -> (N, sample...).
 Var reshape(Var x, const Shape& sample, const std::string& name = "");
 
+/// The sum of values of one shape.
 Var add(const std::vector<Var>& xs, const std::string& name = "");
+/// The sum of two values of one shape.
 inline Var operator+(Var a, Var b) { return add({a, b}); }
+/// Values side by side along `axis`.
 Var concat(const std::vector<Var>& xs, int axis = 1, const std::string& name = "");
+/// exp(x) / sum of exp(x) along `axis`.
 Var softmax(Var x, int axis = 1, const std::string& name = "");
 
 /// Compares a prediction (rows, F) with a target input (one row per sample) and makes the result the graph's loss.
 Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name = "loss");
+/// The mean of squares: loss() with LossKind::mse.
 inline Var mse(Var prediction, Var target) { return loss(prediction, target, {ops::LossKind::mse}); }
+/// The mean of absolute values: loss() with LossKind::mae.
 inline Var mae(Var prediction, Var target) { return loss(prediction, target, {ops::LossKind::mae}); }
+/// Squares up to `delta`, absolute values beyond: loss() with LossKind::huber.
 inline Var huber(Var prediction, Var target, float delta = 1) {
   return loss(prediction, target, {ops::LossKind::huber, delta});
 }

@@ -6,10 +6,13 @@
 /// What a pooling layer and a convolution with pooling in it share.
 namespace keelson {
 
+/// The options for the spatial dims of `src`.
 ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src);
 
+/// A pooling call of forward.
 struct PlannedPool {
-  std::shared_ptr<ops::Pool> pool;
+  std::shared_ptr<ops::Pool> pool;  ///< primitive
+  /// What forward writes.
   BufferId workspace, dst;
   DType type;  ///< of src, dst and their gradients
 };

@@ -11,6 +11,7 @@ namespace keelson {
 /// are rearranged once for all steps, and the fused gates; the gradient of the weights is one product over all steps.
 class Recurrence : public ops::DescribedPrimitive<ops::RecurrentCellDesc> {
  public:
+  /// Shorter.
   using Cell = ops::RecurrentCellDesc;
 
   /// `compute`, `tf32`: of the matrix products, as in ops::MatMulDesc, where a backend has kernels for it. cell.type

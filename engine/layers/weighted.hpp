@@ -18,8 +18,9 @@ BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activ
 /// A forward call: its primitive, the source as it was and as the primitive reads it, and the result.
 template <class Op>
 struct WeightedForward {
-  std::shared_ptr<Op> op;
-  DType type, result;  ///< of src, weights and diff_dst; of dst and diff_src
+  std::shared_ptr<Op> op;  ///< primitive
+  DType type, result;      ///< of src, weights and diff_dst; of dst and diff_src
+  /// The source as it was, the source as the primitive reads it, and the result.
   BufferId src, x, y;
 };
 
@@ -53,6 +54,7 @@ auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result
   return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
 }
 
+/// Emits the gradients of weights and bias and, where somebody wants it, of the source.
 template <class Op>
 void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff, bool has_bias) {
   using enum ops::Role;
@@ -71,6 +73,7 @@ void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferI
   b.backward_data(op, {.diff_dst = diff_d, .weights = w, .diff_src = dx});
 }
 
+/// Emits forward_weighted(), and returns the function that emits all gradients.
 template <class F>
 BackwardFn plan_weighted(ForwardBuilder& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
   const auto f = forward_weighted(p, has_bias, p.dst_request(), describe);

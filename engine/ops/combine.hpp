@@ -29,8 +29,9 @@ class Sum;
 struct SumDesc {
   using Op = Sum;
   TensorDesc src;
-  int count = 2;
+  int count = 2;  ///< terms
 
+  /// Describes the operands srcs.
   std::vector<TensorDesc> srcs() const { return std::vector<TensorDesc>(static_cast<std::size_t>(count), src); }
 };
 class Sum : public DescribedPrimitive<SumDesc> {
@@ -48,8 +49,8 @@ class Concat;
 /// dst joins the srcs along `axis`. Strided layouts.
 struct ConcatDesc {
   using Op = Concat;
-  std::vector<TensorDesc> srcs;
-  int axis = 1;
+  std::vector<TensorDesc> srcs;  ///< parts, in their order
+  int axis = 1;                  ///< dimension along which the parts lie
   TensorDesc dst;
 };
 class Concat : public DescribedPrimitive<ConcatDesc> {
@@ -70,6 +71,7 @@ class Concat : public DescribedPrimitive<ConcatDesc> {
   /// diff_srcs[i] = the slice of diff_dst that srcs[i] filled.
   virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
+/// Logical shape of dst. Throws InputError where the srcs differ in another dimension than `axis`.
 Shape concat_dst_shape(const std::vector<Shape>& srcs, int axis);
 
 class Softmax;
@@ -77,7 +79,7 @@ class Softmax;
 struct SoftmaxDesc {
   using Op = Softmax;
   TensorDesc src;
-  int axis = 1;
+  int axis = 1;  ///< dimension whose elements add up to 1
 };
 class Softmax : public DescribedPrimitive<SoftmaxDesc> {
  public:

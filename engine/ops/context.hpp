@@ -16,10 +16,13 @@ namespace keelson {
 /// One device of this process and the backends that make primitives for it, in the order in which they are asked.
 class Context {
  public:
+  /// `factories` in the order in which they are asked.
   Context(std::unique_ptr<Device> device, std::vector<std::unique_ptr<ops::OpFactory>> factories)
       : device_(std::move(device)), factories_(std::move(factories)) {}
 
+  /// The device that primitives work on.
   Device& device() { return *device_; }
+  /// Zero-filled. Throws Error naming `label` where the device has no room.
   Tensor allocate(const TensorDesc& desc, const std::string& label);
   std::string describe() const;  ///< "OpenMP, 2 threads; backends onednn, kokkos"
 
@@ -42,6 +45,7 @@ class Context {
     return nullptr;
   }
 
+  /// As try_make(), but throws InputError where no backend supports the description.
   template <class Desc>
   std::unique_ptr<typename Desc::Op> make(const Desc& desc) {
     std::string why;
@@ -52,6 +56,7 @@ class Context {
 
   /// Logical data in plain order (row-major), from and to host memory, whatever the tensor's layout. f32 tensors only.
   void write_plain(const Tensor& dst, const float* host);
+  /// The reverse of write_plain().
   void read_plain(const Tensor& src, float* host);
 
  private:

@@ -7,13 +7,13 @@ namespace keelson::ops {
 /// Convolution over 1 to 3 spatial dims (cross-correlation, as in all frameworks). Each Shape below has one entry per
 /// spatial dim.
 struct ConvParams {
-  Shape kernel;
-  Shape stride;     ///< >= 1
-  Shape dilation;   ///< 1 = dense kernel
-  Shape pad_begin;  ///< zeros before the first element
-  Shape pad_end;    ///< zeros after the last one
-  std::int64_t groups = 1;
-  bool bias = true;
+  Shape kernel;             ///< extents
+  Shape stride;             ///< >= 1
+  Shape dilation;           ///< 1 = dense kernel
+  Shape pad_begin;          ///< zeros before the first element
+  Shape pad_end;            ///< zeros after the last one
+  std::int64_t groups = 1;  ///< of channels, each with filters of its own
+  bool bias = true;         ///< whether there is a bias
   EltwiseParams
       activation;  ///< applied to the result; identity = none. Only kinds with derivative_from_dst() in training.
   friend bool operator==(const ConvParams&, const ConvParams&) = default;

@@ -62,7 +62,7 @@ class ConvMaxPoolBackward : public DescribedPrimitive<ConvMaxPoolDesc> {
 /// conv.dst is the convolution's result, `dst` the pooled one. conv's layouts of src and dst are channels-last.
 struct ConvMaxPoolForwardDesc {
   using Op = ConvMaxPoolForward;
-  ConvDesc conv;
+  ConvDesc conv;  ///< the convolution
   PoolParams pool;
   TensorDesc dst;
   bool training = true;  ///< workspace is written

@@ -4,8 +4,9 @@
 
 namespace keelson::ops {
 
+/// The parameters of a dense layer.
 struct DenseParams {
-  bool bias = true;
+  bool bias = true;          ///< whether there is a bias
   EltwiseParams activation;  ///< as in ConvParams
   friend bool operator==(const DenseParams&, const DenseParams&) = default;
 };
@@ -18,9 +19,9 @@ struct DenseDesc {
   using Op = Dense;
   DenseParams params;
   TensorDesc src, weights, dst;
-  bool training = true;
-  bool diff_src = true;
-  bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+  bool training = true;  ///< also make the backward verbs
+  bool diff_src = true;  ///< backward_data is wanted
+  bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
   friend bool operator==(const DenseDesc&, const DenseDesc&) = default;
 

@@ -20,6 +20,7 @@ class Queue {
   virtual void device_waits() = 0;  ///< work queued on the device from now on waits for all that is queued here so far
   /// Host memory from Device::allocate_host, which stays as it is until the copy has ended.
   virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
+  /// To host memory from Device::allocate_host.
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual bool idle() = 0;     ///< whether all that was queued here has ended
   virtual void wait() = 0;     ///< returns when it has
@@ -30,6 +31,7 @@ class Queue {
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
+  /// Starts all of the recorded work, in order with the device's work.
   virtual void launch() = 0;
 };
 
@@ -60,14 +62,17 @@ class Device {
   virtual std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) = 0;
   /// Of memory that the device copies from and to fastest (page-locked); 64-byte aligned, zero-filled.
   virtual std::shared_ptr<void> allocate_host(std::size_t bytes, const std::string& label) = 0;
+  /// As it is now.
   virtual DeviceMemory memory() const = 0;
   virtual void limit_memory(std::size_t bytes) = 0;  ///< allocate() gives no more than this in all
   /// In order with the work; `src` may be changed when the call returns, the copy may end later.
   virtual void copy_from_host(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes) = 0;  ///< ended when the call returns
   virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;          ///< within the device
+  /// In order with the work.
   virtual void zero(void* dst, std::size_t bytes) = 0;
   virtual void fence() = 0;  ///< returns when all work queued so far is done
+  /// A queue of its own, beside the main one.
   virtual std::unique_ptr<Queue> make_queue() = 0;
   /// Calls `work`, which queues work on the device and does nothing else (no copy to or from the host, no allocation,
   /// no fence), and keeps what it queued instead of running it. Only where can_capture(); throws Error where this work

@@ -5,6 +5,7 @@
 
 namespace keelson::ops {
 
+/// The parameters of dropout.
 struct DropoutParams {
   float rate = 0.5f;         ///< probability that an element becomes 0; the others are scaled by 1 / (1 - rate)
   std::uint32_t stream = 0;  ///< philox::stream_of(layer name)

@@ -6,6 +6,7 @@
 
 namespace keelson::ops {
 
+/// A function of each element.
 enum class EltwiseKind : std::uint8_t {
   identity,
   relu,        ///< max(x, 0)
@@ -17,10 +18,11 @@ enum class EltwiseKind : std::uint8_t {
   linear,  ///< alpha x + beta
 };
 
+/// A function and its two parameters.
 struct EltwiseParams {
-  EltwiseKind kind = EltwiseKind::identity;
-  float alpha = 0;
-  float beta = 0;
+  EltwiseKind kind = EltwiseKind::identity;  ///< function
+  float alpha = 0;                           ///< first parameter
+  float beta = 0;                            ///< second parameter
   friend bool operator==(const EltwiseParams&, const EltwiseParams&) = default;
 };
 

@@ -15,30 +15,37 @@ namespace keelson::ops {
 /// is asked.
 template <class Op>
 struct Expected {
-  Expected(std::unique_ptr<Op> p) : primitive(std::move(p)) {}             // NOLINT: returning either is the point
+  /// A primitive.
+  Expected(std::unique_ptr<Op> p) : primitive(std::move(p)) {}  // NOLINT: returning either is the point
+  /// A reason.
   Expected(std::string reason) : unsupported_reason(std::move(reason)) {}  // NOLINT
-  std::unique_ptr<Op> primitive;
-  std::string unsupported_reason;
+  std::unique_ptr<Op> primitive;                                           ///< null: declined
+  std::string unsupported_reason;                                          ///< where declined
 };
 
 /// One backend: for a description it makes the primitive or says why not. It never throws for what it does not support;
 /// what it throws is a failure (out of memory, a device's fault, a broken promise), which ends the making of a plan.
 class OpFactory {
  public:
+  /// Makes a primitive from a description.
   template <class Desc>
   using Maker = std::function<Expected<typename Desc::Op>(const Desc&)>;
 
+  /// `name` must outlive the factory.
   explicit OpFactory(std::string_view name) : name_(name) {}
   OpFactory(const OpFactory&) = delete;
 
+  /// Of the backend: "onednn".
   std::string_view name() const { return name_; }
 
+  /// Says who makes this op.
   template <class Desc>
   OpFactory& add(Maker<Desc> maker) {
     makers_[typeid(Desc)] = std::move(maker);
     return *this;
   }
 
+  /// What the op's maker says; declines ops that have none.
   template <class Desc>
   Expected<typename Desc::Op> make(const Desc& desc) const {
     const auto found = makers_.find(typeid(Desc));

@@ -5,6 +5,7 @@
 
 namespace keelson::ops {
 
+/// What is compared, and how.
 enum class LossKind : std::uint8_t {
   mse,            ///< (p - t)^2
   mae,            ///< |p - t|
@@ -12,9 +13,10 @@ enum class LossKind : std::uint8_t {
   cross_entropy,  ///< -log softmax(p)[t] over dim 1; target s32 (N) class numbers
 };
 
+/// The parameters of a loss.
 struct LossParams {
-  LossKind kind = LossKind::mse;
-  float delta = 1;
+  LossKind kind = LossKind::mse;  ///< formula
+  float delta = 1;                ///< of huber
   /// The rows of a sample count by their sum, as the words of a sentence do, instead of their mean.
   bool sum_rows = false;
 };
@@ -35,7 +37,7 @@ struct LossDesc {
   using Op = Loss;
   LossParams params;
   TensorDesc prediction, target;
-  std::int64_t rows_per_sample = 1;
+  std::int64_t rows_per_sample = 1;  ///< rows of the prediction that belong to one sample
 
   TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
 };

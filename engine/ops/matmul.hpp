@@ -32,6 +32,7 @@ class MatMul : public DescribedPrimitive<MatMulDesc> {
                        void* scratch) = 0;
 };
 
+/// 2 M N K.
 double matmul_flops(const MatMulDesc& d);
 
 std::string describe(const MatMulDesc& d);

@@ -23,7 +23,7 @@ using OpList = TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, C
                         DenseDesc, DropoutDesc, EltwiseDesc, EmbeddingDesc, LossDesc, MatMulDesc, PoolDesc,
                         RecurrentCellDesc, ReorderDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
 
-/// visit.template operator()<Desc>() for each.
+/// Calls `visit.template operator()<Desc>()` for each type.
 template <class... D, class Visit>
 void for_each_type(TypeList<D...>, Visit&& visit) {
   (visit.template operator()<D>(), ...);

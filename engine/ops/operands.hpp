@@ -12,21 +12,22 @@
 
 /// How a primitive declares the operands of a verb: once, as a struct whose fields say role, access and description.
 ///
-///   class Softmax : public DescribedPrimitive<SoftmaxDesc> {
-///     template <class K>
-///     struct Forward {
-///       static constexpr Verb verb = Verb::forward;
-///       In<K, Role::src, &SoftmaxDesc::src> src;
-///       Out<K, Role::dst, &SoftmaxDesc::src, Role::src> dst;  // may lie where src is
+///     class Softmax : public DescribedPrimitive<SoftmaxDesc> {
+///       template <class K>
+///       struct Forward {
+///         static constexpr Verb verb = Verb::forward;
+///         In<K, Role::src, &SoftmaxDesc::src> src;
+///         Out<K, Role::dst, &SoftmaxDesc::src, Role::src> dst;  // may lie where src is
+///       };
+///       virtual void forward(const Forward<Tensors>& args) = 0;
 ///     };
-///     virtual void forward(const Forward<Tensors>& args) = 0;
-///   };
 ///
 /// The kind K decides what the fields hold: tensors when a kernel runs (Tensors), numbers of buffers when a plan is
 /// made (Buffers in engine/graph/node_builder.hpp), the declaration itself (Declared). Plans, the tests' fake device,
 /// the generic test of operands and the checking mode read the declaration.
 namespace keelson::ops {
 
+/// What a verb does with an operand.
 enum class Access : std::uint8_t {
   read,
   write,    ///< overwritten; what was there is never read
@@ -41,44 +42,56 @@ inline constexpr std::nullptr_t undescribed = nullptr;
 /// TensorDesc, for lists a vector of them; or `undescribed`. Where its layout is `any`, Primitive::layout() says which.
 template <Role R, Access A, auto Description, Role InPlaceOf, bool Optional, bool List>
 struct Declaration {
-  static constexpr Role role = R;
-  static constexpr Access access = A;
+  static constexpr Role role = R;                 ///< part in the op
+  static constexpr Access access = A;             ///< read, written, ...
   static constexpr Role in_place_of = InPlaceOf;  ///< may share the memory of that operand; none: of no one
+  /// Whether the operand may be absent, and whether several share the role.
   static constexpr bool optional = Optional, list = List;
-  static constexpr auto description = Description;
+  static constexpr auto description = Description;  ///< member of the Desc, or undescribed
 };
 
 /// The fields are declarations.
 struct Declared {
+  /// A field for one operand.
   template <Role R, Access A, auto D, Role P, bool Optional>
   using Operand = Declaration<R, A, D, P, Optional, false>;
+  /// A field for several operands.
   template <Role R, Access A, auto D, Role P>
   using List = Declaration<R, A, D, P, false, true>;
 };
 
 /// The fields are tensors; an absent one is empty.
 struct Tensors {
+  /// A field for one operand.
   template <Role, Access, auto, Role, bool>
   using Operand = Tensor;
+  /// A field for several operands.
   template <Role, Access, auto, Role>
   using List = std::vector<Tensor>;
 };
 
+/// An operand that is read.
 template <class K, Role R, auto D>
 using In = typename K::template Operand<R, Access::read, D, Role::none, false>;
+/// An operand that is written.
 template <class K, Role R, auto D, Role InPlaceOf = Role::none>
 using Out = typename K::template Operand<R, Access::write, D, InPlaceOf, false>;
+/// An operand that is read and written.
 template <class K, Role R, auto D>
 using InOut = typename K::template Operand<R, Access::update, D, Role::none, false>;
+/// An operand that is read, or absent.
 template <class K, Role R, auto D>
 using OptionalIn = typename K::template Operand<R, Access::read, D, Role::none, true>;
+/// An operand that is written, or absent.
 template <class K, Role R, auto D, Role InPlaceOf = Role::none>
 using OptionalOut = typename K::template Operand<R, Access::write, D, InPlaceOf, true>;
+/// An operand that is read and written, or absent.
 template <class K, Role R, auto D>
 using OptionalInOut = typename K::template Operand<R, Access::update, D, Role::none, true>;
 /// Several operands of one role. With `InPlaceOf` a result may share the memory of the first.
 template <class K, Role R, auto D>
 using InList = typename K::template List<R, Access::read, D, Role::none>;
+/// Several operands that are written.
 template <class K, Role R, auto D>
 using OutList = typename K::template List<R, Access::write, D, Role::none>;
 /// u8, Primitive::scratch_bytes(verb), 64-byte aligned; empty for 0 bytes.
@@ -89,7 +102,9 @@ using Scratch = typename K::template Operand<Role::scratch, Access::scratch, und
 template <class D>
 class DescribedPrimitive : public Primitive {
  public:
+  /// The description.
   using Desc = D;
+  /// What the primitive was made from.
   const D& description() const { return description_; }
   void set_description(const D& d) { description_ = d; }  ///< by the context, on creation
 
@@ -155,11 +170,12 @@ auto tie_fields(T& t) {
 
 }  // namespace detail
 
-/// The fields of Args<K>, in order, as a tuple of references.
+/// The fields of `Args<K>`, in order, as a tuple of references.
 template <template <class> class Args, class K>
 auto fields(Args<K>& args) {
   return detail::tie_fields<detail::field_count<Args<Declared>>()>(args);
 }
+/// The same of constant ones.
 template <template <class> class Args, class K>
 auto fields(const Args<K>& args) {
   return detail::tie_fields<detail::field_count<Args<Declared>>()>(args);
@@ -167,10 +183,11 @@ auto fields(const Args<K>& args) {
 
 /// An operand's declaration for one primitive.
 struct OperandInfo {
-  Role role;
-  Access access;
+  Role role;      ///< part in the op
+  Access access;  ///< read, written, ...
+  /// Whether the operand may be absent, and whether several share the role.
   bool optional, list;
-  Role in_place_of;
+  Role in_place_of;               ///< whose memory the operand may share; none: nobody's
   std::vector<TensorDesc> descs;  ///< one, or of a list one each (one for all alike); empty: undescribed
 };
 

@@ -4,16 +4,17 @@
 
 namespace keelson::ops {
 
+/// What becomes of a window.
 enum class PoolKind : std::uint8_t { max, average };
 
 /// Pooling over 1 to 3 spatial dims; one entry per spatial dim. Windows that reach over the end of an unpadded input
 /// are dropped (floor).
 struct PoolParams {
-  PoolKind kind = PoolKind::max;
-  Shape kernel;
-  Shape stride;
-  Shape pad_begin;
-  Shape pad_end;
+  PoolKind kind = PoolKind::max;  ///< maximum or mean
+  Shape kernel;                   ///< extents of a window
+  Shape stride;                   ///< between windows
+  Shape pad_begin;                ///< elements before the first
+  Shape pad_end;                  ///< elements after the last
   bool count_padding =
       false;  ///< average: divide by the kernel's size (true) or by the elements inside the input (false)
 };
@@ -25,12 +26,13 @@ struct PoolDesc {
   using Op = Pool;
   PoolParams params;
   TensorDesc src, dst;
-  bool training = true;
+  bool training = true;  ///< also make backward
 
   TensorDesc diff_src_desc() const { return {src.shape, src.dtype, Layout::any()}; }
   TensorDesc diff_dst_desc() const { return {dst.shape, dst.dtype, Layout::any()}; }
 };
 
+/// Logical shape of dst. Throws InputError where a window does not fit.
 Shape pool_dst_shape(const Shape& src, const PoolParams& params);
 
 class Pool : public DescribedPrimitive<PoolDesc> {

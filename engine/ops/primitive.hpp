@@ -45,8 +45,8 @@ enum class Role : std::uint8_t {
 
 /// Work of one verb. `bytes` is the least traffic: every operand read or written once.
 struct Cost {
-  double flops = 0;
-  double bytes = 0;
+  double flops = 0;  ///< 2 for a multiply-add
+  double bytes = 0;  ///< read and written
 };
 
 /// Base of all primitives: one op, made once for fixed shapes, dtypes and layouts, bound to one context. Executing a
@@ -64,8 +64,10 @@ class Primitive {
   virtual std::size_t scratch_bytes(Verb) const { return 0; }
   /// Bytes that forward in training saves for backward (a max-pool's indices, a mask).
   virtual std::size_t workspace_bytes() const { return 0; }
+  /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 
+  /// Name of the backend that made the primitive.
   std::string_view backend() const { return backend_; }
   void set_backend(std::string_view name) { backend_ = name; }  ///< by the context, on creation
 

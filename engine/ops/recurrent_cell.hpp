@@ -5,6 +5,7 @@
 /// The element-wise part of a recurrent layer's time step; the matrix products around it are Dense and MatMul.
 namespace keelson::ops {
 
+/// The formulas of a recurrent layer.
 enum class CellKind : std::uint8_t {
   /// Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), no peepholes. Gates in the order i, f, g, o,
   /// as in PyTorch and oneDNN:
@@ -17,6 +18,7 @@ enum class CellKind : std::uint8_t {
   gru,
 };
 
+/// Vectors of gates per sample and step.
 constexpr std::int64_t gates_of(CellKind k) { return k == CellKind::lstm ? 4 : 3; }
 /// Vectors of state per sample: (h, c), or (h).
 constexpr std::int64_t states_of(CellKind k) { return k == CellKind::lstm ? 2 : 1; }
@@ -28,11 +30,15 @@ class RecurrentCell;
 /// n * steps + t.
 struct RecurrentCellDesc {
   using Op = RecurrentCell;
-  CellKind kind = CellKind::lstm;
+  CellKind kind = CellKind::lstm;  ///< formulas
+  /// N, time steps, H.
   std::int64_t batch = 1, steps = 1, hidden = 1;
   DType type = DType::f32;  ///< of what is multiplied or handed to other layers
+  /// N * steps.
   std::int64_t rows() const { return batch * steps; }
+  /// Gates of all hidden units.
   std::int64_t gates() const { return gates_of(kind) * hidden; }
+  /// (N, states, H).
   Shape state_shape() const { return {batch, states_of(kind), hidden}; }
 
   TensorDesc gates_desc() const { return TensorDesc::plain({rows(), gates()}, type); }

@@ -12,7 +12,7 @@ class SumSquares;
 struct SumSquaresDesc {
   using Op = SumSquares;
   TensorDesc src;
-  std::int64_t index = 0;
+  std::int64_t index = 0;  ///< place of the result in sums
 };
 class SumSquares : public DescribedPrimitive<SumSquaresDesc> {
  public:
@@ -29,10 +29,10 @@ class CheckGradients;
 /// Whether all gradients of a step are finite, and the scale of the next step's.
 struct CheckGradientsDesc {
   using Op = CheckGradients;
-  bool dynamic = false;  ///< the scale moves; else it stays what it is
-  float growth = 2;      ///< it is multiplied by this after `interval` good steps in a row, ...
-  float backoff = 0.5f;  ///< ... and by this after one that is not; between 1 and 2^24
-  std::int32_t interval = 2000;
+  bool dynamic = false;          ///< the scale moves; else it stays what it is
+  float growth = 2;              ///< it is multiplied by this after `interval` good steps in a row, ...
+  float backoff = 0.5f;          ///< ... and by this after one that is not; between 1 and 2^24
+  std::int32_t interval = 2000;  ///< good steps
 };
 class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
  public:
@@ -47,25 +47,30 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
+/// The rule of the step.
 enum class UpdateKind : std::uint8_t { sgd, adam };
 
+/// Whether LARC scales the gradient, or clips the local rate.
 enum class LarcMode : std::uint8_t { none, scale, clip };
 
+/// An optimizer's settings for one parameter.
 struct UpdateParams {
-  UpdateKind kind = UpdateKind::sgd;
-  float weight_decay = 0;     ///< L2: g += weight_decay * w
+  UpdateKind kind = UpdateKind::sgd;  ///< rule
+  float weight_decay = 0;             ///< L2: g += weight_decay * w
   float decoupled_decay = 0;  ///< AdamW (Loshchilov & Hutter 2019): w -= lr * decoupled_decay * w before the step
   float momentum = 0;         ///< sgd: v = momentum v + g
   bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
+  /// Adam (Kingma & Ba 2015), bias-corrected.
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< Adam (Kingma & Ba 2015), bias-corrected
   float lr_multiplier = 1;                              ///< of the parameter's group
   float clip_norm = 0;  ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
   /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` where a norm is 0 (CosmoFlow:
   /// 1/16000). scale: g *= r. clip: g *= min(r / clip_reference, 1), where clip_reference is the learning rate if
   /// larc_relative, else 1 (CosmoFlow's paper code: not relative).
-  LarcMode larc = LarcMode::none;
+  LarcMode larc = LarcMode::none;  ///< off, scale or clip
+  /// eta and the floor of the local rate.
   float larc_eta = 0.002f, larc_floor = 0;
-  bool larc_relative = false;
+  bool larc_relative = false;  ///< whether clip_reference is the learning rate
 };
 
 class Update;

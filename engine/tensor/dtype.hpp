@@ -9,6 +9,7 @@ namespace keelson {
 /// Element types. Compute and activations may be low precision; parameters, accumulation and reductions are f32.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, s32, u8 };
 
+/// Bytes of an element.
 constexpr std::size_t size_of(DType t) {
   switch (t) {
     case DType::f64:
@@ -34,22 +35,29 @@ constexpr std::string_view to_string(DType t) {
 struct bf16 {  ///< the upper half of an IEEE binary32
   std::uint16_t bits;
 };
+/// A number of 16 bits, 5 of them exponent.
 struct f16 {  ///< IEEE binary16
   std::uint16_t bits;
 };
 
 constexpr bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }  ///< 16-bit floating point
 
+/// The DType of a C++ type.
 template <class T>
 inline constexpr DType dtype_of = DType::f32;
+/// `bf16`
 template <>
 inline constexpr DType dtype_of<bf16> = DType::bf16;
+/// `f16`
 template <>
 inline constexpr DType dtype_of<f16> = DType::f16;
+/// `double`
 template <>
 inline constexpr DType dtype_of<double> = DType::f64;
+/// `std::int32_t`
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::s32;
+/// `std::uint8_t`
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 

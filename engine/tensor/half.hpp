@@ -8,16 +8,20 @@
 /// gives infinity, a NaN stays a (quiet) NaN, subnormal numbers are kept. Free of state, for host and device code.
 namespace keelson {
 
+/// Exact.
 constexpr float to_float(float x) { return x; }
 
+/// Exact.
 constexpr float to_float(bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
 
+/// Rounded to the nearest.
 constexpr bf16 to_bf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>(bits >> 16 | 0x40u)};
   return {static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
+/// Exact.
 constexpr float to_float(f16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
   // Scaled by 2^112 the exponents of both formats agree, also those of subnormal numbers.
@@ -27,6 +31,7 @@ constexpr float to_float(f16 x) {
   return std::bit_cast<float>(sign | bits);
 }
 
+/// Rounded to the nearest.
 constexpr f16 to_f16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -38,16 +43,20 @@ constexpr f16 to_f16(float x) {
   return made((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
 }
 
+/// Rounded to the nearest value of T: float, bf16 or f16.
 template <class T>
 constexpr T from_float(float x);
+/// Exact.
 template <>
 constexpr float from_float<float>(float x) {
   return x;
 }
+/// As to_bf16().
 template <>
 constexpr bf16 from_float<bf16>(float x) {
   return to_bf16(x);
 }
+/// As to_f16().
 template <>
 constexpr f16 from_float<f16>(float x) {
   return to_f16(x);

@@ -14,7 +14,9 @@ namespace keelson {
 class OpaqueLayout {
  public:
   virtual ~OpaqueLayout() = default;
+  /// Name of the backend.
   virtual std::string_view backend() const = 0;
+  /// Bytes of an allocation, padding included.
   virtual std::size_t bytes() const = 0;
   virtual bool equals(const OpaqueLayout& other) const = 0;  ///< called only for layouts of the same backend
   virtual std::string to_string() const = 0;                 ///< e.g. "aBcde16b"
@@ -25,6 +27,7 @@ class OpaqueLayout {
 class Layout {
  public:
   Layout() = default;  ///< any
+  /// A request: the primitive chooses.
   static Layout any() { return {}; }
   /// Row-major in logical order: NCDHW, OIDHW, (out, in).
   static Layout plain(const Shape& shape);
@@ -33,19 +36,28 @@ class Layout {
   /// Element strides, one per dim of `shape`. Strides of extents 1 carry no information and are normalised, so that
   /// equality is right.
   static Layout strided(const Shape& shape, const Shape& strides);
+  /// Of a backend.
   static Layout opaque(std::shared_ptr<const OpaqueLayout> layout);
 
+  /// Whether this is a request.
   bool is_any() const { return kind_ == Kind::any; }
+  /// Whether strides() say how the elements lie.
   bool is_strided() const { return kind_ == Kind::strided; }
+  /// Whether opaque() says how the elements lie.
   bool is_opaque() const { return kind_ == Kind::opaque; }
+  /// Whether a tensor of this shape is row-major.
   bool is_plain(const Shape& shape) const { return *this == plain(shape); }
+  /// Whether the channels of a tensor of this shape lie side by side.
   bool is_channels_last(const Shape& shape) const { return *this == channels_last(shape); }
   /// True where every element of the allocation belongs to exactly one logical element or is padding that stays zero:
   /// element-wise work may then run over the bytes as a flat array.
   bool is_dense(const Shape& shape) const;
 
+  /// In elements. Throws Error where the layout is not strided.
   const Shape& strides() const;
+  /// Throws Error where the layout is not opaque.
   const OpaqueLayout& opaque() const;
+  /// Null where the layout is not opaque.
   std::shared_ptr<const OpaqueLayout> share_opaque() const { return opaque_; }
 
   /// Bytes of an allocation that holds `shape` in this layout; `any` is refused.
@@ -55,6 +67,7 @@ class Layout {
 
   /// "any", "strided 8,1,4,2" or "onednn:aBcde16b"; describe() also knows "plain" and "channels-last".
   std::string to_string() const;
+  /// For people: knows "plain" and "channels-last", which depend on the shape.
   std::string describe(const Shape& shape) const;
 
  private:

@@ -5,11 +5,12 @@
 /// CosmoFlow: 3-D convolutional networks that predict cosmological parameters from the distribution of matter.
 namespace keelson::nets {
 
+/// Sizes of both networks.
 struct CosmoFlowOptions {
   std::int64_t size = 128;  ///< edge of the cubic input
   int channels = 4;         ///< redshifts
   int targets = 4;          ///< parameters to predict
-  float dropout = 0.5f;
+  float dropout = 0.5f;     ///< rate
 };
 
 /// Inputs "x" (channels, size^3) and "y" (targets); output "prediction". Both networks refuse (InputError) sizes that

@@ -9,16 +9,17 @@
 /// Recurrent language models: the next token's probability from all tokens before it.
 namespace keelson::nets {
 
+/// Sizes and settings of a language model.
 struct LstmLmOptions {
   std::int64_t vocabulary = 10000;  ///< tokens
   std::int64_t embedding = 0;       ///< features per token; 0: hidden
-  std::int64_t hidden = 200;
-  int layers = 2;
-  std::int64_t unroll = 20;  ///< tokens per sample: back-propagation through time ends there
-  float dropout = 0;         ///< on the embedding and on each layer's output, never from step to step
-  float init = 0.1f;         ///< weights begin uniform in +- init
+  std::int64_t hidden = 200;        ///< units of each layer
+  int layers = 2;                   ///< recurrent ones
+  std::int64_t unroll = 20;         ///< tokens per sample: back-propagation through time ends there
+  float dropout = 0;                ///< on the embedding and on each layer's output, never from step to step
+  float init = 0.1f;                ///< weights begin uniform in +- init
   bool tied = false;  ///< the output layer's weights are the embedding's (Press & Wolf 2017); needs embedding == hidden
-  ops::CellKind cell = ops::CellKind::lstm;
+  ops::CellKind cell = ops::CellKind::lstm;  ///< LSTM or GRU
   bool logits_output = false;  ///< output "logits" (rows, vocabulary), for sampling; costs their memory in training
 };
 
@@ -38,14 +39,16 @@ Graph lstm_lm(const LstmLmOptions& options = {});
 
 /// The published configurations for the Penn Treebank, vocabulary 10,000, with their training recipe.
 struct LstmLmConfiguration {
-  std::string name;  ///< "small", "medium", "large": 4,651,600, 19,775,200 and 66,022,000 parameters
-  LstmLmOptions net;
-  std::int64_t batch = 20;
-  double lr = 1;  ///< SGD, times decay^max(epoch - flat_epochs, 0), epochs counted from 1
+  std::string name;         ///< "small", "medium", "large": 4,651,600, 19,775,200 and 66,022,000 parameters
+  LstmLmOptions net;        ///< the network
+  std::int64_t batch = 20;  ///< streams, of all ranks together
+  double lr = 1;            ///< SGD, times decay^max(epoch - flat_epochs, 0), epochs counted from 1
+  /// Epochs in all, and epochs before the learning rate falls.
   std::int64_t epochs = 13, flat_epochs = 4;
-  double decay = 0.5;
-  float clip_norm = 5;
+  double decay = 0.5;   ///< factor of the learning rate per epoch
+  float clip_norm = 5;  ///< largest norm of all gradients
 };
+/// All of them.
 const std::vector<LstmLmConfiguration>& lstm_lm_configurations();
 /// Throws InputError for another name, naming those there are.
 LstmLmConfiguration lstm_lm_configuration(const std::string& name);
