@@ -9,34 +9,88 @@
 
 namespace keelson::comm::detail {
 
-MpiCollective::MpiCollective(MpiCommunicator& owner, std::size_t pieces, std::string label)
-    : owner_(owner), label_(std::move(label)) {
-  requests_.resize(pieces, MPI_REQUEST_NULL);
+namespace {
+
+using Kind = CollectiveDesc::Kind;
+using Element = CollectiveDesc::Element;
+
+MPI_Datatype mpi_type(Element element) {
+  return element == Element::byte ? MPI_BYTE : element == Element::f32 ? MPI_FLOAT : MPI_DOUBLE;
+}
+
+const char* call_name(Kind kind) {
+  switch (kind) {
+    case Kind::allreduce:
+      return "MPI_Iallreduce";
+    case Kind::reduce_scatter:
+      return "MPI_Ireduce_scatter_block";
+    case Kind::allgather:
+      return "MPI_Iallgather";
+    case Kind::all_to_all:
+      return "MPI_Ialltoall";
+    case Kind::broadcast:
+      return "MPI_Ibcast";
+    case Kind::send:
+      return "MPI_Isend";
+    case Kind::receive:
+      break;
+  }
+  return "MPI_Irecv";
+}
+
+/// `count` bytes of which the next begin `stride` bytes later: a piece of each rank's part of an array.
+MPI_Datatype make_part_type(std::size_t count, std::size_t stride) {
+  MPI_Datatype bytes = MPI_DATATYPE_NULL, type = MPI_DATATYPE_NULL;
+  check(MPI_Type_contiguous(static_cast<int>(count), MPI_BYTE, &bytes), "MPI_Type_contiguous");
+  check(MPI_Type_create_resized(bytes, 0, static_cast<MPI_Aint>(stride), &type), "MPI_Type_create_resized");
+  MPI_Type_free(&bytes);
+  check(MPI_Type_commit(&type), "MPI_Type_commit");
+  return type;
+}
+
+}  // namespace
+
+MpiCollective::MpiCollective(MpiCommunicator& owner, const CollectiveDesc& desc)
+    : owner_(owner),
+      desc_(desc),
+      type_(mpi_type(desc.element)),
+      piece_(piece),
+      pieces_per_part_((desc.count + piece_ - 1) / piece_) {
+  requests_.resize(pieces(), MPI_REQUEST_NULL);
+  if (requests_.size() > 1 && (desc_.kind == Kind::allgather || desc_.kind == Kind::all_to_all))
+    for (std::size_t begin = 0; begin < desc_.count; begin += piece_)
+      part_types_.push_back(make_part_type(std::min(piece_, desc_.count - begin), desc_.count));
+  wait_.label = desc_.label;
+  if (desc_.point_to_point()) {
+    wait_.peer = desc_.peer;
+    message_ = owner_.message_number(desc_);
+  }
   owner_.active_.reserve(++owner_.made_);
 }
 
 MpiCollective::~MpiCollective() {
   --owner_.made_;
-  if (!active_) return;
-  // A collective cannot be cancelled, and while an exception passes the other ranks may never take part: waiting could
-  // last for ever.
-  if (std::uncaught_exceptions() > 0 || !mpi_running()) {
-    leave_unfinished();
-    std::erase(owner_.active_, this);
-    return;
-  }
+  if (desc_.point_to_point()) owner_.messages_.give_back(desc_, message_);
+  if (active_) end();
+  if (!mpi_running() || left_unfinished()) return;
+  for (MPI_Datatype& type : part_types_) MPI_Type_free(&type);
+}
+
+/// A collective cannot be cancelled, and while an exception passes the other ranks may never take part: waiting could
+/// last for ever.
+void MpiCollective::end() {
   try {
-    wait();
+    if (std::uncaught_exceptions() == 0 && mpi_running()) return wait();
   } catch (const Error&) {
-    leave_unfinished();
-    std::erase(owner_.active_, this);
   }
+  leave_unfinished();
+  std::erase(owner_.active_, this);
 }
 
 void MpiCollective::start() {
   KEELSON_EXPECT(!active_);
-  number_ = ++owner_.calls_;
-  for (std::size_t i = 0; i < requests_.size(); ++i) start_piece(i, requests_[i]);
+  if (!desc_.point_to_point()) wait_.number = ++owner_.calls_;  // counted alike on all ranks
+  for (std::size_t i = 0; i < requests_.size(); ++i) check(call(i, requests_[i]), call_name(desc_.kind), desc_.label);
   done_ = 0;
   active_ = true;
   owner_.active_.push_back(this);
@@ -46,7 +100,7 @@ bool MpiCollective::test() {
   if (!active_) return true;
   for (; done_ < requests_.size(); ++done_) {
     int done = 0;
-    check(MPI_Test(&requests_[done_], &done, MPI_STATUS_IGNORE), "a collective call", label_);
+    check(MPI_Test(&requests_[done_], &done, MPI_STATUS_IGNORE), "a collective call", desc_.label);
     if (!done) return false;
   }
   finish();
@@ -55,7 +109,8 @@ bool MpiCollective::test() {
 
 void MpiCollective::wait() {
   if (!active_) return;
-  owner_.complete(std::span(requests_).subspan(done_), label_, number_);
+  if (desc_.point_to_point()) wait_.number = owner_.calls_;
+  owner_.complete(std::span(requests_).subspan(done_), wait_);
   finish();
 }
 
@@ -64,30 +119,42 @@ void MpiCollective::finish() {
   std::erase(owner_.active_, this);
 }
 
-MpiAllreduce::MpiAllreduce(MpiCommunicator& owner, void* data, std::size_t count, MPI_Datatype type, std::string label)
-    : MpiCollective(owner, (count + piece - 1) / piece, std::move(label)),
-      data_(static_cast<char*>(data)),
-      count_(count),
-      type_(type) {
-  int bytes = 0;
-  MPI_Type_size(type, &bytes);
-  size_ = static_cast<std::size_t>(bytes);
+std::size_t MpiCollective::pieces() const {
+  const auto size = static_cast<std::size_t>(owner_.size_);
+  const bool by_root = desc_.kind == Kind::reduce_scatter && desc_.count * size > piece_;
+  return by_root ? size * pieces_per_part_ : pieces_per_part_;
 }
 
-void MpiAllreduce::start_piece(std::size_t i, MPI_Request& request) {
-  const std::size_t begin = i * piece, count = std::min(piece, count_ - begin);
-  check(MPI_Iallreduce(MPI_IN_PLACE, data_ + begin * size_, static_cast<int>(count), type_, MPI_SUM, comm(), &request),
-        "MPI_Iallreduce", label());
-}
-
-MpiAllgather::MpiAllgather(MpiCommunicator& owner, const void* mine, void* all, std::size_t bytes, std::string label)
-    : MpiCollective(owner, 1, std::move(label)), mine_(mine), all_(all), bytes_(bytes) {
-  if (bytes_ > piece) fail("cannot gather {} bytes per rank at once ({}); {} at most", bytes_, this->label(), piece);
-}
-
-void MpiAllgather::start_piece(std::size_t, MPI_Request& request) {
-  const auto count = static_cast<int>(bytes_);
-  check(MPI_Iallgather(mine_, count, MPI_BYTE, all_, count, MPI_BYTE, comm(), &request), "MPI_Iallgather", label());
+int MpiCollective::call(std::size_t i, MPI_Request& request) {
+  const std::size_t begin = i % pieces_per_part_ * piece_, left = std::min(piece_, desc_.count - begin);
+  const auto count = static_cast<int>(left);
+  const MPI_Comm comm = owner_.comm_;
+  const auto* src = static_cast<const char*>(desc_.src) + begin * desc_.element_bytes();
+  auto* dst = static_cast<char*>(desc_.dst) + begin * desc_.element_bytes();
+  const int tag = first_message_tag + message_;
+  switch (desc_.kind) {
+    case Kind::allreduce:
+      return MPI_Iallreduce(MPI_IN_PLACE, dst, count, type_, MPI_SUM, comm, &request);
+    case Kind::reduce_scatter: {
+      if (requests_.size() == 1) return MPI_Ireduce_scatter_block(src, dst, count, type_, MPI_SUM, comm, &request);
+      const std::size_t root = i / pieces_per_part_;  // MPI reduces no parts with gaps: each rank's part by itself
+      return MPI_Ireduce(src + root * desc_.bytes(), dst, count, type_, MPI_SUM, static_cast<int>(root), comm,
+                         &request);
+    }
+    case Kind::allgather:
+      if (part_types_.empty()) return MPI_Iallgather(src, count, MPI_BYTE, dst, count, MPI_BYTE, comm, &request);
+      return MPI_Iallgather(src, count, MPI_BYTE, dst, 1, part_types_[i], comm, &request);
+    case Kind::all_to_all:
+      if (part_types_.empty()) return MPI_Ialltoall(src, count, MPI_BYTE, dst, count, MPI_BYTE, comm, &request);
+      return MPI_Ialltoall(src, 1, part_types_[i], dst, 1, part_types_[i], comm, &request);
+    case Kind::broadcast:
+      return MPI_Ibcast(dst, count, MPI_BYTE, desc_.peer, comm, &request);
+    case Kind::send:
+      return MPI_Isend(src, count, MPI_BYTE, desc_.peer, tag, comm, &request);
+    case Kind::receive:
+      break;
+  }
+  return MPI_Irecv(dst, count, MPI_BYTE, desc_.peer, tag, comm, &request);
 }
 
 }  // namespace keelson::comm::detail

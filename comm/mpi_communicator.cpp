@@ -84,17 +84,20 @@ void MpiCommunicator::find_nodes() {
   MPI_Comm_free(&local);
 }
 
-void MpiCommunicator::complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number) {
-  Wait wait{number, label, label == broadcast_label};
+void MpiCommunicator::complete(std::span<MPI_Request> requests, Wait wait) {
   Backoff backoff;
   for (MPI_Request& request : requests) {
     for (;;) {
       int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", label);
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", wait.label);
       if (done) break;
       if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
     }
   }
+}
+
+void MpiCommunicator::complete(MPI_Request request, std::string_view label) {
+  complete({&request, 1}, {.number = ++calls_, .label = label, .for_first_rank = label == broadcast_label});
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
@@ -183,17 +186,20 @@ std::vector<float> MpiCommunicator::gather(const std::vector<float>& mine, int r
   return all;
 }
 
-std::unique_ptr<Collective> MpiCommunicator::make_allreduce(float* data, std::size_t count, const std::string& label) {
-  return std::make_unique<MpiAllreduce>(*this, data, count, MPI_FLOAT, label);
+std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& desc) {
+  return std::make_unique<MpiCollective>(*this, desc);
 }
 
-std::unique_ptr<Collective> MpiCommunicator::make_allreduce(double* data, std::size_t count, const std::string& label) {
-  return std::make_unique<MpiAllreduce>(*this, data, count, MPI_DOUBLE, label);
-}
-
-std::unique_ptr<Collective> MpiCommunicator::make_allgather(const void* mine, void* all, std::size_t bytes,
-                                                            const std::string& label) {
-  return std::make_unique<MpiAllgather>(*this, mine, all, bytes, label);
+int MpiCommunicator::message_number(const CollectiveDesc& desc) {
+  int* most = nullptr;
+  int found = 0;
+  check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, static_cast<void*>(&most), &found), "MPI_Comm_get_attr", "MPI_TAG_UB");
+  const int number = messages_.take(desc);
+  const int tags = (found ? *most : 32767) - first_message_tag + 1;
+  if (number < tags) return number;
+  messages_.give_back(desc, number);
+  fail("{}: this MPI has tags for {} messages alive between two ranks, and all are taken: destroy some first",
+       desc.label, tags);
 }
 
 void MpiCommunicator::progress() {

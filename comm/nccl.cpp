@@ -62,7 +62,8 @@ class Clique {
 };
 
 /// All collectives lie in one queue, as NCCL wants the calls of a clique in one order. Waiting for one waits for those
-/// started after it too.
+/// started after it too. Sends and receives that follow each other go to NCCL as one group when one of them is waited
+/// for or a collective of all ranks starts: one by one, the first would keep the next from the device.
 class NcclTransport final : public Transport {
  public:
   NcclTransport(Communicator& world, Device& device, std::unique_ptr<Clique> clique)
@@ -70,14 +71,7 @@ class NcclTransport final : public Transport {
   ~NcclTransport() override;
 
   std::string describe() const override { return version(); }
-  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override {
-    return allreduce(data, count, ncclFloat32, label);
-  }
-  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override {
-    return allreduce(data, count, ncclFloat64, label);
-  }
-  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                             const std::string& label) override;
+  std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) override;
   void progress() override { clique().check_calls_under_way(); }
   void poll(std::string_view waiting_for, double seconds) override {
     progress();
@@ -94,79 +88,62 @@ class NcclTransport final : public Transport {
   bool idle() noexcept;
   void break_off() noexcept;
 
-  std::unique_ptr<Collective> allreduce(void* data, std::size_t count, ncclDataType_t type, const std::string& label);
+  void call(const CollectiveDesc& desc);  ///< NCCL's
+  void call_group();                      ///< for all messages that are put off
 
   Communicator& world_;
   std::unique_ptr<Clique> clique_;  ///< null once broken off
   std::unique_ptr<Queue> queue_;
-  std::uint64_t started_ = 0;  ///< collectives
-  std::uint64_t led_ = 0;      ///< of these, those that the device's work waits for already
+  std::vector<const CollectiveDesc*> messages_;  ///< sends and receives started and put off
+  std::size_t messages_made_ = 0;                ///< that are alive: messages_ has room for them all
+  std::uint64_t started_ = 0;                    ///< collectives
+  std::uint64_t led_ = 0;                        ///< of these, those that the device's work waits for already
 };
 
-class NcclCollective : public Collective {
+class NcclCollective final : public Collective {
  public:
-  NcclCollective(NcclTransport& transport, std::string label) : transport_(transport), label_(std::move(label)) {}
+  NcclCollective(NcclTransport& transport, const CollectiveDesc& desc) : transport_(transport), desc_(desc) {
+    if (desc.point_to_point()) transport_.messages_.reserve(++transport_.messages_made_);
+  }
   ~NcclCollective() override {
+    if (desc_.point_to_point()) --transport_.messages_made_;
+    std::erase(transport_.messages_, &desc_);
     // The arrays go next, and giving back a device's memory waits for its work, which may wait for ranks that failed.
     if (std::uncaught_exceptions() > 0 && !transport_.idle()) transport_.break_off();
   }
   NcclCollective(const NcclCollective&) = delete;
 
   void start() override {
-    // NCCL connects the ranks when they first need it, and waits for them where no watchdog sees it.
-    if (number_ == 0) transport_.world_.barrier();
-    transport_.queue_->wait_for_device();
-    transport_.clique().check(call(static_cast<cudaStream_t>(transport_.queue_->native())), label_);
+    if (desc_.point_to_point()) {
+      transport_.queue_->wait_for_device();
+      transport_.messages_.push_back(&desc_);
+    } else {
+      transport_.call_group();
+      // NCCL connects the ranks when they first need it, and waits for them where no watchdog sees it.
+      if (number_ == 0) transport_.world_.barrier();
+      transport_.queue_->wait_for_device();
+      transport_.call(desc_);
+    }
     number_ = ++transport_.started_;
   }
   bool test() override {
     if (number_ == 0) return true;
+    transport_.call_group();
     transport_.progress();
     return transport_.queue_->idle();
   }
   void wait() override {
     if (number_ <= transport_.led_) return;
+    transport_.call_group();
     transport_.progress();
     transport_.queue_->device_waits();
     transport_.led_ = transport_.started_;
   }
 
- protected:
-  virtual ncclResult_t call(cudaStream_t stream) = 0;
-  ncclComm_t clique() const { return transport_.clique().get(); }
-
  private:
   NcclTransport& transport_;
-  std::string label_;
+  CollectiveDesc desc_;
   std::uint64_t number_ = 0;  ///< of its last start; 0: never started
-};
-
-class NcclAllreduce final : public NcclCollective {
- public:
-  NcclAllreduce(NcclTransport& transport, void* data, std::size_t count, ncclDataType_t type, const std::string& label)
-      : NcclCollective(transport, "ncclAllReduce of " + label), data_(data), count_(count), type_(type) {}
-
- private:
-  ncclResult_t call(cudaStream_t stream) override {
-    return ncclAllReduce(data_, data_, count_, type_, ncclSum, clique(), stream);
-  }
-  void* data_;
-  std::size_t count_;
-  ncclDataType_t type_;
-};
-
-class NcclAllgather final : public NcclCollective {
- public:
-  NcclAllgather(NcclTransport& transport, const void* mine, void* all, std::size_t bytes, const std::string& label)
-      : NcclCollective(transport, "ncclAllGather of " + label), mine_(mine), all_(all), bytes_(bytes) {}
-
- private:
-  ncclResult_t call(cudaStream_t stream) override {
-    return ncclAllGather(mine_, all_, bytes_, ncclInt8, clique(), stream);
-  }
-  const void* mine_;
-  void* all_;
-  std::size_t bytes_;
 };
 
 NcclTransport::~NcclTransport() {
@@ -195,14 +172,92 @@ void NcclTransport::break_off() noexcept {
   clique_.reset();
 }
 
-std::unique_ptr<Collective> NcclTransport::make_allgather(const void* mine, void* all, std::size_t bytes,
-                                                          const std::string& label) {
-  return std::make_unique<NcclAllgather>(*this, mine, all, bytes, label);
+ncclDataType_t nccl_type(CollectiveDesc::Element element) {
+  using Element = CollectiveDesc::Element;
+  return element == Element::byte ? ncclInt8 : element == Element::f32 ? ncclFloat32 : ncclFloat64;
 }
 
-std::unique_ptr<Collective> NcclTransport::allreduce(void* data, std::size_t count, ncclDataType_t type,
-                                                     const std::string& label) {
-  return std::make_unique<NcclAllreduce>(*this, data, count, type, label);
+const char* call_name(CollectiveDesc::Kind kind) {
+  using Kind = CollectiveDesc::Kind;
+  switch (kind) {
+    case Kind::allreduce:
+      return "ncclAllReduce";
+    case Kind::reduce_scatter:
+      return "ncclReduceScatter";
+    case Kind::allgather:
+      return "ncclAllGather";
+    case Kind::all_to_all:
+      return "ncclSend and ncclRecv of an all-to-all";
+    case Kind::broadcast:
+      return "ncclBroadcast";
+    case Kind::send:
+      return "ncclSend";
+    case Kind::receive:
+      break;
+  }
+  return "ncclRecv";
+}
+
+/// Each rank's part to that rank, in a group: none of the calls waits for the next one.
+ncclResult_t all_to_all(const CollectiveDesc& d, int size, ncclComm_t comm, cudaStream_t stream) {
+  ncclResult_t result = ncclGroupStart();
+  for (int rank = 0; rank < size && result == ncclSuccess; ++rank) {
+    const std::size_t part = static_cast<std::size_t>(rank) * d.bytes();
+    result = ncclSend(static_cast<const char*>(d.src) + part, d.count, ncclInt8, rank, comm, stream);
+    if (result == ncclSuccess)
+      result = ncclRecv(static_cast<char*>(d.dst) + part, d.count, ncclInt8, rank, comm, stream);
+  }
+  const ncclResult_t end = ncclGroupEnd();
+  return result == ncclSuccess ? end : result;
+}
+
+ncclResult_t call_nccl(const CollectiveDesc& d, int size, ncclComm_t comm, cudaStream_t stream) {
+  using Kind = CollectiveDesc::Kind;
+  const ncclDataType_t type = nccl_type(d.element);
+  switch (d.kind) {
+    case Kind::allreduce:
+      return ncclAllReduce(d.src, d.dst, d.count, type, ncclSum, comm, stream);
+    case Kind::reduce_scatter:
+      return ncclReduceScatter(d.src, d.dst, d.count, type, ncclSum, comm, stream);
+    case Kind::allgather:
+      return ncclAllGather(d.src, d.dst, d.count, type, comm, stream);
+    case Kind::all_to_all:
+      return all_to_all(d, size, comm, stream);
+    case Kind::broadcast:
+      return ncclBroadcast(d.src, d.dst, d.count, type, d.peer, comm, stream);
+    case Kind::send:
+      return ncclSend(d.src, d.count, type, d.peer, comm, stream);
+    case Kind::receive:
+      break;
+  }
+  return ncclRecv(d.dst, d.count, type, d.peer, comm, stream);
+}
+
+std::unique_ptr<Collective> NcclTransport::make_collective(const CollectiveDesc& desc) {
+  CollectiveDesc named = desc;
+  named.label = fmt::format("{} of {}", call_name(desc.kind), desc.label);
+  return std::make_unique<NcclCollective>(*this, named);
+}
+
+void NcclTransport::call(const CollectiveDesc& desc) {
+  if (desc.count == 0) return;  // on all ranks that take part
+  const auto stream = static_cast<cudaStream_t>(queue_->native());
+  clique().check(call_nccl(desc, world_.size(), clique().get(), stream), desc.label);
+}
+
+void NcclTransport::call_group() {
+  if (messages_.empty()) return;
+  const CollectiveDesc& first = *messages_.front();
+  clique().check(ncclGroupStart(), "ncclGroupStart");
+  try {
+    for (const CollectiveDesc* desc : messages_) call(*desc);
+  } catch (const Error&) {
+    messages_.clear();
+    ncclGroupEnd();
+    throw;
+  }
+  messages_.clear();
+  clique().check(ncclGroupEnd(), first.label);
 }
 
 /// Rank 0's, on all ranks. Throws Error on all ranks where it has none.

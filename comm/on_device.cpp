@@ -79,17 +79,6 @@ class OnDevice final : public Communicator {
   std::vector<std::string> allgather(const std::string& text) override { return world_.allgather(text); }
   std::vector<float> gather(const std::vector<float>& mine, int root) override { return world_.gather(mine, root); }
 
-  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override {
-    return transport_ ? transport_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
-  }
-  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override {
-    return transport_ ? transport_->make_allreduce(data, count, label) : world_.make_allreduce(data, count, label);
-  }
-  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                             const std::string& label) override {
-    return transport_ ? transport_->make_allgather(mine, all, bytes, label)
-                      : world_.make_allgather(mine, all, bytes, label);
-  }
   Communicator& on_host() override { return world_; }
   void progress() override {
     world_.progress();
@@ -106,6 +95,10 @@ class OnDevice final : public Communicator {
   void abort(int exit_code) override { world_.abort(exit_code); }
 
  private:
+  std::unique_ptr<Collective> implement(const CollectiveDesc& desc) override {
+    return transport_ ? transport_->make_collective(desc) : world_.make_collective(desc);
+  }
+
   std::unique_ptr<Communicator> owned_;  ///< a part that split() made; else null
   Communicator& world_;
   Device& device_;

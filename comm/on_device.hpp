@@ -11,7 +11,7 @@ class Device;
 
 namespace comm {
 
-/// `world` with make_allreduce and make_allgather on arrays in the memory of `device`; everything else is world's, on
+/// `world` with collectives (make_collective()) on arrays in the memory of `device`; everything else is world's, on
 /// host memory, and on_host() is world. split() gives groups of the same kind. Collective. `world` and `device` must
 /// outlive it.
 ///

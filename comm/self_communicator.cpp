@@ -3,32 +3,12 @@
 #include <cstring>
 
 #include "comm/communicators.hpp"
+#include "comm/detail/local_collectives.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/process.hpp"
 
 namespace keelson::comm {
 namespace {
-
-/// The sum over one rank is there from the start.
-class SelfCollective final : public Collective {
- public:
-  void start() override {}
-  bool test() override { return true; }
-  void wait() override {}
-};
-
-class SelfAllgather final : public Collective {
- public:
-  SelfAllgather(const void* mine, void* all, std::size_t bytes) : mine_(mine), all_(all), bytes_(bytes) {}
-  void start() override { std::memmove(all_, mine_, bytes_); }
-  bool test() override { return true; }
-  void wait() override {}
-
- private:
-  const void* mine_;
-  void* all_;
-  std::size_t bytes_;
-};
 
 class SelfCommunicator final : public Communicator {
  public:
@@ -53,22 +33,18 @@ class SelfCommunicator final : public Communicator {
     KEELSON_EXPECT(root == 0);
     return mine;
   }
-  std::unique_ptr<Collective> make_allreduce(float*, std::size_t, const std::string&) override {
-    return std::make_unique<SelfCollective>();
-  }
-  std::unique_ptr<Collective> make_allreduce(double*, std::size_t, const std::string&) override {
-    return std::make_unique<SelfCollective>();
-  }
-  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                             const std::string&) override {
-    return std::make_unique<SelfAllgather>(mine, all, bytes);
-  }
   void progress() override {}
 
   void abort(int exit_code) override {
     std::fflush(nullptr);
     std::_Exit(exit_code);
   }
+
+ private:
+  std::unique_ptr<Collective> implement(const CollectiveDesc& desc) override { return collectives_.make(desc); }
+
+  detail::LocalCollectives collectives_{
+      [](void* dst, const void* src, std::size_t bytes) { std::memcpy(dst, src, bytes); }};
 };
 
 }  // namespace

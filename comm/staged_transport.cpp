@@ -1,5 +1,6 @@
 #include "comm/detail/staged_transport.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "comm/detail/backoff.hpp"
@@ -10,42 +11,28 @@ namespace keelson::comm::detail {
 StagedTransport::StagedTransport(Communicator& world, Device& device, StagingMode mode, std::string description)
     : channel_(world.split(0, world.rank())), device_(device), mode_(mode), description_(std::move(description)) {}
 
-template <class T>
-std::unique_ptr<Collective> StagedTransport::allreduce(T* data, std::size_t count, const std::string& label) {
-  const std::size_t bytes = count * sizeof(T);
+std::unique_ptr<Collective> StagedTransport::make_collective(const CollectiveDesc& desc) {
+  if (mode_ == StagingMode::device)
+    return std::make_unique<StagedCollective>(*this, StagedCollective::Array{}, StagedCollective::Array{},
+                                              std::vector<std::shared_ptr<void>>{}, channel_->make_collective(desc),
+                                              desc.label);
+  const int rank = channel_->rank(), size = channel_->size();
+  const std::size_t src_bytes = desc.src_bytes(rank, size), dst_bytes = desc.dst_bytes(rank, size);
+  CollectiveDesc on_host = desc;
   std::vector<std::shared_ptr<void>> memory;
-  T* host = data;
-  if (mode_ == StagingMode::host) {
-    memory.push_back(device_.allocate_host(bytes, label + " on the host"));
-    host = static_cast<T*>(memory[0].get());
+  if (desc.src == desc.dst) {  // one array in both roles
+    memory.push_back(device_.allocate_host(desc.bytes(), desc.label + " on the host"));
+    on_host.src = on_host.dst = memory[0].get();
+  } else {
+    memory.push_back(device_.allocate_host(src_bytes, desc.label + " on the host, source"));
+    memory.push_back(device_.allocate_host(dst_bytes, desc.label + " on the host, destination"));
+    on_host.src = memory[0].get();
+    on_host.dst = memory[1].get();
   }
-  const StagedCollective::Array array{data, host, bytes};
-  return std::make_unique<StagedCollective>(*this, array, array, std::move(memory),
-                                            channel_->make_allreduce(host, count, label), label);
-}
-
-std::unique_ptr<Collective> StagedTransport::make_allreduce(float* data, std::size_t count, const std::string& label) {
-  return allreduce(data, count, label);
-}
-
-std::unique_ptr<Collective> StagedTransport::make_allreduce(double* data, std::size_t count, const std::string& label) {
-  return allreduce(data, count, label);
-}
-
-std::unique_ptr<Collective> StagedTransport::make_allgather(const void* mine, void* all, std::size_t bytes,
-                                                            const std::string& label) {
-  const std::size_t all_bytes = bytes * static_cast<std::size_t>(channel_->size());
-  auto* from = const_cast<void*>(mine);  // an Array may be written to; the source never is
-  StagedCollective::Array src{from, from, bytes}, dst{all, all, all_bytes};
-  std::vector<std::shared_ptr<void>> memory;
-  if (mode_ == StagingMode::host) {
-    memory.push_back(device_.allocate_host(bytes, label + " on the host"));
-    memory.push_back(device_.allocate_host(all_bytes, label + " of all ranks on the host"));
-    src.host = memory[0].get();
-    dst.host = memory[1].get();
-  }
-  return std::make_unique<StagedCollective>(*this, src, dst, std::move(memory),
-                                            channel_->make_allgather(src.host, dst.host, bytes, label), label);
+  const StagedCollective::Array src{const_cast<void*>(desc.src), const_cast<void*>(on_host.src), src_bytes};
+  const StagedCollective::Array dst{desc.dst, on_host.dst, dst_bytes};
+  return std::make_unique<StagedCollective>(*this, src, dst, std::move(memory), channel_->make_collective(on_host),
+                                            desc.label);
 }
 
 void StagedTransport::progress() {
@@ -55,21 +42,12 @@ void StagedTransport::progress() {
   while (!under_way_.empty() && under_way_.front()->arrive()) under_way_.erase(under_way_.begin());
 }
 
-void StagedTransport::wait_for_first(double seconds) {
-  StagedCollective& first = *under_way_.front();
-  if (first.state_ == StagedCollective::State::exchanging)
-    first.exchange_->wait();
-  else
-    channel_->poll(first.device_work_, seconds);
-}
-
 StagedCollective::StagedCollective(StagedTransport& transport, Array src, Array dst,
                                    std::vector<std::shared_ptr<void>> memory, std::unique_ptr<Collective> exchange,
                                    const std::string& label)
     : transport_(transport),
       src_(src),
       dst_(dst),
-      copies_(src.host != src.device),
       device_work_("the device's work before " + label),
       memory_(std::move(memory)),
       exchange_(std::move(exchange)),
@@ -95,7 +73,7 @@ void StagedCollective::start() {
   KEELSON_EXPECT(state_ == State::resting);
   // Behind the last copy to the device too, which lies in this queue.
   queue_->wait_for_device();
-  if (copies_) queue_->copy_to_host(src_.host, src_.device, src_.bytes);
+  if (src_.bytes > 0) queue_->copy_to_host(src_.host, src_.device, src_.bytes);
   state_ = State::leaving;
   transport_.under_way_.push_back(this);
 }
@@ -110,24 +88,39 @@ bool StagedCollective::leave() {
 
 bool StagedCollective::arrive() {
   if (state_ != State::exchanging || !exchange_->test()) return false;
-  if (copies_) queue_->copy_from_host(dst_.device, dst_.host, dst_.bytes);
-  state_ = copies_ ? State::returning : State::resting;
+  if (dst_.bytes > 0) queue_->copy_from_host(dst_.device, dst_.host, dst_.bytes);
+  state_ = dst_.bytes > 0 ? State::returning : State::resting;
   return true;
 }
 
+bool StagedCollective::advance() {
+  if (!under_way()) return true;
+  transport_.progress();
+  // The oldest may last longer: a receive whose sender waits for this one first.
+  if (under_way() && arrive()) std::erase(transport_.under_way_, this);
+  return !under_way();
+}
+
 bool StagedCollective::test() {
-  if (under_way()) transport_.progress();
+  advance();
   if (state_ == State::returning && queue_->idle()) state_ = State::resting;
   return state_ == State::resting;
 }
 
+void StagedCollective::wait_late(double seconds) {
+  const auto& all = transport_.under_way_;
+  const auto leaving = std::find_if(all.begin(), all.end(), [](auto* c) { return c->state_ == State::leaving; });
+  // MPI may wait for long only when it has all that was started: other ranks may need that first.
+  if (leaving == all.end())
+    exchange_->wait();
+  else
+    transport_.channel_->poll((*leaving)->device_work_, seconds);
+}
+
 void StagedCollective::wait() {
   Backoff backoff;
-  while (under_way()) {
-    transport_.progress();
-    if (!under_way()) break;
-    if (const double seconds = backoff(); seconds >= Backoff::late) transport_.wait_for_first(seconds);
-  }
+  while (!advance())
+    if (const double seconds = backoff(); seconds >= Backoff::late) wait_late(seconds);
   if (state_ == State::returning) queue_->device_waits();  // the device waits for the copy, not the host
   state_ = State::resting;
 }

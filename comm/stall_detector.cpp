@@ -13,8 +13,6 @@
 namespace keelson::comm::detail {
 namespace {
 
-constexpr int tag_waiting = 1, tag_acknowledged = 2;
-
 /// Ranks 1, 2, 4 ... of those that are no collectors, so that few speak when no collector waits.
 bool chosen(int rank) { return std::has_single_bit(static_cast<unsigned>(rank)); }
 
@@ -50,11 +48,11 @@ void StallDetector::poll(Wait& wait, double seconds) {
   listen(&wait);
   if (watchdog_.seconds > 0 && seconds >= (wait.reports + 1) * watchdog_.seconds) {
     ++wait.reports;
-    if (is_reporter()) report(wait, seconds, "");
+    if (is_reporter(wait)) report(wait, seconds, "");
   }
   if (watchdog_.abort_seconds > 0 && seconds >= watchdog_.abort_seconds) {
     // The others give the one who speaks time to do so.
-    const bool speaker = is_reporter();
+    const bool speaker = is_reporter(wait);
     if (!speaker && seconds < watchdog_.abort_seconds + 2) return;
     if (speaker) report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
     end_job(static_cast<int>(ExitCode::failure));
@@ -78,20 +76,22 @@ void StallDetector::listen(const Wait* wait) {
     check(MPI_Test(&note.request, &done, MPI_STATUS_IGNORE), "MPI_Test", "watchdog");
     return done != 0;
   });
+  for (const int tag : {tag_waiting, tag_acknowledged}) hear(wait, tag);
+}
+
+void StallDetector::hear(const Wait* wait, int tag) {
   for (;;) {
     int there = 0;
     MPI_Status status;
-    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe", "watchdog");
+    check(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &there, &status), "MPI_Iprobe", "watchdog");
     if (!there) return;
     std::uint64_t number = 0;
-    check(MPI_Recv(&number, 1, MPI_UINT64_T, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE), "MPI_Recv",
-          "watchdog");
+    check(MPI_Recv(&number, 1, MPI_UINT64_T, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv", "watchdog");
     // A note that lay here since before this wait may be old: if its sender still waits for that call it will repeat
     // it.
     if (wait == nullptr || (wait->announcements == 0 && number < wait->number)) continue;
     heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = {number, std::chrono::steady_clock::now()};
-    if (status.MPI_TAG == tag_waiting && status.MPI_SOURCE >= collectors_)
-      send(wait->number, status.MPI_SOURCE, tag_acknowledged);
+    if (tag == tag_waiting && status.MPI_SOURCE >= collectors_) send(wait->number, status.MPI_SOURCE, tag_acknowledged);
   }
 }
 
@@ -101,29 +101,44 @@ bool StallDetector::waits(int rank) const {
   return heard.number > 0 && ago.count() < 2.5 * announce_every_;
 }
 
-bool StallDetector::is_reporter() const {
+bool StallDetector::is_reporter(const Wait& wait) const {
   for (int r = 0; r < std::min(rank_, collectors_); ++r)
     if (waits(r)) return false;
-  return rank_ < collectors_ || chosen(rank_);
+  return rank_ < collectors_ || chosen(rank_) || wait.peer >= 0;
+}
+
+std::string StallDetector::who(const Wait& wait) const {
+  const int known = rank_ < collectors_ ? size_ : collectors_;  // others tell nothing to one who is no collector
+  std::vector<int> missing, behind, beyond;
+  for (int r = 0; r < known; ++r) {
+    if (r == rank_) continue;
+    const auto number = heard_[static_cast<std::size_t>(r)].number;
+    if (!waits(r))
+      missing.push_back(r);
+    else if (number < wait.number)
+      behind.push_back(r);
+    else if (number > wait.number)
+      beyond.push_back(r);
+  }
+  // The other ranks need not take part in what two ranks do, but the peer may wait for them.
+  const bool peers = wait.peer >= 0;
+  std::string text;
+  if (!missing.empty())
+    text += fmt::format("; not waiting for {}: {}", peers ? "anything" : "it", name_ranks(missing, hosts_));
+  if (!behind.empty()) text += "; waiting for an earlier call: " + name_ranks(behind, hosts_);
+  if (peers && !beyond.empty()) text += "; waiting for a later call: " + name_ranks(beyond, hosts_);
+  if (text.empty())
+    text = peers ? "; all ranks wait, so the peer has not started its part, or the network is slow or stuck"
+                 : "; all ranks wait for it, so the network is slow or stuck";
+  if (known < size_) text += fmt::format("; ranks above {} are not known", known - 1);
+  return text;
 }
 
 void StallDetector::report(const Wait& wait, double seconds, std::string_view end) const {
-  const int known = rank_ < collectors_ ? size_ : collectors_;  // others tell nothing to one who is no collector
-  std::vector<int> missing, behind;
-  for (int r = 0; r < known; ++r) {
-    if (r == rank_) continue;
-    if (!waits(r))
-      missing.push_back(r);
-    else if (heard_[static_cast<std::size_t>(r)].number < wait.number)
-      behind.push_back(r);
-  }
-  std::string who;
-  if (!missing.empty()) who += "; not waiting for it: " + name_ranks(missing, hosts_);
-  if (!behind.empty()) who += "; waiting for an earlier call: " + name_ranks(behind, hosts_);
-  if (who.empty()) who = "; all ranks wait for it, so the network is slow or stuck";
-  if (known < size_) who += fmt::format("; ranks above {} are not known", known - 1);
-  const std::string text = fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}", rank_,
-                                       hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, who, end);
+  const std::string peer = wait.peer < 0 ? "" : fmt::format(" with {}", name_ranks({wait.peer}, hosts_));
+  const std::string text =
+      fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}{}", rank_,
+                  hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, peer, who(wait), end);
   if (watchdog_.report) return watchdog_.report(text);
   std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(stderr);

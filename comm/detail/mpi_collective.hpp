@@ -2,18 +2,16 @@
 
 #include <mpi.h>
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "comm/detail/mpi_communicator.hpp"
 
 namespace keelson::comm::detail {
 
-/// A non-blocking collective call on fixed memory, in pieces whose counts fit an int.
-class MpiCollective : public Collective {
+/// A non-blocking call on fixed memory, in pieces whose counts fit an int.
+class MpiCollective final : public Collective {
  public:
-  MpiCollective(MpiCommunicator& owner, std::size_t pieces, std::string label);
+  MpiCollective(MpiCommunicator& owner, const CollectiveDesc& desc);
   ~MpiCollective() override;
   MpiCollective(const MpiCollective&) = delete;
 
@@ -21,42 +19,23 @@ class MpiCollective : public Collective {
   bool test() override;
   void wait() override;
 
- protected:
-  virtual void start_piece(std::size_t i, MPI_Request& request) = 0;
-  const std::string& label() const { return label_; }
-  MPI_Comm comm() const { return owner_.comm_; }
-
  private:
+  std::size_t pieces() const;
+  int call(std::size_t i, MPI_Request& request);  ///< MPI's, for piece i; returns its result
   void finish();
+  void end();
 
   MpiCommunicator& owner_;
-  std::string label_;
-  std::vector<MPI_Request> requests_;  ///< one per piece
-  std::size_t done_ = 0;               ///< pieces known to be done
-  std::uint64_t number_ = 0;
+  CollectiveDesc desc_;
+  MPI_Datatype type_;                     ///< of an element
+  std::size_t piece_;                     ///< elements of the longest piece
+  std::size_t pieces_per_part_;           ///< of the array, or of each rank's part of the array
+  std::vector<MPI_Request> requests_;     ///< one per piece
+  std::vector<MPI_Datatype> part_types_;  ///< where each rank's part goes in pieces: one per piece
+  std::size_t done_ = 0;                  ///< pieces known to be done
+  Wait wait_;
+  int message_ = 0;  ///< of a send or receive: the number that both have
   bool active_ = false;
-};
-
-class MpiAllreduce final : public MpiCollective {
- public:
-  MpiAllreduce(MpiCommunicator& owner, void* data, std::size_t count, MPI_Datatype type, std::string label);
-
- private:
-  void start_piece(std::size_t i, MPI_Request& request) override;
-  char* data_;
-  std::size_t count_, size_;  ///< elements, and bytes of one
-  MPI_Datatype type_;
-};
-
-class MpiAllgather final : public MpiCollective {
- public:
-  MpiAllgather(MpiCommunicator& owner, const void* mine, void* all, std::size_t bytes, std::string label);
-
- private:
-  void start_piece(std::size_t i, MPI_Request& request) override;
-  const void* mine_;
-  void* all_;
-  std::size_t bytes_;
 };
 
 }  // namespace keelson::comm::detail

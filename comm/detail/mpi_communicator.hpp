@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicators.hpp"
+#include "comm/detail/message_numbers.hpp"
 #include "comm/detail/stall_detector.hpp"
 
 namespace keelson::comm::detail {
@@ -41,10 +42,6 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::string> allgather(const std::string& text) override;
   std::vector<float> gather(const std::vector<float>& mine, int root) override;
 
-  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override;
-  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override;
-  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                             const std::string& label) override;
   void progress() override;
   void poll(std::string_view waiting_for, double seconds) override;
   std::string collectives() const override { return "MPI"; }
@@ -53,21 +50,24 @@ class MpiCommunicator final : public Communicator {
  private:
   friend class MpiCollective;
 
+  std::unique_ptr<Collective> implement(const CollectiveDesc& desc) override;
   void find_nodes();
   void allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op);
   std::vector<std::int64_t> lengths(std::int64_t mine, std::string_view label);
-  /// Waits for all requests, in order; `number` is that of the collective call to which they belong.
-  void complete(std::span<MPI_Request> requests, std::string_view label, std::uint64_t number);
-  void complete(MPI_Request request, std::string_view label) { complete({&request, 1}, label, ++calls_); }
+  int message_number(const CollectiveDesc& desc);  ///< throws Error when MPI has no tag for another one
+  /// Waits for all requests, in order.
+  void complete(std::span<MPI_Request> requests, Wait wait);
+  void complete(MPI_Request request, std::string_view label);
 
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
   std::unique_ptr<StallDetector> stall_detector_;
   Wait polling_;                        ///< what poll() was last called for
   double polled_ = 0;                   ///< seconds, then
-  std::uint64_t calls_ = 1;             ///< collective calls begun, the making of this included
+  std::uint64_t calls_ = 1;             ///< of the whole group, begun; the making of this included
   std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first
-  std::size_t made_ = 0;                ///< reductions alive: active_ has room for them all
+  MessageNumbers messages_;
+  std::size_t made_ = 0;  ///< collectives alive: active_ has room for them all
 };
 
 /// `comm` as a Communicator: without MPI if it has one rank (it is freed then).

@@ -16,20 +16,12 @@ class StagedTransport final : public Transport {
   StagedTransport(Communicator& world, Device& device, StagingMode mode, std::string description);
 
   std::string describe() const override { return description_; }
-  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) override;
-  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) override;
-  std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                             const std::string& label) override;
+  std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) override;
   void progress() override;
   void poll(std::string_view waiting_for, double seconds) override { channel_->poll(waiting_for, seconds); }
 
  private:
   friend class StagedCollective;
-
-  template <class T>
-  std::unique_ptr<Collective> allreduce(T* data, std::size_t count, const std::string& label);
-  /// Of the oldest collective under way, which keeps someone waiting for `seconds` already.
-  void wait_for_first(double seconds);
 
   /// For these collectives alone: when they reach MPI depends on the device, so that the group's other calls may come
   /// between them, elsewhere on every rank.
@@ -45,7 +37,7 @@ class StagedTransport final : public Transport {
 /// returning -the copy to the device is waited for, or has ended-> resting. Without copies nothing returns.
 class StagedCollective final : public Collective {
  public:
-  struct Array {  ///< on the device, and where its copy lies on the host (there itself if it is not copied)
+  struct Array {  ///< on the device, and where its copy lies on the host; no bytes: nothing is copied
     void* device;
     void* host;
     std::size_t bytes;
@@ -65,12 +57,14 @@ class StagedCollective final : public Collective {
   enum class State : std::uint8_t { resting, leaving, exchanging, returning };
 
   bool under_way() const { return state_ == State::leaving || state_ == State::exchanging; }
-  bool leave();   ///< whether it has left for MPI
-  bool arrive();  ///< whether MPI has brought it back
+  bool leave();    ///< whether it has left for MPI
+  bool arrive();   ///< whether MPI has brought it back
+  bool advance();  ///< whether it is no longer under way
+  /// While under way, after `seconds` of waiting: lets the watchdog report what is waited for.
+  void wait_late(double seconds);
 
   StagedTransport& transport_;
   Array src_, dst_;
-  bool copies_;
   std::string device_work_;  ///< what is waited for while leaving
   State state_ = State::resting;
   std::vector<std::shared_ptr<void>> memory_;

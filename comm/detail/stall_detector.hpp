@@ -13,11 +13,14 @@
 
 namespace keelson::comm::detail {
 
-/// One wait for one collective call.
+/// One wait for one collective call, or for one peer.
 struct Wait {
-  std::uint64_t number = 0;  ///< of the call, counted alike on all ranks
+  /// Of the call, counted alike on all ranks. Waits for a peer, which other ranks know nothing of, count no call:
+  /// theirs is the number of the last call before.
+  std::uint64_t number = 0;
   std::string_view label;
   bool for_first_rank = false;  ///< which may be writing a checkpoint
+  int peer = -1;                ///< of a send or receive: the other rank
   int announcements = 0;
   int reports = 0;
 };
@@ -25,7 +28,8 @@ struct Wait {
 /// The watchdog of one communicator. A late rank cannot be asked, so those who wait tell each other: a rank that has
 /// waited for a while sends the number of the call to the few collectors (the lowest ranks), now and then again, and a
 /// collector that waits too acknowledges it. Who has not been heard of lately does not wait. The lowest waiting
-/// collector speaks; where no collector waits, the ranks 4, 8, 16 ... do. Costs nothing until a wait is long.
+/// collector speaks; where no collector waits, the ranks 4, 8, 16 ... do, and ranks that wait for a peer. Costs nothing
+/// until a wait is long.
 class StallDetector {
  public:
   StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog);
@@ -45,8 +49,10 @@ class StallDetector {
   void send(std::uint64_t number, int to, int tag);
   void announce(Wait& wait);
   void listen(const Wait* wait);
+  void hear(const Wait* wait, int tag);
   bool waits(int rank) const;
-  bool is_reporter() const;
+  bool is_reporter(const Wait& wait) const;
+  std::string who(const Wait& wait) const;  ///< is late, for a report
   void report(const Wait& wait, double seconds, std::string_view end) const;
 
   MPI_Comm comm_;

@@ -15,10 +15,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string describe() const = 0;
-  virtual std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
-  virtual std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
-  virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                                     const std::string& label) = 0;
+  virtual std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) = 0;
   virtual void progress() = 0;
   virtual void poll(std::string_view waiting_for, double seconds) = 0;
 };

@@ -11,8 +11,49 @@ namespace keelson {
 /// How the values of the ranks become one.
 enum class Reduction : std::uint8_t { sum, min, max };
 
-/// A collective operation on fixed arrays that can be started over and over: the unit of gradient exchange. All ranks
-/// start the same ones in the same order. start, test and wait never allocate on our side.
+/// What a Collective does, with which arrays. Arrays of different roles do not overlap, but where one array has both.
+///
+/// | kind           | src                                     | dst                                      | peer     |
+/// |----------------|-----------------------------------------|------------------------------------------|----------|
+/// | allreduce      | count elements                          | the same array: the sums over ranks      |          |
+/// | reduce_scatter | count elements for each rank, in order  | count elements: this rank's, summed      |          |
+/// | allgather      | count elements                          | count elements of each rank, in order    |          |
+/// | all_to_all     | count elements for each rank, in order  | count elements of each rank, in order    |          |
+/// | broadcast      | count elements, read on the root alone  | the same array, written on all others    | root     |
+/// | send           | count elements                          |                                          | receiver |
+/// | receive        |                                         | count elements                           | sender   |
+struct CollectiveDesc {
+  enum class Kind : std::uint8_t { allreduce, reduce_scatter, allgather, all_to_all, broadcast, send, receive };
+  enum class Element : std::uint8_t { byte, f32, f64 };  ///< sums are of f32 or f64; what only travels is bytes
+
+  Kind kind = Kind::allreduce;
+  const void* src = nullptr;
+  void* dst = nullptr;
+  std::size_t count = 0;
+  Element element = Element::byte;
+  int peer = 0;       ///< a rank; of send and receive also negative: no rank
+  std::string label;  ///< names the array in messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
+
+  bool sums() const { return kind == Kind::allreduce || kind == Kind::reduce_scatter; }
+  /// A send or a receive, in which two ranks take part; in all others all ranks of the group do.
+  bool point_to_point() const { return kind == Kind::send || kind == Kind::receive; }
+  std::size_t element_bytes() const { return element == Element::byte ? 1 : element == Element::f32 ? 4 : 8; }
+  std::size_t bytes() const { return count * element_bytes(); }  ///< of `count` elements
+  /// What rank `rank` of `size` ranks reads from src and writes to dst.
+  std::size_t src_bytes(int rank, int size) const;
+  std::size_t dst_bytes(int rank, int size) const;
+};
+
+/// Communication between fixed arrays that can be started over and over. All ranks of the group make and start the same
+/// collectives with the same counts in the same order. start, test and wait never allocate on our side.
+///
+/// Sends and receives are made and started only by their two ranks:
+/// - Of the sends alive from rank a to rank b, the n-th made goes to the n-th receive alive that b made from a, with
+///   as many bytes. Both ranks start them in this order.
+/// - All may be started before the first wait, in any order of sends and receives: two ranks that both start their send
+///   first do not block each other. But the wait for a send may last until the peer has started its receive.
+/// - A send and its receive are started between the same two collectives of the group.
+/// - A negative peer is no rank, for example the neighbour beyond the edge of a grid: start and wait do nothing.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -56,15 +97,30 @@ class Communicator {
   /// Concatenation in rank order of every rank's floats, on root (empty elsewhere); counts may differ.
   virtual std::vector<float> gather(const std::vector<float>& mine, int root) = 0;
 
-  /// `label` names the array in messages, e.g. "gradient bucket 3 (conv4/weights ... conv3/bias)". The array must stay
-  /// where it is. All ranks make and start reductions of the same counts in the same order. Destroy one when it is not
-  /// under way.
-  virtual std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label) = 0;
-  /// The same for doubles.
-  virtual std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label) = 0;
-  /// Every rank's `bytes` bytes, one after the other in rank order, in `all` on every rank; the same promises hold.
-  virtual std::unique_ptr<Collective> make_allgather(const void* mine, void* all, std::size_t bytes,
-                                                     const std::string& label) = 0;
+  /// The arrays must stay where they are. Destroy a collective when it is not under way, and before this group. Throws
+  /// Error where `desc` cannot be: a peer that is no rank of this group, sums of bytes.
+  std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc);
+
+  /// make_collective() in short, with the arguments that each kind has; see CollectiveDesc. Here the sum of floats.
+  std::unique_ptr<Collective> make_allreduce(float* data, std::size_t count, const std::string& label);
+  /// The sum of doubles.
+  std::unique_ptr<Collective> make_allreduce(double* data, std::size_t count, const std::string& label);
+  /// The sum of floats, of which each rank gets its part.
+  std::unique_ptr<Collective> make_reduce_scatter(const float* src, float* dst, std::size_t count_per_rank,
+                                                  const std::string& label);
+  /// The bytes of all ranks, in rank order.
+  std::unique_ptr<Collective> make_allgather(const void* src, void* dst, std::size_t bytes_per_rank,
+                                             const std::string& label);
+  /// Bytes from every rank to every rank.
+  std::unique_ptr<Collective> make_all_to_all(const void* src, void* dst, std::size_t bytes_per_pair,
+                                              const std::string& label);
+  /// Bytes of the root, to all.
+  std::unique_ptr<Collective> make_broadcast(void* data, std::size_t bytes, int root, const std::string& label);
+  /// Bytes to one rank, which receives them.
+  std::unique_ptr<Collective> make_send(const void* src, std::size_t bytes, int to, const std::string& label);
+  /// Bytes from one rank, which sends them.
+  std::unique_ptr<Collective> make_receive(void* dst, std::size_t bytes, int from, const std::string& label);
+
   /// The same ranks with collectives on arrays in host memory, where those above are on arrays in a device's.
   virtual Communicator& on_host() { return *this; }
   /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.
@@ -73,11 +129,15 @@ class Communicator {
   /// polls, `seconds` after the first, it lets the watchdog report what is waited for ("the loss of step 12"), and
   /// throws Error where the exchange is known to have failed.
   virtual void poll(std::string_view waiting_for, double seconds) { (void)waiting_for, (void)seconds; }
-  /// How the arrays of make_allreduce and make_allgather travel: "MPI", "NCCL 2.28.3"; empty: they do not.
+  /// How the arrays of collectives travel: "MPI", "NCCL 2.28.3"; empty: they do not.
   virtual std::string collectives() const { return ""; }
 
   /// Ends every rank of the job with this exit code, now.
   [[noreturn]] virtual void abort(int exit_code) = 0;
+
+ private:
+  /// `desc` is checked, and its peer is a rank.
+  virtual std::unique_ptr<Collective> implement(const CollectiveDesc& desc) = 0;
 };
 
 }  // namespace keelson

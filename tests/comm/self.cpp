@@ -37,6 +37,28 @@ TEST(SelfCommunicator, IsAWorldOfOne) {
   EXPECT_NO_THROW(compare_hash(*self, 7, "plans"));
 }
 
+TEST(SelfCommunicator, SendsToItself) {
+  const auto self = make_self();
+  std::vector<float> a{1, 2}, b{3, 4}, into_a(2), into_b(2);
+  const auto send_a = self->make_send(a.data(), 8, 0, "a"), send_b = self->make_send(b.data(), 8, 0, "b");
+  const auto receive_a = self->make_receive(into_a.data(), 8, 0, "a");
+  const auto receive_b = self->make_receive(into_b.data(), 8, 0, "b");
+  for (auto* each : {&send_a, &receive_b, &send_b}) (*each)->start();
+  EXPECT_FALSE(send_a->test());
+  EXPECT_EQ(into_b, b);
+  receive_a->start();
+  for (auto* each : {&send_a, &receive_b, &send_b, &receive_a}) (*each)->wait();
+  EXPECT_EQ(into_a, a);
+
+  send_a->start();
+  EXPECT_THROW(send_a->wait(), Error) << "nobody receives";
+  const auto short_receive = self->make_receive(into_a.data(), 4, 0, "c");
+  const auto long_send = self->make_send(a.data(), 8, 0, "c");
+  short_receive->start();
+  EXPECT_THROW(long_send->start(), Error);
+  EXPECT_THROW(self->make_send(a.data(), 8, 1, "no rank"), Error);
+}
+
 TEST(SelfCommunicator, IsTheWorldWithoutMpi) { EXPECT_EQ(make_world()->size(), 1); }
 
 /// Sets a variable for the time of a test.

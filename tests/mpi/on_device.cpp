@@ -12,6 +12,7 @@
 
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
+#include "tests/mpi/device_array.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/fake_async_device.hpp"
@@ -20,27 +21,6 @@ namespace keelson::testing {
 namespace {
 
 using Reach = FakeAsyncDevice::Reach;
-
-/// An array in a device's memory.
-template <class T>
-class DeviceArray {
- public:
-  DeviceArray(Device& device, std::size_t count)
-      : device_(device), count_(count), memory_(device.allocate(count * sizeof(T), "array")) {}
-  T* data() const { return static_cast<T*>(memory_.get()); }
-  std::size_t size() const { return count_; }
-  void operator=(const std::vector<T>& values) { device_.copy_from_host(data(), values.data(), count_ * sizeof(T)); }
-  std::vector<T> values() const {
-    std::vector<T> v(count_);
-    device_.copy_to_host(v.data(), data(), count_ * sizeof(T));
-    return v;
-  }
-
- private:
-  Device& device_;
-  std::size_t count_;
-  std::shared_ptr<void> memory_;
-};
 
 template <class T>
 std::vector<T> waves(std::size_t count, int rank, int step) {

@@ -77,6 +77,34 @@ TEST_F(WatchdogTest, WatchesBlockingCallsToo) {
   }
 }
 
+TEST_F(WatchdogTest, NamesThePeerOfAMessage) {
+  KEELSON_NEED_RANKS(2);
+  std::vector<float> edge(10, 1.0f), halo(10);
+  if (rank() == 1) sleep(late_by);
+  if (rank() < 2) {
+    const auto send = watched_->make_send(edge.data(), 40, 1 - rank(), "edge of conv1");
+    const auto receive = watched_->make_receive(halo.data(), 40, 1 - rank(), "halo of conv1");
+    send->start();
+    receive->start();
+    receive->wait();
+    send->wait();
+    EXPECT_EQ(halo, edge);
+  }
+  watched_->barrier();  // the others wait here, in a call that those two have not reached
+  if (rank() == 0) {
+    ASSERT_FALSE(reports_.empty());
+    EXPECT_TRUE(contains(reports_[0], "s for halo of conv1 with rank 1 (")) << reports_[0];
+    EXPECT_TRUE(contains(reports_[0], "; not waiting for anything: rank 1 (")) << reports_[0];
+    EXPECT_EQ(contains(reports_[0], "; waiting for a later call: ranks 2 ("), size() > 2) << reports_[0];
+  } else {
+    EXPECT_TRUE(reports_.empty());
+  }
+  // Messages have not changed how ranks count calls.
+  reports_.clear();
+  for (const std::string& report : reports_when_late(1, late_by))
+    EXPECT_TRUE(contains(report, "for gradient bucket 3; not waiting for it: rank 1 (")) << report;
+}
+
 TEST_F(WatchdogTest, IsSilentInTime) { EXPECT_TRUE(reports_when_late(0, limit / 8).empty()); }
 
 TEST_F(WatchdogTest, WatchesGroups) {

@@ -1,0 +1,69 @@
+#include "comm/detail/local_collectives.hpp"
+
+#include "engine/base/error.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+class LocalCollective final : public Collective {
+ public:
+  LocalCollective(const LocalCollectives::Copy& copy, const CollectiveDesc& desc)
+      : copy_(copy), src_(desc.src), dst_(desc.dst), bytes_(desc.src == desc.dst ? 0 : desc.bytes()) {}
+  void start() override {
+    if (bytes_ > 0) copy_(dst_, src_, bytes_);
+  }
+  bool test() override { return true; }
+  void wait() override {}
+
+ private:
+  const LocalCollectives::Copy& copy_;
+  const void* src_;
+  void* dst_;
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+class LocalMessage final : public Collective {
+ public:
+  LocalMessage(LocalCollectives& owner, const CollectiveDesc& desc)
+      : owner_(owner), desc_(desc), number_(owner.numbers_.take(desc)), pair_(owner.started_[number_]) {}
+  ~LocalMessage() override {
+    mine() = nullptr;
+    owner_.numbers_.give_back(desc_, number_);
+  }
+  LocalMessage(const LocalMessage&) = delete;
+
+  void start() override {
+    KEELSON_EXPECT(mine() == nullptr);
+    mine() = &desc_;
+    if (pair_.send == nullptr || pair_.receive == nullptr) return;
+    const CollectiveDesc &send = *pair_.send, &receive = *pair_.receive;
+    pair_ = {};
+    if (send.count != receive.count)
+      fail("{} sends {} bytes, but {} receives {} bytes", send.label, send.count, receive.label, receive.count);
+    if (send.count > 0) owner_.copy_(receive.dst, send.src, send.count);
+  }
+  bool test() override { return mine() == nullptr; }
+  void wait() override {
+    if (test()) return;
+    mine() = nullptr;
+    fail("the only rank waits for {}, but has not started {}: start both before the wait", desc_.label,
+         desc_.kind == CollectiveDesc::Kind::send ? "the receive that takes it" : "the send that brings it");
+  }
+
+ private:
+  const CollectiveDesc*& mine() { return desc_.kind == CollectiveDesc::Kind::send ? pair_.send : pair_.receive; }
+
+  LocalCollectives& owner_;
+  CollectiveDesc desc_;
+  int number_;
+  LocalCollectives::Pair& pair_;
+};
+
+std::unique_ptr<Collective> LocalCollectives::make(const CollectiveDesc& desc) {
+  if (desc.point_to_point()) return std::make_unique<LocalMessage>(*this, desc);
+  return std::make_unique<LocalCollective>(copy_, desc);
+}
+
+}  // namespace keelson::comm::detail
