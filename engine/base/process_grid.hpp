@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/base/communicator.hpp"
+
+namespace keelson {
+
+/// The ranks of a job as a grid whose axes say what the ranks share among them. Every rank has one coordinate on each
+/// axis. The ranks along an axis are those whose other coordinates are this rank's.
+///
+/// Ranks are numbered with the axes in this order, the first varying fastest:
+/// 1. channel: the layers' channels. Ranks exchange activations in every layer.
+/// 2. space: parts of the samples. Ranks exchange their edges in every layer.
+/// 3. data: samples of the batch. Ranks sum gradients once per step.
+/// 4. stage: groups of layers. A rank sends one activation per part of the batch to the next stage.
+/// 5. ensemble: independent networks, which exchange next to nothing.
+/// Launchers give consecutive ranks to a node, so that the ranks that exchange most are on one node.
+class ProcessGrid {
+ public:
+  enum class Axis : std::uint8_t { channel, space, data, stage, ensemble };  ///< fastest first
+  static constexpr std::array axes{Axis::channel, Axis::space, Axis::data, Axis::stage, Axis::ensemble};
+  static const char* name(Axis axis);
+
+  /// Ranks along each axis.
+  struct Extents {
+    int data = 0;  ///< 0: all ranks that the other axes leave
+    int space = 1, channel = 1, stage = 1, ensemble = 1;
+  };
+
+  /// Makes the groups of the axes by Communicator::split(): none for an axis of one rank, and none for an axis of all
+  /// ranks, whose group is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks where the
+  /// extents differ between ranks, are not positive, or have another product than world.size().
+  ProcessGrid(Communicator& world, const Extents& extents);
+  explicit ProcessGrid(Communicator& world) : ProcessGrid(world, Extents{}) {}
+
+  int extent(Axis axis) const { return extents_[index(axis)]; }
+  int coordinate(Axis axis) const { return coordinates_[index(axis)]; }  ///< of this rank, from 0
+
+  /// The ranks along `axis`, numbered by their coordinate; null where this rank is alone on it.
+  Communicator* along(Axis axis) const { return groups_[index(axis)]; }
+
+  /// The rank in along(axis) that is `distance` further, or -1 beyond the edge: what send and receive take as a peer.
+  /// With `periodic`, the axis is a ring and has no edge.
+  int neighbor(Axis axis, int distance, bool periodic = false) const;
+
+  std::string describe() const;  ///< "data 4 x space 2"; axes of one rank are left out, but for data
+
+ private:
+  static constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
+
+  std::array<int, axes.size()> extents_{}, coordinates_{};
+  std::array<Communicator*, axes.size()> groups_{};
+  std::array<std::unique_ptr<Communicator>, axes.size()> owned_;  ///< groups that are parts of the world
+};
+
+}  // namespace keelson
