@@ -8,8 +8,8 @@
 
 namespace keelson::comm::detail {
 
-/// Collectives of one rank: they copy where src and dst are two arrays. What the rank sends to itself is copied when the
-/// send and its receive have both been started.
+/// Collectives of one rank: they copy where src and dst are two arrays. What the rank sends to itself is copied when
+/// the send and its receive have both been started.
 class LocalCollectives {
  public:
   using Copy = std::function<void(void* dst, const void* src, std::size_t bytes)>;

@@ -68,11 +68,12 @@ TEST_P(CollectivesTest, ReduceScatters) {
     const auto sum = comm->make_reduce_scatter(src.data(), dst.data(), count, "sums");
     for (int step = 0; step < 3; ++step) {
       Floats mine(src.size()), expected(count);
-      for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>(i % 97) + static_cast<float>(step + rank());
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        mine[i] = static_cast<float>(i % 97) + static_cast<float>(step + rank());
       for (std::size_t i = 0; i < count; ++i) {
         const auto at = static_cast<std::size_t>(rank()) * count + i;
         expected[i] = static_cast<float>(size()) * (static_cast<float>(at % 97) + static_cast<float>(step)) +
-                      static_cast<float>(size() * (size() - 1) / 2);
+                      static_cast<float>(size()) * static_cast<float>(size() - 1) / 2;
       }
       src = mine;
       run(*sum);

@@ -111,8 +111,9 @@ TEST_F(ProcessGridTest, RefusesGridsThatDoNotFit) {
   EXPECT_EQ(refusal({.stage = 3}), "process grid data 0 x stage 3: " + has +
                                        ", but the grid needs a multiple of 3; start as many ranks, or change the grid");
   EXPECT_EQ(refusal({.channel = 0}), "process grid: 0 ranks along the axis channel; expected 1 or more");
-  EXPECT_EQ(refusal({.data = -1}), "process grid: -1 ranks along the axis data; expected 1 or more, or 0 for all ranks "
-                                   "that the other axes leave");
+  EXPECT_EQ(refusal({.data = -1}),
+            "process grid: -1 ranks along the axis data; expected 1 or more, or 0 for all ranks "
+            "that the other axes leave");
   EXPECT_NE(refusal({.data = 2000000000, .space = 2000000000, .channel = 2000000000}).find(has), std::string::npos);
 }
 
