@@ -74,10 +74,11 @@ std::string describe_memory_needs(const Graph& graph, Context& context, PlanOpti
     const double slope = total(two) - total(one);
     const auto fits = 1 + static_cast<std::int64_t>(std::floor((available - total(one)) / slope));
     const std::string advice =
-        fits < options.batch ? fmt::format("a batch of {} fits", fits)
-                             : std::string("what else the run allocates does not fit beside it: try a smaller batch");
-    return fmt::format("a batch of {} needs {} on {} ({}), but {} are available; {}", options.batch,
-                       size(total(wanted)), device, list(wanted), size(available), advice);
+        fits < 1               ? std::string("not even a batch of 1 fits")
+        : fits < options.batch ? fmt::format("a batch of {} fits", fits)
+                               : std::string("what else the run allocates does not fit beside it: try a smaller batch");
+    return fmt::format("a batch of {} needs {} ({}), but {} are available on {}; {}", options.batch,
+                       size(total(wanted)), list(wanted), size(available), device, advice);
   } catch (const OutOfMemory& e) {
     return fmt::format("{} are available on {}, where not even a batch of 2 fits: {}", size(available), device,
                        e.what());

@@ -42,6 +42,14 @@ TEST(MemoryNeeds, NamesABatchThatFits) {
   EXPECT_NO_THROW(try_plan(*context, g, options)) << text;
 }
 
+TEST(MemoryNeeds, SaysSoWhereNoBatchFits) {
+  context("kokkos");
+  const auto context = backends::make_context();
+  context->device().limit_memory(std::size_t{100} << 10);  // room for the parameters
+  const auto text = describe_memory_needs(network(), *context, {.batch = 8});
+  EXPECT_NE(text.find("; not even a batch of 1 fits"), std::string::npos) << text;
+}
+
 TEST(MemoryNeeds, SaysSoWhereNothingFits) {
   context("kokkos");
   const auto context = backends::make_context();
