@@ -23,24 +23,29 @@ enum class Reduction : std::uint8_t { sum, min, max };
 /// | send           | count elements                          |                                          | receiver |
 /// | receive        |                                         | count elements                           | sender   |
 struct CollectiveDesc {
+  /// See the table.
   enum class Kind : std::uint8_t { allreduce, reduce_scatter, allgather, all_to_all, broadcast, send, receive };
+  /// What the arrays hold.
   enum class Element : std::uint8_t { byte, f32, f64 };  ///< sums are of f32 or f64; what only travels is bytes
 
-  Kind kind = Kind::allreduce;
-  const void* src = nullptr;
-  void* dst = nullptr;
-  std::size_t count = 0;
-  Element element = Element::byte;
-  int peer = 0;       ///< a rank; of send and receive also negative: no rank
-  std::string label;  ///< names the array in messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
+  Kind kind = Kind::allreduce;      ///< what is done
+  const void* src = nullptr;        ///< read
+  void* dst = nullptr;              ///< written
+  std::size_t count = 0;            ///< elements, as the table counts them
+  Element element = Element::byte;  ///< their type
+  int peer = 0;                     ///< a rank; of send and receive also negative: no rank
+  std::string label;                ///< names the array in messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
 
+  /// Whether elements of several ranks are added up.
   bool sums() const { return kind == Kind::allreduce || kind == Kind::reduce_scatter; }
   /// A send or a receive, in which two ranks take part; in all others all ranks of the group do.
   bool point_to_point() const { return kind == Kind::send || kind == Kind::receive; }
+  /// Bytes of one element.
   std::size_t element_bytes() const { return element == Element::byte ? 1 : element == Element::f32 ? 4 : 8; }
   std::size_t bytes() const { return count * element_bytes(); }  ///< of `count` elements
-  /// What rank `rank` of `size` ranks reads from src and writes to dst.
+  /// Bytes that rank `rank` of `size` ranks reads from src.
   std::size_t src_bytes(int rank, int size) const;
+  /// Bytes that rank `rank` of `size` ranks writes to dst.
   std::size_t dst_bytes(int rank, int size) const;
 };
 

@@ -22,23 +22,30 @@ namespace keelson {
 /// Launchers give consecutive ranks to a node, so that the ranks that exchange most are on one node.
 class ProcessGrid {
  public:
+  /// The axes by name.
   enum class Axis : std::uint8_t { channel, space, data, stage, ensemble };  ///< fastest first
+  /// All of them, in their order.
   static constexpr std::array axes{Axis::channel, Axis::space, Axis::data, Axis::stage, Axis::ensemble};
+  /// The name of an axis: "data".
   static const char* name(Axis axis);
 
   /// Ranks along each axis.
   struct Extents {
-    int data = 0;  ///< 0: all ranks that the other axes leave
-    int space = 1, channel = 1, stage = 1, ensemble = 1;
+    int data = 0;      ///< 0: all ranks that the other axes leave
+    int space = 1;     ///< parts of the spatial dims of one sample
+    int channel = 1;   ///< parts of the channels of a layer
+    int stage = 1;     ///< parts of a network, one after the other
+    int ensemble = 1;  ///< members
   };
 
   /// Makes the groups of the axes by Communicator::split(): none for an axis of one rank, and none for an axis of all
   /// ranks, whose group is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks where the
   /// extents differ between ranks, are not positive, or have another product than world.size().
   ProcessGrid(Communicator& world, const Extents& extents);
+  /// All ranks along the data axis.
   explicit ProcessGrid(Communicator& world) : ProcessGrid(world, Extents{}) {}
 
-  int extent(Axis axis) const { return extents_[index(axis)]; }
+  int extent(Axis axis) const { return extents_[index(axis)]; }          ///< ranks along it
   int coordinate(Axis axis) const { return coordinates_[index(axis)]; }  ///< of this rank, from 0
 
   /// The ranks along `axis`, numbered by their coordinate; null where this rank is alone on it.
