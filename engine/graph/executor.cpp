@@ -74,6 +74,7 @@ struct Executor::Impl {
   std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
   std::string first_non_finite();
 
+  std::unique_ptr<const Plan> own_plan;  ///< outlives what is bound to it
   const Plan& plan;
   const CompiledGraph& compiled;
   Parameters& parameters;
@@ -81,7 +82,6 @@ struct Executor::Impl {
   GraphExecutor calls;
   AsyncReadback readback;
   bool in_exchange = false;
-  std::unique_ptr<const Plan> own_plan;
 };
 
 std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
