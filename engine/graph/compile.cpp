@@ -24,7 +24,9 @@ struct Compiler {
 
   Context& context() { return build.parameters.context(); }
   void require_room_for_inputs();
-  BufferId owned(const std::string& name, const TensorDesc& desc);
+  BufferId owned(const std::string& name, const TensorDesc& desc) {
+    return build.program.add(name, desc, Storage::owned);
+  }
   void find_wanted_f32(const Graph& graph, const std::vector<int>& index);
   void add_inputs();
   std::vector<BackwardFn> plan_forward();
@@ -79,14 +81,6 @@ void Compiler::find_wanted_f32(const Graph& graph, const std::vector<int>& index
     if (build.wants_f32[i] && n.layer->keeps_type())
       for (int s : n.srcs) build.wants_f32[s] = true;
   }
-}
-
-BufferId Compiler::owned(const std::string& name, const TensorDesc& desc) {
-  Buffer b;
-  b.name = name;
-  b.desc = desc;
-  b.storage = Storage::owned;
-  return build.program.add(std::move(b));
 }
 
 void Compiler::require_room_for_inputs() {

@@ -19,14 +19,6 @@ int last_writer(const Program& program, BufferId b) {
   return -1;
 }
 
-BufferId add(Program& program, const std::string& name, const TensorDesc& desc, Storage storage) {
-  Buffer b;
-  b.name = name;
-  b.desc = desc;
-  b.storage = storage;
-  return program.add(std::move(b));
-}
-
 }  // namespace
 
 Call start_collective(Program& program, Phase phase, const std::string& node, Communication::Kind kind,
@@ -58,7 +50,7 @@ void Gradients::add_buckets(CompileState& build, std::size_t bucket_bytes) {
     ++buckets_;
     if (build.ranks > 1) {
       const std::string node = fmt::format("bucket {}", buckets_);
-      const BufferId b = add(program, node, TensorDesc::plain({floats_ - begin}), Storage::gradients);
+      const BufferId b = program.add(node, TensorDesc::plain({floats_ - begin}), Storage::gradients);
       program.buffer(b).offset = static_cast<std::size_t>(begin) * sizeof(float);
       exchanges_.push_back({last_call, start_collective(program, Phase::exchange, node, Communication::Kind::allreduce,
                                                         {{b, Role::src, Access::update}},
@@ -85,7 +77,7 @@ void Gradients::gather(CompileState& build, const SparseGradient& mine) {
   Program& program = build.program;
   const std::int64_t count = mine.count * build.ranks, width = program.buffer(mine.values).desc.shape[1];
   const auto make = [&](BufferId like, const TensorDesc& desc) {
-    return add(program, program.buffer(like).name + " of all ranks", desc, Storage::owned);
+    return program.add(program.buffer(like).name + " of all ranks", desc, Storage::owned);
   };
   const SparseGradient all{mine.parameter, count, make(mine.rows, TensorDesc::plain({count}, DType::s32)),
                            make(mine.values, TensorDesc::plain({count, width}))};
@@ -120,8 +112,8 @@ void Gradients::append_ends(CompileState& build) {
     const TensorDesc rows = program.buffer(all.rows).desc, values = program.buffer(all.values).desc;
     std::shared_ptr<ops::Embedding> merge =
         context.make(ops::EmbeddingDesc{rows, build.parameters.at(all.parameter).value.desc()});
-    const SparseGradient merged{all.parameter, all.count, add(program, all.parameter + " rows", rows, Storage::owned),
-                                add(program, all.parameter + " gradient", values, Storage::owned)};
+    const SparseGradient merged{all.parameter, all.count, program.add(all.parameter + " rows", rows, Storage::owned),
+                                program.add(all.parameter + " gradient", values, Storage::owned)};
     build.sparse_gradients[i] = merged;
     append_call<ops::Embedding, ops::Embedding::BackwardWeights>(
         program, {Phase::exchange, all.parameter, "sum of rows"}, merge,

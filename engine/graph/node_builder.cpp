@@ -13,10 +13,7 @@ std::string qualified(const CompileState& b, int node, const std::string& name) 
 }  // namespace
 
 BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc) {
-  Buffer b;
-  b.name = qualified(build_, node_, name);
-  b.desc = desc;
-  return build_.program.add(std::move(b));
+  return build_.program.add(qualified(build_, node_, name), desc);
 }
 
 BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
@@ -32,10 +29,7 @@ BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
     if (desc(known).layout == layout && desc(known).dtype == type) return known;
   const std::string name = build_.program.buffer(b).name;
   const TensorDesc dst{src.shape, type, layout.is_any() ? src.layout : layout};
-  Buffer made;
-  made.name = name;
-  made.desc = dst;
-  const BufferId result = build_.program.add(std::move(made));
+  const BufferId result = build_.program.add(name, dst);
   auto reorder = make(ops::ReorderDesc{src, dst});
   forward(reorder, {.src = b, .dst = result}, src.layout == dst.layout ? "convert" : "reorder");
   build_.reordered[b].push_back(result);
@@ -57,12 +51,8 @@ namespace {
 BufferId parameter_buffer(CompileState& build, const Parameter& p) {
   auto [entry, fresh] = build.parameter_buffers.try_emplace(p.name, no_buffer);
   if (fresh) {
-    Buffer b;
-    b.name = p.name;
-    b.desc = p.value.desc();
-    b.storage = Storage::parameter;
-    b.parameter = p.name;
-    entry->second = build.program.add(std::move(b));
+    entry->second = build.program.add(p.name, p.value.desc(), Storage::parameter);
+    build.program.buffer(entry->second).parameter = p.name;
   }
   return entry->second;
 }

@@ -19,6 +19,14 @@ BufferId Program::add(Buffer b) {
   return static_cast<BufferId>(buffers_.size()) - 1;
 }
 
+BufferId Program::add(std::string name, const TensorDesc& desc, Storage storage) {
+  Buffer b;
+  b.name = std::move(name);
+  b.desc = desc;
+  b.storage = storage;
+  return add(std::move(b));
+}
+
 BufferId Program::view(BufferId of, const TensorDesc& desc) {
   Buffer v;
   v.name = buffer(of).name;

@@ -85,6 +85,7 @@ struct Call {
 class Program {
  public:
   BufferId add(Buffer b);
+  BufferId add(std::string name, const TensorDesc& desc, Storage storage = Storage::arena);
   BufferId view(BufferId of, const TensorDesc& desc);
   Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
   const Buffer& buffer(BufferId id) const { return buffers_[static_cast<std::size_t>(id)]; }

@@ -75,10 +75,8 @@ std::vector<Operand> check_operands(Program& program, const CallPlace& place, co
   for (std::size_t i = 0; i < declared.size(); ++i) {
     const OperandInfo& o = declared[i];
     if (o.role == Role::scratch && ids[i][0] == no_buffer && primitive.scratch_bytes(verb) > 0) {
-      Buffer scratch;
-      scratch.name = place.node + "/scratch";
-      scratch.desc = TensorDesc::plain({static_cast<std::int64_t>(primitive.scratch_bytes(verb))}, DType::u8);
-      ids[i][0] = program.add(std::move(scratch));
+      const auto bytes = static_cast<std::int64_t>(primitive.scratch_bytes(verb));
+      ids[i][0] = program.add(place.node + "/scratch", TensorDesc::plain({bytes}, DType::u8));
     }
     check(o, ids[i]);
     for (BufferId id : ids[i]) operands.push_back({id, o.role, o.access, first_of(operands, o.in_place_of)});

@@ -4,14 +4,6 @@ namespace keelson {
 
 namespace {
 
-BufferId add(Program& program, const std::string& name, const TensorDesc& desc, Storage storage) {
-  Buffer b;
-  b.name = name;
-  b.desc = desc;
-  b.storage = storage;
-  return program.add(std::move(b));
-}
-
 void append_sum_squares(Program& program, Context& context, const std::string& node, BufferId src, BufferId sums,
                         int index) {
   std::shared_ptr<ops::SumSquares> sum = context.make(ops::SumSquaresDesc{program.buffer(src).desc, index});
@@ -34,7 +26,7 @@ void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_
   Program& program = build.program;
   Context& context = build.parameters.context();
   const auto sums = [&](const std::string& name, std::int64_t count) {
-    return add(program, name, TensorDesc::plain({count}, DType::f64), Storage::owned);
+    return program.add(name, TensorDesc::plain({count}, DType::f64), Storage::owned);
   };
   BufferId squares = no_buffer;
   if (optimizer.clip_norm > 0 || build.checks_gradients) {
@@ -42,7 +34,7 @@ void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_
     squares = sums("global norm", whole + by_rows);
     if (gradients > 0)
       append_sum_squares(program, context, "all gradients",
-                         add(program, "gradients", TensorDesc::plain({gradients}), Storage::gradients), squares, 0);
+                         program.add("gradients", TensorDesc::plain({gradients}), Storage::gradients), squares, 0);
     for (int i = 0; i < by_rows; ++i)
       append_sum_squares(program, context, build.sparse_gradients[i].parameter, build.sparse_gradients[i].values,
                          squares, whole + i);
@@ -60,7 +52,7 @@ void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_
     }
     BufferId moments[2] = {no_buffer, no_buffer};
     for (int m = 0; m < optimizer.moments(); ++m) {
-      moments[m] = add(program, fmt::format("{}/moment{}", name, m + 1), p.value.desc(), Storage::moment);
+      moments[m] = program.add(fmt::format("{}/moment{}", name, m + 1), p.value.desc(), Storage::moment);
       program.buffer(moments[m]).parameter = name;
       program.buffer(moments[m]).moment = static_cast<std::size_t>(m);
     }

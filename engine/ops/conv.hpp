@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/ops/eltwise.hpp"
+#include "engine/ops/weighted.hpp"
 
 namespace keelson::ops {
 
@@ -33,11 +34,6 @@ struct ConvDesc {
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
   friend bool operator==(const ConvDesc&, const ConvDesc&) = default;
-
-  TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
-  TensorDesc diff_src_desc() const { return {src.shape, dst.dtype, Layout::any()}; }
-  TensorDesc diff_dst_desc() const { return {dst.shape, src.dtype, Layout::any()}; }
-  TensorDesc diff_weights_desc() const { return {weights.shape, DType::f32, Layout::any()}; }
 };
 
 /// Logical shape of dst; refuses (InputError) what does not fit: channels not divisible by groups, a kernel larger than
@@ -47,41 +43,8 @@ Shape conv_dst_shape(const Shape& src, const ConvParams& params, std::int64_t fi
 /// Padding that keeps ceil(extent / stride), as TensorFlow's "SAME": the odd element goes to the end.
 void set_same_padding(ConvParams& params, const Shape& src);
 
-class Conv : public DescribedPrimitive<ConvDesc> {
- public:
-  template <class K>
-  struct Forward {
-    static constexpr Verb verb = Verb::forward;
-    In<K, Role::src, &ConvDesc::src> src;
-    In<K, Role::weights, &ConvDesc::weights> weights;
-    OptionalIn<K, Role::bias, &ConvDesc::bias_desc> bias;  ///< absent where params.bias is false
-    Out<K, Role::dst, &ConvDesc::dst> dst;
-    Scratch<K> scratch;
-  };
-  template <class K>
-  struct BackwardData {
-    static constexpr Verb verb = Verb::backward_data;
-    In<K, Role::diff_dst, &ConvDesc::diff_dst_desc> diff_dst;
-    In<K, Role::weights, &ConvDesc::weights> weights;
-    Out<K, Role::diff_src, &ConvDesc::diff_src_desc> diff_src;
-    Scratch<K> scratch;
-  };
-  template <class K>
-  struct BackwardWeights {
-    static constexpr Verb verb = Verb::backward_weights;
-    In<K, Role::src, &ConvDesc::src> src;
-    In<K, Role::diff_dst, &ConvDesc::diff_dst_desc> diff_dst;
-    Out<K, Role::diff_weights, &ConvDesc::diff_weights_desc> diff_weights;
-    OptionalOut<K, Role::diff_bias, &ConvDesc::bias_desc> diff_bias;
-    Scratch<K> scratch;
-  };
-
-  /// dst = activation(conv(src, weights) + bias)
-  virtual void forward(const Forward<Tensors>& args) = 0;
-  /// diff_dst is the gradient of the convolution's result before the activation.
-  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
-  virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
-};
+/// dst = activation(conv(src, weights) + bias).
+class Conv : public WeightedPrimitive<ConvDesc> {};
 
 /// FLOPs of one verb (all three are equal): 2 per multiply-add; taps that fall on padding count.
 double conv_flops(const ConvDesc& d);

@@ -69,7 +69,7 @@ struct ConvMaxPoolForwardDesc {
 
   TensorDesc src_desc() const { return conv.src; }
   TensorDesc weights_desc() const { return conv.weights; }
-  TensorDesc bias_desc() const { return conv.bias_desc(); }
+  TensorDesc bias_desc() const { return Conv::bias_desc(conv); }
 };
 
 class ConvMaxPoolForward : public DescribedPrimitive<ConvMaxPoolForwardDesc> {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/ops/eltwise.hpp"
+#include "engine/ops/weighted.hpp"
 
 namespace keelson::ops {
 
@@ -24,47 +25,10 @@ struct DenseDesc {
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
   friend bool operator==(const DenseDesc&, const DenseDesc&) = default;
-
-  TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
-  TensorDesc diff_src_desc() const { return {src.shape, dst.dtype, Layout::any()}; }
-  TensorDesc diff_dst_desc() const { return {dst.shape, src.dtype, Layout::any()}; }
-  TensorDesc diff_weights_desc() const { return {weights.shape, DType::f32, Layout::any()}; }
 };
 
-class Dense : public DescribedPrimitive<DenseDesc> {
- public:
-  template <class K>
-  struct Forward {
-    static constexpr Verb verb = Verb::forward;
-    In<K, Role::src, &DenseDesc::src> src;
-    In<K, Role::weights, &DenseDesc::weights> weights;
-    OptionalIn<K, Role::bias, &DenseDesc::bias_desc> bias;  ///< absent where params.bias is false
-    Out<K, Role::dst, &DenseDesc::dst> dst;
-    Scratch<K> scratch;
-  };
-  template <class K>
-  struct BackwardData {
-    static constexpr Verb verb = Verb::backward_data;
-    In<K, Role::diff_dst, &DenseDesc::diff_dst_desc> diff_dst;
-    In<K, Role::weights, &DenseDesc::weights> weights;
-    Out<K, Role::diff_src, &DenseDesc::diff_src_desc> diff_src;
-    Scratch<K> scratch;
-  };
-  template <class K>
-  struct BackwardWeights {
-    static constexpr Verb verb = Verb::backward_weights;
-    In<K, Role::src, &DenseDesc::src> src;
-    In<K, Role::diff_dst, &DenseDesc::diff_dst_desc> diff_dst;
-    Out<K, Role::diff_weights, &DenseDesc::diff_weights_desc> diff_weights;
-    OptionalOut<K, Role::diff_bias, &DenseDesc::bias_desc> diff_bias;
-    Scratch<K> scratch;
-  };
-
-  virtual void forward(const Forward<Tensors>& args) = 0;
-  /// diff_dst is the gradient before the activation.
-  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
-  virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
-};
+/// dst = activation(src weights^T + bias).
+class Dense : public WeightedPrimitive<DenseDesc> {};
 
 double dense_flops(const DenseDesc& d);  ///< of one verb
 

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "engine/ops/operands.hpp"
+
+namespace keelson::ops {
+
+/// What convolution and dense have in common: src, weights and bias make dst; src and weights are of one dtype. `Desc`
+/// has src, weights, dst and params.bias.
+template <class Desc>
+class WeightedPrimitive : public DescribedPrimitive<Desc> {
+ public:
+  /// The description of bias and of its gradient: plain f32, one element per filter or feature.
+  static TensorDesc bias_desc(const Desc& d) { return TensorDesc::plain({d.weights.shape[0]}); }
+  /// The description of the gradient of src: of the dtype of dst.
+  static TensorDesc diff_src_desc(const Desc& d) { return {d.src.shape, d.dst.dtype, Layout::any()}; }
+  /// The description of the gradient of dst: of the dtype of src.
+  static TensorDesc diff_dst_desc(const Desc& d) { return {d.dst.shape, d.src.dtype, Layout::any()}; }
+  /// The description of the gradient of weights: f32.
+  static TensorDesc diff_weights_desc(const Desc& d) { return {d.weights.shape, DType::f32, Layout::any()}; }
+
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &Desc::src> src;
+    In<K, Role::weights, &Desc::weights> weights;
+    OptionalIn<K, Role::bias, &WeightedPrimitive::bias_desc> bias;  ///< absent where params.bias is false
+    Out<K, Role::dst, &Desc::dst> dst;
+    Scratch<K> scratch;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::diff_dst, &WeightedPrimitive::diff_dst_desc> diff_dst;
+    In<K, Role::weights, &Desc::weights> weights;
+    Out<K, Role::diff_src, &WeightedPrimitive::diff_src_desc> diff_src;
+    Scratch<K> scratch;
+  };
+  template <class K>
+  struct BackwardWeights {
+    static constexpr Verb verb = Verb::backward_weights;
+    In<K, Role::src, &Desc::src> src;
+    In<K, Role::diff_dst, &WeightedPrimitive::diff_dst_desc> diff_dst;
+    Out<K, Role::diff_weights, &WeightedPrimitive::diff_weights_desc> diff_weights;
+    OptionalOut<K, Role::diff_bias, &WeightedPrimitive::bias_desc> diff_bias;
+    Scratch<K> scratch;
+  };
+
+  /// dst = activation(src weights + bias), where the product is that of the op.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+  /// diff_dst is the gradient of the result before the activation.
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
+  /// The same for diff_weights and diff_bias.
+  virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
+};
+
+}  // namespace keelson::ops
