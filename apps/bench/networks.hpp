@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "engine/graph/graph.hpp"
-#include "engine/optim/optimizer.hpp"
+#include "engine/optim/sgd.hpp"
 
 namespace keelson::bench {
 
 /// A network that can be timed by name, as its recipe trains it.
 struct Network {
   Graph graph;
-  Optimizer optimizer;
+  Sgd optimizer;
   std::int64_t batch = 1;             ///< per rank, where the user asks for no other
   std::int64_t size = 0;              ///< edge of the samples; 0: they are not cubic
   std::string title;                  ///< "mlperf 128^3"

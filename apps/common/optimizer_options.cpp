@@ -2,6 +2,8 @@
 
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
+#include "engine/optim/adam.hpp"
+#include "engine/optim/sgd.hpp"
 
 namespace keelson::app {
 namespace {
@@ -32,6 +34,28 @@ void declare_schedule(OptimizerOptions& o, Verb& v) {
   v.option("--flat-epochs", o.flat_epochs, "For decay: so many epochs before it have the rate --lr", "EPOCHS")
       .non_negative()
       .stored();
+}
+
+Larc make_larc(const OptimizerOptions& o) {
+  Larc larc;
+  larc.mode = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
+  larc.eta = o.larc_eta;
+  larc.floor = o.larc_floor;
+  return larc;
+}
+
+std::shared_ptr<Optimizer> make_sgd(const OptimizerOptions& o) {
+  auto p = std::make_shared<Sgd>();
+  p->momentum = o.momentum;
+  p->nesterov = o.nesterov;
+  p->larc = make_larc(o);
+  return p;
+}
+
+std::shared_ptr<Optimizer> make_adam(const OptimizerOptions& o) {
+  std::shared_ptr<Adam> p = o.optimizer == "adam" ? std::make_shared<Adam>() : std::make_shared<AdamW>();
+  p->larc = make_larc(o);
+  return p;
 }
 
 }  // namespace
@@ -71,17 +95,10 @@ void check(const OptimizerOptions& o) {
     refuse("--nesterov needs --optimizer sgd and --momentum above 0");
 }
 
-Optimizer make_optimizer(const OptimizerOptions& o) {
-  Optimizer p;
-  p.kind = o.optimizer == "sgd"    ? Optimizer::Kind::sgd
-           : o.optimizer == "adam" ? Optimizer::Kind::adam
-                                   : Optimizer::Kind::adamw;
-  p.momentum = p.kind == Optimizer::Kind::sgd ? o.momentum : 0;
-  p.nesterov = o.nesterov;
-  p.weight_decay = o.weight_decay;
-  p.clip_norm = o.clip_norm;
-  p.larc = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
-  p.larc_eta = o.larc_eta;
+std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {
+  std::shared_ptr<Optimizer> p = o.optimizer == "sgd" ? make_sgd(o) : make_adam(o);
+  p->weight_decay = o.weight_decay;
+  p->clip_norm = o.clip_norm;
   return p;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "apps/common/verb.hpp"
@@ -28,6 +29,7 @@ struct OptimizerOptions {
   float weight_decay = 0, clip_norm = 0;
   std::string larc = "none";
   float larc_eta = 0.002f;
+  float larc_floor = 0;  ///< no option: a program may set it
 };
 
 /// Declares them on a verb, as stored ones.
@@ -36,7 +38,7 @@ void declare(OptimizerOptions& o, Verb& verb);
 /// Throws InputError for combinations that make no sense.
 void check(const OptimizerOptions& o);
 
-Optimizer make_optimizer(const OptimizerOptions& o);
+std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o);
 Schedule make_schedule(const OptimizerOptions& o);
 
 /// Samples per rank; throws InputError where --global-batch cannot be divided.

@@ -75,14 +75,14 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& j
 /// Where the device has no room for it, that is refused with what fits.
 std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& place, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
-  require_memory_for_parameters(task.graph, *place.context, t.optimizer);
+  require_memory_for_parameters(task.graph, *place.context, *t.optimizer);
   try {
     parameters.emplace(task.graph, *place.context, t.seed);
     return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, place.ranks.get(), t);
   } catch (const OutOfMemory&) {
     parameters.reset();
   }
-  const PlanOptions plan{.batch = t.batch, .precision = t.precision, .optimizer = &t.optimizer};
+  const PlanOptions plan{.batch = t.batch, .precision = t.precision, .optimizer = t.optimizer.get()};
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
 }

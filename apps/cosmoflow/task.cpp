@@ -111,10 +111,11 @@ std::shared_ptr<TargetMetric> make_metric(const RunOptions& o, const UniverseDat
   return std::make_shared<MeanAbsoluteError>(std::move(targets));
 }
 
-Optimizer make_optimizer(const RunOptions& o) {
-  auto p = app::make_optimizer(o);
-  if (o.l2 > 0) p.groups.push_back({{"dense1/weights", "dense2/weights"}, 2 * o.l2, 1});  // d/dw of l2 * w^2
-  if (o.net == "paper") p.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
+  app::OptimizerOptions options = o;
+  if (o.net == "paper") options.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+  auto p = app::make_optimizer(options);
+  if (o.l2 > 0) p->groups.push_back({{"dense1/weights", "dense2/weights"}, 2 * o.l2, 1});  // d/dw of l2 * w^2
   return p;
 }
 

@@ -13,6 +13,7 @@
 #include "engine/base/philox.hpp"
 #include "engine/graph/choose_precision.hpp"
 #include "engine/graph/executor.hpp"
+#include "engine/optim/sgd.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 
 namespace keelson::lm {
@@ -53,7 +54,7 @@ void fill_tokens(Context& context, Executor& executor, const char* name, std::in
 ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net, std::int64_t batch,
                    Precision precision, Context& context, Communicator& group) {
   const Graph graph = nets::lstm_lm(net.net);
-  Optimizer optimizer;
+  Sgd optimizer;
   optimizer.clip_norm = net.clip_norm;
   PlanOptions options{.batch = batch, .optimizer = &optimizer, .communicator = &group};
   options.precision = precision;

@@ -53,13 +53,13 @@ void require_memory_for_parameters(const Graph& graph, Context& context, const O
     for (const auto d : p.shape) elements *= static_cast<double>(d);
     count += elements;
   }
-  const int arrays = 2 + optimizer.moments();
-  const double needed = count * arrays * sizeof(float);
+  const auto arrays = 2 + optimizer.state_names().size();
+  const double needed = count * static_cast<double>(arrays * sizeof(float));
   const auto memory = context.device().memory();
   const auto available = static_cast<double>(memory.available);
   if (memory.total > 0 && needed > available)  // 0: not known
     refuse(
-        "{:.3g} parameters in {} arrays (values, gradients, the optimizer's moments) need {}, but {} are available on "
+        "{:.3g} parameters in {} arrays (values, gradients, the optimizer's state) need {}, but {} are available on "
         "{}: "
         "give a smaller network, or raise --memory-limit if it is set",
         count, arrays, size(needed), size(available), context.device().describe());

@@ -48,14 +48,9 @@ void write_state(hdf5::File& file, const RunState& s) {
 }  // namespace
 
 std::vector<std::string> moment_names(const Optimizer& optimizer) {
-  switch (optimizer.moments()) {
-    case 0:
-      return {};
-    case 1:
-      return {"momentum"};
-    default:
-      return {"m", "v"};
-  }
+  auto names = optimizer.state_names();
+  for (auto& name : names) name = stored_state_name(name);
+  return names;
 }
 
 void write_checkpoint(const fs::path& path, const RunState& given, const Parameters& parameters,

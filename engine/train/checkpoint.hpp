@@ -23,7 +23,7 @@ namespace keelson {
 
 inline constexpr int checkpoint_format = 2;
 
-/// Names of the optimizer's moments in checkpoints, in the order of Parameter::moments.
+/// Names of the optimizer's state arrays in checkpoints, in the order of Parameter::moments.
 std::vector<std::string> moment_names(const Optimizer& optimizer);
 
 /// Writes the file atomically (engine/base/atomic_file.hpp). By one rank. Throws Error; what was there before is then

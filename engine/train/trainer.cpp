@@ -13,7 +13,7 @@ PlanOptions training_plan(const TrainerOptions& o, Communicator* c) {
   PlanOptions p;
   p.batch = o.batch;
   p.precision = o.precision;
-  p.optimizer = &o.optimizer;
+  p.optimizer = o.optimizer.get();
   p.communicator = c;
   return p;
 }
@@ -57,7 +57,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"shuffling", o.shuffle ? "on" : "off"},
       {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
-      {"optimizer", o.optimizer.to_string()},
+      {"optimizer", o.optimizer->to_string()},
       {"learning rate", o.schedule.to_string()},
       {"checkpoints",
        fmt::format("every {}, every {}", counted(o.checkpoint_epochs, "epoch"), counted(o.checkpoint_steps, "step"))}};
@@ -110,7 +110,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
                  check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
       communicator_(communicator),
       options_(std::move(options)),
-      moments_(moment_names(options_.optimizer)),
+      moments_(moment_names(*options_.optimizer)),
       executor_(graph, parameters, training_plan(options_, communicator)),
       loader_(training, training_loader(options_, communicator, parameters.context().device())),
       feed_(training.fields(), executor_, parameters.context()),
@@ -135,7 +135,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   state_.global_batch = options_.batch * ranks_of(communicator);
   state_.train_samples = training.size();
   state_.world_size = ranks_of(communicator);
-  state_.optimizer = options_.optimizer.to_string();
+  state_.optimizer = options_.optimizer->to_string();
   state_.schedule = options_.schedule.to_string();
 }
 

@@ -13,6 +13,7 @@
 #include "engine/data/loader.hpp"
 #include "engine/graph/executor.hpp"
 #include "engine/optim/schedule.hpp"
+#include "engine/optim/sgd.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
@@ -34,7 +35,7 @@ struct TrainerOptions {
   bool shuffle = true;
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
-  Optimizer optimizer;
+  std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();
   Schedule schedule;
   double target = 0;      ///< > 0: ends when the validation metric is this or better
   double time_limit = 0;  ///< > 0: ends, with a checkpoint, before this many seconds from `start` have passed

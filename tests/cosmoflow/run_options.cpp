@@ -4,6 +4,8 @@
 
 #include "apps/cosmoflow/task.hpp"
 #include "engine/base/error.hpp"
+#include "engine/optim/adam.hpp"
+#include "engine/optim/sgd.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
@@ -57,7 +59,8 @@ TEST(Task, PublishedRecipeOfMlperf) {
   EXPECT_DOUBLE_EQ(schedule.at(2), 0.001);
   EXPECT_DOUBLE_EQ(schedule.at(20), 0.00025);
   EXPECT_DOUBLE_EQ(schedule.at(40), 0.000125);
-  const auto optimizer = make_optimizer(p.options);
+  const auto made = make_optimizer(p.options);
+  const auto& optimizer = dynamic_cast<const Sgd&>(*made);
   EXPECT_EQ(optimizer.momentum, 0.9f);
   // TensorFlow's l2(x) adds x w^2 to the loss, 2 x w to the gradient; only the first two dense layers have it.
   EXPECT_FLOAT_EQ(optimizer.update_for("dense1/weights").weight_decay, 0.02f);
@@ -74,7 +77,8 @@ TEST(Task, PublishedRecipeOfThePaper) {
   EXPECT_DOUBLE_EQ(schedule.at(0), 1e-3);
   EXPECT_DOUBLE_EQ(schedule.at(50), 5.5e-4);
   EXPECT_DOUBLE_EQ(schedule.at(100), 1e-4);
-  const auto u = make_optimizer(p.options).update_for("conv1/weights");
+  const auto made = make_optimizer(p.options);
+  const auto u = dynamic_cast<const Adam&>(*made).update_for("conv1/weights");
   EXPECT_EQ(u.kind, ops::UpdateKind::adam);
   EXPECT_EQ(u.larc, ops::LarcMode::clip);
   EXPECT_FLOAT_EQ(u.larc_eta, 0.002f);

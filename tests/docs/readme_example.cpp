@@ -9,6 +9,7 @@
 #include "engine/base/philox.hpp"
 #include "engine/graph/executor.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/optim/adam.hpp"
 
 using namespace keelson;
 
@@ -21,8 +22,7 @@ double train(Context& context, int steps) {
   mse(dense(h, 1, "head"), y);
 
   Parameters parameters(net, context, /*seed=*/1);
-  Optimizer adam;
-  adam.kind = Optimizer::Kind::adam;
+  Adam adam;
   Executor executor(net, parameters, {.batch = 16, .optimizer = &adam});
 
   ops::StepParams state;

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/optim/sgd.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/networks.hpp"
 
@@ -21,8 +22,8 @@ Graph small(std::int64_t filters) {
   return g;
 }
 
-Optimizer with_momentum() {
-  Optimizer o;
+Sgd with_momentum() {
+  Sgd o;
   o.momentum = 0.9f;
   return o;
 }
@@ -47,7 +48,7 @@ class ExecutorTest : public ::testing::TestWithParam<std::string> {
   }
 
   static constexpr int steps = 4;
-  const Optimizer optimizer = with_momentum();
+  const Sgd optimizer = with_momentum();
   const PlanOptions training{.batch = 4, .optimizer = &optimizer};
 };
 

@@ -4,6 +4,7 @@
 
 #include "engine/graph/executor.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/optim/sgd.hpp"
 #include "tests/support/fake_async_context.hpp"
 #include "tests/support/networks.hpp"
 
@@ -83,8 +84,8 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
   return relative_error(flat(a), flat(b));
 }
 
-Optimizer momentum() {
-  Optimizer o;
+Sgd momentum() {
+  Sgd o;
   o.momentum = 0.9f;
   o.clip_norm = 2;
   return o;

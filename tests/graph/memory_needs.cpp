@@ -4,6 +4,7 @@
 
 #include "backends/registry.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/optim/sgd.hpp"
 #include "tests/support/contexts.hpp"
 
 namespace keelson::testing {
@@ -26,7 +27,7 @@ TEST(MemoryNeeds, NamesABatchThatFits) {
   context("kokkos");  // skips where there is no device
   const auto context = backends::make_context();
   const Graph g = network();
-  Optimizer optimizer;
+  Sgd optimizer;
   optimizer.momentum = 0.9f;
   PlanOptions options{.batch = 64, .optimizer = &optimizer};
   context->device().limit_memory(std::size_t{4} << 20);

@@ -1,4 +1,4 @@
-#include "engine/optim/optimizer.hpp"
+#include "engine/optim/adam.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,13 @@
 
 #include "engine/graph/init.hpp"
 #include "engine/optim/schedule.hpp"
+#include "engine/optim/sgd.hpp"
 
 namespace keelson {
 namespace {
 
 TEST(Optimizer, TheFirstGroupThatMatchesDecides) {
-  Optimizer o;
+  Sgd o;
   o.weight_decay = 0.5f;
   o.groups = {{{"dense1/weights", "dense2/weights"}, 0.02f, 1}, {{"*/bias"}, 0, 2}, {{"dense*"}, 0.1f, 3}};
   EXPECT_FLOAT_EQ(o.update_for("dense1/weights").weight_decay, 0.02f);
@@ -19,9 +20,10 @@ TEST(Optimizer, TheFirstGroupThatMatchesDecides) {
   EXPECT_FLOAT_EQ(o.update_for("dense1/bias").lr_multiplier, 2);
   EXPECT_FLOAT_EQ(o.update_for("dense3/weights").lr_multiplier, 3);
   EXPECT_FLOAT_EQ(o.update_for("conv1/weights").weight_decay, 0.5f);
-  o.kind = Optimizer::Kind::adamw;
-  EXPECT_FLOAT_EQ(o.update_for("conv1/weights").weight_decay, 0);
-  EXPECT_FLOAT_EQ(o.update_for("conv1/weights").decoupled_decay, 0.5f);
+  AdamW decoupled;
+  decoupled.weight_decay = 0.5f;
+  EXPECT_FLOAT_EQ(decoupled.update_for("conv1/weights").weight_decay, 0);
+  EXPECT_FLOAT_EQ(decoupled.update_for("conv1/weights").decoupled_decay, 0.5f);
 }
 
 TEST(Schedule, FollowsMlperfCosmoFlow) {

@@ -9,6 +9,8 @@
 
 #include "engine/graph/choose_precision.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/optim/adam.hpp"
+#include "engine/optim/sgd.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/contexts.hpp"
@@ -209,10 +211,9 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
   std::vector<float> values[2];
   for (auto& result : values) {
     Parameters parameters(g, ctx(), 1);
-    Optimizer optimizer;
-    optimizer.kind = Optimizer::Kind::adamw;
+    AdamW optimizer;
     optimizer.clip_norm = 0.1f;
-    optimizer.larc = ops::LarcMode::clip;
+    optimizer.larc.mode = ops::LarcMode::clip;
     Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
     set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
     set_input(ctx(), executor, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
@@ -264,7 +265,7 @@ TEST_P(PlanTest, TheFirstValueThatIsNotFiniteIsNamed) {
 TEST_P(PlanTest, PrintsEveryCallWithItsBackend) {
   const Graph g = branched();
   Parameters parameters(g, ctx(), 1);
-  Optimizer optimizer;
+  Sgd optimizer;
   Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
   executor.set_profiling(true);
   executor.forward({});

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/common/training_targets.hpp"
+#include "engine/optim/adam.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
@@ -51,7 +52,7 @@ void expect_close(const Trained& got, const Trained& want) {
 TEST_F(TrainTest, RanksWithAPartOfTheBatchDoAsOneWithAllOfIt) {
   for (const bool adam : {false, true}) {
     auto o = small_options();
-    if (adam) o.optimizer.kind = Optimizer::Kind::adam, o.schedule.base = 1e-3;
+    if (adam) o.optimizer = std::make_shared<Adam>(), o.schedule.base = 1e-3;
     expect_close(train(&world(), o), train(nullptr, o));
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/optim/sgd.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/contexts.hpp"
@@ -36,7 +37,7 @@ TEST(MlperfAtFullSize, TurnsNothingRoundOnADevice) {
     for (const auto precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       const Graph graph = nets::cosmoflow_mlperf();
       Parameters parameters(graph, *device, 1);
-      Optimizer optimizer;
+      Sgd optimizer;
       optimizer.momentum = 0.9f;
       const Executor executor(graph, parameters, {.batch = 1, .precision = precision, .optimizer = &optimizer});
       EXPECT_TRUE(executor.plan().reorders().empty())
@@ -65,7 +66,7 @@ TEST(MlperfAtFullSize, MovesNoMoreMemoryThanPinned) {
     if (!context(name).device().has_small_caches()) continue;
     const Graph graph = nets::cosmoflow_mlperf();
     Parameters parameters(graph, context(name), 1);
-    Optimizer optimizer;
+    Sgd optimizer;
     optimizer.momentum = 0.9f;
     const Executor executor(graph, parameters, {.batch = 1, .optimizer = &optimizer});
     double megabytes = 0;
@@ -82,7 +83,7 @@ TEST(MlperfAtFullSize, AStepStaysUnder1300MegabytesAndAllocatesNothing) {
   Context& ctx = context(name);
   const Graph graph = nets::cosmoflow_mlperf();
   Parameters parameters(graph, ctx, 1);
-  Optimizer optimizer;
+  Sgd optimizer;
   optimizer.momentum = 0.9f;
   Executor executor(graph, parameters, {.batch = 1, .optimizer = &optimizer});
   const auto step = [&] {

@@ -32,7 +32,7 @@ struct Trained {
   }
   Graph graph;
   Parameters parameters;
-  Optimizer optimizer;
+  Sgd optimizer;
 };
 
 RunState some_state() {
@@ -97,7 +97,7 @@ TEST(Checkpoint, ReadsOlderFilesOfThisFormat) {
   Graph g;
   const auto x = g.input("x", {3}), y = g.input("y", {2});
   mse(dense(x, 2, "out"), y);
-  Optimizer o;
+  Sgd o;
   o.momentum = 0.9f;
   const std::filesystem::path data = KEELSON_SOURCE_DIR "/tests/train/data";
   for (const bool targets : {true, false}) {

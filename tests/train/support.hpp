@@ -117,13 +117,19 @@ inline Graph token_network(std::int64_t words = 5) {
   return g;
 }
 
+inline std::shared_ptr<const Optimizer> make_sgd(float momentum) {
+  auto sgd = std::make_shared<Sgd>();
+  sgd->momentum = momentum;
+  return sgd;
+}
+
 inline TrainerOptions small_options() {
   TrainerOptions o;
   o.network = "small";
   o.batch = 4;
   o.epochs = 2;
   o.seed = 11;
-  o.optimizer.momentum = 0.9f;
+  o.optimizer = make_sgd(0.9f);
   o.schedule.base = 0.02;
   o.evaluation.metrics = {std::make_shared<MeanAbsoluteError>(std::vector<TargetUnit>{{"amplitude"}, {"slope"}})};
   return o;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/optim/adam.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
@@ -98,7 +99,7 @@ TEST_P(Resume, ContinuesBitForBit) {
   auto o = small_options();
   o.epochs = 3;
   o.transform = std::make_shared<Flip>();
-  o.optimizer.kind = Optimizer::Kind::adam;
+  o.optimizer = std::make_shared<Adam>();
   o.schedule.kind = Schedule::Kind::cosine;
   o.schedule.epochs = 3;
   Training whole(o);
@@ -254,23 +255,21 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
   };
   EXPECT_NE(resume_with([](auto& c) { c.batch = 3; }).find("resume with ranks x batch = 4"), std::string::npos);
   EXPECT_NE(resume_with([](auto& c) { c.seed = 1; }).find("seed 11, not 1"), std::string::npos);
-  EXPECT_NE(resume_with([](auto& c) { c.optimizer.kind = Optimizer::Kind::adam; }).find("not 'adam "),
-            std::string::npos);
-  EXPECT_NE(resume_with([](auto& c) { c.optimizer.momentum = 0; }).find("needs none"), std::string::npos);
+  EXPECT_NE(resume_with([](auto& c) { c.optimizer = std::make_shared<Adam>(); }).find("not 'adam "), std::string::npos);
+  EXPECT_NE(resume_with([](auto& c) { c.optimizer = std::make_shared<Sgd>(); }).find("needs none"), std::string::npos);
 }
 
 TEST(Trainer, RefusesAnotherOptimizerOfTheSameOrOfNoMoments) {
   const Folder folder;
   auto o = small_options();
-  o.optimizer.kind = Optimizer::Kind::adam;
-  o.optimizer.momentum = 0;
+  o.optimizer = std::make_shared<Adam>();
   o.checkpoints = folder.path();
   o.max_steps = 2;
   Training(o).go();
-  for (const auto kind : {Optimizer::Kind::sgd, Optimizer::Kind::adamw}) {
+  for (const std::shared_ptr<const Optimizer>& optimizer :
+       {std::shared_ptr<const Optimizer>(std::make_shared<Sgd>()), {std::make_shared<AdamW>()}}) {
     auto other = small_options();
-    other.optimizer.kind = kind;
-    other.optimizer.momentum = 0;
+    other.optimizer = optimizer;
     const auto text =
         message_of<InputError>([&] { Training(other).trainer.resume(find_checkpoint(folder.path(), false)); });
     EXPECT_NE(text.find("was trained with the optimizer 'adam "), std::string::npos) << text;

@@ -15,6 +15,12 @@ inline std::string parameter_path(const std::string& name) { return "/parameters
 inline std::string moment_path(const std::string& moment, const std::string& name) {
   return "/optimizer/" + moment + "/" + name;
 }
+/// Format 2 is older than the names of Optimizer::state_names(): it has names of its own for these three.
+inline std::string stored_state_name(const std::string& name) {
+  if (name == "momentum_buffer") return "momentum";
+  if (name == "exp_avg") return "m";
+  return name == "exp_avg_sq" ? "v" : name;
+}
 inline std::string carried_path(const std::string& name) { return "/state/" + name; }
 inline std::string text_path(const std::string& name) { return "/texts/" + name; }
 
