@@ -3,6 +3,8 @@
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
 #include "engine/optim/adam.hpp"
+#include "engine/optim/lamb.hpp"
+#include "engine/optim/lars.hpp"
 #include "engine/optim/sgd.hpp"
 
 namespace keelson::app {
@@ -36,6 +38,21 @@ void declare_schedule(OptimizerOptions& o, Verb& v) {
       .stored();
 }
 
+void check_layer_rates(const OptimizerOptions& o) {
+  const bool lars = o.optimizer == "lars", lamb = o.optimizer == "lamb";
+  if ((lars || lamb) && o.larc != "none")
+    refuse("--larc is for sgd, adam and adamw: {} has layer-wise rates of its own", o.optimizer);
+  if (o.lars_rate_outside && !lars)
+    refuse("--lars-rate-outside needs --optimizer lars, but the optimizer is {}", o.optimizer);
+  if (o.nvlamb && !lamb) refuse("--nvlamb needs --optimizer lamb, but the optimizer is {}", o.optimizer);
+  if (o.adapt_vectors && !lars && !lamb)
+    refuse("--adapt-vectors needs --optimizer lars or lamb, but the optimizer is {}", o.optimizer);
+  if (lamb && o.weight_decay == 0 && !o.nvlamb)
+    refuse(
+        "--optimizer lamb scales the steps of parameters with weight decay only, and --weight-decay is 0: give "
+        "--weight-decay 0.01 --clip-norm 1, as published, or --nvlamb");
+}
+
 Larc make_larc(const OptimizerOptions& o) {
   Larc larc;
   larc.mode = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
@@ -49,6 +66,22 @@ std::shared_ptr<Optimizer> make_sgd(const OptimizerOptions& o) {
   p->momentum = o.momentum;
   p->nesterov = o.nesterov;
   p->larc = make_larc(o);
+  return p;
+}
+
+std::shared_ptr<Optimizer> make_lars(const OptimizerOptions& o) {
+  auto p = std::make_shared<Lars>();
+  p->momentum = o.momentum;
+  p->eta = o.lars_eta;
+  p->rate_in_momentum = !o.lars_rate_outside;
+  p->adapt_vectors = o.adapt_vectors;
+  return p;
+}
+
+std::shared_ptr<Optimizer> make_lamb(const OptimizerOptions& o) {
+  auto p = std::make_shared<Lamb>();
+  p->nvlamb = o.nvlamb;
+  p->adapt_vectors = o.adapt_vectors;
   return p;
 }
 
@@ -70,15 +103,28 @@ void declare(OptimizerOptions& o, Verb& v) {
   v.replaces("global-batch", "batch");
   v.option("--epochs", o.epochs, "Passes over the training data", "N").positive().stored();
   v.option("--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N").stored();
-  v.option("--optimizer", o.optimizer, "How parameters move").one_of({"sgd", "adam", "adamw"}).stored();
+  v.option("--optimizer", o.optimizer, "How parameters move").one_of({"sgd", "adam", "adamw", "lars", "lamb"}).stored();
   declare_schedule(o, v);
-  v.option("--momentum", o.momentum, "For sgd").between(0.0, 1.0).stored();
+  v.option("--momentum", o.momentum, "For sgd and lars").between(0.0, 1.0).stored();
   v.flag("--nesterov", o.nesterov, "Nesterov's momentum, for sgd").stored();
-  v.option("--weight-decay", o.weight_decay, "Of all parameters: L2 for sgd and adam, decoupled for adamw")
+  v.option(
+       "--weight-decay", o.weight_decay,
+       "L2 for sgd, adam and lars, decoupled for adamw and lamb; of all parameters, with lars and lamb not of biases "
+       "and other vectors")
       .non_negative()
       .stored();
-  v.option("--larc", o.larc, "Layer-wise adaptive rates").one_of({"none", "scale", "clip"}).stored();
+  v.option("--larc", o.larc, "Layer-wise adaptive rates, for sgd, adam and adamw")
+      .one_of({"none", "scale", "clip"})
+      .stored();
   v.option("--larc-eta", o.larc_eta, "Trust coefficient of --larc").positive().stored();
+  v.option("--lars-eta", o.lars_eta, "Trust coefficient of lars").positive().stored();
+  v.flag("--lars-rate-outside", o.lars_rate_outside,
+         "For lars: the learning rate is not in the momentum (MLPerf's variant)")
+      .stored();
+  v.flag("--nvlamb", o.nvlamb, "For lamb: scale the steps of parameters without weight decay too (NVLAMB)").stored();
+  v.flag("--adapt-vectors", o.adapt_vectors,
+         "For lars and lamb: treat biases and other vectors as all parameters, with weight decay and layer-wise rate")
+      .stored();
   v.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off").non_negative().stored();
 }
 
@@ -93,10 +139,14 @@ void check(const OptimizerOptions& o) {
     refuse("--decay-factor and --flat-epochs belong to --schedule decay, but the schedule is {}", o.schedule);
   if (o.nesterov && (o.optimizer != "sgd" || o.momentum == 0))
     refuse("--nesterov needs --optimizer sgd and --momentum above 0");
+  check_layer_rates(o);
 }
 
 std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {
-  std::shared_ptr<Optimizer> p = o.optimizer == "sgd" ? make_sgd(o) : make_adam(o);
+  std::shared_ptr<Optimizer> p = o.optimizer == "sgd"    ? make_sgd(o)
+                                 : o.optimizer == "lars" ? make_lars(o)
+                                 : o.optimizer == "lamb" ? make_lamb(o)
+                                                         : make_adam(o);
   p->weight_decay = o.weight_decay;
   p->clip_norm = o.clip_norm;
   return p;

@@ -30,6 +30,8 @@ struct OptimizerOptions {
   std::string larc = "none";
   float larc_eta = 0.002f;
   float larc_floor = 0;  ///< no option: a program may set it
+  float lars_eta = 0.001f;
+  bool lars_rate_outside = false, nvlamb = false, adapt_vectors = false;
 };
 
 /// Declares them on a verb, as stored ones.

@@ -123,8 +123,8 @@ void check(const RunOptions& o) {
   app::check(o);
   if (o.l2 > 0 && o.net != "mlperf")
     refuse("--l2 is about the dense layers of the mlperf network; for {} give --weight-decay", o.net);
-  if (o.l2 > 0 && o.optimizer == "adamw")
-    refuse("--l2 is an L2 term in the gradient, which adamw replaces by --weight-decay");
+  if (o.l2 > 0 && (o.optimizer == "adamw" || o.optimizer == "lamb"))
+    refuse("--l2 is an L2 term in the gradient, which {} replaces by --weight-decay", o.optimizer);
 }
 
 }  // namespace keelson::cosmoflow

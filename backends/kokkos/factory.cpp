@@ -26,6 +26,8 @@ std::unique_ptr<ops::OpFactory> make_kokkos_factory(Device& device) {
       .add<ops::LossDesc>([&device](const ops::LossDesc& d) { return kokkos::make_loss(d, device); })
       .add<ops::SumSquaresDesc>([&device](const ops::SumSquaresDesc& d) { return kokkos::make_sum_squares(d, device); })
       .add<ops::CheckGradientsDesc>(kokkos::make_check_gradients)
+      .add<ops::LambDirectionDesc>(kokkos::make_lamb_direction)
+      .add<ops::LambStepDesc>(kokkos::make_lamb_step)
       .add<ops::UpdateDesc>(kokkos::make_update);
   return factory;
 }

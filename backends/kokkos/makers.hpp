@@ -27,6 +27,8 @@ ops::Expected<ops::RecurrentCell> make_recurrent_cell(const ops::RecurrentCellDe
 ops::Expected<ops::Loss> make_loss(const ops::LossDesc& d, Device& device);
 ops::Expected<ops::SumSquares> make_sum_squares(const ops::SumSquaresDesc& d, Device& device);
 ops::Expected<ops::CheckGradients> make_check_gradients(const ops::CheckGradientsDesc& d);
+ops::Expected<ops::LambDirection> make_lamb_direction(const ops::LambDirectionDesc& d);
+ops::Expected<ops::LambStep> make_lamb_step(const ops::LambStepDesc& d);
 ops::Expected<ops::Update> make_update(const ops::UpdateDesc& d);
 
 }  // namespace keelson::kokkos

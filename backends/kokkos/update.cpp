@@ -1,9 +1,8 @@
-#include <algorithm>
+#include "engine/ops/update.hpp"
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/flat.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/factory.hpp"
-#include "engine/ops/update.hpp"
 
 namespace keelson::kokkos {
 
@@ -16,8 +15,8 @@ using namespace ops;
 struct Coefficients {
   float gradient;            ///< g is scaled by this (loss scale, global clip) ...
   float decay;               ///< ... then + decay * w ...
-  float local;               ///< ... then scaled by this (LARC)
-  float rate;                ///< learning rate of this parameter
+  float local;               ///< ... then scaled by this (LARC, LARS)
+  float rate;                ///< what the step is scaled by: the learning rate, or 1 if the momentum has it in it
   float keep;                ///< w is scaled by this first (decoupled decay)
   float correct1, correct2;  ///< Adam: 1 / (1 - beta^t)
 };
@@ -41,35 +40,35 @@ struct Step {
     return ratio < 1 ? ratio : 1.0;
   }
 
+  /// LARS's local rate. A NaN in a norm goes on into the whole parameter.
+  KOKKOS_FUNCTION double lars(double scaled) const {
+    if (!norms) return 1;
+    const double weights = Kokkos::sqrt(norms[0]), gradient = scaled * Kokkos::sqrt(norms[1]);
+    if (weights == 0 || gradient == 0) return 1;
+    return p.lars_eta * weights / (gradient + p.weight_decay * weights + p.epsilon);
+  }
+
   KOKKOS_FUNCTION Coefficients coefficients() const {
-    double scaled = state->scaling.unscale;
-    if (p.clip_norm > 0) {
-      double squares = 0;
-      for (int i = 0; i < global_norms; ++i) squares += global_norm[i];
-      const double norm = scaled * Kokkos::sqrt(squares);
-      if (norm > p.clip_norm) scaled *= p.clip_norm / norm;
-    }
+    const double scaled = gradient_factor(*state, p.clip_norm, global_norm, global_norms);
     const double rate = static_cast<double>(state->learning_rate) * p.lr_multiplier;
     Coefficients c{};
     c.gradient = static_cast<float>(scaled);
     c.decay = p.weight_decay;
-    c.local = static_cast<float>(larc(scaled, rate));
-    c.rate = static_cast<float>(rate);
+    const bool rate_in_momentum = p.kind == UpdateKind::lars && p.rate_in_momentum;
+    const double local = p.kind == UpdateKind::lars ? lars(scaled) : larc(scaled, rate);
+    c.local = static_cast<float>(rate_in_momentum ? rate * local : local);
+    c.rate = static_cast<float>(rate_in_momentum ? 1.0 : rate);
     c.keep = static_cast<float>(1 - rate * p.decoupled_decay);
     if (p.kind == UpdateKind::adam) {
-      const double t = static_cast<double>(state->step) + 1;
-      c.correct1 = static_cast<float>(1 / (1 - Kokkos::pow(static_cast<double>(p.beta1), t)));
-      c.correct2 = static_cast<float>(1 / (1 - Kokkos::pow(static_cast<double>(p.beta2), t)));
+      c.correct1 = bias_correction(p.beta1, state->step);
+      c.correct2 = bias_correction(p.beta2, state->step);
     }
     return c;
   }
 
-  /// An item's elements are neighbours on a CPU; on a GPU they lie apart, next to those of its neighbours.
-  static constexpr Index next(Index apart) { return runs_on_host ? 1 : apart; }
-
   // The loops read local copies only: through `this`, each write might change a member, for all the compiler knows.
   KOKKOS_FUNCTION void sgd(const Coefficients c, Index begin, Index end, Index apart) const {
-    const Index by = next(apart);
+    const Index by = next_element(apart);
     const float* g_in = diff;
     float* w = param;
     KEELSON_INDEPENDENT_ITERATIONS
@@ -80,7 +79,7 @@ struct Step {
   }
 
   KOKKOS_FUNCTION void momentum(const Coefficients c, Index begin, Index end, Index apart) const {
-    const Index by = next(apart);
+    const Index by = next_element(apart);
     const float along = p.nesterov ? 1.0f : 0.0f;  // step = along * g + ahead * v
     const float ahead = p.nesterov ? p.momentum : 1.0f, beta = p.momentum;
     const float* g_in = diff;
@@ -95,7 +94,7 @@ struct Step {
   }
 
   KOKKOS_FUNCTION void adam(const Coefficients c, Index begin, Index end, Index apart) const {
-    const Index by = next(apart);
+    const Index by = next_element(apart);
     const float beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon;
     const float* g_in = diff;
     float *w = param, *m1 = moment1, *m2 = moment2;
@@ -121,19 +120,6 @@ struct Step {
       sgd(c, begin, end, apart);
   }
 };
-
-/// On a GPU: `items` work items share `elements`.
-struct StepApart {
-  Step step;
-  Index elements, items;
-  KOKKOS_FUNCTION void operator()(Index i) const { step(i, elements, items); }
-};
-
-/// So many that each has up to 16 elements, but enough of them for the whole GPU.
-[[maybe_unused]] Index items_for(Index elements) {
-  constexpr Index many = Index{1} << 17, most_each = 16;
-  return ceil_div(elements, std::clamp<Index>(elements / many, 1, most_each));
-}
 
 /// Row m of the gradient belongs to row rows[m] of the parameter: the same step, on arrays shifted against each other.
 struct StepRows {
@@ -187,11 +173,8 @@ class KokkosUpdate : public Update {
     if (desc_.rows > 0) {
       const Index width = desc_.param.shape[1], items = runs_on_host ? 1 : ceil_div(width, 8);
       launch(label, desc_.rows * items, StepRows{step, rows.data<std::int32_t>(), width, items});
-    } else if constexpr (runs_on_host) {
-      for_each_block(label, param.stored_elements(), step, 16384);
     } else {
-      const Index items = items_for(param.stored_elements());
-      launch(label, items, StepApart{step, param.stored_elements(), items});
+      for_flat_elements(label, param.stored_elements(), step);
     }
   }
 
@@ -207,8 +190,10 @@ Expected<Update> make_update(const UpdateDesc& d) {
     return std::string("the parameter needs a dense layout: " + d.param.layout.to_string());
   if (d.rows > 0 && (d.param.shape.rank() != 2 || !d.param.layout.is_plain(d.param.shape)))
     return std::string("a gradient by rows needs a plain matrix as its parameter");
-  if (d.rows > 0 && d.params.larc != LarcMode::none)
-    return std::string("LARC needs the norm of the whole parameter, which a gradient by rows does not touch");
+  if (d.rows > 0 && (d.params.larc != LarcMode::none || d.params.kind == UpdateKind::lars))
+    return std::string("LARC and LARS need the norm of the whole parameter, which a gradient by rows does not touch");
+  if (d.params.kind == UpdateKind::lars && d.params.larc != LarcMode::none)
+    return std::string("LARS has a local rate of its own: not with LARC");
   return std::unique_ptr<Update>(std::make_unique<KokkosUpdate>(d));
 }
 

@@ -14,16 +14,8 @@ UpdateBuilder::UpdateBuilder(CompileState& build, std::int64_t gradients, std::v
   for (const SparseGradient& g : build_.sparse_gradients) add(g.parameter, g.values, g.rows, g.count);
 }
 
-BufferId UpdateBuilder::add(const std::string& name, const TensorDesc& desc, Storage storage) {
-  Buffer b;
-  b.name = name;
-  b.desc = desc;
-  b.storage = storage;
-  return build_.program.add(std::move(b));
-}
-
 BufferId UpdateBuilder::new_sums(const std::string& name, std::int64_t count) {
-  return add(name, TensorDesc::plain({count}, DType::f64), Storage::owned);
+  return build_.program.add(name, TensorDesc::plain({count}, DType::f64), Storage::owned);
 }
 
 void UpdateBuilder::append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index) {
@@ -36,7 +28,8 @@ BufferId UpdateBuilder::global_norm() {
   const int whole = gradients_ > 0 ? 1 : 0, by_rows = static_cast<int>(build_.sparse_gradients.size());
   global_norm_ = new_sums("global norm", whole + by_rows);
   if (gradients_ > 0)
-    append_sum_of_squares("all gradients", add("gradients", TensorDesc::plain({gradients_}), Storage::gradients),
+    append_sum_of_squares("all gradients",
+                          build_.program.add("gradients", TensorDesc::plain({gradients_}), Storage::gradients),
                           global_norm_, 0);
   for (int i = 0; i < by_rows; ++i)
     append_sum_of_squares(build_.sparse_gradients[i].parameter, build_.sparse_gradients[i].values, global_norm_,
@@ -82,7 +75,7 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
          p.name);
   const auto [at, is_new] = states_.try_emplace({p.name, name}, no_buffer);
   if (!is_new) return at->second;
-  at->second = add(p.name + "/" + name, desc(p.value), Storage::moment);
+  at->second = build_.program.add(p.name + "/" + name, desc(p.value), Storage::moment);
   Buffer& buffer = build_.program.buffer(at->second);
   buffer.parameter = p.name;
   buffer.moment = static_cast<std::size_t>(found - state_names_.begin());
@@ -90,7 +83,7 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
 }
 
 BufferId UpdateBuilder::new_buffer(const UpdatedParameter& p, const std::string& name) {
-  return add(p.name + "/" + name, desc(p.value), Storage::arena);
+  return build_.program.add(p.name + "/" + name, desc(p.value));
 }
 
 }  // namespace keelson

@@ -59,7 +59,6 @@ class UpdateBuilder {
   }
 
  private:
-  BufferId add(const std::string& name, const TensorDesc& desc, Storage storage);
   BufferId new_sums(const std::string& name, std::int64_t count);
   void append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index);
 

@@ -94,8 +94,17 @@ std::string describe(const CheckGradientsDesc& d) {
 }
 
 std::string describe(const UpdateDesc& d) {
-  return fmt::format("{} update{}, parameter {}", d.params.kind == UpdateKind::sgd ? "sgd" : "adam",
+  return fmt::format("{} update{}, parameter {}",
+                     d.params.kind == UpdateKind::sgd    ? "sgd"
+                     : d.params.kind == UpdateKind::adam ? "adam"
+                                                         : "lars",
                      d.rows > 0 ? fmt::format(" of {} rows", d.rows) : "", to_string(d.param));
 }
+
+std::string describe(const LambDirectionDesc& d) {
+  return fmt::format("lamb direction, parameter {}", to_string(d.param));
+}
+
+std::string describe(const LambStepDesc& d) { return fmt::format("lamb step, parameter {}", to_string(d.param)); }
 
 }  // namespace keelson::ops

@@ -7,6 +7,7 @@
 #include "engine/ops/dropout.hpp"
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/embedding.hpp"
+#include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/pool.hpp"
@@ -19,9 +20,10 @@ template <class... T>
 struct TypeList {};
 
 /// The description of every op. The tests' fake device and the generic test of operands go through this list.
-using OpList = TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc,
-                        DenseDesc, DropoutDesc, EltwiseDesc, EmbeddingDesc, LossDesc, MatMulDesc, PoolDesc,
-                        RecurrentCellDesc, ReorderDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
+using OpList =
+    TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc, DenseDesc,
+             DropoutDesc, EltwiseDesc, EmbeddingDesc, LambDirectionDesc, LambStepDesc, LossDesc, MatMulDesc, PoolDesc,
+             RecurrentCellDesc, ReorderDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
 
 /// Calls `visit.template operator()<Desc>()` for each type.
 template <class... D, class Visit>

@@ -48,7 +48,7 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
 };
 
 /// The rule of the step.
-enum class UpdateKind : std::uint8_t { sgd, adam };
+enum class UpdateKind : std::uint8_t { sgd, adam, lars };
 
 /// Whether LARC scales the gradient, or clips the local rate.
 enum class LarcMode : std::uint8_t { none, scale, clip };
@@ -58,7 +58,7 @@ struct UpdateParams {
   UpdateKind kind = UpdateKind::sgd;  ///< rule
   float weight_decay = 0;             ///< L2: g += weight_decay * w
   float decoupled_decay = 0;  ///< AdamW (Loshchilov & Hutter 2019): w -= lr * decoupled_decay * w before the step
-  float momentum = 0;         ///< sgd: v = momentum v + g
+  float momentum = 0;         ///< sgd and lars: v = momentum v + g
   bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
   /// Adam (Kingma & Ba 2015), bias-corrected.
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< Adam (Kingma & Ba 2015), bias-corrected
@@ -71,6 +71,12 @@ struct UpdateParams {
   /// eta and the floor of the local rate.
   float larc_eta = 0.002f, larc_floor = 0;
   bool larc_relative = false;  ///< whether clip_reference is the learning rate
+  /// LARS (You, Gitman, Ginsburg 2017): local rate r = lars_eta |w| / (|g| + weight_decay |w| + epsilon), or 1 where
+  /// |w| or |g| is 0, and 1 where no norms are given. v = momentum v + lr r (g + weight_decay w), w -= v. Without
+  /// rate_in_momentum (MLPerf's variant): v = momentum v + r (g + weight_decay w), w -= lr v. A NaN in a norm reaches
+  /// the whole parameter.
+  float lars_eta = 0.001f;
+  bool rate_in_momentum = true;
 };
 
 class Update;
@@ -81,7 +87,7 @@ struct UpdateDesc {
   TensorDesc param;
   /// > 0: the gradient has so many rows of a plain (V, H) parameter, as Embedding::backward makes it. Only these rows
   /// of the parameter and of its moments are read and written; momentum and decay of the others rest (as PyTorch's
-  /// SparseAdam and TensorFlow's lazy Adam do). Not with LARC, which needs the norm of the whole parameter.
+  /// SparseAdam and TensorFlow's lazy Adam do). Not with LARC or LARS: they need the norm of the whole parameter.
   std::int64_t rows = 0;
 };
 
@@ -102,10 +108,11 @@ class Update : public DescribedPrimitive<UpdateDesc> {
     OptionalInOut<K, Role::moment1, &UpdateDesc::param> moment1;
     OptionalInOut<K, Role::moment2, &UpdateDesc::param> moment2;
   };
-  /// Moments: none for sgd without momentum; moment1 = v for sgd; moment1 = m, moment2 = v for adam. `global_norm`:
-  /// f64, any number of sums of squares, which together are that of all gradients; absent unless clip_norm is set.
-  /// `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent unless larc is
-  /// set. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; absent for a whole gradient.
+  /// Moments: none for sgd and lars without momentum; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam.
+  /// `global_norm`: f64, any number of sums of squares, which together are that of all gradients; absent unless
+  /// clip_norm is set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent
+  /// unless larc is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; absent for a
+  /// whole gradient.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

@@ -24,9 +24,9 @@ const ParameterGroup* Optimizer::find_group(const std::string& parameter) const 
   return nullptr;
 }
 
-ParameterGroup Optimizer::group_of(const std::string& parameter) const {
+ParameterGroup Optimizer::group_of(const std::string& parameter, bool decays) const {
   const ParameterGroup* found = find_group(parameter);
-  return found ? *found : ParameterGroup{{}, weight_decay, 1};
+  return found ? *found : ParameterGroup{{}, decays ? weight_decay : 0, 1};
 }
 
 bool Optimizer::decays() const {

@@ -44,9 +44,10 @@ struct Optimizer {
 
  protected:
   const ParameterGroup* find_group(const std::string& parameter) const;  ///< null: no group matches
-  ParameterGroup group_of(const std::string& parameter) const;           ///< without a match the optimizer's settings
-  bool decays() const;                                                   ///< weight decay of any parameter
-  std::string shared_settings() const;                                   ///< ", weight decay 0.1, clip norm 1"
+  /// Without a match the optimizer's settings, with its weight decay or, if `decays` is false, with none.
+  ParameterGroup group_of(const std::string& parameter, bool decays = true) const;
+  bool decays() const;                  ///< weight decay of any parameter
+  std::string shared_settings() const;  ///< ", weight decay 0.1, clip norm 1"
 };
 
 }  // namespace keelson

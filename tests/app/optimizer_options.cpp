@@ -34,6 +34,21 @@ TEST(OptimizerOptions, OfThePennTreebankRecipe) {
   EXPECT_EQ(optimizer->clip_norm, 5);
 }
 
+TEST(OptimizerOptions, LayerWiseOptimizers) {
+  const Parsed lars({"--optimizer", "lars", "--lars-eta", "0.02", "--lars-rate-outside", "--weight-decay", "1e-4"});
+  EXPECT_NO_THROW(check(lars.options));
+  EXPECT_EQ(make_optimizer(lars.options)->to_string(),
+            "lars momentum 0.9 eta 0.02, rate outside the momentum, weight decay 0.0001");
+  const Parsed lamb({"--optimizer", "lamb", "--weight-decay", "0.01", "--clip-norm", "1", "--adapt-vectors"});
+  EXPECT_NO_THROW(check(lamb.options));
+  EXPECT_EQ(make_optimizer(lamb.options)->to_string(),
+            "lamb betas 0.9 0.999 epsilon 1e-06, vectors too, weight decay 0.01, clip norm 1");
+  const Parsed nvlamb({"--optimizer", "lamb", "--nvlamb"});
+  EXPECT_NO_THROW(check(nvlamb.options));
+  const Parsed again({}, nvlamb.verb.values());
+  EXPECT_EQ(make_optimizer(again.options)->to_string(), make_optimizer(nvlamb.options)->to_string());
+}
+
 TEST(OptimizerOptions, TheUsersReplaceThoseFromElsewhere) {
   EXPECT_EQ(Parsed({"--global-batch", "40"}, published).options.batch, 1) << "--batch of the recipe";
   EXPECT_EQ(Parsed({"--batch", "3"}, {{"global-batch", "64"}}).options.global_batch, 0);
@@ -55,7 +70,14 @@ TEST(OptimizerOptions, RefuseWhatMakesNoSense) {
                                               {"--decay", "3:0.5"},
                                               {"--schedule", "decay"},
                                               {"--nesterov", "--momentum", "0"},
-                                              {"--nesterov", "--optimizer", "adam"}})
+                                              {"--nesterov", "--optimizer", "adam"},
+                                              {"--nesterov", "--optimizer", "lars"},
+                                              {"--larc", "clip", "--optimizer", "lars"},
+                                              {"--larc", "scale", "--optimizer", "lamb", "--weight-decay", "0.01"},
+                                              {"--optimizer", "lamb"},
+                                              {"--nvlamb"},
+                                              {"--lars-rate-outside"},
+                                              {"--adapt-vectors", "--optimizer", "adam"}})
     EXPECT_THROW(check(Parsed(bad).options), InputError) << bad[0];
   EXPECT_THROW(Parsed({"--decay-factor", "1.5"}), InputError);
   EXPECT_THROW(Parsed({"--decay-factor", "0"}), InputError);

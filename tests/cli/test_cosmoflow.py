@@ -147,7 +147,7 @@ class Refusals(Case):
     def test_options(self):
         for arguments, says in [
             (["--no-such-option"], "unknown option '--no-such-option'"), (["--epoch", 3], "did you mean.*--epochs"), (["--lr", "fast"], "fast"), (["--lr", -1], "--lr"),
-            (["--net", "resnet"], "resnet"), (["--optimizer", "lamb"], "lamb"), (["--schedule", "steps"], "--decay"),
+            (["--net", "resnet"], "resnet"), (["--optimizer", "adagrad"], "adagrad"), (["--optimizer", "lamb"], "--weight-decay 0.01"), (["--nvlamb"], "--optimizer lamb"), (["--schedule", "steps"], "--decay"),
             (["--schedule", "steps", "--decay", "3:x"], "3:x"), (["--recipe", "magic"], "magic"), (["--epochs", 0], "--epochs"),
             (["--nesterov", "--momentum", 0], "--nesterov"), (["--config", "nothing.toml"], "nothing.toml"), (["--channels", "0,9"], "9")]:
             with self.subTest(arguments):

@@ -2,6 +2,8 @@
 
 #include "apps/common/training_targets.hpp"
 #include "engine/optim/adam.hpp"
+#include "engine/optim/lamb.hpp"
+#include "engine/optim/lars.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
@@ -50,9 +52,13 @@ void expect_close(const Trained& got, const Trained& want) {
 }
 
 TEST_F(TrainTest, RanksWithAPartOfTheBatchDoAsOneWithAllOfIt) {
-  for (const bool adam : {false, true}) {
+  auto lars = std::make_shared<Lars>();
+  lars->eta = 0.1f;
+  lars->clip_norm = 0.5f;
+  const std::shared_ptr<const Optimizer> others[] = {nullptr, std::make_shared<Adam>(), lars, std::make_shared<Lamb>()};
+  for (const auto& other : others) {
     auto o = small_options();
-    if (adam) o.optimizer = std::make_shared<Adam>(), o.schedule.base = 1e-3;
+    if (other) o.optimizer = other, o.schedule.base = other == lars ? 0.02 : 1e-3;
     expect_close(train(&world(), o), train(nullptr, o));
   }
 }

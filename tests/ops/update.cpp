@@ -20,7 +20,7 @@ struct UpdateCase {
 };
 
 std::vector<UpdateCase> update_cases() {
-  const auto sgd = UpdateKind::sgd, adam = UpdateKind::adam;
+  const auto sgd = UpdateKind::sgd, adam = UpdateKind::adam, lars = UpdateKind::lars;
   return {
       {"sgd", "w -= lr g", {.kind = sgd}},
       {"sgd_decay", "L2", {.kind = sgd, .weight_decay = 0.01f, .lr_multiplier = 2}},
@@ -58,15 +58,32 @@ std::vector<UpdateCase> update_cases() {
       {"larc_decay",
        "decay before LARC",
        {.kind = sgd, .weight_decay = 0.1f, .momentum = 0.5f, .larc = LarcMode::scale, .larc_eta = 0.02f}},
+      {"lars", "", {.kind = lars, .weight_decay = 0.01f, .momentum = 0.9f}},
+      {"lars_rate_outside",
+       "MLPerf's variant",
+       {.kind = lars, .weight_decay = 0.01f, .momentum = 0.9f, .lr_multiplier = 2, .rate_in_momentum = false}},
+      {"lars_plain",
+       "no momentum, a large epsilon",
+       {.kind = lars, .weight_decay = 0.1f, .epsilon = 0.5f, .lars_eta = 0.1f}},
+      {"lars_no_gradient", "|g| = 0: the local rate is 1", {.kind = lars, .weight_decay = 0.1f, .momentum = 0.9f}, 0},
+      {"lars_no_parameter", "|w| = 0", {.kind = lars, .momentum = 0.9f}, 1, 0},
+      {"scaled_lars",
+       "gradients come 64 times too large, and the norm that counts is the clipped one",
+       {.kind = lars, .weight_decay = 0.1f, .momentum = 0.9f, .clip_norm = 0.5f},
+       64,
+       1,
+       64},
   };
 }
 
 class UpdateTest : public CaseTest<UpdateCase> {
  protected:
+  bool takes_norms() const { return c().params.larc != LarcMode::none || c().params.kind == UpdateKind::lars; }
+
   /// Three steps of one parameter in this layout, and the same by the oracle.
   void check_steps(const Shape& shape, const Layout& layout, const std::string& what) {
     const auto& p = c().params;
-    const bool has_norms = p.larc != LarcMode::none;
+    const bool has_norms = takes_norms();
     const auto op = make(ops::UpdateDesc{p, {shape, DType::f32, layout}});
     if (!op) return;
     oracle::OptimizerState want{oracle::random_uniform(shape, "w"), Array(shape), Array(shape)};
@@ -140,13 +157,53 @@ TEST_P(UpdateTest, SkippedStepsMoveNothing) {
   const Array w = oracle::random_uniform(shape, "w"), m = oracle::random_uniform(shape, "m"), v(shape, 0.25);
   const auto param = put(ctx(), w, plain), moment1 = put(ctx(), m, plain), moment2 = put(ctx(), v, plain);
   const Array g(shape, std::numeric_limits<double>::infinity());
-  const auto norms = p.larc != LarcMode::none ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
+  const auto norms = takes_norms() ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, g[0])) : Tensor();
   const ops::StepParams now{.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}};
   op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
   check(param, w, c().name, exact);
   check(moment1, m, c().name + " moment1", exact);
   check(moment2, v, c().name + " moment2", exact);
+}
+
+/// A NaN in a gradient reaches the whole parameter where LARS scales by a norm that is NaN, else its own element.
+TEST_P(UpdateTest, NanShows) {
+  const auto& p = c().params;
+  const Shape shape{100};
+  const auto plain = Layout::plain(shape);
+  const auto op = make(ops::UpdateDesc{p, TensorDesc::plain(shape)});
+  if (!op) return;
+  Array g = oracle::random_uniform(shape, "g");
+  g[17] = std::numeric_limits<double>::quiet_NaN();
+  const Array w = oracle::random_uniform(shape, "w");
+  const auto param = put(ctx(), w, plain), moment1 = put(ctx(), Array(shape), plain),
+             moment2 = put(ctx(), Array(shape), plain);
+  const double squares = oracle::sum_squares(g);
+  const auto norms = takes_norms() ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(w), squares}}) : Tensor();
+  const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
+  const auto state = put_state(ctx(), {.learning_rate = 0.05f});
+  op->forward({state, put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
+  const Array moved = get(ctx(), param);
+  for (std::int64_t i = 0; i < moved.elements(); ++i)
+    if (i == 17 || p.kind == UpdateKind::lars) {
+      EXPECT_TRUE(std::isnan(moved[i])) << i;
+    }
+}
+
+TEST_P(UpdateTest, LarsWithoutNormsHasTheLocalRateOne) {
+  const auto& p = c().params;
+  if (p.kind != UpdateKind::lars) return;
+  const Shape shape{7};
+  const auto plain = Layout::plain(shape);
+  const auto op = make(ops::UpdateDesc{p, TensorDesc::plain(shape)});
+  if (!op) return;
+  const Array w = oracle::random_uniform(shape, "w"), g = oracle::random_uniform(shape, "g");
+  const auto param = put(ctx(), w, plain), moment1 = put(ctx(), Array(shape), plain);
+  const ops::StepParams now{.learning_rate = 0.05f};
+  const double squares = oracle::sum_squares(g);
+  const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
+  op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, {}, param, moment1, {}});
+  check(param, oracle::update({w, Array(shape), {}}, g, p, now, squares, false).param, c().name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Update, UpdateTest, ::testing::ValuesIn(on_every_context(update_cases())), CaseName());

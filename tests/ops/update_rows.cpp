@@ -117,6 +117,9 @@ TEST_P(UpdateRowsTest, DeclinesWhatNeedsTheWhole) {
   ops::UpdateParams larc = c().params;
   larc.larc = ops::LarcMode::clip;
   EXPECT_EQ(ctx().try_make(ops::UpdateDesc{larc, TensorDesc::plain({11, 5}), 7}), nullptr);
+  ops::UpdateParams lars = c().params;
+  lars.kind = UpdateKind::lars;
+  EXPECT_EQ(ctx().try_make(ops::UpdateDesc{lars, TensorDesc::plain({11, 5}), 7}), nullptr);
   const Shape cube{11, 5, 2};
   EXPECT_EQ(ctx().try_make(ops::UpdateDesc{c().params, TensorDesc::plain(cube), 7}), nullptr);
   const Shape matrix{11, 5};

@@ -8,6 +8,7 @@
 #include "engine/ops/dense.hpp"
 #include "engine/ops/dropout.hpp"
 #include "engine/ops/eltwise.hpp"
+#include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
@@ -116,8 +117,15 @@ struct OptimizerState {
 /// What CheckGradients makes of `now` when the gradients' sums of squares are `sums`.
 ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc& d, const Array& sums);
 /// One step of one parameter. `global_sum_squares`: of all gradients as they are, before they are unscaled; used if
-/// clip_norm > 0.
+/// clip_norm > 0. `lars_norms`: LARS gets norms.
 OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
-                      double global_sum_squares = 0);
+                      double global_sum_squares = 0, bool lars_norms = true);
+
+/// LambDirection: moves the moments of `s` and returns the direction.
+Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& state,
+                     double global_sum_squares = 0);
+/// LambStep; `scaled`: with the trust ratio.
+void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& state,
+               bool scaled);
 
 }  // namespace keelson::oracle

@@ -25,7 +25,7 @@ ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc
 }
 
 OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
-                      double global_sum_squares) {
+                      double global_sum_squares, bool lars_norms) {
   if (state.scaling.skip) return s;
   Array& w = s.param;
   const double lr = static_cast<double>(state.learning_rate) * p.lr_multiplier;
@@ -41,7 +41,19 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
   for (auto& g : diff.data) g *= clip;
   const double g_norm = std::sqrt(sum_squares(diff));
 
-  for (std::int64_t i = 0; i < w.elements(); ++i) diff[i] += static_cast<double>(p.weight_decay) * w[i];
+  const double decay = p.weight_decay;
+  for (std::int64_t i = 0; i < w.elements(); ++i) diff[i] += decay * w[i];
+
+  if (p.kind == ops::UpdateKind::lars) {
+    double rate = 1;
+    if (lars_norms && w_norm != 0 && g_norm != 0) rate = p.lars_eta * w_norm / (g_norm + decay * w_norm + p.epsilon);
+    for (std::int64_t i = 0; i < w.elements(); ++i) {
+      double v = p.rate_in_momentum ? lr * rate * diff[i] : rate * diff[i];
+      if (p.momentum != 0) v = s.moment1[i] = p.momentum * s.moment1[i] + v;
+      w[i] -= p.rate_in_momentum ? v : lr * v;
+    }
+    return s;
+  }
 
   if (p.larc != ops::LarcMode::none) {
     double rate = w_norm > 0 && g_norm > 0 ? p.larc_eta * w_norm / g_norm : static_cast<double>(p.larc_floor);
@@ -70,6 +82,34 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
     }
   }
   return s;
+}
+
+Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& state,
+                     double global_sum_squares) {
+  Array u(diff.shape);
+  if (state.scaling.skip) return u;
+  const double t = static_cast<double>(state.step) + 1, b1 = p.beta1, b2 = p.beta2, unscale = state.scaling.unscale;
+  double c = 1;
+  if (p.clip_norm > 0) c = std::max(1.0, unscale * std::sqrt(global_sum_squares) / p.clip_norm);
+  for (std::int64_t i = 0; i < u.elements(); ++i) {
+    const double w = s.param[i], x = diff[i] * unscale / c + static_cast<double>(p.weight_decay) * w;
+    s.moment1[i] = b1 * s.moment1[i] + (p.average_gradients ? 1 - b1 : 1.0) * x;
+    s.moment2[i] = b2 * s.moment2[i] + (1 - b2) * x * x;
+    const double m = s.moment1[i] / (1 - std::pow(b1, t)), v = s.moment2[i] / (1 - std::pow(b2, t));
+    u[i] = m / (std::sqrt(v) + p.epsilon) + static_cast<double>(p.decoupled_decay) * w;
+  }
+  return u;
+}
+
+void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& state,
+               bool scaled) {
+  if (state.scaling.skip) return;
+  const double w_norm = std::sqrt(sum_squares(param)), u_norm = std::sqrt(sum_squares(direction));
+  double ratio = 1;
+  if (scaled && w_norm != 0 && u_norm != 0)
+    ratio = std::clamp(w_norm, static_cast<double>(d.norm_min), static_cast<double>(d.norm_max)) / u_norm;
+  const double rate = static_cast<double>(state.learning_rate) * d.lr_multiplier * ratio;
+  for (std::int64_t i = 0; i < param.elements(); ++i) param[i] -= rate * direction[i];
 }
 
 }  // namespace keelson::oracle

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/optim/adam.hpp"
+#include "engine/optim/lamb.hpp"
+#include "engine/optim/lars.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
@@ -91,15 +93,25 @@ TEST(Trainer, GivesTheSameBitsTwice) {
   EXPECT_NE(a.recorder.losses, c.recorder.losses);
 }
 
-class Resume : public ::testing::TestWithParam<int> {};
+class Resume : public ::testing::TestWithParam<int> {
+ protected:
+  void continues_bit_for_bit(std::shared_ptr<const Optimizer> optimizer);
+};
 
 /// 18 samples in batches of 4: five steps per epoch, the last of two samples.
 TEST_P(Resume, ContinuesBitForBit) {
+  for (const std::shared_ptr<const Optimizer>& optimizer : {std::shared_ptr<const Optimizer>(std::make_shared<Adam>()),
+                                                            {std::make_shared<Lars>()},
+                                                            {std::make_shared<Lamb>()}})
+    continues_bit_for_bit(optimizer);
+}
+
+void Resume::continues_bit_for_bit(std::shared_ptr<const Optimizer> optimizer) {
   const Folder folder;
   auto o = small_options();
   o.epochs = 3;
   o.transform = std::make_shared<Flip>();
-  o.optimizer = std::make_shared<Adam>();
+  o.optimizer = std::move(optimizer);
   o.schedule.kind = Schedule::Kind::cosine;
   o.schedule.epochs = 3;
   Training whole(o);
