@@ -10,6 +10,7 @@
 /// gradient, states and direction share one dense layout. Padding is zero and stays zero if epsilon > 0.
 namespace keelson::ops {
 
+/// LAMB's settings for one parameter.
 struct LambParams {
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-6f;  ///< bias-corrected
   float decoupled_decay = 0;                            ///< d: the direction has d w in it
@@ -52,8 +53,9 @@ class LambStep;
 struct LambStepDesc {
   using Op = LambStep;
   TensorDesc param;
-  float lr_multiplier = 1;
-  float norm_min = 0, norm_max = std::numeric_limits<float>::infinity();
+  float lr_multiplier = 1;                                  ///< of the parameter's group
+  float norm_min = 0;                                       ///< phi's lower bound
+  float norm_max = std::numeric_limits<float>::infinity();  ///< phi's upper bound
 };
 class LambStep : public DescribedPrimitive<LambStepDesc> {
  public:

@@ -76,7 +76,7 @@ struct UpdateParams {
   /// rate_in_momentum (MLPerf's variant): v = momentum v + r (g + weight_decay w), w -= lr v. A NaN in a norm reaches
   /// the whole parameter.
   float lars_eta = 0.001f;
-  bool rate_in_momentum = true;
+  bool rate_in_momentum = true;  ///< whether the momentum holds the learning rate
 };
 
 class Update;

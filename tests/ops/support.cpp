@@ -68,6 +68,14 @@ EmbeddingDesc example(DType t) {
   return {plain({8}, DType::s32), plain(matrix, t)};
 }
 template <>
+LambDirectionDesc example(DType t) {
+  return {{}, plain(matrix, t)};
+}
+template <>
+LambStepDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
 LossDesc example(DType t) {
   return {{}, plain(matrix, t), plain(matrix, t)};
 }

@@ -32,6 +32,8 @@ const std::vector<SupportRow>& support_table() {
       {"Eltwise",            "strided",                          takes,  takes,  takes,   native,  may},
       {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
+      {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
+      {"LambStep",           "",                                 takes,  never,  never,   never,   never},
       {"Loss",               "",                                 takes,  never,  never,   never,   never},
       {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
       {"MatMul",             "dst with other strides, dst f32",  takes,  never,  if_fast, if_fast, may},
@@ -95,6 +97,8 @@ SupportCell cell_of(const ops::DenseDesc& d, Device&) {
 SupportCell cell_of(const ops::DropoutDesc& d, Device&) { return {"Dropout", "", d.src.dtype}; }
 SupportCell cell_of(const ops::EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
 SupportCell cell_of(const ops::EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
+SupportCell cell_of(const ops::LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
+SupportCell cell_of(const ops::LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
 SupportCell cell_of(const ops::LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
 SupportCell cell_of(const ops::MatMulDesc& d, Device&) {
   const bool rows = d.dst.layout.is_any() || d.dst.shape[1] == 1 || d.dst.layout.strides()[1] == 1;

@@ -45,6 +45,8 @@ SupportCell cell_of(const ops::DenseDesc& d, Device& device);
 SupportCell cell_of(const ops::DropoutDesc& d, Device& device);
 SupportCell cell_of(const ops::EltwiseDesc& d, Device& device);
 SupportCell cell_of(const ops::EmbeddingDesc& d, Device& device);
+SupportCell cell_of(const ops::LambDirectionDesc& d, Device& device);
+SupportCell cell_of(const ops::LambStepDesc& d, Device& device);
 SupportCell cell_of(const ops::LossDesc& d, Device& device);
 SupportCell cell_of(const ops::MatMulDesc& d, Device& device);
 SupportCell cell_of(const ops::PoolDesc& d, Device& device);
