@@ -170,8 +170,8 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const auto& context = place.context;
   DevicePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
-  PlanOptions options{
-      .batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .communicator = place.ranks.get()};
+  const ProcessGrid grid(*place.ranks);
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .grid = &grid};
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Executor executor(net.graph, parameters, options);

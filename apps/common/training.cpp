@@ -170,8 +170,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   compare_values(job_.world, dashed(task.options.common_values()), "options");
   const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
-  t.precision =
-      choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .communicator = &world});
+  const ProcessGrid grid(world);
+  t.precision = choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .grid = &grid});
   t.config["precision"] = to_string(t.precision);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {
     fmt::print(stderr,

@@ -56,7 +56,8 @@ ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net
   const Graph graph = nets::lstm_lm(net.net);
   Sgd optimizer;
   optimizer.clip_norm = net.clip_norm;
-  PlanOptions options{.batch = batch, .optimizer = &optimizer, .communicator = &group};
+  const ProcessGrid grid(group);
+  PlanOptions options{.batch = batch, .optimizer = &optimizer, .grid = &grid};
   options.precision = precision;
   Parameters parameters(graph, context, 1);
   Executor executor(graph, parameters, options);
@@ -117,8 +118,9 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
   const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net.net);
   // Once, so that all rows have the same.
-  const Precision precision = choose_precision(
-      o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .communicator = place.ranks.get()});
+  const ProcessGrid grid(*place.ranks);
+  const Precision precision =
+      choose_precision(o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .grid = &grid});
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
                                  graph.parameter_count(), net.net.unroll, to_string(precision)),
                      job.machine, place.describe(), o.strong};

@@ -46,13 +46,47 @@ Tensor Bindings::tensor(BufferId id) const {
   return Tensor(compiled_.program.buffer(id).desc, data);
 }
 
-std::shared_ptr<Collective> Bindings::make_collective(const Communication& c, const std::vector<Tensor>& t) const {
-  Communicator& ranks = *compiled_.options.communicator;
-  if (c.kind == Communication::Kind::allgather)
-    return ranks.make_allgather(t[0].raw(), t[1].raw(), t[0].bytes(), c.label);
-  const auto count = static_cast<std::size_t>(t[0].elements());
-  return t[0].dtype() == DType::f64 ? ranks.make_allreduce(t[0].data<double>(), count, c.label)
-                                    : ranks.make_allreduce(t[0].data<float>(), count, c.label);
+namespace {
+
+/// The same arrays, moved by this rank alone: the axis has no other.
+class LocalCollective final : public Collective {
+ public:
+  LocalCollective(Device& device, const CollectiveDesc& desc) : device_(device), desc_(desc) {}
+  void start() override {
+    if (desc_.src && desc_.dst && desc_.src != desc_.dst) device_.copy(desc_.dst, desc_.src, desc_.bytes());
+  }
+  bool test() override { return true; }
+  void wait() override {}
+
+ private:
+  Device& device_;
+  CollectiveDesc desc_;
+};
+
+CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Tensor& dst, const ProcessGrid* grid) {
+  using Kind = CollectiveDesc::Kind;
+  using Element = CollectiveDesc::Element;
+  CollectiveDesc d{.kind = c.kind, .src = src.raw(), .dst = dst.raw(), .label = c.label};
+  if (c.kind == Kind::allreduce) d.src = d.dst;
+  const Tensor& counted = c.kind == Kind::reduce_scatter || !src ? dst : src;
+  d.count = counted.bytes();
+  if (c.kind == Kind::all_to_all && grid) d.count /= static_cast<std::size_t>(grid->extent(c.axis));
+  if (d.sums()) {
+    d.element = counted.dtype() == DType::f64 ? Element::f64 : Element::f32;
+    d.count /= d.element_bytes();
+  }
+  d.peer = d.point_to_point() ? (grid ? grid->neighbor(c.axis, c.peer, c.periodic) : -1) : c.peer;
+  return d;
+}
+
+}  // namespace
+
+std::shared_ptr<Collective> Bindings::make_collective(const CommunicationDesc& c) const {
+  const ProcessGrid* grid = compiled_.options.grid;
+  const CollectiveDesc desc = described(c, tensor(c.src), tensor(c.dst), grid);
+  Communicator* ranks = grid ? grid->along(c.axis) : nullptr;
+  if (ranks) return ranks->make_collective(desc);
+  return std::make_shared<LocalCollective>(compiled_.context.device(), desc);
 }
 
 BoundCall Bindings::bind(const Call& call) {
@@ -64,7 +98,7 @@ BoundCall Bindings::bind(const Call& call) {
   }
   const Communication& c = *call.communication();
   auto& collective = collectives_[static_cast<std::size_t>(c.channel)];
-  if (!collective) collective = make_collective(c, bound.tensors);
+  if (!collective) collective = make_collective(c.desc);
   if (c.step == Communication::Step::start)
     bound.run = [run = collective] { run->start(); };
   else
@@ -93,7 +127,10 @@ void Bindings::move(BufferId buffer, void* data) {
       calls_[i].tensors[o] = tensor(id);
       moved = true;
     }
-    if (moved) calls_[i].run = call.computation()->bind(calls_[i].tensors.data());
+    if (!moved) continue;
+    const Communication* c = call.communication();
+    if (c && c->step == Communication::Step::start) collectives_[static_cast<std::size_t>(c->channel)] = nullptr;
+    calls_[i].run = bind(call).run;
   }
 }
 

@@ -29,7 +29,7 @@ class Bindings {
  private:
   void allocate(const Buffer& buffer, BufferId id);
   BoundCall bind(const Call& call);
-  std::shared_ptr<Collective> make_collective(const Communication& c, const std::vector<Tensor>& operands) const;
+  std::shared_ptr<Collective> make_collective(const CommunicationDesc& desc) const;
 
   const CompiledGraph& compiled_;
   Parameters& parameters_;

@@ -50,10 +50,10 @@ Precision faster(Precision low, const Graph& graph, Context& context, const Plan
     hash[i] = executor.plan().hash();
     if (i == 1) {  // without such kernels on any rank there is nothing to time
       std::int64_t differ = hash[1] != hash[0];
-      if (o.communicator) o.communicator->allreduce(&differ, 1, Reduction::max);
+      if (auto* ranks = o.communicator()) ranks->allreduce(&differ, 1, Reduction::max);
       if (!differ) return Precision::fp32;
     }
-    seconds[i] = time_steps(executor, context.device(), o.communicator, o.training);
+    seconds[i] = time_steps(executor, context.device(), o.communicator(), o.training);
   }
   return seconds[1] < seconds[0] ? low : Precision::fp32;
 }

@@ -38,8 +38,6 @@ struct Compiler {
   int loss_node = -1;
   std::map<std::string, BufferId> outputs;
   std::optional<Gradients> gradients;
-  std::optional<Call> loss_start;
-  std::size_t forward_end = 0;
 };
 
 Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& o) : options(o), build(parameters) {
@@ -51,7 +49,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.precision = options.precision;
   // The host looks at losses when a device has gone on already.
   build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
-  build.ranks = options.communicator ? options.communicator->size() : 1;
+  build.grid = options.grid;
   build.sparse_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
@@ -67,7 +65,6 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   add_inputs();
   const auto backward = plan_forward();
   plan_outputs(graph, fused.index);
-  forward_end = build.program.calls().size();
   if (options.training) plan_backward(backward);
 }
 
@@ -103,6 +100,8 @@ void Compiler::add_inputs() {
   require_room_for_inputs();  // before sizes are computed that no integer holds
   build.step_params = owned("step state", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
   build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
+  build.program.buffer(build.loss).keep = true;
+  if (options.training) build.program.buffer(build.loss).distribution = Distribution::partial();
   build.weight = owned("weight", TensorDesc::plain({options.batch}));
   build.inputs["weight"] = build.weight;
   for (std::size_t i = 0; i < build.nodes.size(); ++i) {
@@ -144,30 +143,20 @@ void Compiler::plan_outputs(const Graph& graph, const std::vector<int>& index) {
 }
 
 void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
-  Program& program = build.program;
-  if (build.ranks > 1) {  // the loss of all ranks, on its way during backward
-    loss_start = start_collective(program, Phase::exchange, "loss", Communication::Kind::allreduce,
-                                  {{build.loss, ops::Role::loss, ops::Access::update}}, "loss");
-    program.calls().push_back(*loss_start);
-  }
   for (int i = loss_node; i >= 0; --i) {
     if (!build.wants_gradient[i] || !backward[i] || (i != loss_node && build.diffs[i].empty())) continue;
     BackwardBuilder b(build, i);
     backward[i](b);
   }
   gradients.emplace(build, options.bucket_bytes);
-  gradients->insert_starts(program);
 }
 
 CompiledGraph Compiler::finish() {
   Program& program = build.program;
   CompiledGraph c{options, context()};
-  c.forward_end = forward_end;
-  c.backward_end = program.calls().size();
-  if (loss_start) program.calls().push_back(end_of(*loss_start));
-  if (gradients) gradients->append_ends(build);
-  c.exchange_end = program.calls().size();
   if (options.training && options.optimizer) append_updates(build, *options.optimizer, gradients->floats());
+  c.sections = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
+                         : insert_collectives(build, {}, {});
   program.place();
   c.checks_gradients = build.checks_gradients;
   c.step_params = build.step_params;
@@ -181,7 +170,7 @@ CompiledGraph Compiler::finish() {
   c.sparse_gradients = build.sparse_gradients;
   if (gradients) {
     c.gradient_floats = gradients->floats();
-    c.buckets = gradients->buckets();
+    c.buckets = gradients->buckets().size();
   }
   c.program = std::move(program);
   return c;

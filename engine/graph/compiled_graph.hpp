@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/node_builder.hpp"
+#include "engine/graph/collectives.hpp"
 #include "engine/graph/plan.hpp"
 
 namespace keelson {
@@ -28,8 +28,7 @@ struct CompiledGraph {
   std::vector<SparseGradient> sparse_gradients;
   std::int64_t gradient_floats = 0;  ///< of the block that holds all whole ones
   std::size_t buckets = 0;
-  /// Calls [0, forward_end) are forward, then come backward, the end of the exchange, and the update.
-  std::size_t forward_end = 0, backward_end = 0, exchange_end = 0;
+  Sections sections;  ///< forward, then backward, the end of the exchange, and the update
 };
 
 /// Compiles: see docs/architecture.md, "From graph to step".

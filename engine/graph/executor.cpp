@@ -44,7 +44,7 @@ struct Executor::Impl {
         parameters(values),
         bindings(c, values, options.arena ? options.arena : values.arena()),
         calls(c.program, bindings.calls(), c.context.device(),
-              std::vector<std::size_t>{0, c.forward_end, c.backward_end, c.exchange_end}),
+              std::vector<std::size_t>{0, c.sections.forward_end, c.sections.backward_end, c.sections.exchange_end}),
         readback(c.context.device()) {
     ops::LossScale scale;
     if (c.options.training && c.options.precision == Precision::fp16) scale.scale = 65536;
@@ -56,14 +56,14 @@ struct Executor::Impl {
   Device& device() { return compiled.context.device(); }
   bool exchanges() const { return compiled.program.channels() > 0; }
   void run(std::size_t first, std::size_t last) {
-    calls.run(first, last, in_exchange ? compiled.options.communicator : nullptr);
+    calls.run(first, last, exchanges() ? compiled.options.communicator() : nullptr);
   }
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
   void finish_exchange() {
     if (!in_exchange) return;
-    run(compiled.backward_end, compiled.exchange_end);
+    run(compiled.sections.backward_end, compiled.sections.exchange_end);
     in_exchange = false;
   }
   void write_scale(const ops::LossScale& scale) {
@@ -103,15 +103,18 @@ std::string Executor::Impl::first_non_finite() {
     if (!finite(device(), bindings.tensor(buffer))) return "input " + name;
   for (const Parameter& p : parameters.all())
     if (!finite(device(), p.value)) return "parameter " + p.name;
-  for (std::size_t i = 0; i < compiled.forward_end; ++i) {
+  // To the end, wherever the first one is: other ranks wait for this one in the collectives of forward.
+  std::string first;
+  for (std::size_t i = 0; i < compiled.sections.forward_end; ++i) {
     const Call& call = compiled.program.calls()[i];
     const BoundCall& bound = bindings.calls()[i];
     bound.run();
-    for (std::size_t o = 0; o < call.operands.size(); ++o)
+    for (std::size_t o = 0; first.empty() && o < call.operands.size(); ++o)
       if (call.operands[o].writes() && call.operands[o].access != ops::Access::scratch &&
           !finite(device(), bound.tensors[o]))
-        return "layer " + call.node;
+        first = "layer " + call.node;
   }
+  if (!first.empty()) return first;
   double loss = 0;
   device().copy_to_host(&loss, bindings.tensor(compiled.loss).raw(), sizeof loss);
   return std::isfinite(loss) ? "" : "layer loss";
@@ -155,13 +158,13 @@ void Executor::forward(const ops::StepParams& params) {
   // The device keeps what follows.
   impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params,
                                  offsetof(ops::StepParams, scaling));
-  impl_->run(0, impl_->compiled.forward_end);
+  impl_->run(0, impl_->compiled.sections.forward_end);
 }
 
 void Executor::backward() {
   KEELSON_EXPECT(impl_->compiled.options.training);
   impl_->in_exchange = impl_->exchanges();
-  impl_->run(impl_->compiled.forward_end, impl_->compiled.backward_end);
+  impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
 }
 
 void Executor::finish_exchange() const { impl_->finish_exchange(); }
@@ -169,7 +172,7 @@ void Executor::finish_exchange() const { impl_->finish_exchange(); }
 void Executor::update() {
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->finish_exchange();
-  impl_->run(impl_->compiled.exchange_end, impl_->compiled.program.calls().size());
+  impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
 }
 
 void Executor::carry_states() {
@@ -205,7 +208,7 @@ void Executor::start_readback() {
                        impl_->bindings.tensor(impl_->compiled.step_params));
 }
 
-Executor::StepResult Executor::take_readback() { return impl_->readback.take(impl_->compiled.options.communicator); }
+Executor::StepResult Executor::take_readback() { return impl_->readback.take(impl_->compiled.options.communicator()); }
 
 ops::LossScale Executor::loss_scale() const {
   ops::StepParams params;

@@ -1,44 +1,29 @@
 #pragma once
 
-#include "engine/graph/node_builder.hpp"
+#include "engine/graph/collectives.hpp"
 
 namespace keelson {
 
-/// All gradients of a plan, and their exchange. Each rank makes a partial sum; the optimizer reads the sum over all
-/// ranks. Whole gradients lie in one block, in the order in which backward makes them, cut into buckets, of which each
-/// is an allreduce. Sparse ones are gathered from all ranks and then added up.
+/// All gradients of a plan. Each rank makes its own term, and the optimizer reads the sum over all ranks. Whole
+/// gradients lie in one block, in the order in which backward makes them, cut into buckets. Gradients by rows are
+/// gathered from all ranks and then added up.
 class Gradients {
  public:
-  /// Gives the program's gradient buffers their places in the block.
+  /// Gives the program's gradient buffers their places in the block, and appends the calls that add up gathered rows:
+  /// the plan's gradients by rows are then those of all ranks.
   Gradients(CompileState& build, std::size_t bucket_bytes);
-  /// Inserts the start of each collective right after the call that completes what it sends. With one rank there is
-  /// nothing to insert.
-  void insert_starts(Program& program) const;
-  /// Appends the ends of the collectives, then the calls that add up the gathered rows; the plan's sparse gradients are
-  /// then those of all ranks.
-  void append_ends(CompileState& build);
 
-  std::size_t buckets() const { return buckets_; }
-  std::int64_t floats() const { return floats_; }  ///< of the block
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<Call>& gathers() const { return gathers_; }  ///< starts
+  std::int64_t floats() const { return floats_; }                ///< of the block
 
  private:
-  /// One collective: it starts after this call of the program.
-  struct Exchange {
-    int last_call;
-    Call start;
-  };
-  void add_buckets(CompileState& build, std::size_t bucket_bytes);
-  void gather(CompileState& build, const SparseGradient& mine);
+  void fill_buckets(CompileState& build, std::size_t bucket_bytes);
+  SparseGradient gather(CompileState& build, const SparseGradient& mine);
 
   std::int64_t floats_ = 0;
-  std::size_t buckets_ = 0;
-  std::vector<Exchange> exchanges_;
-  std::vector<SparseGradient> gathered_;  ///< of all ranks, one after the other
+  std::vector<Bucket> buckets_;
+  std::vector<Call> gathers_;
 };
-
-/// The start of a collective on these operands. Its end is the same call with Step::wait.
-Call start_collective(Program& program, Phase phase, const std::string& node, Communication::Kind kind,
-                      std::vector<Operand> operands, std::string label);
-Call end_of(Call start);
 
 }  // namespace keelson

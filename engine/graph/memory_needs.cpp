@@ -10,7 +10,7 @@ using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
 
 Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
   options.batch = batch;
-  options.communicator = nullptr;  // other ranks may have had room
+  options.grid = nullptr;  // other ranks may have had room
   Parameters parameters(graph, context, 1);
   const Plan plan(graph, parameters, options);
   Needs needs;

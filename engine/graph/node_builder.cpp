@@ -1,5 +1,7 @@
 #include "engine/graph/node_builder.hpp"
 
+#include "engine/graph/collectives.hpp"
+
 #include "engine/ops/combine.hpp"
 
 namespace keelson {
@@ -12,8 +14,19 @@ std::string qualified(const CompileState& b, int node, const std::string& name) 
 
 }  // namespace
 
-BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc) {
-  return build_.program.add(qualified(build_, node_, name), desc);
+BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution) {
+  if (distribution.kind == Distribution::Kind::sharded)
+    fail("{} is {}: values are replicated or partial so far; exchange the parts in the layer (NodeBuilder::start)",
+         qualified(build_, node_, name), to_string(distribution));
+  const BufferId b = build_.program.add(qualified(build_, node_, name), desc);
+  build_.program.buffer(b).distribution = distribution;
+  return b;
+}
+
+Call NodeBuilder::start(const CommunicationDesc& desc) {
+  Call call = start_of(build_, place(""), desc);
+  build_.program.calls().push_back(call);
+  return end_of(std::move(call));
 }
 
 BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
@@ -120,12 +133,12 @@ BufferId BackwardBuilder::new_gradient(const std::string& parameter, const Layou
   BufferId gradient = gradient_so_far(parameter);
   const bool add = gradient != no_buffer;
   if (!add) {
-    gradient = new_buffer("diff_" + parameter, p.value.desc());
+    gradient = new_buffer("diff_" + parameter, p.value.desc(), Distribution::partial());
     build_.gradients.push_back({p.name, gradient});
   }
   const Layout wanted = layout.is_any() ? p.value.layout() : layout;
   if (!add && wanted == p.value.layout()) return gradient;
-  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(wanted));
+  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(wanted), Distribution::partial());
   unfinished_.push_back({made, gradient, add});
   return made;
 }
@@ -152,7 +165,7 @@ bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t coun
   // Ring algorithms: an allgather moves (ranks - 1) parts to each rank, an allreduce 2 (ranks - 1) / ranks of the
   // whole.
   const std::int64_t width = p.shape[1];
-  return build_.ranks * count * (width + 1) < 2 * p.shape[0] * width;
+  return build_.ranks(ProcessGrid::Axis::data) * count * (width + 1) < 2 * p.shape[0] * width;
 }
 
 BufferId BackwardBuilder::in_memory(const std::string& name, const TensorDesc& desc) {

@@ -29,8 +29,9 @@ struct CompileState {
   Precision precision = Precision::fp32;
   bool half_activations = false;  ///< values between layers have the precision's type where a primitive makes them so
   bool checks_gradients = false;  ///< on the device, before parameters move
-  int ranks = 1;
-  bool sparse_allowed = false;  ///< the optimizer can take gradients by rows
+  const ProcessGrid* grid = nullptr;  ///< null: this rank alone
+  bool sparse_allowed = false;        ///< the optimizer can take gradients by rows
+  int ranks(ProcessGrid::Axis axis) const { return grid ? grid->extent(axis) : 1; }
 
   std::vector<Graph::Node> nodes;            ///< after fusion
   std::vector<BufferId> values;              ///< per node; no_buffer until planned
@@ -78,7 +79,8 @@ class NodeBuilder {
   BufferId in_layout(BufferId b, const Layout& layout) { return converted(b, layout, desc(b).dtype); }
   /// The same with another dtype, too.
   BufferId converted(BufferId b, const Layout& layout, DType type);
-  BufferId new_buffer(const std::string& name, const TensorDesc& desc);
+  /// Throws Error for a distribution that is sharded: none is built yet.
+  BufferId new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution = {});
   BufferId new_bytes(const std::string& name, std::size_t bytes);  ///< no_buffer for 0
   BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
   BufferId step_params() const { return build_.step_params; }
@@ -102,6 +104,16 @@ class NodeBuilder {
                         std::string name = "") {
     append_call<Op, Op::template BackwardWeights>(build_.program, place(std::move(name)), op, args);
   }
+
+  // ---- communication that the plan does not insert by itself; in the pass of this builder
+
+  /// Ranks along an axis of the process grid.
+  int ranks(ProcessGrid::Axis axis) const { return build_.ranks(axis); }
+  /// Appends the start of a collective and returns its end, which wait() appends. Calls in between must leave its
+  /// operands alone. All ranks along the axis make the same calls. With one rank along the axis nothing is sent, and
+  /// dst becomes src.
+  [[nodiscard]] Call start(const CommunicationDesc& desc);
+  void wait(Call end) { build_.program.calls().push_back(std::move(end)); }
 
   Context& context() const { return build_.parameters.context(); }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/communicator.hpp"
+#include "engine/base/process_grid.hpp"
 #include "engine/graph/parameters.hpp"
 #include "engine/graph/precision.hpp"
 #include "engine/ops/peaks.hpp"
@@ -23,7 +23,10 @@ struct PlanOptions {
   Precision precision = Precision::fp32;
   std::size_t bucket_bytes = 8u << 20;   ///< a gradient bucket is sent when it holds this much
   const Optimizer* optimizer = nullptr;  ///< null: gradients only
-  Communicator* communicator = nullptr;  ///< null or one rank: no exchange
+  const ProcessGrid* grid = nullptr;     ///< null: this rank alone. Must outlive the plan
+
+  /// The ranks that share the batch; null: this rank alone.
+  Communicator* communicator() const { return grid ? grid->along(ProcessGrid::Axis::data) : nullptr; }
 };
 
 /// One row of what a plan does, for people and for tools.

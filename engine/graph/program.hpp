@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "engine/base/communicator.hpp"
+#include "engine/graph/distribution.hpp"
 #include "engine/ops/operands.hpp"
 
 namespace keelson {
@@ -29,6 +31,7 @@ enum class Storage : std::uint8_t {
 struct Buffer {
   std::string name;  ///< "conv1/dst"
   TensorDesc desc;
+  Distribution distribution = {};  ///< what its writers make of it; of the owner of the memory, not of views
   std::size_t bytes = 0;
   BufferId view_of = no_buffer;  ///< shares the memory of another buffer, with another desc
   bool keep = false;             ///< alive until the end of the program (outputs)
@@ -59,15 +62,25 @@ struct Computation {
   Bind bind;
 };
 
-/// A collective with other ranks, of which this call is the start or the end. Computations may stand between the two.
-/// allreduce: one operand, summed in place. allgather: this rank's part, then all parts in rank order.
+/// A collective over one axis of the process grid. src and dst are what the table of CollectiveDesc says; allreduce and
+/// broadcast have dst alone.
+struct CommunicationDesc {
+  CollectiveDesc::Kind kind = CollectiveDesc::Kind::allreduce;
+  ProcessGrid::Axis axis = ProcessGrid::Axis::data;
+  BufferId src = no_buffer, dst = no_buffer;
+  /// Of broadcast: the root's coordinate. Of send and receive: how far the other rank is along the axis, as in
+  /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing. So all ranks have the same program.
+  int peer = 0;
+  bool periodic = false;  ///< of send and receive: the axis is a ring
+  std::string label;      ///< "gradient bucket 3 (conv4/weights ... conv3/bias)"
+};
+
+/// The start or the end of a collective. Computations may stand between the two.
 struct Communication {
-  enum class Kind : std::uint8_t { allreduce, allgather };
   enum class Step : std::uint8_t { start, wait };
-  Kind kind = Kind::allreduce;
+  CommunicationDesc desc;
   Step step = Step::start;
-  int channel = 0;    ///< number of the collective within the program
-  std::string label;  ///< "gradient bucket 3 (conv4/weights ... conv3/bias)"
+  int channel = 0;  ///< number of the collective within the program
 };
 
 /// One entry of the flat list that a step runs.

@@ -21,6 +21,7 @@ class Reorder : public DescribedPrimitive<ReorderDesc> {
     Out<K, Role::dst, &ReorderDesc::dst> dst;
     Scratch<K> scratch;
   };
+  bool is_linear() const final { return true; }
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
@@ -42,6 +43,7 @@ class Sum : public DescribedPrimitive<SumDesc> {
     InList<K, Role::src, &SumDesc::srcs> srcs;
     Out<K, Role::dst, &SumDesc::src, Role::src> dst;  ///< may be the first of srcs
   };
+  bool is_linear() const final { return true; }
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

@@ -64,6 +64,9 @@ class Primitive {
   virtual std::size_t scratch_bytes(Verb) const { return 0; }
   /// Bytes that forward in training saves for backward (a max-pool's indices, a mask).
   virtual std::size_t workspace_bytes() const { return 0; }
+  /// Whether the result is linear in all sources together, without a constant: then the sum of several ranks' results
+  /// is the result of the sums of their sources.
+  virtual bool is_linear() const { return false; }
   /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 

@@ -7,14 +7,19 @@
 namespace keelson {
 namespace {
 
+std::optional<ProcessGrid> grid_of(Communicator* c) {
+  if (!c) return std::nullopt;
+  return std::optional<ProcessGrid>(std::in_place, *c);
+}
+
 int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
 
-PlanOptions training_plan(const TrainerOptions& o, Communicator* c) {
+PlanOptions training_plan(const TrainerOptions& o, const ProcessGrid* grid) {
   PlanOptions p;
   p.batch = o.batch;
   p.precision = o.precision;
   p.optimizer = o.optimizer.get();
-  p.communicator = c;
+  p.grid = grid;
   return p;
 }
 
@@ -111,7 +116,8 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       communicator_(communicator),
       options_(std::move(options)),
       moments_(moment_names(*options_.optimizer)),
-      executor_(graph, parameters, training_plan(options_, communicator)),
+      grid_(grid_of(communicator)),
+      executor_(graph, parameters, training_plan(options_, grid_ ? &*grid_ : nullptr)),
       loader_(training, training_loader(options_, communicator, parameters.context().device())),
       feed_(training.fields(), executor_, parameters.context()),
       folder_(options_.checkpoints, options_.keep),

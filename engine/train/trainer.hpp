@@ -168,6 +168,7 @@ class Trainer {
   Communicator* communicator_;
   TrainerOptions options_;
   std::vector<std::string> moments_;
+  std::optional<ProcessGrid> grid_;  ///< all ranks share the batch; none: this rank alone
   Executor executor_;
   Loader loader_;
   InputPipeline feed_;  ///< ends before the batches that it reads

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include "engine/base/process_grid.hpp"
+
+namespace keelson {
+
+/// How the ranks along one axis of the process grid hold a value. A distribution stands beside the layout: the layout
+/// says how one rank's memory is arranged, the distribution says how the value is made of the memory of all ranks.
+///
+/// - replicated: every rank holds the whole value, with the same bits.
+/// - partial: every rank holds one term. The value is the sum of all terms. A sum over the samples of the batch is
+///   partial over the axis data: a gradient, a loss, the sums of a batch normalisation.
+/// - sharded: every rank holds one part along `dim`, in rank order. Not built yet: NodeBuilder::new_buffer refuses it.
+///
+/// Calls read replicated values. Where a call reads a partial one, the plan inserts an allreduce before it
+/// (insert_collectives). Calls of linear primitives (Primitive::is_linear) may make partial values from partial ones.
+///
+/// The samples of the batch need no distribution: a graph describes one sample, and each rank along the axis data has
+/// samples of its own.
+struct Distribution {
+  enum class Kind : std::uint8_t { replicated, partial, sharded };
+  using Axis = ProcessGrid::Axis;
+
+  Kind kind = Kind::replicated;
+  Axis axis = Axis::data;  ///< of partial and sharded
+  int dim = -1;            ///< of sharded
+
+  static Distribution replicated() { return {}; }
+  static Distribution partial(Axis axis = Axis::data) { return {Kind::partial, axis, -1}; }
+  static Distribution sharded(Axis axis, int dim) { return {Kind::sharded, axis, dim}; }
+  bool is_partial() const { return kind == Kind::partial; }
+  bool operator==(const Distribution&) const = default;
+};
+
+/// "replicated", "partial over data", "sharded along dim 2 over space".
+std::string to_string(const Distribution& d);
+
+}  // namespace keelson
