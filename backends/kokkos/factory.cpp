@@ -14,6 +14,11 @@ std::unique_ptr<ops::OpFactory> make_kokkos_factory(Device& device) {
       .add<ops::ConvMaxPoolForwardDesc>(
           [&device](const ops::ConvMaxPoolForwardDesc& d) { return kokkos::make_conv_max_pool_forward(d, device); })
       .add<ops::EltwiseDesc>(kokkos::make_eltwise)
+      .add<ops::BatchNormSumsDesc>(kokkos::make_batch_norm_sums)
+      .add<ops::BatchNormStatisticsDesc>(kokkos::make_batch_norm_statistics)
+      .add<ops::RunningStatisticsDesc>(kokkos::make_running_statistics)
+      .add<ops::BatchNormDesc>(kokkos::make_batch_norm)
+      .add<ops::BatchNormBackwardDesc>(kokkos::make_batch_norm_backward)
       .add<ops::DropoutDesc>(kokkos::make_dropout)
       .add<ops::ReorderDesc>(kokkos::make_reorder)
       .add<ops::SumDesc>(kokkos::make_sum)

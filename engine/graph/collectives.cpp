@@ -199,6 +199,9 @@ Call start_of(CompileState& build, CallPlace place, const CommunicationDesc& des
       fail("{}: {} of '{}' over {} ranks: src has {} bytes and dst has {}", place.node, name, desc.label, ranks, src,
            dst);
   }
+  if (ranks == 1 && desc.periodic)
+    fail("{}: {} of '{}' in a ring of one rank, which would be its own neighbor: leave it out", place.node, name,
+         desc.label);
   const DType type = program.buffer(operands.back().id).desc.dtype;
   const bool sums = desc.kind == Kind::allreduce || desc.kind == Kind::reduce_scatter;
   if (sums && type != DType::f32 && type != DType::f64)

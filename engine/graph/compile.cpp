@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "engine/graph/compiled_graph.hpp"
@@ -125,7 +126,9 @@ std::vector<BackwardFn> Compiler::plan_forward() {
       shapes.push_back(build.nodes[s].shape);
       wants = wants || build.wants_gradient[s];
     }
-    build.wants_gradient[i] = wants || !n.layer->parameters(shapes).empty();
+    const auto specs = n.layer->parameters(shapes);
+    const auto is_trained = [](const ParameterSpec& p) { return p.kind == ParameterKind::trained; };
+    build.wants_gradient[i] = wants || std::any_of(specs.begin(), specs.end(), is_trained);
     ForwardBuilder p(build, Phase::forward, i);
     backward[i] = n.layer->plan(p);
   }
@@ -154,7 +157,13 @@ void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
 CompiledGraph Compiler::finish() {
   Program& program = build.program;
   CompiledGraph c{options, context()};
-  if (options.training && options.optimizer) append_updates(build, *options.optimizer, gradients->floats());
+  if (options.training && options.optimizer) {
+    append_updates(build, *options.optimizer, gradients->floats());
+    for (const auto& [node, append] : build.at_update) {
+      NodeBuilder b(build, Phase::update, node);
+      append(b);
+    }
+  }
   c.sections = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                          : insert_collectives(build, {}, {});
   program.place();

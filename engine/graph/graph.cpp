@@ -99,7 +99,8 @@ std::vector<ParameterSpec> Graph::parameters() const {
 
 std::int64_t Graph::parameter_count() const {
   std::int64_t count = 0;
-  for (const auto& p : parameters()) count += p.shape.elements();
+  for (const auto& p : parameters())
+    if (p.kind == ParameterKind::trained) count += p.shape.elements();
   return count;
 }
 
@@ -109,7 +110,7 @@ std::string Graph::summary() const {
   for (const Node& n : nodes_) {
     std::int64_t count = 0;
     for (const auto& p : specs)
-      if (p.name.starts_with(n.name + "/")) count += p.shape.elements();
+      if (p.kind == ParameterKind::trained && p.name.starts_with(n.name + "/")) count += p.shape.elements();
     text += fmt::format("{:<16} {:<14} {:<24}", n.name, n.layer->kind(), to_string(n.shape.shape));
     text += count > 0 ? fmt::format(" {:>12}\n", count) : "\n";
   }

@@ -66,7 +66,7 @@ class Graph {
 
   /// All parameters, each once, in node order.
   std::vector<ParameterSpec> parameters() const;
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  ///< elements of those that are trained
   /// One line per node: name, kind, shape, parameters.
   std::string summary() const;
 

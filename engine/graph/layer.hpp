@@ -31,11 +31,18 @@ struct ValueShape {
   std::int64_t rows_per_sample() const { return batch_axis >= 0 ? shape[batch_axis] : 1; }
 };
 
-/// A trainable array of a node.
+/// What moves an array of a node.
+enum class ParameterKind : std::uint8_t {
+  trained,    ///< the optimizer
+  statistic,  ///< calls of the node itself, from values that are the same on all ranks; no gradient, no optimizer state
+};
+
+/// An array of a node that lives from step to step and is stored in checkpoints.
 struct ParameterSpec {
   std::string name;  ///< "weights", "bias"; in Graph::parameters() with the node's name in front: "conv1/weights"
   Shape shape;       ///< plain: (O, I, kD, kH, kW), (out, in), (O)
   Init init;
+  ParameterKind kind = ParameterKind::trained;
 };
 
 /// Emits the calls of a node's backward pass; captured state is the forward pass' primitive and buffers.

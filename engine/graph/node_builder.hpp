@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +17,8 @@ struct SparseGradient {
   std::int64_t count;  ///< rows, used or not
   BufferId rows, values;
 };
+
+class NodeBuilder;
 
 /// What the compilation of one graph knows while it walks the nodes: the program so far and the buffers of values and
 /// gradients.
@@ -47,6 +50,7 @@ struct CompileState {
   /// Gradients in the order in which backward makes them, in their parameter's layout; placed in buckets afterwards.
   std::vector<std::pair<std::string, BufferId>> gradients;
   std::vector<SparseGradient> sparse_gradients;
+  std::vector<std::pair<int, std::function<void(NodeBuilder&)>>> at_update;  ///< by node: ForwardBuilder::at_update
   std::map<int, BufferId> next_states;  ///< per state node: its value after the step
   /// Layouts in which a buffer has already been made available.
   std::map<BufferId, std::vector<BufferId>> reordered;
@@ -174,6 +178,8 @@ class ForwardBuilder : public NodeBuilder {
   BufferId new_dst(const Layout& layout, DType type = DType::f32);
   void set_dst(BufferId b) { build_.values[node_] = b; }
   BufferId dst() const { return build_.values[node_]; }
+  /// `append` appends calls to the update of the step, after those of the optimizer; not in plans without one.
+  void at_update(std::function<void(NodeBuilder&)> append) { build_.at_update.emplace_back(node_, std::move(append)); }
   /// The value that src i, a state, gets after this step: memory outside the arena, like the state itself.
   BufferId next_state(int i);
   BufferId workspace(const ops::Primitive& p) {

@@ -9,6 +9,7 @@ Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed)
     p.name = spec.name;
     p.shape = spec.shape;
     p.init = spec.init;
+    p.kind = spec.kind;
   }
 }
 

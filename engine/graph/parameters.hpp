@@ -10,12 +10,13 @@
 
 namespace keelson {
 
-/// A named trainable array. Value and optimizer state share one layout, the one that the training plan's primitive
-/// wants.
+/// A named array that is trained, or a statistic. Value and optimizer state share one layout, the one that the training
+/// plan's primitive wants.
 struct Parameter {
   std::string name;  ///< "conv1/weights"
   Shape shape;       ///< plain
   Init init;
+  ParameterKind kind = ParameterKind::trained;
   Tensor value;  ///< empty until the first plan chooses its layout
   std::vector<Tensor>
       moments;  ///< optimizer state: momentum, or Adam's m and v; made by the training plan, zero at first

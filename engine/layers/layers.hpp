@@ -71,6 +71,20 @@ inline Var dense(Var x, std::int64_t features, const std::string& name = "") {
   return dense(x, DenseOptions{.features = features}, name);
 }
 
+/// Batch normalization (Ioffe, Szegedy 2015): each channel of x (N, C, ...) with mean 0 and variance 1, times scale,
+/// plus shift. Training takes mean and variance of the batch, without the padding of a short one; evaluation takes the
+/// running statistics, which move by `momentum` towards those of all ranks' batch in each step, as in PyTorch.
+struct BatchNormOptions {
+  float momentum = 0.1f;   ///< part of the new batch in the running statistics
+  float epsilon = 1e-5f;   ///< added to the variance
+  bool over_ranks = true;  ///< statistics of the batch of all ranks, which does not depend on their number; else of
+                           ///< each rank's own part
+  Init scale_init = Init::constant(1);
+  Init shift_init = Init::constant(0);
+};
+/// Parameters "scale" and "shift" (C), statistics "running_mean" and "running_variance" (C).
+Var batch_norm(Var x, const BatchNormOptions& options = {}, const std::string& name = "");
+
 /// max(x, 0)
 Var relu(Var x, const std::string& name = "");
 /// x where x > 0, else slope x.

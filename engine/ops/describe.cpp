@@ -105,6 +105,24 @@ std::string describe(const LambDirectionDesc& d) {
   return fmt::format("lamb direction, parameter {}", to_string(d.param));
 }
 
+std::string describe(const BatchNormSumsDesc& d) {
+  return fmt::format("sums of batch normalization, src {}", to_string(d.src));
+}
+
+std::string describe(const BatchNormStatisticsDesc& d) {
+  return fmt::format("statistics of batch normalization, {} channels", d.channels);
+}
+
+std::string describe(const RunningStatisticsDesc& d) {
+  return fmt::format("running statistics, {} channels", d.channels);
+}
+
+std::string describe(const BatchNormDesc& d) { return fmt::format("batch normalization, src {}", to_string(d.src)); }
+
+std::string describe(const BatchNormBackwardDesc& d) {
+  return fmt::format("gradients of batch normalization, src {}", to_string(d.src));
+}
+
 std::string describe(const LambStepDesc& d) { return fmt::format("lamb step, parameter {}", to_string(d.param)); }
 
 }  // namespace keelson::ops

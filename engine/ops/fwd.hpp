@@ -7,6 +7,10 @@ template <class Op>
 struct Expected;
 
 class AddRows;
+class BatchNorm;
+class BatchNormBackward;
+class BatchNormStatistics;
+class BatchNormSums;
 class CheckGradients;
 class Concat;
 class Conv;
@@ -23,12 +27,17 @@ class MatMul;
 class Pool;
 class RecurrentCell;
 class Reorder;
+class RunningStatistics;
 class Softmax;
 class Sum;
 class SumSquares;
 class Update;
 
 struct AddRowsDesc;
+struct BatchNormBackwardDesc;
+struct BatchNormDesc;
+struct BatchNormStatisticsDesc;
+struct BatchNormSumsDesc;
 struct CheckGradientsDesc;
 struct ConcatDesc;
 struct ConvDesc;
@@ -45,6 +54,7 @@ struct MatMulDesc;
 struct PoolDesc;
 struct RecurrentCellDesc;
 struct ReorderDesc;
+struct RunningStatisticsDesc;
 struct SoftmaxDesc;
 struct SumDesc;
 struct SumSquaresDesc;

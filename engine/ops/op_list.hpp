@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/ops/batch_norm.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/conv.hpp"
 #include "engine/ops/conv_max_pool.hpp"
@@ -21,9 +22,10 @@ struct TypeList {};
 
 /// The description of every op. The tests' fake device and the generic test of operands go through this list.
 using OpList =
-    TypeList<AddRowsDesc, CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc, DenseDesc,
-             DropoutDesc, EltwiseDesc, EmbeddingDesc, LambDirectionDesc, LambStepDesc, LossDesc, MatMulDesc, PoolDesc,
-             RecurrentCellDesc, ReorderDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
+    TypeList<AddRowsDesc, BatchNormDesc, BatchNormBackwardDesc, BatchNormStatisticsDesc, BatchNormSumsDesc,
+             CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc, DenseDesc, DropoutDesc,
+             EltwiseDesc, EmbeddingDesc, LambDirectionDesc, LambStepDesc, LossDesc, MatMulDesc, PoolDesc,
+             RecurrentCellDesc, ReorderDesc, RunningStatisticsDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
 
 /// Calls `visit.template operator()<Desc>()` for each type.
 template <class... D, class Visit>

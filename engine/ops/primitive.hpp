@@ -30,7 +30,10 @@ enum class Role : std::uint8_t {
   target,
   sample_weight,
   loss,
-  sums,  ///< of squares, f64
+  sums,  ///< f64
+  diff_sums,
+  mean,
+  variance,
   norms,
   moment1,
   moment2,

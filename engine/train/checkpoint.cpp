@@ -60,7 +60,11 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
   state.created = utc_now();
   StateChecksum sum(state);
   std::vector<std::string> names;
-  for (const auto& p : parameters.all()) names.push_back(p.name);
+  std::vector<std::string> statistics;
+  for (const auto& p : parameters.all()) {
+    names.push_back(p.name);
+    if (p.kind == ParameterKind::statistic) statistics.push_back(p.name);
+  }
   AtomicFile atomic(path);
   try {
     auto file = hdf5::File::create(atomic.temporary().string());
@@ -79,7 +83,8 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
     for (const auto& p : parameters.all()) write(parameter_path(p.name), p.shape, parameters.get(p));
     for (std::size_t m = 0; m < moments.size(); ++m)
       for (const auto& p : parameters.all())
-        write(moment_path(moments[m], p.name), p.shape, parameters.get(p, static_cast<int>(m)));
+        if (p.kind == ParameterKind::trained)
+          write(moment_path(moments[m], p.name), p.shape, parameters.get(p, static_cast<int>(m)));
     std::vector<std::string> carried;
     for (const auto& [name, c] : state.carried) {
       write(carried_path(name), c.shape, c.values);
@@ -95,6 +100,7 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
     if (!text_names.empty()) set_list(file, "/texts", "names", text_names);
     file.make_group("/optimizer");
     set_list(file, "/parameters", "names", names);
+    if (!statistics.empty()) set_list(file, "/parameters", "statistics", statistics);
     set_list(file, "/optimizer", "moments", moments);
     write_state(file, state);
     file.set_attribute("/", "checksum", sum.value());

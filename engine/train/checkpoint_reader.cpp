@@ -1,6 +1,7 @@
 #include "engine/train/checkpoint_reader.hpp"
 
 #include <fmt/ranges.h>
+#include <set>
 
 #include <algorithm>
 
@@ -68,8 +69,11 @@ std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<s
   const auto names = texts(file, "/parameters", "names");
   std::vector<std::string> paths;
   for (const auto& n : names) paths.push_back(parameter_path(n));
+  const auto statistics = texts(file, "/parameters", "statistics");
+  const std::set<std::string> without_moments(statistics.begin(), statistics.end());
   for (const auto& m : moments)
-    for (const auto& n : names) paths.push_back(moment_path(m, n));
+    for (const auto& n : names)
+      if (!without_moments.contains(n)) paths.push_back(moment_path(m, n));
   for (const auto& n : names_in(file, "/state")) paths.push_back(carried_path(n));
   return paths;
 }
@@ -122,10 +126,12 @@ void check_same_moments(const hdf5::File& file, const RunState& state, const std
 void check_shapes(const hdf5::File& file, const std::vector<std::string>& moments, const Parameters& parameters) {
   const auto what = file.path();
   for (const auto& moment : moments)
-    for (const auto& p : parameters.all())
+    for (const auto& p : parameters.all()) {
+      if (p.kind == ParameterKind::statistic) continue;
       if (const auto found = file.info(moment_path(moment, p.name)).shape; found != dims_of(p.shape))
         refuse("{}: {} is {}, expected {}", what, moment_path(moment, p.name), hdf5::to_string(found),
                hdf5::to_string(dims_of(p.shape)));
+    }
   for (const auto& name : names_in(file, "/state")) {
     const auto found = file.info(carried_path(name)).shape;
     const bool empty = std::find(found.begin(), found.end(), 0) != found.end();
@@ -260,7 +266,8 @@ RunState CheckpointReader::load(const std::string& network, Parameters& paramete
   };
   for (auto& p : parameters.all()) load(parameter_path(p.name), p, -1);
   for (std::size_t m = 0; m < moments.size(); ++m)
-    for (auto& p : parameters.all()) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
+    for (auto& p : parameters.all())
+      if (p.kind == ParameterKind::trained) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
   RunState state = c.state;
   load_carried(c.file ? &*c.file : nullptr, state, share);
   return state;

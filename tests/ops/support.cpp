@@ -31,6 +31,22 @@ AddRowsDesc example(DType t) {
   return {plain({4, 16}, t), plain(matrix, t), true};
 }
 template <>
+BatchNormDesc example(DType t) {
+  return {last(image, t)};
+}
+template <>
+BatchNormBackwardDesc example(DType t) {
+  return {last(image, t), 2};
+}
+template <>
+BatchNormStatisticsDesc example(DType) {
+  return {16};
+}
+template <>
+BatchNormSumsDesc example(DType t) {
+  return {last(image, t), 2};
+}
+template <>
 CheckGradientsDesc example(DType) {
   return {};
 }
@@ -94,6 +110,10 @@ RecurrentCellDesc example(DType t) {
 template <>
 ReorderDesc example(DType t) {
   return {plain(image, DType::f32), last(image, t)};
+}
+template <>
+RunningStatisticsDesc example(DType) {
+  return {16};
 }
 template <>
 SoftmaxDesc example(DType t) {

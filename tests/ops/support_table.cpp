@@ -17,6 +17,11 @@ const std::vector<SupportRow>& support_table() {
       //                                                         kokkos          onednn
       // op                   when                               f32     16 bits f32      bf16     f16
       {"AddRows",            "",                                 takes,  never,  never,   never,   never},
+      {"BatchNorm",            "strided",                            takes,   takes,   if_fast, if_fast, may},
+      {"BatchNorm",            "oneDNN's own layout",                never,   never,   may,     may,     may},
+      {"BatchNormBackward",    "",                                   takes,   takes,   never,   never,   never},
+      {"BatchNormStatistics",  "",                                   takes,   never,   never,   never,   never},
+      {"BatchNormSums",        "",                                   takes,   takes,   never,   never,   never},
       {"CheckGradients",     "",                                 takes,  never,  never,   never,   never},
       {"Concat",             "",                                 takes,  takes,  if_fast, if_fast, may},
       {"Conv",               "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
@@ -47,6 +52,7 @@ const std::vector<SupportRow>& support_table() {
       {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
       {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
+      {"RunningStatistics",    "",                                   takes,   never,   never,   never,   never},
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
       {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
       {"Sum",                "oneDNN's own layout",              takes,  takes,  takes,   native,  may},
@@ -75,6 +81,10 @@ bool channels_contiguous(const TensorDesc& d) {
 }  // namespace
 
 SupportCell cell_of(const ops::AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
+SupportCell cell_of(const ops::BatchNormDesc& d, Device&) { return {"BatchNorm", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell_of(const ops::BatchNormBackwardDesc& d, Device&) { return {"BatchNormBackward", "", d.src.dtype}; }
+SupportCell cell_of(const ops::BatchNormStatisticsDesc&, Device&) { return {"BatchNormStatistics", "", DType::f32}; }
+SupportCell cell_of(const ops::BatchNormSumsDesc& d, Device&) { return {"BatchNormSums", "", d.src.dtype}; }
 SupportCell cell_of(const ops::CheckGradientsDesc&, Device&) { return {"CheckGradients", "", DType::f32}; }
 SupportCell cell_of(const ops::ConcatDesc& d, Device&) { return {"Concat", "", d.dst.dtype}; }
 SupportCell cell_of(const ops::ConvDesc& d, Device&) {
@@ -124,6 +134,7 @@ SupportCell cell_of(const ops::ReorderDesc& d, Device&) {
                                                                            : "strided";
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
+SupportCell cell_of(const ops::RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
 SupportCell cell_of(const ops::SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
 SupportCell cell_of(const ops::SumDesc& d, Device&) { return {"Sum", strided_or_own(d.src), d.src.dtype}; }
 SupportCell cell_of(const ops::SumSquaresDesc& d, Device&) { return {"SumSquares", "", d.src.dtype}; }

@@ -36,6 +36,10 @@ struct SupportCell {
   DType type;
 };
 SupportCell cell_of(const ops::AddRowsDesc& d, Device& device);
+SupportCell cell_of(const ops::BatchNormDesc& d, Device& device);
+SupportCell cell_of(const ops::BatchNormBackwardDesc& d, Device& device);
+SupportCell cell_of(const ops::BatchNormStatisticsDesc& d, Device& device);
+SupportCell cell_of(const ops::BatchNormSumsDesc& d, Device& device);
 SupportCell cell_of(const ops::CheckGradientsDesc& d, Device& device);
 SupportCell cell_of(const ops::ConcatDesc& d, Device& device);
 SupportCell cell_of(const ops::ConvDesc& d, Device& device);
@@ -52,6 +56,7 @@ SupportCell cell_of(const ops::MatMulDesc& d, Device& device);
 SupportCell cell_of(const ops::PoolDesc& d, Device& device);
 SupportCell cell_of(const ops::RecurrentCellDesc& d, Device& device);
 SupportCell cell_of(const ops::ReorderDesc& d, Device& device);
+SupportCell cell_of(const ops::RunningStatisticsDesc& d, Device& device);
 SupportCell cell_of(const ops::SoftmaxDesc& d, Device& device);
 SupportCell cell_of(const ops::SumDesc& d, Device& device);
 SupportCell cell_of(const ops::SumSquaresDesc& d, Device& device);

@@ -1,0 +1,142 @@
+#include "engine/ops/batch_norm.hpp"
+
+#include "engine/graph/node_builder.hpp"
+#include "engine/layers/layers.hpp"
+#include "engine/ops/combine.hpp"
+
+namespace keelson {
+
+namespace {
+
+class BatchNormLayer : public Layer {
+ public:
+  explicit BatchNormLayer(const BatchNormOptions& options) : options_(options) {}
+
+  std::string kind() const override { return "batch_norm"; }
+  bool keeps_type() const override { return true; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape& x = srcs[0];
+    if (x.shape.rank() < 2 || x.batch_axis != 0)
+      refuse("batch normalization takes (N, channels, ...) values, but its input is {}", to_string(x.shape));
+    return x;
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
+    const Shape channels{srcs[0].shape[1]};
+    return {{"scale", channels, options_.scale_init},
+            {"shift", channels, options_.shift_init},
+            {"running_mean", channels, Init::constant(0), ParameterKind::statistic},
+            {"running_variance", channels, Init::constant(1), ParameterKind::statistic}};
+  }
+
+  BackwardFn plan(ForwardBuilder& p) const override {
+    if (p.training()) return plan_training(p);
+    TensorDesc d = p.src(0);
+    d.dtype = p.type();
+    std::shared_ptr<ops::BatchNorm> op = p.try_make(ops::BatchNormDesc{d, options_.epsilon});
+    if (!op) op = p.make(ops::BatchNormDesc{d = d.with(p.strided_src(0)), options_.epsilon});
+    const BufferId src = p.src_in(0, d.layout);
+    normalize(p, op, src, channel_values(p, "running_mean"), channel_values(p, "running_variance"));
+    return nullptr;
+  }
+
+ private:
+  static BufferId channel_values(ForwardBuilder& p, const std::string& name) {
+    return p.parameter_in(name, Layout::plain(p.parameter(name).shape));
+  }
+  static void normalize(ForwardBuilder& p, const std::shared_ptr<ops::BatchNorm>& op, BufferId src, BufferId mean,
+                        BufferId variance) {
+    const TensorDesc d = p.desc(src);
+    const BufferId scale = channel_values(p, "scale"), shift = channel_values(p, "shift");
+    p.forward(op, {.src = src,
+                   .mean = mean,
+                   .variance = variance,
+                   .scale = scale,
+                   .shift = shift,
+                   .dst = p.new_dst(d.layout, d.dtype)});
+  }
+
+  /// Of this rank's samples; the plan adds up what is partial.
+  Distribution held() const { return options_.over_ranks ? Distribution::partial() : Distribution::replicated(); }
+  BackwardFn plan_training(ForwardBuilder& p) const;
+  void plan_running(ForwardBuilder& p, BufferId sums) const;
+
+  BatchNormOptions options_;
+};
+
+BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
+  const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
+  const ops::BatchNormSumsDesc sums_desc{d, p.batch()};
+  const ops::BatchNormStatisticsDesc statistics_desc{d.shape[1]};
+  const BufferId src = p.src_in(0, d.layout), weight = p.sample_weight();
+  const BufferId sums = p.new_buffer("sums", sums_desc.sums_desc(), held());
+  std::shared_ptr<ops::BatchNormSums> add_up = p.make(sums_desc);
+  p.forward(add_up, {.src = src, .weight = weight, .sums = sums}, "sums");
+
+  const BufferId mean = p.new_buffer("mean", statistics_desc.channel_desc());
+  const BufferId variance = p.new_buffer("variance", statistics_desc.channel_desc());
+  std::shared_ptr<ops::BatchNormStatistics> statistics = p.make(statistics_desc);
+  p.forward(statistics, {.sums = sums, .mean = mean, .variance = variance}, "statistics");
+  std::shared_ptr<ops::BatchNorm> op = p.make(ops::BatchNormDesc{d, options_.epsilon});
+  normalize(p, op, src, mean, variance);
+  plan_running(p, sums);
+
+  return [=, epsilon = options_.epsilon, held = held(), samples = p.batch()](BackwardBuilder& b) {
+    const ops::BatchNormBackwardDesc desc{d, samples, epsilon};
+    std::shared_ptr<ops::BatchNormBackward> backward = b.make(desc);
+    const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
+    const BufferId diff_sums = b.new_buffer("diff_sums", desc.diff_sums_desc(), held);
+    const BufferId diff_scale = b.new_gradient("scale", Layout::any());
+    const BufferId diff_shift = b.new_gradient("shift", Layout::any());
+    b.backward_weights(backward, {.src = src,
+                                  .diff_dst = diff_dst,
+                                  .mean = mean,
+                                  .variance = variance,
+                                  .diff_sums = diff_sums,
+                                  .diff_scale = diff_scale,
+                                  .diff_shift = diff_shift});
+    b.finish_gradients();
+    if (!b.wants_diff_src(0)) return;
+    const BufferId scale = b.parameter_in("scale", Layout::any());
+    b.backward_data(backward, {.src = src,
+                               .diff_dst = diff_dst,
+                               .weight = weight,
+                               .mean = mean,
+                               .variance = variance,
+                               .scale = scale,
+                               .sums = sums,
+                               .diff_sums = diff_sums,
+                               .diff_src = b.new_diff_src(0, d.layout, d.dtype)});
+  };
+}
+
+/// The running statistics are those of all ranks' samples, whatever the batch was normalised with, and move when the
+/// parameters do.
+void BatchNormLayer::plan_running(ForwardBuilder& p, BufferId sums) const {
+  BufferId all = sums;
+  if (!options_.over_ranks && p.ranks(ProcessGrid::Axis::data) > 1) {
+    const TensorDesc d = p.desc(sums);
+    all = p.new_buffer("sums of all ranks", d, Distribution::partial());
+    std::shared_ptr<ops::Reorder> copy = p.make(ops::ReorderDesc{d, d});
+    p.forward(copy, {.src = sums, .dst = all}, "copy");
+  }
+  const BufferId mean = channel_values(p, "running_mean"), variance = channel_values(p, "running_variance");
+  std::shared_ptr<ops::RunningStatistics> op =
+      p.make(ops::RunningStatisticsDesc{p.desc(mean).shape[0], options_.momentum});
+  p.at_update([=](NodeBuilder& u) {
+    u.forward(op, {.step_params = u.step_params(), .sums = all, .mean = mean, .variance = variance},
+              "running statistics");
+  });
+}
+
+}  // namespace
+
+Var batch_norm(Var x, const BatchNormOptions& options, const std::string& name) {
+  if (!(options.momentum >= 0 && options.momentum <= 1))
+    refuse("batch normalization with momentum {}: expected 0 to 1", options.momentum);
+  if (!(options.epsilon > 0)) refuse("batch normalization with epsilon {}: expected more than 0", options.epsilon);
+  return x.graph->add(std::make_shared<BatchNormLayer>(options), {x}, name);
+}
+
+}  // namespace keelson

@@ -1,0 +1,172 @@
+#pragma once
+
+#include "engine/ops/operands.hpp"
+#include "engine/ops/step_params.hpp"
+
+/// Batch normalization (Ioffe, Szegedy 2015, arXiv 1502.03167), in parts, so that ranks can add up their sums between
+/// two parts: BatchNormSums, an allreduce, BatchNormStatistics, BatchNorm, RunningStatistics; backward:
+/// BatchNormBackward's backward_weights, an allreduce, its backward_data.
+///
+/// src is (N, C, spatial...) f32, bf16 or f16 of any strided layout. Mean and variance of a channel are over N and all
+/// spatial places, where sample n counts weight[n] times: 0 keeps the padding of a short batch out. Where N is a
+/// multiple of the weights' number, row n belongs to weight n / (N / weights). Statistics, scale and shift are plain
+/// (C) f32; sums are f64, added up in a fixed order.
+namespace keelson::ops {
+
+class BatchNormSums;
+/// The sums that make a batch's mean and variance.
+struct BatchNormSumsDesc {
+  using Op = BatchNormSums;
+  TensorDesc src;            ///< (N, C, spatial...)
+  std::int64_t samples = 1;  ///< number of weights
+
+  TensorDesc weight_desc() const { return TensorDesc::plain({samples}); }
+  TensorDesc sums_desc() const { return TensorDesc::plain({2 * src.shape[1] + 1}, DType::f64); }
+};
+/// Of the samples of one rank.
+class BatchNormSums : public DescribedPrimitive<BatchNormSumsDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &BatchNormSumsDesc::src> src;
+    In<K, Role::sample_weight, &BatchNormSumsDesc::weight_desc> weight;
+    Out<K, Role::sums, &BatchNormSumsDesc::sums_desc> sums;
+    Scratch<K> scratch;
+  };
+  /// sums[c] = sum of w x, sums[C + c] = sum of w x^2, sums[2 C] = sum of w over all N and spatial places.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
+class BatchNormStatistics;
+/// Mean and variance of a batch.
+struct BatchNormStatisticsDesc {
+  using Op = BatchNormStatistics;
+  std::int64_t channels = 1;  ///< C
+
+  TensorDesc sums_desc() const { return TensorDesc::plain({2 * channels + 1}, DType::f64); }
+  TensorDesc channel_desc() const { return TensorDesc::plain({channels}); }
+};
+/// From the sums of all samples.
+class BatchNormStatistics : public DescribedPrimitive<BatchNormStatisticsDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::sums, &BatchNormStatisticsDesc::sums_desc> sums;
+    Out<K, Role::mean, &BatchNormStatisticsDesc::channel_desc> mean;
+    Out<K, Role::variance, &BatchNormStatisticsDesc::channel_desc> variance;
+  };
+  /// mean = sums[c] / W, variance = sums[C + c] / W - mean^2 (not below 0), W = sums[2 C]. Both are 0 where W is 0.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
+class RunningStatistics;
+/// Mean and variance of many batches, for evaluation.
+struct RunningStatisticsDesc {
+  using Op = RunningStatistics;
+  std::int64_t channels = 1;  ///< C
+  float momentum = 0.1f;      ///< the part of the new batch (as in PyTorch)
+
+  TensorDesc sums_desc() const { return TensorDesc::plain({2 * channels + 1}, DType::f64); }
+  TensorDesc channel_desc() const { return TensorDesc::plain({channels}); }
+};
+/// One step of an exponential moving average.
+class RunningStatistics : public DescribedPrimitive<RunningStatisticsDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::step_params, undescribed> step_params;
+    In<K, Role::sums, &RunningStatisticsDesc::sums_desc> sums;
+    InOut<K, Role::mean, &RunningStatisticsDesc::channel_desc> mean;
+    InOut<K, Role::variance, &RunningStatisticsDesc::channel_desc> variance;
+  };
+  /// mean and variance: (1 - momentum) of the old value + momentum of the batch's (BatchNormStatistics). The batch's
+  /// variance is unbiased here: times W / (W - 1). Nothing moves where W is at most 1 or StepParams::scaling says skip.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
+class BatchNorm;
+/// Normalises with given statistics. dst is of the dtype and layout of src.
+struct BatchNormDesc {
+  using Op = BatchNorm;
+  TensorDesc src;
+  float epsilon = 1e-5f;  ///< added to the variance
+
+  TensorDesc channel_desc() const { return TensorDesc::plain({src.shape[1]}); }
+};
+/// In training with the batch's statistics, in evaluation with the running ones.
+class BatchNorm : public DescribedPrimitive<BatchNormDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &BatchNormDesc::src> src;
+    In<K, Role::mean, &BatchNormDesc::channel_desc> mean;
+    In<K, Role::variance, &BatchNormDesc::channel_desc> variance;
+    In<K, Role::weights, &BatchNormDesc::channel_desc> scale;
+    In<K, Role::bias, &BatchNormDesc::channel_desc> shift;
+    Out<K, Role::dst, &BatchNormDesc::src, Role::src> dst;
+  };
+  /// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
+class BatchNormBackward;
+/// The gradients of training, in which mean and variance depend on src. diff_dst and diff_src are of the dtype and
+/// layout of src.
+struct BatchNormBackwardDesc {
+  using Op = BatchNormBackward;
+  TensorDesc src;
+  std::int64_t samples = 1;  ///< number of weights
+  float epsilon = 1e-5f;     ///< as in forward
+
+  TensorDesc channel_desc() const { return TensorDesc::plain({src.shape[1]}); }
+  TensorDesc weight_desc() const { return TensorDesc::plain({samples}); }
+  TensorDesc sums_desc() const { return TensorDesc::plain({2 * src.shape[1] + 1}, DType::f64); }
+  TensorDesc diff_sums_desc() const { return TensorDesc::plain({2 * src.shape[1]}, DType::f64); }
+};
+/// x' below is (src - mean) / sqrt(variance + epsilon).
+class BatchNormBackward : public DescribedPrimitive<BatchNormBackwardDesc> {
+ public:
+  template <class K>
+  struct BackwardWeights {
+    static constexpr Verb verb = Verb::backward_weights;
+    In<K, Role::src, &BatchNormBackwardDesc::src> src;
+    In<K, Role::diff_dst, &BatchNormBackwardDesc::src> diff_dst;
+    In<K, Role::mean, &BatchNormBackwardDesc::channel_desc> mean;
+    In<K, Role::variance, &BatchNormBackwardDesc::channel_desc> variance;
+    Out<K, Role::diff_sums, &BatchNormBackwardDesc::diff_sums_desc> diff_sums;
+    Out<K, Role::diff_weights, &BatchNormBackwardDesc::channel_desc> diff_scale;
+    Out<K, Role::diff_bias, &BatchNormBackwardDesc::channel_desc> diff_shift;
+    Scratch<K> scratch;
+  };
+  template <class K>
+  struct BackwardData {
+    static constexpr Verb verb = Verb::backward_data;
+    In<K, Role::src, &BatchNormBackwardDesc::src> src;
+    In<K, Role::diff_dst, &BatchNormBackwardDesc::src> diff_dst;
+    In<K, Role::sample_weight, &BatchNormBackwardDesc::weight_desc> weight;
+    In<K, Role::mean, &BatchNormBackwardDesc::channel_desc> mean;
+    In<K, Role::variance, &BatchNormBackwardDesc::channel_desc> variance;
+    In<K, Role::weights, &BatchNormBackwardDesc::channel_desc> scale;
+    In<K, Role::sums, &BatchNormBackwardDesc::sums_desc> sums;
+    In<K, Role::diff_sums, &BatchNormBackwardDesc::diff_sums_desc> diff_sums;
+    Out<K, Role::diff_src, &BatchNormBackwardDesc::src, Role::diff_dst> diff_src;
+  };
+  /// Of this rank's samples: diff_sums[c] = diff_shift = sum of diff_dst, diff_sums[C + c] = diff_scale = sum of
+  /// diff_dst x'.
+  virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
+  /// diff_src = scale / sqrt(variance + epsilon) (diff_dst - weight / W (diff_sums[c] + x' diff_sums[C + c])), with the
+  /// sums of all samples, W = sums[2 C].
+  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
+};
+
+std::string describe(const BatchNormSumsDesc& d);
+std::string describe(const BatchNormStatisticsDesc& d);
+std::string describe(const RunningStatisticsDesc& d);
+std::string describe(const BatchNormDesc& d);
+std::string describe(const BatchNormBackwardDesc& d);  ///< one line for logs and errors
+
+}  // namespace keelson::ops
