@@ -147,13 +147,13 @@ void batch_statistics(const double* sums, Index channels, float* mean, float* va
       });
 }
 
-void follow_statistics(const StepParams* state, const double* sums, Index channels, float momentum, float* mean,
+void follow_statistics(const LossScale* scale, const double* sums, Index channels, float momentum, float* mean,
                        float* variance) {
   constexpr const char* label = "keelson::batch_norm::running";
   launch(
       label, channels, KOKKOS_LAMBDA(Index c) {
         const double total = sums[2 * channels];
-        if (!(total > 1) || state->scaling.skip) return;
+        if (!(total > 1) || (scale && scale->skip)) return;
         const double middle = sums[c] / total, spread = sums[channels + c] / total - middle * middle;
         const double unbiased = (spread < 0 ? 0.0 : spread) * total / (total - 1);
         mean[c] += momentum * (static_cast<float>(middle) - mean[c]);
@@ -290,8 +290,8 @@ class KokkosRunningStatistics : public OnChannels<RunningStatistics> {
   explicit KokkosRunningStatistics(const RunningStatisticsDesc& d)
       : OnChannels(channels_desc(d.channels), 8), momentum_(d.momentum) {}
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, sums, mean, variance] = args;
-    follow_statistics(static_cast<const StepParams*>(state.raw()), sums.data<double>(), src_.shape[1], momentum_,
+    const auto& [sums, mean, variance, loss_scale] = args;
+    follow_statistics(static_cast<const LossScale*>(loss_scale.raw()), sums.data<double>(), src_.shape[1], momentum_,
                       mean.data<float>(), variance.data<float>());
   }
 

@@ -16,18 +16,18 @@ struct Check {
   CheckGradientsDesc d;
   const double* sums;
   Index count;
-  StepParams* state;
+  LossScale* state;
 
   KOKKOS_FUNCTION void operator()(Index) const {
     double total = 0;
     for (Index i = 0; i < count; ++i) total += sums[i];
     const bool finite = total - total == 0;  // infinity and NaN give NaN
-    LossScale s = state->scaling;
+    LossScale s = *state;
     s.unscale = 1 / s.scale;
     s.skip = finite ? 0 : 1;
     s.skipped += s.skip;
     if (d.dynamic) move(s);
-    state->scaling = s;
+    *state = s;
   }
 
   /// Up after enough good steps in a row, down at once.
@@ -50,7 +50,7 @@ class KokkosCheckGradients : public CheckGradients {
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [sums, state] = args;
     launch("keelson::check_gradients::forward", 1,
-           Check{desc_, sums.data<double>(), sums.elements(), static_cast<StepParams*>(state.raw())});
+           Check{desc_, sums.data<double>(), sums.elements(), static_cast<LossScale*>(state.raw())});
   }
 
  private:

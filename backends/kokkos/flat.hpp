@@ -3,16 +3,19 @@
 #include <algorithm>
 
 #include "backends/kokkos/common.hpp"
-#include "engine/ops/step_params.hpp"
+#include "engine/ops/loss_scale.hpp"
 
 /// What the kernels of optimizers share: they work on flat arrays of one dense layout.
 namespace keelson::kokkos {
 
+/// Whether nothing may move.
+KOKKOS_INLINE_FUNCTION bool skips(const ops::LossScale* scale) { return scale && scale->skip; }
+
 /// What gradients are multiplied by: loss scale, then global clip. `squares`: sums of squares of all gradients, which
 /// are read only if clip_norm > 0.
-KOKKOS_INLINE_FUNCTION double gradient_factor(const ops::StepParams& state, float clip_norm, const double* squares,
+KOKKOS_INLINE_FUNCTION double gradient_factor(const ops::LossScale* scale, float clip_norm, const double* squares,
                                               int count) {
-  double factor = state.scaling.unscale;
+  double factor = scale ? scale->unscale : 1.0f;
   if (clip_norm <= 0) return factor;
   double sum = 0;
   for (int i = 0; i < count; ++i) sum += squares[i];

@@ -13,6 +13,7 @@ using namespace ops;
 struct LambDirectionBody {
   LambParams p;
   const StepParams* state;
+  const LossScale* loss_scale;
   const double* global_norm;
   int global_norms;
   const float *diff, *param;
@@ -22,11 +23,11 @@ struct LambDirectionBody {
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     const Index by = next_element(apart);
     float* u = direction;
-    if (state->scaling.skip) {
+    if (skips(loss_scale)) {
       for (Index i = begin; i < end; i += by) u[i] = 0;
       return;
     }
-    const auto factor = static_cast<float>(gradient_factor(*state, p.clip_norm, global_norm, global_norms));
+    const auto factor = static_cast<float>(gradient_factor(loss_scale, p.clip_norm, global_norm, global_norms));
     const float correct1 = bias_correction(p.beta1, state->step), correct2 = bias_correction(p.beta2, state->step);
     const float beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon, l2 = p.weight_decay, decay = p.decoupled_decay;
     const float share1 = p.average_gradients ? 1 - beta1 : 1.0f;
@@ -46,6 +47,7 @@ struct LambDirectionBody {
 
 struct LambStepBody {
   const StepParams* state;
+  const LossScale* loss_scale;
   float lr_multiplier, norm_min, norm_max;
   const double* norms;
   const float* direction;
@@ -62,7 +64,7 @@ struct LambStepBody {
   }
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
-    if (state->scaling.skip) return;
+    if (skips(loss_scale)) return;
     const Index by = next_element(apart);
     const auto rate = static_cast<float>(static_cast<double>(state->learning_rate) * lr_multiplier * trust_ratio());
     const float* u = direction;
@@ -83,10 +85,11 @@ class KokkosLambDirection : public LambDirection {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, diff, global_norm, param, exp_avg, exp_avg_sq, direction] = args;
+    const auto& [state, diff, global_norm, param, exp_avg, exp_avg_sq, direction, loss_scale] = args;
     KEELSON_EXPECT(desc_.params.clip_norm <= 0 || global_norm);
     for_flat_elements("keelson::lamb::direction", param.stored_elements(),
                       LambDirectionBody{desc_.params, static_cast<const StepParams*>(state.raw()),
+                                        static_cast<const LossScale*>(loss_scale.raw()),
                                         static_cast<const double*>(global_norm.raw()),
                                         global_norm ? static_cast<int>(global_norm.elements()) : 0, diff.data<float>(),
                                         param.data<float>(), exp_avg.data<float>(), exp_avg_sq.data<float>(),
@@ -108,11 +111,12 @@ class KokkosLambStep : public LambStep {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, direction, norms, param] = args;
+    const auto& [state, direction, norms, param, loss_scale] = args;
     for_flat_elements(
         "keelson::lamb::step", param.stored_elements(),
-        LambStepBody{static_cast<const StepParams*>(state.raw()), desc_.lr_multiplier, desc_.norm_min, desc_.norm_max,
-                     static_cast<const double*>(norms.raw()), direction.data<float>(), param.data<float>()});
+        LambStepBody{static_cast<const StepParams*>(state.raw()), static_cast<const LossScale*>(loss_scale.raw()),
+                     desc_.lr_multiplier, desc_.norm_min, desc_.norm_max, static_cast<const double*>(norms.raw()),
+                     direction.data<float>(), param.data<float>()});
   }
 
  private:

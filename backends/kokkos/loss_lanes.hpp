@@ -24,7 +24,7 @@ struct DifferenceLane {
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index r = item / lanes;
     const double share = o.share(r), scale = share / static_cast<double>(o.features);
-    const double diff_scale = scale * o.state->scaling.scale;
+    const double diff_scale = scale * o.gradient_scale();
     const float *x = o.prediction + r * o.features, *t = o.target + r / o.rows_per_sample * o.features;
     float* diff = o.diff ? o.diff + r * o.features : nullptr;
     double sum = 0;
@@ -97,7 +97,7 @@ struct ClassTotal {
     }
     const bool exists = c >= 0 && c < o.features;
     const double wanted = exists ? o.prediction[r * o.features + c] : Kokkos::Experimental::quiet_NaN_v<double>;
-    rows[r] = {share * o.state->scaling.scale, {sum, largest}, c};
+    rows[r] = {share * o.gradient_scale(), {sum, largest}, c};
     losses[r] = share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
   }
 };

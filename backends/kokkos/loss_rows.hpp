@@ -11,6 +11,7 @@ using ops::LossKind;
 struct LossRows {
   ops::LossParams p;
   const ops::StepParams* state;
+  const ops::LossScale* loss_scale;
   const float* prediction;
   const float* target;
   const std::int32_t* classes;
@@ -18,6 +19,8 @@ struct LossRows {
   float* diff;  ///< null: no gradient; may be `prediction`
   Index rows, features, rows_per_sample;
   bool class_per_row;
+
+  KOKKOS_FUNCTION double gradient_scale() const { return loss_scale ? loss_scale->scale : 1.0f; }
 
   /// What one unit of row r's loss counts for in the total; 0 for padding, whose prediction may be anything.
   KOKKOS_FUNCTION double share(Index r) const {
@@ -47,7 +50,7 @@ struct LossRows {
     for (Index f = 0; f < features; ++f) {
       const double d = static_cast<double>(x[f]) - t[f];
       sum += one(d);
-      if (diff) diff[r * features + f] = static_cast<float>(scale * state->scaling.scale * slope(d));
+      if (diff) diff[r * features + f] = static_cast<float>(scale * gradient_scale() * slope(d));
     }
     return scale * sum;
   }
@@ -68,7 +71,7 @@ struct LossRows {
         diff ? exponentials<true>(x, largest, diff + r * features) : exponentials<false>(x, largest, nullptr);
     if (diff) {
       float* d = diff + r * features;
-      const double whole = share * state->scaling.scale;
+      const double whole = share * gradient_scale();
       const auto scale = static_cast<float>(whole / sum);
       KEELSON_INDEPENDENT_ITERATIONS
       for (Index f = 0; f < features; ++f) d[f] *= scale;

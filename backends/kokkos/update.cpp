@@ -24,6 +24,7 @@ struct Coefficients {
 struct Step {
   UpdateParams p;
   const StepParams* state;
+  const LossScale* loss_scale;
   const double *global_norm, *norms;
   int global_norms;
   const float* diff;
@@ -49,7 +50,7 @@ struct Step {
   }
 
   KOKKOS_FUNCTION Coefficients coefficients() const {
-    const double scaled = gradient_factor(*state, p.clip_norm, global_norm, global_norms);
+    const double scaled = gradient_factor(loss_scale, p.clip_norm, global_norm, global_norms);
     const double rate = static_cast<double>(state->learning_rate) * p.lr_multiplier;
     Coefficients c{};
     c.gradient = static_cast<float>(scaled);
@@ -110,7 +111,7 @@ struct Step {
   }
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
-    if (state->scaling.skip) return;
+    if (skips(loss_scale)) return;
     const Coefficients c = coefficients();
     if (p.kind == UpdateKind::adam)
       adam(c, begin, end, apart);
@@ -153,7 +154,7 @@ class KokkosUpdate : public Update {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, diff, rows, global_norm, norms, param, moment1, moment2] = args;
+    const auto& [state, diff, rows, global_norm, norms, param, moment1, moment2, loss_scale] = args;
     constexpr const char* label = "keelson::update::forward";
     const auto& p = desc_.params;
     const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;
@@ -163,6 +164,7 @@ class KokkosUpdate : public Update {
     KEELSON_EXPECT(p.kind != UpdateKind::adam || moment2);
     const Step step{p,
                     static_cast<const StepParams*>(state.raw()),
+                    static_cast<const LossScale*>(loss_scale.raw()),
                     static_cast<const double*>(global_norm.raw()),
                     static_cast<const double*>(norms.raw()),
                     global_norm ? static_cast<int>(global_norm.elements()) : 0,

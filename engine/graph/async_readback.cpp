@@ -9,7 +9,8 @@ AsyncReadback::AsyncReadback(Device& device) {
   for (Readback& s : slots_) {
     s.queue = device.make_queue();
     s.loss = device.allocate_host(sizeof(double), "loss on the host");
-    s.state = device.allocate_host(sizeof(ops::StepParams), "step state on the host");
+    s.loss_scale = device.allocate_host(sizeof(ops::LossScale), "loss scale on the host");
+    *static_cast<ops::LossScale*>(s.loss_scale.get()) = {};
   }
 }
 
@@ -17,12 +18,12 @@ AsyncReadback::~AsyncReadback() {
   for (Readback& s : slots_) s.queue->wait();  // it may still write what goes next
 }
 
-void AsyncReadback::send(const Tensor& loss, const Tensor& state) {
+void AsyncReadback::send(const Tensor& loss, const Tensor& loss_scale) {
   KEELSON_EXPECT(sent_ - taken_ < slots);
   Readback& s = slots_[sent_++ % slots];
   s.queue->wait_for_device();
   s.queue->copy_to_host(s.loss.get(), loss.raw(), sizeof(double));
-  s.queue->copy_to_host(s.state.get(), state.raw(), sizeof(ops::StepParams));
+  if (loss_scale) s.queue->copy_to_host(s.loss_scale.get(), loss_scale.raw(), sizeof(ops::LossScale));
   s.queue->device_waits();  // the next step writes what is copied here
 }
 
@@ -38,7 +39,7 @@ Executor::StepResult AsyncReadback::take(Communicator* communicator) {
     std::this_thread::sleep_for(std::chrono::microseconds(seconds > 0.01 ? 200 : 5));
   }
   s.queue->wait();
-  return {*static_cast<const double*>(s.loss.get()), static_cast<const ops::StepParams*>(s.state.get())->scaling};
+  return {*static_cast<const double*>(s.loss.get()), *static_cast<const ops::LossScale*>(s.loss_scale.get())};
 }
 
 }  // namespace keelson

@@ -11,14 +11,14 @@ class AsyncReadback {
   explicit AsyncReadback(Device& device);
   ~AsyncReadback();
   AsyncReadback(const AsyncReadback&) = delete;
-  /// Queues the copies, behind all work queued so far. `state` holds one StepParams.
-  void send(const Tensor& loss, const Tensor& state);
+  /// Queues the copies, behind all work queued so far. `loss_scale` holds one LossScale, or is empty.
+  void send(const Tensor& loss, const Tensor& loss_scale);
   /// The oldest one sent. While it waits, `communicator` may report which ranks keep it waiting.
   Executor::StepResult take(Communicator* communicator);
 
  private:
   struct Readback {
-    std::shared_ptr<void> loss, state;
+    std::shared_ptr<void> loss, loss_scale;
     std::unique_ptr<Queue> queue;
   };
   static constexpr std::size_t slots = 2;

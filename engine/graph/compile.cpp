@@ -99,7 +99,9 @@ void Compiler::require_room_for_inputs() {
 
 void Compiler::add_inputs() {
   require_room_for_inputs();  // before sizes are computed that no integer holds
-  build.step_params = owned("step state", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
+  build.step_params = owned("step parameters", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
+  if (options.training && build.checks_gradients)
+    build.loss_scale = owned("loss scale", TensorDesc::plain({sizeof(ops::LossScale)}, DType::u8));
   build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
   build.program.buffer(build.loss).keep = true;
   if (options.training) build.program.buffer(build.loss).distribution = Distribution::partial();
@@ -169,6 +171,7 @@ CompiledGraph Compiler::finish() {
   program.place();
   c.checks_gradients = build.checks_gradients;
   c.step_params = build.step_params;
+  c.loss_scale = build.loss_scale;
   c.weight = build.weight;
   c.loss = build.loss;
   c.inputs = build.inputs;

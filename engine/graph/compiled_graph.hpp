@@ -21,7 +21,7 @@ struct CompiledGraph {
   Context& context;
   Program program;
   bool checks_gradients = false;
-  BufferId step_params = no_buffer, weight = no_buffer, loss = no_buffer;
+  BufferId step_params = no_buffer, loss_scale = no_buffer, weight = no_buffer, loss = no_buffer;
   std::map<std::string, BufferId> inputs, outputs;
   std::vector<State> states;
   std::vector<std::pair<std::string, BufferId>> gradients;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 #include "engine/graph/async_readback.hpp"
 #include "engine/graph/bindings.hpp"
@@ -67,9 +66,8 @@ struct Executor::Impl {
     in_exchange = false;
   }
   void write_scale(const ops::LossScale& scale) {
-    ops::StepParams initial;
-    initial.scaling = scale;
-    device().copy_from_host(bindings.tensor(compiled.step_params).raw(), &initial, sizeof initial);
+    if (compiled.loss_scale != no_buffer)
+      device().copy_from_host(bindings.tensor(compiled.loss_scale).raw(), &scale, sizeof scale);
   }
   std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
   std::string first_non_finite();
@@ -155,9 +153,7 @@ Tensor Executor::output(const std::string& name) const {
 void Executor::forward(const ops::StepParams& params) {
   impl_->finish_exchange();
   impl_->refresh();
-  // The device keeps what follows.
-  impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params,
-                                 offsetof(ops::StepParams, scaling));
+  impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params, sizeof params);
   impl_->run(0, impl_->compiled.sections.forward_end);
 }
 
@@ -205,15 +201,16 @@ double Executor::loss() const {
 void Executor::start_readback() {
   impl_->finish_exchange();
   impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss),
-                       impl_->bindings.tensor(impl_->compiled.step_params));
+                       impl_->bindings.tensor(impl_->compiled.loss_scale));
 }
 
 Executor::StepResult Executor::take_readback() { return impl_->readback.take(impl_->compiled.options.communicator()); }
 
 ops::LossScale Executor::loss_scale() const {
-  ops::StepParams params;
-  impl_->device().copy_to_host(&params, impl_->bindings.tensor(impl_->compiled.step_params).raw(), sizeof params);
-  return params.scaling;
+  ops::LossScale scale;
+  const Tensor t = impl_->bindings.tensor(impl_->compiled.loss_scale);
+  if (t) impl_->device().copy_to_host(&scale, t.raw(), sizeof scale);
+  return scale;
 }
 
 void Executor::set_loss_scale(const ops::LossScale& scale) { impl_->write_scale(scale); }

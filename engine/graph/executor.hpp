@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/graph/plan.hpp"
+#include "engine/ops/loss_scale.hpp"
 #include "engine/ops/step_params.hpp"
 
 namespace keelson {
@@ -67,7 +68,7 @@ class Executor {
   /// How a step went.
   struct StepResult {
     double loss = 0;  ///< as loss()
-    ops::LossScale scaling;
+    ops::LossScale loss_scale;
   };
   /// The same without waiting for the step: start_readback() queues the copy of its loss and, if update() is called
   /// before, of its loss scale; take_readback() waits for the oldest one that was started. At most two may be under

@@ -43,6 +43,7 @@ struct CompileState {
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
   BufferId step_params = no_buffer;  ///< one StepParams, u8
+  BufferId loss_scale = no_buffer;   ///< one LossScale, u8; none where gradients are not checked
   BufferId weight = no_buffer;       ///< (batch) f32 sample weights
   BufferId loss = no_buffer;         ///< one f64
   std::map<std::string, BufferId> inputs;
@@ -88,6 +89,7 @@ class NodeBuilder {
   BufferId new_bytes(const std::string& name, std::size_t bytes);  ///< no_buffer for 0
   BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
   BufferId step_params() const { return build_.step_params; }
+  BufferId loss_scale() const { return build_.loss_scale; }
   BufferId sample_weight() const { return build_.weight; }
   BufferId loss() const { return build_.loss; }
 

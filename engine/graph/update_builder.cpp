@@ -41,7 +41,7 @@ void UpdateBuilder::check_gradients() {
   ops::CheckGradientsDesc d;
   d.dynamic = build_.precision == Precision::fp16;
   call<ops::CheckGradients, ops::CheckGradients::Forward>("all gradients", "check", make(d),
-                                                          {.sums = global_norm(), .step_params = build_.step_params});
+                                                          {.sums = global_norm(), .loss_scale = build_.loss_scale});
 }
 
 BufferId UpdateBuilder::sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values) {
@@ -65,7 +65,8 @@ void UpdateBuilder::update(const UpdatedParameter& p, const ops::UpdateParams& p
                                            .norms = norms,
                                            .param = p.value,
                                            .moment1 = states[0],
-                                           .moment2 = states[1]});
+                                           .moment2 = states[1],
+                                           .loss_scale = build_.loss_scale});
 }
 
 BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name) {

@@ -43,6 +43,7 @@ class UpdateBuilder {
   // ---- for calls of an optimizer's own kernels
 
   BufferId step_params() const { return build_.step_params; }
+  BufferId loss_scale() const { return build_.loss_scale; }  ///< no_buffer where gradients are not checked
   /// Throws Error for a name that is not among the optimizer's state_names().
   BufferId state(const UpdatedParameter& p, const std::string& name);
   /// Of the parameter's shape and layout; alive until the last call that uses the buffer.

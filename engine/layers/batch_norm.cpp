@@ -125,7 +125,7 @@ void BatchNormLayer::plan_running(ForwardBuilder& p, BufferId sums) const {
   std::shared_ptr<ops::RunningStatistics> op =
       p.make(ops::RunningStatisticsDesc{p.desc(mean).shape[0], options_.momentum});
   p.at_update([=](NodeBuilder& u) {
-    u.forward(op, {.step_params = u.step_params(), .sums = all, .mean = mean, .variance = variance},
+    u.forward(op, {.sums = all, .mean = mean, .variance = variance, .loss_scale = u.loss_scale()},
               "running statistics");
   });
 }

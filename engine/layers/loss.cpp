@@ -39,7 +39,8 @@ class LossLayer : public Layer {
                      .target = target,
                      .weight = p.sample_weight(),
                      .loss = p.loss(),
-                     .diff_prediction = diff});
+                     .diff_prediction = diff,
+                     .loss_scale = p.loss_scale()});
     if (diff == no_buffer) return nullptr;
     return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };
   }

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "engine/ops/loss_scale.hpp"
 #include "engine/ops/operands.hpp"
-#include "engine/ops/step_params.hpp"
 
 /// Batch normalization (Ioffe, Szegedy 2015, arXiv 1502.03167), in parts, so that ranks can add up their sums between
 /// two parts: BatchNormSums, an allreduce, BatchNormStatistics, BatchNorm, RunningStatistics; backward:
@@ -77,13 +77,13 @@ class RunningStatistics : public DescribedPrimitive<RunningStatisticsDesc> {
   template <class K>
   struct Forward {
     static constexpr Verb verb = Verb::forward;
-    In<K, Role::step_params, undescribed> step_params;
     In<K, Role::sums, &RunningStatisticsDesc::sums_desc> sums;
     InOut<K, Role::mean, &RunningStatisticsDesc::channel_desc> mean;
     InOut<K, Role::variance, &RunningStatisticsDesc::channel_desc> variance;
+    OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// mean and variance: (1 - momentum) of the old value + momentum of the batch's (BatchNormStatistics). The batch's
-  /// variance is unbiased here: times W / (W - 1). Nothing moves where W is at most 1 or StepParams::scaling says skip.
+  /// variance is unbiased here: times W / (W - 1). Nothing moves where W is at most 1 or LossScale::skip is set.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

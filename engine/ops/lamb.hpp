@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "engine/ops/loss_scale.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
@@ -22,7 +23,7 @@ struct LambParams {
 class LambDirection;
 /// x = g / max(1, |all g| / clip_norm); m = beta1 m + (1 - beta1) x; v = beta2 v + (1 - beta2) x^2;
 /// direction = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + decoupled_decay w, t = StepParams::step + 1.
-/// Gradients come unscaled by StepParams::scaling.unscale. Where StepParams::scaling says skip, the moments stay and
+/// Gradients come unscaled by LossScale::unscale. Where LossScale::skip is set, the moments stay and
 /// the direction is 0.
 struct LambDirectionDesc {
   using Op = LambDirection;
@@ -41,6 +42,7 @@ class LambDirection : public DescribedPrimitive<LambDirectionDesc> {
     InOut<K, Role::moment1, &LambDirectionDesc::param> exp_avg;
     InOut<K, Role::moment2, &LambDirectionDesc::param> exp_avg_sq;
     Out<K, Role::dst, &LambDirectionDesc::param> direction;
+    OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// `global_norm`: as for Update; absent unless clip_norm is set.
   virtual void forward(const Forward<Tensors>& args) = 0;
@@ -49,7 +51,7 @@ class LambDirection : public DescribedPrimitive<LambDirectionDesc> {
 class LambStep;
 /// w -= lr r direction, with lr = StepParams::learning_rate * lr_multiplier and the trust ratio r = phi(|w|) /
 /// |direction|, or 1 where either norm is 0 or no norms are given. phi clips |w| to [norm_min, norm_max]. A NaN in a
-/// norm reaches the whole parameter. Nothing moves where StepParams::scaling says skip.
+/// norm reaches the whole parameter. Nothing moves where LossScale::skip is set.
 struct LambStepDesc {
   using Op = LambStep;
   TensorDesc param;
@@ -66,6 +68,7 @@ class LambStep : public DescribedPrimitive<LambStepDesc> {
     In<K, Role::src, &LambStepDesc::param> direction;
     OptionalIn<K, Role::norms, undescribed> norms;
     InOut<K, Role::weights, &LambStepDesc::param> param;
+    OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// `norms`: two f64, sums of squares of the parameter and of the direction.
   virtual void forward(const Forward<Tensors>& args) = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/ops/loss_scale.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
@@ -53,9 +54,10 @@ class Loss : public DescribedPrimitive<LossDesc> {
     In<K, Role::sample_weight, undescribed> weight;
     Out<K, Role::loss, &LossDesc::loss_desc> loss;
     OptionalOut<K, Role::diff_src, &LossDesc::prediction, Role::src> diff_prediction;
+    OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass; times
-  /// StepParams::scaling.scale, which `loss` is not.
+  /// LossScale::scale, which `loss` is not.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

@@ -24,6 +24,7 @@ enum class Role : std::uint8_t {
   scratch,
   workspace,    ///< what forward in training saves for backward
   step_params,  ///< one StepParams
+  loss_scale,   ///< one LossScale
   saved,        ///< a value of the forward pass that backward needs
   ids,          ///< row numbers of an embedding
   rows,         ///< row numbers of a sparse gradient

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/ops/loss_scale.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
@@ -40,10 +41,10 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
   struct Forward {
     static constexpr Verb verb = Verb::forward;
     In<K, Role::sums, undescribed> sums;
-    InOut<K, Role::step_params, undescribed> step_params;
+    InOut<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// `sums`: f64, any number of sums of squares, which together are that of all gradients of all ranks. Writes
-  /// StepParams::scaling: `unscale` for the Update calls that follow, `scale` for the next step.
+  /// `unscale` for the updates that follow and `scale` for the next step.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
@@ -91,8 +92,8 @@ struct UpdateDesc {
   std::int64_t rows = 0;
 };
 
-/// One parameter's step; none where StepParams::scaling says skip. Order: gradients and norms times
-/// StepParams::scaling.unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
+/// One parameter's step; none where LossScale::skip is set. Order: gradients and norms times
+/// LossScale::unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
 /// StepParams::learning_rate * lr_multiplier; Adam's bias correction uses t = StepParams::step + 1.
 class Update : public DescribedPrimitive<UpdateDesc> {
  public:
@@ -107,6 +108,7 @@ class Update : public DescribedPrimitive<UpdateDesc> {
     InOut<K, Role::weights, &UpdateDesc::param> param;
     OptionalInOut<K, Role::moment1, &UpdateDesc::param> moment1;
     OptionalInOut<K, Role::moment2, &UpdateDesc::param> moment2;
+    OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// Moments: none for sgd and lars without momentum; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam.
   /// `global_norm`: f64, any number of sums of squares, which together are that of all gradients; absent unless

@@ -31,13 +31,18 @@ void Lamb::append_updates(UpdateBuilder& b) const {
                                                              .param = p.value,
                                                              .exp_avg = b.state(p, "exp_avg"),
                                                              .exp_avg_sq = b.state(p, "exp_avg_sq"),
-                                                             .direction = direction});
+                                                             .direction = direction,
+                                                             .loss_scale = b.loss_scale()});
     const bool scaled = nvlamb || params.decoupled_decay != 0 || params.weight_decay != 0;
     const BufferId norms = scaled ? b.sums_of_squares(p, {p.value, direction}) : no_buffer;
     b.call<ops::LambStep, ops::LambStep::Forward>(
         p.name, "update",
         b.make(ops::LambStepDesc{b.desc(p.value), group_of(p.name).lr_multiplier, norm_min, norm_max}),
-        {.step_params = b.step_params(), .direction = direction, .norms = norms, .param = p.value});
+        {.step_params = b.step_params(),
+         .direction = direction,
+         .norms = norms,
+         .param = p.value,
+         .loss_scale = b.loss_scale()});
   }
 }
 

@@ -198,8 +198,8 @@ void Trainer::retire(Launched& step, const Executor::StepResult& result) {
     stop_for(step, fmt::format("the loss became {}", std::isnan(result.loss) ? "NaN"
                                                      : result.loss > 0       ? "infinite"
                                                                              : "minus infinite"));
-  state_.skipped_steps = result.scaling.skipped;
-  if (result.scaling.skip && result.scaling.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
+  state_.skipped_steps = result.loss_scale.skipped;
+  if (result.loss_scale.skip && result.loss_scale.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
   state_.loss_sum += result.loss * static_cast<double>(step.samples);
   state_.loss_samples += step.samples;
 }

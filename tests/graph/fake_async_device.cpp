@@ -167,14 +167,14 @@ void expect_skips(Context& context, const Graph& g, const Optimizer& optimizer) 
     executor.start_readback();
     const auto result = executor.take_readback();
     EXPECT_TRUE(std::isfinite(result.loss));
-    if (result.scaling.skip) {
+    if (result.loss_scale.skip) {
       ++skipped;
       EXPECT_EQ(values(), last);
-      EXPECT_EQ(result.scaling.scale, 0x1p24f / static_cast<float>(1 << skipped));
+      EXPECT_EQ(result.loss_scale.scale, 0x1p24f / static_cast<float>(1 << skipped));
     } else {
       EXPECT_NE(values(), last);
     }
-    EXPECT_EQ(result.scaling.skipped, skipped);
+    EXPECT_EQ(result.loss_scale.skipped, skipped);
   }
   EXPECT_GT(skipped, 0);
   EXPECT_LT(skipped, 20);

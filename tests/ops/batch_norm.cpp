@@ -134,16 +134,13 @@ TEST_F(RunningStatisticsTest, FollowTheBatchAndRestWhereTheStepIsSkipped) {
     // 4 values of mean 3 and variance 5, and of mean -1 and variance 0.
     const Tensor sums = put_f64(ctx(), Array({5}, {12, -4, 56, 4, 4}));
     const auto start = [&](std::vector<double> v) { return put(ctx(), Array({2}, std::move(v)), Layout::plain({2})); };
-    ops::StepParams params;
     Tensor mean = start({1, 1}), variance = start({1, 1});
-    op->forward({put_state(ctx(), params), sums, mean, variance});
+    op->forward({sums, mean, variance});
     check(mean, Array({2}, {1.5, 0.5}), name);
     check(variance, Array({2}, {0.75 + 0.25 * 5 * 4 / 3, 0.75}), name);
-    params.scaling.skip = 1;
-    op->forward({put_state(ctx(), params), sums, mean, variance});
+    op->forward({sums, mean, variance, put_loss_scale(ctx(), {.skip = 1})});
     check(mean, Array({2}, {1.5, 0.5}), name + " skipped");
-    params.scaling.skip = 0;
-    op->forward({put_state(ctx(), params), put_f64(ctx(), Array({5}, {3, 3, 9, 9, 1})), mean, variance});
+    op->forward({put_f64(ctx(), Array({5}, {3, 3, 9, 9, 1})), mean, variance});
     check(mean, Array({2}, {1.5, 0.5}), name + " of one value");
   }
 }

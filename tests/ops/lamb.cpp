@@ -13,7 +13,7 @@ struct LambCase {
   ops::LambParams params;
   bool scaled = true;  ///< by the trust ratio
   double loss_scale = 1, param_scale = 1;
-  float scale = 1;  ///< StepParams::scaling's
+  float scale = 1;  ///< LossScale::scale
   float norm_min = 0, norm_max = std::numeric_limits<float>::infinity();
 };
 
@@ -57,15 +57,15 @@ class LambTest : public CaseTest<LambCase> {
 
   /// One step of the two ops; `squares`: of all gradients.
   void step(ops::LambDirection& direction, ops::LambStep& move, const State& s, const Tensor& diff, double squares,
-            const ops::StepParams& now) {
-    const auto params = put_state(ctx(), now);
+            const ops::StepParams& now, const ops::LossScale& loss_scale) {
+    const auto params = put_state(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
     const auto global_norm = c().params.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
-    direction.forward({params, diff, global_norm, s.param, s.exp_avg, s.exp_avg_sq, s.direction});
+    direction.forward({params, diff, global_norm, s.param, s.exp_avg, s.exp_avg_sq, s.direction, scale});
     Tensor norms;
     if (c().scaled)
       norms = put_f64(
           ctx(), {Shape{2}, {oracle::sum_squares(get(ctx(), s.param)), oracle::sum_squares(get(ctx(), s.direction))}});
-    move.forward({params, s.direction, norms, s.param});
+    move.forward({params, s.direction, norms, s.param, scale});
   }
 
   ops::LambStepDesc step_desc(const TensorDesc& d) const { return {d, 0.5f, c().norm_min, c().norm_max}; }
@@ -82,10 +82,11 @@ class LambTest : public CaseTest<LambCase> {
       Array g = oracle::random_uniform(shape, fmt::format("g{}", i));
       for (auto& v : g.data) v = static_cast<float>(v * c().loss_scale);
       const double squares = 3 * oracle::sum_squares(g);
-      const ops::StepParams now{.step = i, .learning_rate = 0.05f, .scaling = {.unscale = 1 / c().scale}};
-      step(*direction, *move, s, put(ctx(), g, layout), squares, now);
-      const Array u = oracle::lamb_direction(want, g, c().params, now, squares);
-      oracle::lamb_step(want.param, u, step_desc(desc), now, c().scaled);
+      const ops::StepParams now{.step = i, .learning_rate = 0.05f};
+      const ops::LossScale scale{.unscale = 1 / c().scale};
+      step(*direction, *move, s, put(ctx(), g, layout), squares, now, scale);
+      const Array u = oracle::lamb_direction(want, g, c().params, now, squares, scale);
+      oracle::lamb_step(want.param, u, step_desc(desc), now, c().scaled, scale);
       const auto at = fmt::format("{} ({}) after step {}", what, c().about, i);
       check(s.direction, u, at + " direction");
       check(s.param, want.param, at);
@@ -141,8 +142,8 @@ TEST_P(LambTest, SkippedStepsMoveNothing) {
                                       Array(shape, 0.25)};
   const auto s = state_of(before, plain);
   const double infinity = std::numeric_limits<double>::infinity();
-  step(*direction, *move, s, put(ctx(), Array(shape, infinity), plain), infinity,
-       {.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}});
+  step(*direction, *move, s, put(ctx(), Array(shape, infinity), plain), infinity, {.step = 3, .learning_rate = 0.05f},
+       {.skip = 1});
   check(s.param, before.param, c().name, exact);
   check(s.exp_avg, before.moment1, c().name + " exp_avg", exact);
   check(s.exp_avg_sq, before.moment2, c().name + " exp_avg_sq", exact);

@@ -107,10 +107,11 @@ TEST_P(LossTest, OnlyTheGradientIsScaled) {
   const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
   const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1})), plain = put_f64(ctx(), Array(Shape{1}));
   op->forward({put_state(ctx(), {.inverse_samples = 0.5f}), p, t, w, plain, {}});
-  const ops::StepParams now{.inverse_samples = 0.5f, .scaling = {.scale = 1024, .unscale = 1.0f / 512}};
-  op->forward({put_state(ctx(), now), p, t, w, loss, diff});
+  const ops::StepParams now{.inverse_samples = 0.5f};
+  const ops::LossScale scale{.scale = 1024, .unscale = 1.0f / 512};
+  op->forward({put_state(ctx(), now), p, t, w, loss, diff, put_loss_scale(ctx(), scale)});
   EXPECT_EQ(raw_bytes(ctx(), loss), raw_bytes(ctx(), plain));
-  check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample), c().name);
+  check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample, scale), c().name);
 }
 
 TEST_P(LossTest, LargePredictionsStayFinite) {

@@ -16,7 +16,7 @@ struct UpdateCase {
   ops::UpdateParams params;
   double loss_scale = 1;
   double param_scale = 1;
-  float scale = 1;  ///< StepParams::scaling's
+  float scale = 1;  ///< LossScale::scale
 };
 
 std::vector<UpdateCase> update_cases() {
@@ -100,12 +100,13 @@ class UpdateTest : public CaseTest<UpdateCase> {
       const auto norms =
           has_norms ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(get(ctx(), param)), own}}) : Tensor();
       const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, global)) : Tensor();
-      const ops::StepParams now{.step = step, .learning_rate = 0.05f, .scaling = {.unscale = 1 / c().scale}};
-      const auto state = put_state(ctx(), now);
+      const ops::StepParams now{.step = step, .learning_rate = 0.05f};
+      const ops::LossScale loss_scale{.unscale = 1 / c().scale};
+      const auto state = put_state(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
       const auto used =
-          allocations_of([&] { op->forward({state, diff, {}, global_norm, norms, param, moment1, moment2}); });
+          allocations_of([&] { op->forward({state, diff, {}, global_norm, norms, param, moment1, moment2, scale}); });
       EXPECT_LE(used.bytes, allowed_bytes());
-      want = oracle::update(std::move(want), g, p, now, global);
+      want = oracle::update(std::move(want), g, p, now, global, true, loss_scale);
       const auto at = fmt::format("{} ({}) after step {}", what, c().about, step);
       check(param, want.param, at);
       if (moment1) check(moment1, want.moment1, at + " moment1");
@@ -159,8 +160,15 @@ TEST_P(UpdateTest, SkippedStepsMoveNothing) {
   const Array g(shape, std::numeric_limits<double>::infinity());
   const auto norms = takes_norms() ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, g[0])) : Tensor();
-  const ops::StepParams now{.step = 3, .learning_rate = 0.05f, .scaling = {.skip = 1}};
-  op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
+  op->forward({put_state(ctx(), {.step = 3, .learning_rate = 0.05f}),
+               put(ctx(), g, plain),
+               {},
+               global_norm,
+               norms,
+               param,
+               moment1,
+               moment2,
+               put_loss_scale(ctx(), {.skip = 1})});
   check(param, w, c().name, exact);
   check(moment1, m, c().name + " moment1", exact);
   check(moment2, v, c().name + " moment2", exact);

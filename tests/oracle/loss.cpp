@@ -88,7 +88,7 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
 }
 
 Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepParams& state, std::int64_t rows_per_sample) {
+                    const ops::StepParams& state, std::int64_t rows_per_sample, const ops::LossScale& scale) {
   const auto rows = prediction.shape[0], features = prediction.shape[1];
   const Array probabilities = softmax_forward(prediction, 1);
   Array diff(prediction.shape);
@@ -102,7 +102,7 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
         d = probabilities[at] - (f == label_of(r, target, rows_per_sample) ? 1 : 0);
       else
         d = pointwise_derivative(prediction[at] - target[sample * features + f], p) / static_cast<double>(features);
-      diff[at] = factor * d * state.scaling.scale;
+      diff[at] = factor * d * scale.scale;
     }
   }
   return diff;

@@ -105,7 +105,7 @@ SequenceGradients sequence_backward(ops::CellKind kind, const Array& diff_dst, c
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
                     const ops::StepParams& state, std::int64_t rows_per_sample = 1);
 Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepParams& state, std::int64_t rows_per_sample = 1);
+                    const ops::StepParams& state, std::int64_t rows_per_sample = 1, const ops::LossScale& scale = {});
 
 // ---- optimizers (update.cpp)
 
@@ -119,13 +119,13 @@ ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc
 /// One step of one parameter. `global_sum_squares`: of all gradients as they are, before they are unscaled; used if
 /// clip_norm > 0. `lars_norms`: LARS gets norms.
 OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
-                      double global_sum_squares = 0, bool lars_norms = true);
+                      double global_sum_squares = 0, bool lars_norms = true, const ops::LossScale& scale = {});
 
 /// LambDirection: moves the moments of `s` and returns the direction.
 Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& state,
-                     double global_sum_squares = 0);
+                     double global_sum_squares = 0, const ops::LossScale& scale = {});
 /// LambStep; `scaled`: with the trust ratio.
 void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& state,
-               bool scaled);
+               bool scaled, const ops::LossScale& scale = {});
 
 }  // namespace keelson::oracle

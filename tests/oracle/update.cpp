@@ -25,13 +25,13 @@ ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc
 }
 
 OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
-                      double global_sum_squares, bool lars_norms) {
-  if (state.scaling.skip) return s;
+                      double global_sum_squares, bool lars_norms, const ops::LossScale& scale) {
+  if (scale.skip) return s;
   Array& w = s.param;
   const double lr = static_cast<double>(state.learning_rate) * p.lr_multiplier;
   const double w_norm = std::sqrt(sum_squares(w));
 
-  const double unscale = state.scaling.unscale;
+  const double unscale = scale.unscale;
   for (auto& g : diff.data) g *= unscale;
 
   // Global clip. LARC's |g| is the norm of the clipped gradient.
@@ -85,10 +85,10 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
 }
 
 Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& state,
-                     double global_sum_squares) {
+                     double global_sum_squares, const ops::LossScale& scale) {
   Array u(diff.shape);
-  if (state.scaling.skip) return u;
-  const double t = static_cast<double>(state.step) + 1, b1 = p.beta1, b2 = p.beta2, unscale = state.scaling.unscale;
+  if (scale.skip) return u;
+  const double t = static_cast<double>(state.step) + 1, b1 = p.beta1, b2 = p.beta2, unscale = scale.unscale;
   double c = 1;
   if (p.clip_norm > 0) c = std::max(1.0, unscale * std::sqrt(global_sum_squares) / p.clip_norm);
   for (std::int64_t i = 0; i < u.elements(); ++i) {
@@ -102,8 +102,8 @@ Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams
 }
 
 void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& state,
-               bool scaled) {
-  if (state.scaling.skip) return;
+               bool scaled, const ops::LossScale& scale) {
+  if (scale.skip) return;
   const double w_norm = std::sqrt(sum_squares(param)), u_norm = std::sqrt(sum_squares(direction));
   double ratio = 1;
   if (scaled && w_norm != 0 && u_norm != 0)

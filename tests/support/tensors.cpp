@@ -84,6 +84,10 @@ Tensor put_state(Context& context, const ops::StepParams& state) {
   return put_raw(context, TensorDesc::plain({sizeof state}, DType::u8), &state);
 }
 
+Tensor put_loss_scale(Context& context, const ops::LossScale& scale) {
+  return put_raw(context, TensorDesc::plain({sizeof scale}, DType::u8), &scale);
+}
+
 Tensor scratch(Context& context, std::size_t bytes) {
   if (bytes == 0) return {};
   const std::vector<unsigned char> garbage(bytes, 0xff);

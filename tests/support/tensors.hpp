@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/ops/context.hpp"
+#include "engine/ops/loss_scale.hpp"
 #include "engine/ops/step_params.hpp"
 #include "tests/oracle/array.hpp"
 
@@ -25,6 +26,7 @@ Tensor put_classes(Context& context, const Array& classes);  ///< plain s32
 Tensor put_f64(Context& context, const Array& a);            ///< plain f64
 Array get_f64(Context& context, const Tensor& t);
 Tensor put_state(Context& context, const ops::StepParams& state);
+Tensor put_loss_scale(Context& context, const ops::LossScale& scale);
 
 /// `bytes` of u8 filled with NaN patterns, since scratch is handed over undefined; an empty tensor for 0 bytes.
 Tensor scratch(Context& context, std::size_t bytes);
