@@ -10,7 +10,7 @@ template <class Desc>
 class WeightedPrimitive : public DescribedPrimitive<Desc> {
  public:
   /// The description of bias and of its gradient: plain f32, one element per filter or feature.
-  static TensorDesc bias_desc(const Desc& d) { return TensorDesc::plain({d.weights.shape[0]}); }
+  static TensorDesc bias_desc(const Desc& d) { return TensorDesc::plain(Shape{d.weights.shape[0]}); }
   /// The description of the gradient of src: of the dtype of dst.
   static TensorDesc diff_src_desc(const Desc& d) { return {d.src.shape, d.dst.dtype, Layout::any()}; }
   /// The description of the gradient of dst: of the dtype of src.
