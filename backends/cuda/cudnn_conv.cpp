@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 
+#include "backends/cuda/instance.hpp"
 #include "backends/cuda/makers.hpp"
 #include "backends/detail/unsupported.hpp"
 #include "backends/kokkos/channels.hpp"
@@ -25,12 +26,15 @@ void* part(void* scratch, std::size_t offset) {
   return reinterpret_cast<void*>(align(reinterpret_cast<std::uintptr_t>(scratch)) + offset);
 }
 
-cudnnHandle_t handle_of(Library& library) {
-  if (!library.cudnn) library.cudnn = std::make_shared<Cudnn>(library.stream);
-  return library.cudnn->handle();
-}
-
 }  // namespace
+
+Cudnn& Library::cudnn() {
+  const auto stream = current_stream();
+  const std::scoped_lock lock(mutex_);
+  auto& entry = cudnn_[stream];
+  if (!entry) entry = std::make_shared<Cudnn>(stream);
+  return *entry;
+}
 
 /// Memory to try candidates on, and the plans that were made for it.
 class CudnnConvVerb::Trial {
@@ -92,7 +96,7 @@ CudnnConvVerb::CudnnConvVerb(const LibraryPtr& library, const ConvDesc& d, Verb 
       d_(d),
       verb_(verb),
       types_(conv_types(d, verb)),
-      target_(handle_of(*library)),
+      target_(library->cudnn().handle()),
       src_rows_(d.src.elements() / d.src.shape[1]),
       dst_rows_(d.dst.elements() / d.dst.shape[1]),
       weight_rows_(d.weights.elements() / d.weights.shape[1]) {
@@ -179,7 +183,7 @@ void CudnnConvVerb::run(const ConvVariant& v, CudnnPlan& plan, const ConvOperand
   const std::int64_t uids[] = {conv_src, conv_weights, conv_dst, conv_bias};
   void* const pointers[] = {used.src, used.weights, used.dst, used.bias};
   const std::size_t count = v.epilogue == Epilogue::bias_activation && d_.params.bias ? 4 : 3;
-  plan.execute(library_->cudnn->handle(), std::span(uids, count), std::span(pointers, count),
+  plan.execute(library_->cudnn().handle(), std::span(uids, count), std::span(pointers, count),
                plan.workspace_bytes() > 0 ? part(scratch, parts.workspace) : nullptr);
   if (verb_ == Verb::forward && v.epilogue == Epilogue::none)
     kokkos::add_bias_and_activate(o.dst, v.types.dst, dst_rows_, d_.dst.shape[1],

@@ -4,8 +4,8 @@
 
 #include "backends/cuda/captured_graph.hpp"
 #include "backends/cuda/gpu.hpp"
+#include "backends/cuda/instance.hpp"
 #include "backends/cuda/queue.hpp"
-#include "backends/cuda/staging.hpp"
 #include "backends/detail/budget.hpp"
 #include "backends/kokkos/peaks.hpp"
 #include "engine/base/align.hpp"
@@ -16,18 +16,19 @@ namespace {
 
 class CudaRecording : public CapturedGraph {
  public:
-  CudaRecording(GraphExec graph, cudaStream_t stream) : graph_(std::move(graph)), stream_(stream) {}
-  void launch() override { check(cudaGraphLaunch(graph_.get(), stream_), "cudaGraphLaunch of recorded work"); }
+  explicit CudaRecording(GraphExec graph) : graph_(std::move(graph)) {}
+  void launch() override { check(cudaGraphLaunch(graph_.get(), current_stream()), "cudaGraphLaunch of recorded work"); }
 
  private:
   GraphExec graph_;
-  cudaStream_t stream_;
 };
 
 class CudaDevice : public Device {
  public:
-  CudaDevice() : gpu_(gpu_in_use()), stream_(compute_stream()), staging_(stream_) {}
-  ~CudaDevice() override { (void)cudaStreamSynchronize(stream_); }  // what is queued may read the staging memory
+  CudaDevice() : gpu_(gpu_in_use()) {
+    use();
+    ensure_main_instance();
+  }
 
   std::string describe() const override {
     return fmt::format("{}, sm_{}, {:.0f} GiB", gpu_.name, gpu_.architecture,
@@ -71,30 +72,38 @@ class CudaDevice : public Device {
   }
   void limit_memory(std::size_t bytes) override { budget_->limit = bytes; }
 
-  void copy_from_host(void* dst, const void* src, std::size_t bytes) override { staging_.copy(dst, src, bytes); }
+  void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
+    current_staging().copy(dst, src, bytes);
+  }
   void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
-    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync of {} bytes from the GPU",
-          bytes);
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, current_stream()),
+          "cudaMemcpyAsync of {} bytes from the GPU", bytes);
     fence();
   }
   void copy(void* dst, const void* src, std::size_t bytes) override {
-    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream_),
+    check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, current_stream()),
           "cudaMemcpyAsync of {} bytes within the GPU", bytes);
   }
   void zero(void* dst, std::size_t bytes) override {
-    check(cudaMemsetAsync(dst, 0, bytes, stream_), "cudaMemsetAsync of {} bytes", bytes);
+    check(cudaMemsetAsync(dst, 0, bytes, current_stream()), "cudaMemsetAsync of {} bytes", bytes);
   }
-  void fence() override { check(cudaStreamSynchronize(stream_), "work on the GPU"); }
+  void fence() override { check(cudaStreamSynchronize(current_stream()), "work on the GPU"); }
 
+  ExecutionInstance& current_instance() override { return cuda::current_instance(); }
+  std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options) override {
+    if (options.threads != 0)
+      refuse("an execution instance of {} threads: a GPU has no threads to choose; give 0", options.threads);
+    use();
+    return cuda::make_instance();
+  }
   std::unique_ptr<Queue> make_queue() override {
     use();
-    return cuda::make_queue(stream_);
+    return cuda::make_queue();
   }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
-    return std::make_unique<CudaRecording>(cuda::record(stream_, work), stream_);
+    return std::make_unique<CudaRecording>(cuda::record(current_stream(), work));
   }
 
-  int concurrency() const override { return gpu_.threads; }
   int vector_width() const override { return 1; }
   DType preferred_half() const override {
     return gpu_.architecture >= 80 ? DType::bf16 : gpu_.architecture >= 70 ? DType::f16 : DType::f32;
@@ -121,8 +130,6 @@ class CudaDevice : public Device {
   }
 
   Gpu gpu_;
-  cudaStream_t stream_;
-  Staging staging_;
   std::shared_ptr<backends::Budget> budget_ = std::make_shared<backends::Budget>();
 };
 

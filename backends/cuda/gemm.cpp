@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backends/cuda/instance.hpp"
+
 namespace keelson::cuda {
 
 namespace {
@@ -212,7 +214,7 @@ cublasStatus_t Gemm::multiply(const Algorithm& with, const void* a, const void* 
   const float one = 1, zero = 0;
   return cublasLtMatmul(library_->lt.get(), operation_.get(), &one, swapped_ ? a : b, left_.get(), swapped_ ? b : a,
                         right_.get(), &zero, c, result_.get(), c, result_.get(), &with.algorithm,
-                        with.workspace > 0 ? reinterpret_cast<void*>(at) : nullptr, with.workspace, library_->stream);
+                        with.workspace > 0 ? reinterpret_cast<void*>(at) : nullptr, with.workspace, current_stream());
 }
 
 }  // namespace keelson::cuda

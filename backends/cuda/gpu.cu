@@ -10,8 +10,6 @@ __global__ void nothing() {}
 
 }  // namespace
 
-cudaStream_t compute_stream() { return Kokkos::Cuda().cuda_stream(); }
-
 int compute_device() { return Kokkos::Cuda().cuda_device(); }
 
 cudaError_t try_kernels(int device) {

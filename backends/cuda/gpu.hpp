@@ -22,8 +22,7 @@ Gpu gpu_in_use();  ///< the one that Kokkos was started on; throws Error where i
 
 // What needs Kokkos or nvcc to be known (gpu.cu).
 
-cudaStream_t compute_stream();  ///< that of Kokkos' default instance, on which everything runs
-int compute_device();           ///< the GPU that Kokkos was started on
+int compute_device();  ///< the GPU that Kokkos was started on
 /// Makes `device` this thread's GPU and looks whether this build's kernels load there.
 cudaError_t try_kernels(int device);
 std::string built_architectures();  ///< "sm_80, sm_90"

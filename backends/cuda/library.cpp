@@ -7,9 +7,8 @@ namespace keelson::cuda {
 Library::Library(Device& d, const std::string& libraries)
     : device(d),
       gpu(gpu_in_use()),
-      stream(compute_stream()),
       lt(make_lt_handle()),
-      tuner(stream, gpu.name, fmt::format("cublasLt-{}{}", cublasLtGetVersion(), libraries)) {}
+      tuner(gpu.name, fmt::format("cublasLt-{}{}", cublasLtGetVersion(), libraries)) {}
 
 std::size_t workspace_limit(const Library& library) {
   constexpr std::size_t most = std::size_t{1} << 30;

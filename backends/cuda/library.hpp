@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/tuner.hpp"
@@ -17,10 +19,15 @@ struct Library {
 
   Device& device;
   Gpu gpu;
-  cudaStream_t stream;  ///< Kokkos' default one, on which everything runs
   LtHandle lt;
   Tuner tuner;
-  std::shared_ptr<Cudnn> cudnn;  ///< made by the first primitive that needs it
+  /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. A handle is for one
+  /// host thread at a time, as an instance is.
+  Cudnn& cudnn();
+
+ private:
+  std::mutex mutex_;
+  std::map<cudaStream_t, std::shared_ptr<Cudnn>> cudnn_;
 };
 using LibraryPtr = std::shared_ptr<Library>;
 

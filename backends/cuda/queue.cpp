@@ -1,18 +1,19 @@
 #include "backends/cuda/queue.hpp"
 
+#include "backends/cuda/instance.hpp"
+
 namespace keelson::cuda {
 
 namespace {
 
 class CudaQueue : public Queue {
  public:
-  explicit CudaQueue(cudaStream_t compute)
-      : compute_(compute), stream_(make_stream()), before_(make_event()), after_(make_event()) {}
+  CudaQueue() : stream_(make_stream()), before_(make_event()), after_(make_event()) {}
   ~CudaQueue() override { (void)cudaStreamSynchronize(stream_.get()); }  // the memory it works on may go next
 
   // An event may be recorded anew at once: waiting is for what it stood for when the wait was queued.
-  void wait_for_device() override { order(compute_, before_, stream_.get()); }
-  void device_waits() override { order(stream_.get(), after_, compute_); }
+  void wait_for_device() override { order(current_stream(), before_, stream_.get()); }
+  void device_waits() override { order(stream_.get(), after_, current_stream()); }
 
   void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
     check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, stream_.get()),
@@ -29,10 +30,10 @@ class CudaQueue : public Queue {
       cudaGetLastError();  // not an error, but the next call that looks would take it for one
       return false;
     }
-    check(status, "work queued beside the main stream");
+    check(status, "work queued beside the execution instances");
     return true;
   }
-  void wait() override { check(cudaStreamSynchronize(stream_.get()), "work queued beside the main stream"); }
+  void wait() override { check(cudaStreamSynchronize(stream_.get()), "work queued beside the execution instances"); }
   void* native() override { return stream_.get(); }
 
  private:
@@ -41,13 +42,12 @@ class CudaQueue : public Queue {
     check(cudaStreamWaitEvent(second, event.get(), 0), "cudaStreamWaitEvent");
   }
 
-  cudaStream_t compute_;
   Stream stream_;
   Event before_, after_;
 };
 
 }  // namespace
 
-std::unique_ptr<Queue> make_queue(cudaStream_t compute) { return std::make_unique<CudaQueue>(compute); }
+std::unique_ptr<Queue> make_queue() { return std::make_unique<CudaQueue>(); }
 
 }  // namespace keelson::cuda

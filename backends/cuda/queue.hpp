@@ -7,7 +7,7 @@
 
 namespace keelson::cuda {
 
-/// A stream beside `compute`.
-std::unique_ptr<Queue> make_queue(cudaStream_t compute);
+/// A stream beside those of the execution instances.
+std::unique_ptr<Queue> make_queue();
 
 }  // namespace keelson::cuda

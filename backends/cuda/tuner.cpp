@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/cuda/captured_graph.hpp"
+#include "backends/cuda/instance.hpp"
 #include "engine/base/verbose.hpp"
 
 namespace keelson::cuda {
@@ -45,16 +46,13 @@ constexpr int most_runs = 20;
 
 }  // namespace
 
-Tuner::Tuner(cudaStream_t stream, const std::string& gpu, const std::string& libraries)
-    : stream_(stream),
-      begin_(make_timer()),
-      end_(make_timer()),
-      cache_(cache_file(gpu, libraries)),
-      off_(switched_off()) {}
+Tuner::Tuner(const std::string& gpu, const std::string& libraries)
+    : begin_(make_timer()), end_(make_timer()), cache_(cache_file(gpu, libraries)), off_(switched_off()) {}
 
 std::size_t Tuner::choose(const std::string& key, const std::vector<std::string>& candidates,
                           const std::function<bool(std::size_t)>& run) {
   KEELSON_EXPECT(!candidates.empty());
+  const std::scoped_lock lock(mutex_);
   if (off_) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
       if (run(i)) return i;
@@ -75,7 +73,7 @@ std::size_t Tuner::fastest(const std::string& key, const std::vector<std::string
     const double once = time([&] { run(i); });
     const int runs = std::clamp(static_cast<int>(milliseconds_of_replay / std::max(once, 1e-4)), 1, most_runs);
     try {
-      auto graph = record(stream_, [&] {
+      auto graph = record(current_stream(), [&] {
         for (int r = 0; r < runs; ++r) run(i);
       });
       trials.push_back({i, std::move(graph), runs});
@@ -89,7 +87,8 @@ std::size_t Tuner::fastest(const std::string& key, const std::vector<std::string
   for (int round = 0; round < rounds; ++round)
     for (auto& t : trials) {
       double times[replays];
-      for (double& ms : times) ms = time([&] { check(cudaGraphLaunch(t.graph.get(), stream_), "cudaGraphLaunch"); });
+      for (double& ms : times)
+        ms = time([&] { check(cudaGraphLaunch(t.graph.get(), current_stream()), "cudaGraphLaunch"); });
       std::sort(times, times + replays);
       t.milliseconds = std::min(t.milliseconds, times[replays / 2] / t.runs);
     }
@@ -103,9 +102,9 @@ std::size_t Tuner::fastest(const std::string& key, const std::vector<std::string
 }
 
 double Tuner::time(const std::function<void()>& work) {
-  check(cudaEventRecord(begin_.get(), stream_), "cudaEventRecord");
+  check(cudaEventRecord(begin_.get(), current_stream()), "cudaEventRecord");
   work();
-  check(cudaEventRecord(end_.get(), stream_), "cudaEventRecord");
+  check(cudaEventRecord(end_.get(), current_stream()), "cudaEventRecord");
   check(cudaEventSynchronize(end_.get()), "trying an algorithm");
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");

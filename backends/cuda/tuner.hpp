@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,15 +25,15 @@ namespace keelson::cuda {
 class Tuner {
  public:
   /// `libraries`: their versions, part of the file's name, e.g. "cublasLt-13.1.0-cudnn-9.19.0".
-  Tuner(cudaStream_t stream, const std::string& gpu, const std::string& libraries);
+  Tuner(const std::string& gpu, const std::string& libraries);
 
   /// The number of the best of `candidates`, names that say fully what to run, best guess first; at least one.
   /// `key` says what is computed: op, verb, dtypes, shapes, layouts, most bytes of scratch memory.
-  /// `run(i)` queues candidate i on the stream, on memory that the caller has set aside and keeps until this returns,
-  /// and returns false where it cannot (that candidate is then out). Its first call may set things up and be slow;
-  /// later ones are recorded as a CUDA graph, so they do nothing but queue work; what cannot be recorded is out, too.
-  /// No other work may be under way. Throws Error where no candidate runs. `run` is not called where the answer is
-  /// known.
+  /// `run(i)` queues candidate i on the current instance's stream, on memory that the caller has set aside and keeps
+  /// until this returns, and returns false where it cannot (that candidate is then out). Its first call may set things
+  /// up and be slow; later ones are recorded as a CUDA graph, so they do nothing but queue work; what cannot be
+  /// recorded is out, too. No other work may be under way. Throws Error where no candidate runs. `run` is not called
+  /// where the answer is known.
   std::size_t choose(const std::string& key, const std::vector<std::string>& candidates,
                      const std::function<bool(std::size_t)>& run);
 
@@ -41,7 +42,7 @@ class Tuner {
                       const std::function<bool(std::size_t)>& run);
   double time(const std::function<void()>& work);  ///< milliseconds on the GPU of what `work` queues
 
-  cudaStream_t stream_;
+  std::mutex mutex_;
   Event begin_, end_;
   ChoiceCache cache_;
   bool off_ = false;

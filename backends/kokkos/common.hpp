@@ -2,17 +2,17 @@
 
 #include <Kokkos_Core.hpp>
 #include <string>
-#include <type_traits>
 
 #include "backends/detail/loops.hpp"
+#include "backends/kokkos/instance.hpp"
 #include "engine/base/align.hpp"
 #include "engine/ops/primitive.hpp"
 
 /// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the
-/// memory space of Kokkos' default execution space; nothing in them is specific to it.
+/// memory space of Kokkos' default execution space, and run on the current instance (space()); nothing in them is
+/// specific to it.
 namespace keelson::kokkos {
 
-using Space = Kokkos::DefaultExecutionSpace;
 using Index = std::int64_t;
 using Range = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 
@@ -22,7 +22,7 @@ using Range = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 #ifdef KEELSON_DEVICE_PATHS
 inline constexpr bool runs_on_host = false;
 #else
-inline constexpr bool runs_on_host = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace>;
+inline constexpr bool runs_on_host = runs_on_cpu;
 #endif
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
@@ -30,17 +30,17 @@ constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 /// The label, or nothing while no tool listens: Kokkos keeps labels in std::string, and most would allocate.
 inline std::string heard(const char* label) { return Kokkos::Tools::profileLibraryLoaded() ? label : std::string(); }
 
-/// functor(i) for 0 <= i < items. Light weight: Kokkos hands the functor to a GPU's kernel as its argument. Through
-/// constant memory, where larger functors go otherwise, it would wait for the kernel before and copy from a buffer that
-/// the next launch overwrites, which a recording must not do.
+/// functor(i) for 0 <= i < items, on the current execution instance. Light weight: Kokkos hands the functor to a GPU's
+/// kernel as its argument. Through constant memory, where larger functors go otherwise, it would wait for the kernel
+/// before and copy from a buffer that the next launch overwrites, which a recording must not do.
 template <class Functor>
 void launch(const char* label, Index items, const Functor& functor) {
   static_assert(sizeof(Functor) < 3584, "a kernel's argument has at most 4 KiB");
   constexpr auto light = Kokkos::Experimental::WorkItemProperty::HintLightWeight;
-  Kokkos::parallel_for(heard(label), Kokkos::Experimental::require(Range(0, items), light), functor);
+  Kokkos::parallel_for(heard(label), Kokkos::Experimental::require(Range(space(), 0, items), light), functor);
 }
 
-inline void fence(const char* label) { Space().fence(heard(label)); }
+inline void fence(const char* label) { space().fence(heard(label)); }
 
 /// Runs body(begin, end) over blocks that cover [0, n).
 template <class Body>

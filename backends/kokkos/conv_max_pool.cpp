@@ -89,7 +89,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
         bias_lines_(ceil_div(g_.n * g_.windows[0] * g_.windows[1], bias_slots)) {
     // A part's sums stay in the second cache level; every thread has as much to do.
     constexpr Index near_bytes = Index{256} << 10, fewest_filters = 8;
-    const Index threads = Space().concurrency(), most_parts = ceil_div(g_.filters, fewest_filters);
+    const Index threads = space().concurrency(), most_parts = ceil_div(g_.filters, fewest_filters);
     parts_ = std::min(most_parts, ceil_div(ceil_div(sums_count() * float_bytes, near_bytes), threads) * threads);
     const Index room = std::max<Index>(1, (Index{32} << 20) / (sums_count() * float_bytes));
     slots_ = std::min({room, ceil_div(threads, parts_), ceil_div(g_.window_count(), Index{windows_of_block})});
@@ -244,7 +244,7 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const ConvMaxPoolDesc& desc) {
 
 Expected<ConvMaxPoolForward> make_conv_max_pool_forward(const ConvMaxPoolForwardDesc& d, Device& device) {
   if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
-  return backends::make_depth_tiled_conv(d, {make_conv, make_pool, device.concurrency()});
+  return backends::make_depth_tiled_conv(d, {make_conv, make_pool, space().concurrency()});
 }
 
 }  // namespace keelson::kokkos

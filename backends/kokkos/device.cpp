@@ -53,6 +53,13 @@ auto view(const void* bytes, std::size_t count) {
   return Bytes(Kokkos::view_wrap(static_cast<char*>(const_cast<void*>(bytes))), count);
 }
 
+/// Ended when the call returns.
+template <class To, class From>
+void copy_between(const To& to, const From& from) {
+  Kokkos::deep_copy(kokkos::space(), to, from);
+  kokkos::fence("keelson::device::copy_between");
+}
+
 /// Large arrays in 2 MiB pages, where the system gives them on request (its default for most): kernels that walk
 /// through several rows at once then miss the TLB less. Before the first touch.
 void prefer_huge_pages(void* memory, std::size_t bytes) {
@@ -103,7 +110,7 @@ std::size_t host_memory_bytes() {
 class KokkosDevice : public Device {
  public:
   std::string describe() const override {
-    const int threads = Space().concurrency();
+    const int threads = kokkos::main_instance().concurrency();
     return kokkos::runs_on_host ? fmt::format("{}, {} thread{}", Space::name(), threads, threads == 1 ? "" : "s")
                                 : std::string(Space::name());
   }
@@ -154,32 +161,35 @@ class KokkosDevice : public Device {
     if constexpr (host_memory)
       copy_in_parallel(dst, src, bytes);
     else
-      Kokkos::deep_copy(view<Space::memory_space>(dst, bytes), view<Kokkos::HostSpace>(src, bytes));
+      copy_between(view<Space::memory_space>(dst, bytes), view<Kokkos::HostSpace>(src, bytes));
   }
 
   void copy_to_host(void* dst, const void* src, std::size_t bytes) override {
     if constexpr (host_memory)
       copy_in_parallel(dst, src, bytes);
     else
-      Kokkos::deep_copy(view<Kokkos::HostSpace>(dst, bytes), view<Space::memory_space>(src, bytes));
+      copy_between(view<Kokkos::HostSpace>(dst, bytes), view<Space::memory_space>(src, bytes));
   }
 
   void copy(void* dst, const void* src, std::size_t bytes) override { copy_in_parallel(dst, src, bytes); }
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
+  ExecutionInstance& current_instance() override { return kokkos::current_instance(); }
+  std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options) override {
+    return kokkos::make_instance(options.threads);
+  }
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<KokkosQueue>(*this); }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     KEELSON_EXPECT(can_capture());
     return std::make_unique<KokkosRecording>(work);
   }
 
-  int concurrency() const override { return kokkos::Space().concurrency(); }
   int vector_width() const override { return kokkos::vector_width; }
 
   DevicePeaks measure_peaks() override {
     const auto fma = kokkos::measure_fma_rate();
-    const auto threads = static_cast<std::size_t>(Space().concurrency());
+    const auto threads = static_cast<std::size_t>(kokkos::space().concurrency());
     const auto bytes = std::min<std::size_t>(128 * threads, 2048) << 20;
     const auto src = allocate(bytes, "peaks: source of the copy"), dst = allocate(bytes, "peaks: copy");
     return {fma, kokkos::measure_copy_rate(static_cast<float*>(dst.get()), static_cast<const float*>(src.get()),
@@ -197,6 +207,7 @@ std::unique_ptr<Device> make_kokkos_device() {
     fail(
         "Kokkos is not initialized; create a keelson::backends::Runtime (or call Kokkos::initialize) before the first "
         "context");
+  kokkos::ensure_main_instance([] { return kokkos::make_instance(0); });
   return std::make_unique<KokkosDevice>();
 }
 

@@ -38,9 +38,9 @@ void library_gemm(const LibraryMatrix& ma, const float* a, const LibraryMatrix& 
   const auto straight = [](bool by_rows) { return by_rows ? "T" : "N"; };
   const auto turned = [](bool by_rows) { return by_rows ? "N" : "T"; };
   if (mc.by_rows)  // c^T = b^T a^T
-    KokkosBlas::gemm(Space(), turned(mb.by_rows), turned(ma.by_rows), 1.0f, vb, va, 0.0f, vc);
+    KokkosBlas::gemm(space(), turned(mb.by_rows), turned(ma.by_rows), 1.0f, vb, va, 0.0f, vc);
   else
-    KokkosBlas::gemm(Space(), straight(ma.by_rows), straight(mb.by_rows), 1.0f, va, vb, 0.0f, vc);
+    KokkosBlas::gemm(space(), straight(ma.by_rows), straight(mb.by_rows), 1.0f, va, vb, 0.0f, vc);
 }
 
 #else

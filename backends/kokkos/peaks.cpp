@@ -66,8 +66,9 @@ struct Chains {
 
 double measure_fma_rate() {
   constexpr const char* label = "keelson::peaks::fma";
-  const Index items = Space().concurrency();
-  const Kokkos::View<float*, Space> results("keelson::peaks::results", static_cast<std::size_t>(items));
+  const Index items = space().concurrency();
+  const Kokkos::View<float*, Space> results(Kokkos::view_alloc(space(), "keelson::peaks::results"),
+                                            static_cast<std::size_t>(items));
   Chains chains{1 << 12, 0.999f, 1e-3f, results.data()};
   const auto run = [&] { launch(label, items, chains); };
   // Long enough that starting the threads does not count, and short enough for one of them to run undisturbed.

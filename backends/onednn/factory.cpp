@@ -61,8 +61,8 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
         .add<ops::MatMulDesc>(maker(library, make_matmul))
         .add<ops::PoolDesc>(maker(library, make_pool))
         .add<ops::ConvMaxPoolForwardDesc>([=](const ops::ConvMaxPoolForwardDesc& d) {
-          return backends::make_depth_tiled_conv(
-              d, {maker(library, make_conv), maker(library, make_pool), library->device.concurrency()});
+          return backends::make_depth_tiled_conv(d, {maker(library, make_conv), maker(library, make_pool),
+                                                     library->device.current_instance().concurrency()});
         })
         .add<ops::EltwiseDesc>(maker(library, make_eltwise))
         .add<ops::ReorderDesc>(maker(library, make_reorder))

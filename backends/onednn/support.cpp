@@ -1,5 +1,6 @@
 #include "backends/onednn/support.hpp"
 
+#include <omp.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 
 #include <limits>
@@ -10,6 +11,8 @@ using dnnl::algorithm;
 using dnnl::memory;
 using ops::EltwiseKind;
 using ops::Role;
+
+int primitive_threads() { return omp_get_max_threads(); }
 
 EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
   switch (p.kind) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <typeindex>
 #include <unordered_map>
 #include <utility>
@@ -21,25 +22,38 @@ namespace keelson::onednn {
 
 using backends::decline;
 
+/// Threads of the primitives that oneDNN makes now, in the calling host thread.
+int primitive_threads();
+
 /// What was chosen for the latest descriptions: deep networks ask for the same convolution over and over, and oneDNN
-/// takes some 2 ms to try the candidates of one.
+/// takes some 2 ms to try the candidates of one. A primitive is for a number of threads, so a choice is, too.
 template <class Desc, class Choice>
 class Choices {
  public:
   template <class Choose>
   Choice get(const Desc& desc, const Choose& choose) {
-    for (const auto& [known, choice] : latest_)
-      if (known == desc) return choice;
+    const std::scoped_lock lock(mutex_);
+    const int threads = primitive_threads();
+    for (const Known& k : latest_)
+      if (k.threads == threads && k.desc == desc) return k.choice;
     if (latest_.size() == most) latest_.pop_front();
-    return latest_.emplace_back(desc, choose()).second;
+    latest_.push_back({desc, threads, choose()});
+    return latest_.back().choice;
   }
 
  private:
   static constexpr std::size_t most = 64;
-  std::deque<std::pair<Desc, Choice>> latest_;
+  struct Known {
+    Desc desc;
+    int threads;
+    Choice choice;
+  };
+  std::mutex mutex_;
+  std::deque<Known> latest_;
 };
 
-/// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime).
+/// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime), by the threads of the
+/// host thread that calls: the stream keeps nothing, and several host threads may use it.
 struct Library {
   explicit Library(Device& d) : engine(dnnl::engine::kind::cpu, 0), stream(engine), device(d) {}
   dnnl::engine engine;
@@ -49,12 +63,14 @@ struct Library {
   /// The library's one Choices of these types.
   template <class Desc, class Choice>
   Choices<Desc, Choice>& chosen() {
+    const std::scoped_lock lock(mutex_);
     auto& entry = choices_[typeid(Choice)];
     if (!entry) entry = std::make_shared<Choices<Desc, Choice>>();
     return *static_cast<Choices<Desc, Choice>*>(entry.get());
   }
 
  private:
+  std::mutex mutex_;
   std::unordered_map<std::type_index, std::shared_ptr<void>> choices_;
 };
 using LibraryPtr = std::shared_ptr<Library>;

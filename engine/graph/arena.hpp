@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/graph/instance_order.hpp"
 #include "engine/ops/context.hpp"
 
 namespace keelson {
@@ -13,12 +14,14 @@ class Arena {
   std::byte* data() const { return static_cast<std::byte*>(block_.get()); }
   std::size_t bytes() const { return bytes_; }
   int generation() const { return generation_; }
+  InstanceOrder& order() { return order_; }
 
  private:
   Context& context_;
   std::shared_ptr<void> block_;
   std::size_t bytes_ = 0;
   int generation_ = 0;
+  InstanceOrder order_;
 };
 
 }  // namespace keelson

@@ -158,7 +158,7 @@ void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
 
 CompiledGraph Compiler::finish() {
   Program& program = build.program;
-  CompiledGraph c{options, context()};
+  CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
   if (options.training && options.optimizer) {
     append_updates(build, *options.optimizer, gradients->floats());
     for (const auto& [node, append] : build.at_update) {

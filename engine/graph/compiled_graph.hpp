@@ -1,6 +1,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,16 @@ struct CompiledGraph {
     BufferId value, next;
   };
 
+  /// Primitives keep memory of their own, so the executors of one plan take turns.
+  struct Turns {
+    std::mutex mutex;
+    InstanceOrder order;
+  };
+
   PlanOptions options;
   Context& context;
+  int concurrency = 0;  ///< of the execution instance that the primitives were made for
+  std::unique_ptr<Turns> turns = std::make_unique<Turns>();
   Program program;
   bool checks_gradients = false;
   BufferId step_params = no_buffer, loss_scale = no_buffer, weight = no_buffer, loss = no_buffer;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
+#include "engine/base/counted.hpp"
 #include "engine/graph/async_readback.hpp"
 #include "engine/graph/bindings.hpp"
 #include "engine/graph/graph_executor.hpp"
@@ -41,7 +43,9 @@ struct Executor::Impl {
       : plan(p),
         compiled(c),
         parameters(values),
-        bindings(c, values, options.arena ? options.arena : values.arena()),
+        instance(c.context.device().current_instance().shared_from_this()),
+        arena(options.arena ? options.arena : values.arena()),
+        bindings(c, values, arena),
         calls(c.program, bindings.calls(), c.context.device(),
               std::vector<std::size_t>{0, c.sections.forward_end, c.sections.backward_end, c.sections.exchange_end}),
         readback(c.context.device()) {
@@ -76,10 +80,26 @@ struct Executor::Impl {
   const Plan& plan;
   const CompiledGraph& compiled;
   Parameters& parameters;
+  const std::shared_ptr<ExecutionInstance> instance;
+  const std::shared_ptr<Arena> arena;
   Bindings bindings;
   GraphExecutor calls;
   AsyncReadback readback;
   bool in_exchange = false;
+};
+
+/// What a verb holds while it queues work: the instance, and its turn on what other executors use, too.
+class Executor::Turn {
+ public:
+  explicit Turn(Impl& e) : scope_(*e.instance), lock_(e.compiled.turns->mutex) {
+    e.compiled.turns->order.take_turn(*e.instance);
+    e.arena->order().take_turn(*e.instance);
+    e.parameters.take_turn();
+  }
+
+ private:
+  const InstanceScope scope_;
+  const std::unique_lock<std::mutex> lock_;
 };
 
 std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
@@ -118,8 +138,16 @@ std::string Executor::Impl::first_non_finite() {
   return std::isfinite(loss) ? "" : "layer loss";
 }
 
-Executor::Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options)
-    : impl_(std::make_unique<Impl>(plan, *plan.compiled_, parameters, options)) {}
+Executor::Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options) {
+  ExecutionInstance& instance = options.instance ? *options.instance : plan.context().device().current_instance();
+  if (instance.concurrency() != plan.compiled_->concurrency)
+    fail(
+        "the plan was made for {}, and the execution instance has {}: make the plan in an InstanceScope of this "
+        "instance",
+        counted(plan.compiled_->concurrency, "thread"), instance.concurrency());
+  const InstanceScope scope(instance);
+  impl_ = std::make_unique<Impl>(plan, *plan.compiled_, parameters, options);
+}
 Executor::Executor(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
   auto plan = std::make_unique<const Plan>(graph, parameters, options);
   impl_ = std::make_unique<Impl>(*plan, *plan->compiled_, parameters, ExecutorOptions{});
@@ -136,6 +164,7 @@ Tensor Executor::input(const std::string& name) const {
 }
 
 void Executor::read_input_from(const std::string& name, void* data) {
+  const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->device().shares_host_memory() && impl_->compiled.inputs.contains(name));
   impl_->refresh();
   const BufferId buffer = impl_->compiled.inputs.at(name);
@@ -151,6 +180,7 @@ Tensor Executor::output(const std::string& name) const {
 }
 
 void Executor::forward(const ops::StepParams& params) {
+  const Turn turn(*impl_);
   impl_->finish_exchange();
   impl_->refresh();
   impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params, sizeof params);
@@ -158,20 +188,26 @@ void Executor::forward(const ops::StepParams& params) {
 }
 
 void Executor::backward() {
+  const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->compiled.options.training);
   impl_->in_exchange = impl_->exchanges();
   impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
 }
 
-void Executor::finish_exchange() const { impl_->finish_exchange(); }
+void Executor::finish_exchange() const {
+  const Turn turn(*impl_);
+  impl_->finish_exchange();
+}
 
 void Executor::update() {
+  const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->finish_exchange();
   impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
 }
 
 void Executor::carry_states() {
+  const Turn turn(*impl_);
   for (const auto& state : impl_->compiled.states) {
     const Tensor from = impl_->bindings.tensor(state.next), to = impl_->bindings.tensor(state.value);
     impl_->device().copy(to.raw(), from.raw(), to.bytes());
@@ -179,6 +215,7 @@ void Executor::carry_states() {
 }
 
 void Executor::reset_states() {
+  const Turn turn(*impl_);
   for (const auto& state : impl_->compiled.states) {
     const Tensor t = impl_->bindings.tensor(state.value);
     impl_->device().zero(t.raw(), t.bytes());
@@ -192,6 +229,7 @@ std::vector<std::string> Executor::states() const {
 }
 
 double Executor::loss() const {
+  const Turn turn(*impl_);
   impl_->finish_exchange();
   double value = 0;
   impl_->device().copy_to_host(&value, impl_->bindings.tensor(impl_->compiled.loss).raw(), sizeof value);
@@ -199,23 +237,32 @@ double Executor::loss() const {
 }
 
 void Executor::start_readback() {
+  const Turn turn(*impl_);
   impl_->finish_exchange();
   impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss),
                        impl_->bindings.tensor(impl_->compiled.loss_scale));
 }
 
-Executor::StepResult Executor::take_readback() { return impl_->readback.take(impl_->compiled.options.communicator()); }
+Executor::StepResult Executor::take_readback() {
+  const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
+  return impl_->readback.take(impl_->compiled.options.communicator());
+}
 
 ops::LossScale Executor::loss_scale() const {
+  const Turn turn(*impl_);
   ops::LossScale scale;
   const Tensor t = impl_->bindings.tensor(impl_->compiled.loss_scale);
   if (t) impl_->device().copy_to_host(&scale, t.raw(), sizeof scale);
   return scale;
 }
 
-void Executor::set_loss_scale(const ops::LossScale& scale) { impl_->write_scale(scale); }
+void Executor::set_loss_scale(const ops::LossScale& scale) {
+  const Turn turn(*impl_);
+  impl_->write_scale(scale);
+}
 
 std::vector<float> Executor::gradient(const std::string& parameter) const {
+  const Turn turn(*impl_);
   impl_->finish_exchange();
   for (const auto& [name, buffer] : impl_->compiled.gradients) {
     if (name != parameter) continue;
@@ -229,7 +276,10 @@ std::vector<float> Executor::gradient(const std::string& parameter) const {
   fail("no gradient flows to a parameter '{}'", parameter);
 }
 
-std::string Executor::first_non_finite() { return impl_->first_non_finite(); }
+std::string Executor::first_non_finite() {
+  const Turn turn(*impl_);
+  return impl_->first_non_finite();
+}
 
 void Executor::set_profiling(bool on) { impl_->calls.set_profiling(on); }
 

@@ -15,6 +15,10 @@ struct ExecutorOptions {
   /// Memory for values between calls; null: that of the parameters, which all executors on them share. Executors that
   /// take turns may share one, of the same network or of others.
   std::shared_ptr<Arena> arena;
+  /// Where the executor's work is done; null: the current instance (Device::current_instance()), which is the device's
+  /// main one without an InstanceScope. It must have as many threads as the instance that was current when the plan was
+  /// made. Executors that run at the same time have one each.
+  std::shared_ptr<ExecutionInstance> instance;
 };
 
 /// Runs a plan on parameters: the memory of inputs, states, gradients and the loss, the bound calls, what a device has
@@ -24,8 +28,14 @@ struct ExecutorOptions {
 ///
 ///   executor.input("x") <- data;  executor.forward(params);  executor.backward();  executor.update();
 ///
-/// An output is valid until the next forward() of any executor that shares the arena. Not thread-safe. The plan, the
-/// parameters and their context must outlive the executor.
+/// An output is valid until the next forward() of any executor that shares the arena. The plan, the parameters and
+/// their context must outlive the executor.
+///
+/// An executor is for one host thread at a time. Executors that share neither parameters nor arena may run in several
+/// host threads at the same time, each on an execution instance of its own. Results then have the same bits as one
+/// after the other. Executors that share a plan take turns from verb to verb: give each a plan to run side by side.
+/// Executors on different instances that share parameters or an arena may take turns in one host thread: the device
+/// orders their work. The host's own work on an executor's tensors belongs into an InstanceScope of its instance.
 class Executor {
  public:
   /// Parameters without memory get it here, as the plan wants it. Throws Error for parameters that lie otherwise than
@@ -93,6 +103,7 @@ class Executor {
 
  private:
   struct Impl;
+  class Turn;
   std::unique_ptr<Impl> impl_;
 };
 

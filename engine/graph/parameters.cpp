@@ -32,11 +32,13 @@ void Parameters::materialise(Parameter& p, const Layout& layout) {
 }
 
 void Parameters::add_moments(Parameter& p, int count) {
+  take_turn();
   while (static_cast<int>(p.moments.size()) < count)
     p.moments.push_back(context_.allocate(p.value.desc(), fmt::format("{}/moment{}", p.name, p.moments.size() + 1)));
 }
 
 std::vector<float> Parameters::get(const Parameter& p, int which) const {
+  take_turn();
   std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
   context_.read_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
   return plain;
@@ -44,6 +46,7 @@ std::vector<float> Parameters::get(const Parameter& p, int which) const {
 
 void Parameters::set(Parameter& p, const std::vector<float>& plain, int which) {
   KEELSON_EXPECT(static_cast<std::int64_t>(plain.size()) == p.shape.elements());
+  take_turn();
   context_.write_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
 }
 

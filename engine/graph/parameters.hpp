@@ -6,6 +6,7 @@
 
 #include "engine/graph/arena.hpp"
 #include "engine/graph/graph.hpp"
+#include "engine/graph/instance_order.hpp"
 #include "engine/ops/context.hpp"
 
 namespace keelson {
@@ -35,6 +36,9 @@ class Parameters {
   Context& context() const { return context_; }
   const std::shared_ptr<Arena>& arena() { return arena_; }  ///< of all executors that are given no other
   std::uint64_t seed() const { return seed_; }
+  /// What the current instance does next comes after what other instances have queued on these parameters. Executors
+  /// and the functions below call it.
+  void take_turn() const { order_.take_turn(context_.device().current_instance()); }
 
   /// Gives the parameter memory in this layout and its initial value; called once per parameter, by the first plan.
   void materialise(Parameter& p, const Layout& layout);
@@ -50,6 +54,7 @@ class Parameters {
   std::uint64_t seed_;
   std::shared_ptr<Arena> arena_;
   std::deque<Parameter> parameters_;
+  mutable InstanceOrder order_;
 };
 
 }  // namespace keelson

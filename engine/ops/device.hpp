@@ -10,8 +10,50 @@
 /// What a backend says of its device, and what the engine asks of it.
 namespace keelson {
 
-/// A queue of copies, and of a library's own work, beside the device's main one. Calls return at once where nothing
-/// else is said. Where the host shares the device's memory, everything is done when a call returns.
+/// Does work in order: one CUDA stream, or some threads of a CPU. Work of different instances runs side by side: the
+/// device orders it only where wait_for() or Device::fence() is called. A device has a main instance.
+/// Device::make_instance() makes more. An instance may be used by one host thread at a time.
+class ExecutionInstance : public std::enable_shared_from_this<ExecutionInstance> {
+ public:
+  virtual ~ExecutionInstance() = default;  ///< returns when the work queued here is done
+  virtual int concurrency() const = 0;     ///< threads, or what the device runs at once
+  /// Work queued here from now on waits for all work queued on `other` so far. Does not block the host.
+  virtual void wait_for(ExecutionInstance& other) = 0;
+
+ protected:
+  /// What was current before.
+  struct Previous {
+    ExecutionInstance* instance = nullptr;  ///< null: the main one
+    int threads = 0;                        ///< of OpenMP's parallel regions in this host thread; 0: does not matter
+  };
+
+ private:
+  friend class InstanceScope;
+  virtual Previous enter() = 0;  ///< becomes the current instance of the calling host thread
+  virtual void leave(const Previous& previous) = 0;
+};
+
+/// As long as a scope lives, the work that its host thread queues goes to this instance. Without a scope it goes to the
+/// main instance. Scopes may be nested.
+class InstanceScope {
+ public:
+  explicit InstanceScope(ExecutionInstance& instance) : instance_(instance), previous_(instance.enter()) {}
+  ~InstanceScope() { instance_.leave(previous_); }
+  InstanceScope(const InstanceScope&) = delete;
+
+ private:
+  ExecutionInstance& instance_;
+  const ExecutionInstance::Previous previous_;
+};
+
+struct InstanceOptions {
+  /// On a CPU: OpenMP threads of kernels and libraries; 0: as many as the main instance has. On a GPU: 0.
+  int threads = 0;
+};
+
+/// A queue of copies, and of a library's own work, beside the device's execution instances. "The device" here is the
+/// current instance of the calling host thread. Calls return at once where nothing else is said. Where the host shares
+/// the device's memory, everything is done when a call returns.
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -43,7 +85,8 @@ struct DeviceMemory {
   std::size_t used = 0;  ///< by allocate(), now
 };
 
-/// The memory and the queue of one device, implemented by a backend. Work on a device is done in order.
+/// The memory and the execution instances of one device, implemented by a backend. What is said here of work, and of
+/// its order, is about the current instance of the calling host thread.
 class Device {
  public:
   virtual ~Device() = default;
@@ -72,13 +115,16 @@ class Device {
   /// In order with the work.
   virtual void zero(void* dst, std::size_t bytes) = 0;
   virtual void fence() = 0;  ///< returns when all work queued so far is done
-  /// A queue of its own, beside the main one.
+  /// The one of the innermost InstanceScope on this device, else the main one.
+  virtual ExecutionInstance& current_instance() = 0;
+  /// Another one. Throws InputError for threads that the main instance does not have. It must end before the device.
+  virtual std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options = {}) = 0;
+  /// A queue of its own, beside all instances.
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Calls `work`, which queues work on the device and does nothing else (no copy to or from the host, no allocation,
-  /// no fence), and keeps what it queued instead of running it. Only where can_capture(); throws Error where this work
-  /// cannot be captured.
+  /// Calls `work`, which queues work on the current instance and does nothing else (no copy to or from the host, no
+  /// allocation, no fence), and keeps what it queued instead of running it. Only where can_capture(); throws Error
+  /// where this work cannot be captured.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) { return (void)work, nullptr; }
-  virtual int concurrency() const = 0;   ///< threads, or what the device runs at once
   virtual int vector_width() const = 0;  ///< floats in a register of this build's own kernels
   /// The 16-bit type in which this device multiplies fastest; f32: none that pays.
   virtual DType preferred_half() const { return DType::f32; }

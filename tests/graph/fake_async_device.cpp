@@ -15,41 +15,6 @@
 namespace keelson::testing {
 namespace {
 
-Graph volumes() {
-  Graph g;
-  const Var x = g.input("x", {3, 8, 8, 8}), y = g.input("y", {4});
-  Var h = max_pool(leaky_relu(conv(x, {.filters = 8}, "conv1"), 0.3f), 2);
-  const Var a = conv(h, {.filters = 8}, "conv2");
-  h = max_pool(relu(add({a, h})), 2);
-  h = dropout(leaky_relu(dense(flatten(h, ElementOrder::channels_last), 16, "dense1"), 0.3f), 0.25f, "drop");
-  g.set_output("prediction", scale(tanh(dense(h, 4, "dense2")), 1.2f, 0));
-  mse(Var{&g, g.outputs()[0].second}, y);
-  return g;
-}
-
-Graph words() {
-  Graph g;
-  const Var x = g.input("x", {5}, DType::s32), y = g.input("y", {5}, DType::s32);
-  const Var h = dropout(lstm(embedding(x, {12, 8}, "embedding"), {.hidden = 8, .layers = 2}, "lstm"), 0.25f, "drop");
-  const Var logits = dense(h, 12, "output");
-  g.set_output("logits", logits);
-  loss(logits, y, {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
-  return g;
-}
-
-void fill(Context& context, const Executor& executor, int step) {
-  for (const char* name : {"x", "y"}) {
-    const Tensor t = executor.input(name);
-    if (t.dtype() != DType::s32) {
-      set_input(context, executor, name, oracle::random_uniform(t.shape(), fmt::format("{}{}", name, step), -1, 1));
-      continue;
-    }
-    std::vector<std::int32_t> ids;
-    for (std::int64_t i = 0; i < t.elements(); ++i) ids.push_back(static_cast<std::int32_t>((i * i + step) % 12));
-    context.device().copy_from_host(t.raw(), ids.data(), t.bytes());
-  }
-}
-
 struct Outcome {
   std::vector<double> losses;
   std::vector<float> parameters;
@@ -61,7 +26,7 @@ Outcome train(Context& context, const Graph& graph, Precision precision, const O
   Executor executor(graph, parameters, {.batch = 2, .precision = precision, .optimizer = &optimizer});
   Outcome o;
   for (int i = 0; i < steps; ++i) {
-    fill(context, executor, i);
+    fill_inputs(context, executor, i);
     ops::StepParams state{
         .seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f};
     executor.forward(state);
@@ -112,6 +77,33 @@ TEST_P(FakeAsyncPlanTest, StepsAreRecordedAndCompute) {
   EXPECT_LT(got.losses.back(), got.losses.front() * 2);
 }
 
+/// The device orders what executors on two instances do with the same parameters and the same arena.
+TEST_P(FakeAsyncPlanTest, ExecutorsOnTwoInstancesTakeTurnsOnTheSameParameters) {
+  const Graph g = graph();
+  const auto optimizer = momentum();
+  const auto outcome = [&](bool apart) {
+    Device& device = fake->device();
+    const auto other = device.make_instance();
+    Parameters parameters(g, *fake, 1);
+    const Plan plan(g, parameters, {.batch = 2, .optimizer = &optimizer});
+    Executor executors[2] = {{plan, parameters}, {plan, parameters, {.instance = apart ? other : nullptr}}};
+    for (int i = 0; i < 6; ++i) {
+      Executor& executor = executors[i % 2];
+      const InstanceScope scope(i % 2 && apart ? *other : device.current_instance());
+      fill_inputs(*fake, executor, i);
+      executor.forward(
+          {.seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f});
+      executor.backward();
+      executor.update();
+    }
+    std::vector<float> values;
+    for (const auto& p : parameters.all())
+      for (const float v : parameters.get(p)) values.push_back(v);
+    return values;
+  };
+  EXPECT_EQ(outcome(true), outcome(false));
+}
+
 TEST_P(FakeAsyncPlanTest, ShortValuesAreNearLongOnes) {
   const Graph g = graph();
   const auto optimizer = momentum();
@@ -159,7 +151,7 @@ void expect_skips(Context& context, const Graph& g, const Optimizer& optimizer) 
   const auto before = values();
   int skipped = 0;
   for (int i = 0; i < 30; ++i) {
-    fill(context, executor, 0);
+    fill_inputs(context, executor, 0);
     const auto last = values();
     executor.forward({.inverse_samples = 4, .learning_rate = 0.01f});
     executor.backward();

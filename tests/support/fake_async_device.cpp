@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/error.hpp"
 
@@ -29,6 +30,41 @@ void Lane::run_to(std::uint64_t count) {
   }
 }
 
+class FakeInstance : public ExecutionInstance {
+ public:
+  explicit FakeInstance(FakeAsyncDevice& device) : device_(device) { device.instances_.push_back(lane_); }
+  ~FakeInstance() override { lane_->run(); }
+  int concurrency() const override { return 1; }
+  void wait_for(ExecutionInstance& other) override {
+    const auto before = static_cast<FakeInstance&>(other).lane_;
+    lane_->add([before, count = before->added()] { before->run_to(count); });
+  }
+  Lane& lane() { return *lane_; }
+
+ private:
+  Previous enter() override { return {std::exchange(device_.current_, this)}; }
+  void leave(const Previous& previous) override { device_.current_ = previous.instance; }
+
+  FakeAsyncDevice& device_;
+  std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
+};
+
+FakeAsyncDevice::FakeAsyncDevice(Reach reach, std::string bus_id)
+    : reach_(reach), bus_id_(std::move(bus_id)), main_(std::make_shared<FakeInstance>(*this)) {}
+
+ExecutionInstance& FakeAsyncDevice::current_instance() { return current_ ? *current_ : *main_; }
+Lane& FakeAsyncDevice::lane() const { return static_cast<FakeInstance&>(current_ ? *current_ : *main_).lane(); }
+std::shared_ptr<ExecutionInstance> FakeAsyncDevice::make_instance(const InstanceOptions&) {
+  return std::make_shared<FakeInstance>(*this);
+}
+
+bool FakeAsyncDevice::idle() const {
+  return std::all_of(instances_.begin(), instances_.end(), [](const std::weak_ptr<Lane>& w) {
+    const auto lane = w.lock();
+    return !lane || lane->idle();
+  });
+}
+
 class FakeQueue : public Queue {
  public:
   FakeQueue(FakeAsyncDevice& device, std::shared_ptr<Lane> lane, int pace)
@@ -36,10 +72,11 @@ class FakeQueue : public Queue {
   ~FakeQueue() override { EXPECT_TRUE(lane_->idle()) << "a queue is destroyed with work left"; }
 
   void wait_for_device() override {
-    lane_->add([main = device_.main_, count = device_.main_->added()] { main->run_to(count); });
+    const auto main = device_.lane().shared_from_this();
+    lane_->add([main, count = main->added()] { main->run_to(count); });
   }
   void device_waits() override {
-    device_.main_->add([lane = lane_, count = lane_->added()] { lane->run_to(count); });
+    device_.lane().add([lane = lane_, count = lane_->added()] { lane->run_to(count); });
   }
   void copy_from_host(void* dst, const void* src, std::size_t bytes) override {
     lane_->add([to = device_.inside(dst), src, bytes] { move_bytes(to, src, bytes); });
@@ -78,7 +115,8 @@ std::shared_ptr<void> FakeAsyncDevice::allocate(std::size_t bytes, const std::st
   if (outside == MAP_FAILED || inside == MAP_FAILED) fail("no memory for {}", label);
   areas_.push_back({static_cast<char*>(outside), static_cast<char*>(inside), size});
   const std::shared_ptr<void> owner(outside, [this, inside, size](void* p) {
-    fence();
+    for (const auto& instance : instances_)
+      if (const auto lane = instance.lock()) lane->run();
     std::erase_if(areas_, [&](const Area& a) { return a.outside == p; });
     munmap(p, size);
     munmap(inside, size);
@@ -103,21 +141,21 @@ char* FakeAsyncDevice::inside(const void* device) const {
 
 void FakeAsyncDevice::copy_from_host(void* dst, const void* src, std::size_t bytes) {
   const auto* from = static_cast<const char*>(src);
-  main_->add(
+  lane().add(
       [to = inside(dst), data = std::vector<char>(from, from + bytes)] { move_bytes(to, data.data(), data.size()); });
 }
 
 void FakeAsyncDevice::copy_to_host(void* dst, const void* src, std::size_t bytes) {
-  main_->run();
+  lane().run();
   move_bytes(dst, inside(src), bytes);
 }
 
 void FakeAsyncDevice::copy(void* dst, const void* src, std::size_t bytes) {
-  main_->add([to = inside(dst), from = inside(src), bytes] { move_bytes(to, from, bytes); });
+  lane().add([to = inside(dst), from = inside(src), bytes] { move_bytes(to, from, bytes); });
 }
 
 void FakeAsyncDevice::zero(void* dst, std::size_t bytes) {
-  main_->add([to = inside(dst), bytes] { std::memset(to, 0, bytes); });
+  lane().add([to = inside(dst), bytes] { std::memset(to, 0, bytes); });
 }
 
 class FakeCapturedGraph : public CapturedGraph {
@@ -135,7 +173,7 @@ class FakeCapturedGraph : public CapturedGraph {
 };
 
 std::unique_ptr<CapturedGraph> FakeAsyncDevice::capture(const std::function<void()>& work) {
-  return std::make_unique<FakeCapturedGraph>(*this, main_->kept(work));
+  return std::make_unique<FakeCapturedGraph>(*this, lane().kept(work));
 }
 
 void FakeAsyncDevice::stall(double seconds) {

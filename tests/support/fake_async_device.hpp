@@ -13,7 +13,7 @@
 namespace keelson::testing {
 
 /// Work that is done in order, when someone needs it and not before.
-class Lane {
+class Lane : public std::enable_shared_from_this<Lane> {
  public:
   void add(std::function<void()> work) { pending_.push_back(std::move(work)); }
   void run_to(std::uint64_t count);  ///< the first `count` of all that was ever added
@@ -38,13 +38,14 @@ class Lane {
 
 /// A device with memory of its own, made to catch whoever forgets what differs from the host's: touching its memory is
 /// a segmentation fault; all its work is put off until someone waits, so that orders that nobody asked for do not come
-/// about by themselves; a queue does one thing after several calls of idle(), each queue at another pace; and memory of
-/// allocate_host() is gone at once when it is given back.
+/// about by themselves; an execution instance waits for another one only where that was asked for; a queue does one
+/// thing after several calls of idle(), each queue at another pace; and memory of allocate_host() is gone at once when
+/// it is given back.
 class FakeAsyncDevice : public Device {
  public:
   /// Who beside the device may read and write its memory: nobody, or libraries that know it (MPI).
   enum class Reach : std::uint8_t { device, libraries };
-  explicit FakeAsyncDevice(Reach reach, std::string bus_id = "") : reach_(reach), bus_id_(std::move(bus_id)) {}
+  explicit FakeAsyncDevice(Reach reach, std::string bus_id = "");
 
   std::string describe() const override { return "a device that works asynchronously"; }
   std::string bus_id() const override { return bus_id_; }
@@ -60,19 +61,20 @@ class FakeAsyncDevice : public Device {
   void copy_to_host(void* dst, const void* src, std::size_t bytes) override;
   void copy(void* dst, const void* src, std::size_t bytes) override;
   void zero(void* dst, std::size_t bytes) override;
-  void fence() override { main_->run(); }
+  void fence() override { lane().run(); }
+  ExecutionInstance& current_instance() override;
+  std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options) override;
   std::unique_ptr<Queue> make_queue() override;
-  int concurrency() const override { return 1; }
   int vector_width() const override { return 1; }
   DevicePeaks measure_peaks() override { return {}; }
 
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
 
   /// Kernels on this device: `work` is done in order with everything else.
-  void queue(std::function<void()> work) { main_->add(std::move(work)); }
-  int launches() const { return replays_; }    ///< recordings started so far
-  bool idle() const { return main_->idle(); }  ///< whether all work but that of queues has ended
-  void stall(double seconds);                  ///< from now on, no queue does anything for so long unless waited for
+  void queue(std::function<void()> work) { lane().add(std::move(work)); }
+  int launches() const { return replays_; }  ///< recordings started so far
+  bool idle() const;                         ///< whether all work but that of queues has ended
+  void stall(double seconds);                ///< from now on, no queue does anything for so long unless waited for
   bool stalls() const { return std::chrono::steady_clock::now() < stalls_until_; }
   int queues_at_work() const;  ///< those with something left to do
   char* inside(const void* device) const;
@@ -85,10 +87,14 @@ class FakeAsyncDevice : public Device {
   };
 
   friend class FakeCapturedGraph;
+  friend class FakeInstance;
+  Lane& lane() const;  ///< of the current instance
   Reach reach_;
   std::string bus_id_;
   int replays_ = 0;
-  std::shared_ptr<Lane> main_ = std::make_shared<Lane>();
+  std::vector<std::weak_ptr<Lane>> instances_;  ///< lanes of the execution instances
+  std::shared_ptr<ExecutionInstance> main_;
+  ExecutionInstance* current_ = nullptr;    ///< null: main_. Such a device is for one host thread
   std::vector<std::weak_ptr<Lane>> lanes_;  ///< of the queues
   std::vector<Area> areas_;
   std::chrono::steady_clock::time_point stalls_until_{};

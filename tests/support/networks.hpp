@@ -12,6 +12,13 @@ using oracle::Array;
 void set_input(Context& context, const Executor& executor, const std::string& name, const Array& logical);
 Array get_output(Context& context, const Executor& executor, const std::string& name);
 
+/// A network of 3-D convolutions, pooling, dense layers, dropout and activations, with mean squared error: "x" to "y".
+Graph volumes();
+/// A network of embedding, LSTM, dropout and dense layer, with cross-entropy: "x" to "y", integers below 12.
+Graph words();
+/// Fills "x" and "y" of these with data of step number `step`.
+void fill_inputs(Context& context, const Executor& executor, int step);
+
 /// Every parameter as the plan's training will start from, in plain order.
 std::map<std::string, Array> plain_parameters(const Parameters& parameters);
 

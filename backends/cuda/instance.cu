@@ -1,0 +1,51 @@
+#include "backends/cuda/instance.hpp"
+
+#include "backends/cuda/gpu.hpp"
+#include "backends/kokkos/instance.hpp"
+
+namespace keelson::cuda {
+
+namespace {
+
+/// Made before Kokkos' instance, and ends after it has waited for all work.
+struct Resources {
+  Stream stream = make_stream();
+  Staging staging{stream.get()};
+  Event event = make_event();
+};
+
+class CudaInstance : private Resources, public kokkos::Instance {
+ public:
+  CudaInstance() : kokkos::Instance(kokkos::Space(stream.get())) {}
+
+  void wait_for(ExecutionInstance& other) override {
+    check(cudaEventRecord(event.get(), static_cast<CudaInstance&>(other).handle()), "cudaEventRecord");
+    check(cudaStreamWaitEvent(stream.get(), event.get(), 0), "cudaStreamWaitEvent");
+  }
+  cudaStream_t handle() const { return stream.get(); }
+  Staging& copies() { return staging; }
+
+ private:
+  /// Threads begin with GPU 0, whichever this process computes on.
+  Previous enter() override {
+    check(cudaSetDevice(device_), "cudaSetDevice({})", device_);
+    return kokkos::Instance::enter();
+  }
+
+  const int device_ = compute_device();
+};
+
+CudaInstance& current() { return static_cast<CudaInstance&>(kokkos::current_instance()); }
+
+}  // namespace
+
+void ensure_main_instance() {
+  kokkos::ensure_main_instance([]() -> std::shared_ptr<kokkos::Instance> { return std::make_shared<CudaInstance>(); });
+}
+
+std::shared_ptr<ExecutionInstance> make_instance() { return std::make_shared<CudaInstance>(); }
+ExecutionInstance& current_instance() { return kokkos::current_instance(); }
+cudaStream_t current_stream() { return current().handle(); }
+Staging& current_staging() { return current().copies(); }
+
+}  // namespace keelson::cuda
