@@ -11,6 +11,8 @@ namespace keelson {
 GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                              const std::vector<std::size_t>& cuts)
     : bound_(calls), device_(device), captures_(device.can_capture()) {
+  if (checks_calls()) checker_.emplace(program, device);
+  captures_ = captures_ && !checker_;
   const auto& list = program.calls();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool queues_only = list[i].computation() != nullptr;
@@ -42,7 +44,10 @@ void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
   auto& calls = bound_;
   for (std::size_t i = s.first; i < s.last; ++i) {
     const auto start = profiling_ ? Clock::now() : Clock::time_point{};
-    calls[i].run();
+    if (checker_)
+      checker_->run(i, calls[i]);
+    else
+      calls[i].run();
     if (profiling_) {
       device_.fence();
       calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(Clock::now() - start).count());

@@ -1,12 +1,15 @@
 #pragma once
 
-#include "engine/graph/bindings.hpp"
+#include <optional>
+
+#include "engine/graph/call_checker.hpp"
 
 namespace keelson {
 
 /// Runs the calls of a program. Where the device can capture work, each run of computations is captured at its second
 /// execution (the first one finds what kernels look up once) and launched as a whole from then on; communications stand
 /// between the captured graphs. A run that cannot be captured is executed call by call.
+/// Under KEELSON_CHECK=1 each call is executed by a CallChecker, and nothing is captured.
 class GraphExecutor {
  public:
   /// `cuts`: where runs begin that are executed apart (the passes of a step), rising. `calls` are those of the program,
@@ -34,6 +37,7 @@ class GraphExecutor {
   std::vector<BoundCall>& bound_;
   Device& device_;
   std::vector<Segment> segments_;
+  std::optional<CallChecker> checker_;
   bool captures_, profiling_ = false;
 };
 
