@@ -1,12 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/graph/init.hpp"
+#include "engine/graph/parameter_map.hpp"
 #include "engine/ops/eltwise.hpp"
 #include "engine/tensor/tensor.hpp"
 
@@ -45,6 +47,29 @@ struct ParameterSpec {
   ParameterKind kind = ParameterKind::trained;
 };
 
+/// What a layer is asked when channels of the network go or come. A channel is an index of dimension 1: of (N, C, D, H,
+/// W) and of (N, features) alike.
+struct ChannelChange {
+  std::span<const ValueShape> srcs;        ///< the layer's sources in the old network
+  std::span<const IndexMap> src_channels;  ///< of each source, the old channel of each new one; no value: unchanged
+  IndexMap dst_channels;                   ///< what the caller gave for this node; no value: nothing
+
+  /// Whether anything changes at this node.
+  bool any() const;
+  /// The map that all sources have. Throws InputError where they differ.
+  const IndexMap& src() const;
+  /// The result's map of a layer that has the channels of its sources and none of its own: src(). Throws InputError
+  /// where the caller gave channels for the node.
+  const IndexMap& passed_on() const;
+};
+
+/// A layer's answer.
+struct ChannelMaps {
+  IndexMap dst;  ///< of the result
+  /// Per dimension, by the layer's own names ("weights"); parameters that are not listed stay as they were.
+  std::map<std::string, std::vector<IndexMap>> parameters;
+};
+
 /// Emits the calls of a node's backward pass; captured state is the forward pass' primitive and buffers.
 using BackwardFn = std::function<void(BackwardBuilder&)>;
 
@@ -58,6 +83,10 @@ class Layer {
   virtual std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const { return {}; }
   /// Makes primitives and emits the forward calls; returns how to emit the backward ones (null: no gradient flows).
   virtual BackwardFn plan(ForwardBuilder& p) const = 0;
+
+  /// How channels of the result and of the parameters follow when channels of the sources go or come, or when the
+  /// caller gives others for the result (channel_maps()). By default any change is refused (InputError).
+  virtual ChannelMaps map_channels(const ChannelChange& change) const;
 
   /// Whether the result is of the dtype that the sources have (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }

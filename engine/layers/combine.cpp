@@ -1,4 +1,7 @@
 #include "engine/ops/combine.hpp"
+
+#include <numeric>
+
 #include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 
@@ -10,6 +13,7 @@ class AddLayer : public Layer {
  public:
   std::string kind() const override { return "add"; }
   bool keeps_type() const override { return true; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     for (const auto& s : srcs)
@@ -37,6 +41,12 @@ class AddLayer : public Layer {
   }
 };
 
+std::vector<std::int64_t> every(std::int64_t count) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 class ConcatLayer : public Layer {
  public:
   explicit ConcatLayer(int axis) : axis_(axis) {}
@@ -49,6 +59,19 @@ class ConcatLayer : public Layer {
     std::vector<Shape> shapes;
     for (const auto& s : srcs) shapes.push_back(s.shape);
     return {ops::concat_dst_shape(shapes, axis_), srcs[0].dtype, srcs[0].batch_axis};
+  }
+
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    if (axis_ != 1 || !change.any()) return {.dst = change.passed_on()};
+    if (change.dst_channels) refuse("it has no weights that make channels: give those of the nodes that feed it");
+    std::vector<std::int64_t> all;
+    std::int64_t before = 0;
+    for (std::size_t i = 0; i < change.srcs.size(); ++i) {
+      const std::int64_t count = change.srcs[i].shape[1];
+      for (const auto c : change.src_channels[i].value_or(every(count))) all.push_back(c < 0 ? -1 : before + c);
+      before += count;
+    }
+    return {.dst = all};
   }
 
   BackwardFn plan(ForwardBuilder& p) const override {
@@ -84,6 +107,7 @@ class SoftmaxLayer : public Layer {
   explicit SoftmaxLayer(int axis) : axis_(axis) {}
 
   std::string kind() const override { return "softmax"; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     if (axis_ < 1 || axis_ >= srcs[0].shape.rank())

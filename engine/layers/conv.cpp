@@ -32,6 +32,19 @@ class ConvLayer : public Layer {
     return specs;
   }
 
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    if (options_.groups == 1) {
+      const IndexMap& out = change.dst_channels;
+      return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
+    }
+    // One filter per channel: filters go and come with the channels that they read.
+    if (options_.groups == options_.filters && change.srcs[0].shape[1] == options_.filters) {
+      const IndexMap& channels = change.passed_on();
+      return {.dst = channels, .parameters = {{"weights", {channels}}, {"bias", {channels}}}};
+    }
+    return Layer::map_channels(change);
+  }
+
   std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const override {
     if (pool_) return nullptr;
     auto fused = std::make_shared<ConvLayer>(*this);

@@ -26,6 +26,11 @@ class DenseLayer : public Layer {
     return specs;
   }
 
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    const IndexMap& out = change.dst_channels;
+    return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
+  }
+
   std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const override {
     if (!can_apply(reader.as_eltwise(), activation_, training)) return nullptr;
     return std::make_shared<DenseLayer>(options_, *reader.as_eltwise());

@@ -14,6 +14,7 @@ class DropoutLayer : public Layer {
   std::string kind() const override { return "dropout"; }
   bool keeps_type() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
 
   BackwardFn plan(ForwardBuilder& p) const override {
     if (!p.training() || rate_ == 0) {

@@ -22,6 +22,7 @@ class EltwiseLayer : public Layer {
 
   std::string kind() const override { return kind_; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
   bool keeps_type() const override { return true; }
   const ops::EltwiseParams* as_eltwise() const override { return &params_; }
 

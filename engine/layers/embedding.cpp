@@ -24,6 +24,11 @@ class EmbeddingLayer : public Layer {
     return {{"weights", {options_.entries, options_.features}, options_.weights_init}};
   }
 
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    if (change.src()) refuse("the numbers that an embedding reads have no channels");
+    return {.dst = change.dst_channels, .parameters = {{"weights", {std::nullopt, change.dst_channels}}}};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const Shape table{options_.entries, options_.features};
     const BufferId ids = p.src_buffer(0), weights = p.parameter_in("weights", Layout::plain(table));

@@ -63,6 +63,7 @@ class PoolLayer : public Layer {
   }
 
   bool keeps_type() const override { return true; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
   const PoolOptions* as_max_pool() const override { return kind_ == ops::PoolKind::max ? &options_ : nullptr; }
 
   BackwardFn plan(ForwardBuilder& p) const override {

@@ -27,6 +27,29 @@ class ReshapeLayer : public Layer {
     return {shape, x.dtype, 0};
   }
 
+  /// Values that keep their channels, and rows of features in which a channel has the same columns of each row.
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    const IndexMap& channels = change.passed_on();
+    if (!channels) return {};
+    const Shape& from = change.srcs[0].shape;
+    const Shape to = infer(change.srcs).shape;
+    const bool one_row = from[0] == 1 && to[0] == 1;
+    if (one_row && order_ == ElementOrder::logical && to.rank() > 2 && to[1] == from[1]) return {.dst = channels};
+    const bool whole_pixels = order_ == ElementOrder::channels_last && from[0] == 1 && to[1] % from[1] == 0;
+    if (to.rank() != 2 || !(one_row || whole_pixels))
+      refuse("{} is regrouped as {}, which mixes channels in a way that is not known: keep all of them",
+             to_string(from), to_string(to));
+    const std::int64_t pixels = to[1] / from[1];
+    std::vector<std::int64_t> columns;
+    if (order_ == ElementOrder::logical)
+      for (const auto c : *channels)
+        for (std::int64_t i = 0; i < pixels; ++i) columns.push_back(c < 0 ? -1 : c * pixels + i);
+    else
+      for (std::int64_t i = 0; i < pixels; ++i)
+        for (const auto c : *channels) columns.push_back(c < 0 ? -1 : i * from[1] + c);
+    return {.dst = columns};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const Shape src_shape = p.src(0).shape;
     const Layout read = order_ == ElementOrder::logical ? Layout::plain(src_shape) : Layout::channels_last(src_shape);
