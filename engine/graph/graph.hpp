@@ -39,6 +39,7 @@ class Graph {
 
   Graph() = default;
   Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
   Graph(const Graph&) = delete;
 
   static constexpr std::size_t most_nodes = 10000;

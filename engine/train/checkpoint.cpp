@@ -91,12 +91,16 @@ void write_checkpoint(const fs::path& path, const RunState& given, const Paramet
       carried.push_back(name);
     }
     if (!carried.empty()) set_list(file, "/state", "names", carried);
+    const auto write_text = [&](const std::string& where, const std::string& text) {
+      const std::vector<std::uint8_t> bytes(text.begin(), text.end());
+      write_bytes(where, {static_cast<std::int64_t>(bytes.size())}, bytes.data(), bytes.size());
+    };
     std::vector<std::string> text_names;
     for (const auto& [name, text] : state.texts) {
-      const std::vector<std::uint8_t> bytes(text.begin(), text.end());
-      write_bytes(text_path(name), {static_cast<std::int64_t>(bytes.size())}, bytes.data(), bytes.size());
+      write_text(text_path(name), text);
       text_names.push_back(name);
     }
+    if (!state.topology.empty()) write_text(topology_path, state.topology);
     if (!text_names.empty()) set_list(file, "/texts", "names", text_names);
     file.make_group("/optimizer");
     set_list(file, "/parameters", "names", names);

@@ -11,13 +11,16 @@
 #include "engine/train/run_state.hpp"
 
 /// Checkpoints are HDF5 files that h5py opens:
-///   /parameters/<layer>/<weights|bias>       float32, plain: convolution (O, I, D, H, W), dense (out, in)
-///   /optimizer/<moment>/<layer>/<weights|bias>  the same shapes; moments: "momentum" (SGD, LARS) or "m", "v" (Adam,
-///   LAMB) /state/<name>                            (global batch, ...): recurrent states, in checkpoints within an
-///   epoch /texts/<name>                            uint8: RunState::texts attributes of /                          the
-///   RunState, with "config.<key>" for each of its config attribute "checksum" of each array       64-bit FNV-1a of its
-///   bytes, and of / : of the state and all arrays' checksums
-/// Attribute "names" of /parameters lists the parameters in the network's order.
+/// - /parameters/<layer>/<weights|bias>: float32, plain: convolution (O, I, D, H, W), dense (out, in). Attribute
+/// "names"
+///   of /parameters lists the parameters in the network's order.
+/// - /optimizer/<moment>/<layer>/<weights|bias>: the same shapes; moments: "momentum" (SGD, LARS) or "m", "v" (Adam,
+///   LAMB).
+/// - /state/<name>: (global batch, ...): recurrent states, in checkpoints within an epoch.
+/// - /texts/<name>: uint8: RunState::texts.
+/// - /topology: uint8: RunState::topology. Older files of this format have none.
+/// - Attributes of /: the RunState, with "config.<key>" for each of its config.
+/// - Attribute "checksum" of each array: 64-bit FNV-1a of its bytes, and of /: of the state and all arrays' checksums.
 namespace keelson {
 
 inline constexpr int checkpoint_format = 2;

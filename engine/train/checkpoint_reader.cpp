@@ -84,12 +84,15 @@ RunState read_checked_state(const hdf5::File& file) {
   StateChecksum sum(state);
   auto paths = array_paths(file, texts(file, "/optimizer", "moments"));
   for (const auto& name : names_in(file, "/texts")) paths.push_back(text_path(name));
+  if (file.has(topology_path)) paths.push_back(topology_path);
   for (const auto& path : paths) sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
-  for (const auto& name : names_in(file, "/texts")) {
-    const auto bytes = checked_array<std::uint8_t>(file, text_path(name));
-    state.texts[name].assign(bytes.begin(), bytes.end());
-  }
+  const auto read_text = [&](const std::string& path) {
+    const auto bytes = checked_array<std::uint8_t>(file, path);
+    return std::string(bytes.begin(), bytes.end());
+  };
+  for (const auto& name : names_in(file, "/texts")) state.texts[name] = read_text(text_path(name));
+  if (file.has(topology_path)) state.topology = read_text(topology_path);
   return state;
 }
 
@@ -220,9 +223,12 @@ void CheckpointReader::Impl::share_state() {
   share_text(name, send);
   share_text(text, send);
   share_texts(named_texts, send);
+  share_text(state.topology, send);
   if (reads()) return;
   path = name;
+  const std::string topology = std::move(state.topology);
   state = state_from_text(text);
+  state.topology = topology;
   state.texts = std::move(named_texts);
 }
 

@@ -45,10 +45,28 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       communicator_(communicator),
       options_(options),
       context_(parameters.context()),
-      executor_(graph, parameters, evaluation_plan(options)),
-      loader_(dataset, evaluation_loader(options, communicator, context_.device())),
-      feed_(dataset.fields(), executor_, context_) {
+      executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options))),
+      loader_(dataset, evaluation_loader(options, communicator, context_.device())) {
+  feed_.emplace(dataset.fields(), *executor_, context_);
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
+  prepare_metrics();
+}
+
+const Executor& Evaluator::executor() const {
+  KEELSON_EXPECT(executor_);
+  return *executor_;
+}
+
+void Evaluator::release_network() {
+  feed_.reset();
+  executor_.reset();
+}
+
+void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
+  KEELSON_EXPECT(&parameters.context() == &context_);
+  release_network();
+  executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_));
+  feed_.emplace(dataset_.fields(), *executor_, context_);
   prepare_metrics();
 }
 
@@ -63,7 +81,7 @@ void Evaluator::prepare_metrics() {
     if (target_field_ == fields.size()) refuse("{} has no field {}", setup_.data, options_.target);
     setup_.target = fields[target_field_];
     setup_.prediction_name = options_.prediction;
-    setup_.prediction = executor_.output(options_.prediction).shape();
+    setup_.prediction = executor_->output(options_.prediction).shape();
     setup_.prediction[0] /= options_.batch;
     host_.resize(static_cast<std::size_t>(options_.batch * setup_.prediction.elements()));
   }
@@ -77,7 +95,7 @@ void Evaluator::update_metrics(const Batch& batch, double loss) {
   b.loss = loss;
   if (reads_predictions_) {
     // Asked for anew: a larger plan of these parameters may have moved the arena.
-    const Tensor prediction = executor_.output(options_.prediction);
+    const Tensor prediction = executor_->output(options_.prediction);
     context_.device().copy_to_host(host_.data(), prediction.raw(), host_.size() * sizeof(float));
     b.predictions = host_.data();
     b.targets = batch.fields[target_field_];
@@ -99,6 +117,7 @@ void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
 }
 
 Evaluation Evaluator::run() {
+  KEELSON_EXPECT(executor_);
   const auto begin = std::chrono::steady_clock::now();
   Evaluation e;
   e.samples = dataset_.size();
@@ -106,19 +125,19 @@ Evaluation Evaluator::run() {
   std::string culprit;  // the first value that is not finite
   for (const auto& m : options_.metrics) m->reset(setup_);
   loader_.start_epoch(0);
-  executor_.reset_states();
+  executor_->reset_states();
   ops::StepParams state;
   while (const Batch* batch = loader_.next()) {
     if (batch->count == 0) continue;
-    feed_.feed(*batch);
+    feed_->feed(*batch);
     state.sample_offset = batch->sample_offset;
     state.inverse_samples = 1;  // sums over samples
-    executor_.forward(state);
-    executor_.carry_states();
-    const double batch_loss = executor_.loss();
+    executor_->forward(state);
+    executor_->carry_states();
+    const double batch_loss = executor_->loss();
     loss.add(batch_loss);
-    if (!std::isfinite(batch_loss) && culprit.empty()) culprit = executor_.first_non_finite();
-    feed_.finish();
+    if (!std::isfinite(batch_loss) && culprit.empty()) culprit = executor_->first_non_finite();
+    feed_->finish();
     update_metrics(*batch, batch_loss);
   }
   ExactSum::reduce({&loss, 1}, communicator_);

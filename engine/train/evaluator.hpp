@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,14 @@ class Evaluator {
   /// Leaves the values of all metrics in them. Throws Error, on all ranks, for a loss or a first metric that is not
   /// finite. Collective.
   Evaluation run();
-  const Executor& executor() const { return executor_; }
+  /// Until set_network(). Throws Error after release_network().
+  const Executor& executor() const;
+
+  /// For a network that changes: lets go of plan and executor, so that the parameters' memory may go, then makes those
+  /// of another network. `parameters` are in the same context as before. Throws InputError for a network that does not
+  /// fit the data.
+  void release_network();
+  void set_network(const Graph& graph, Parameters& parameters);
 
  private:
   void prepare_metrics();
@@ -60,9 +68,9 @@ class Evaluator {
   Communicator* communicator_;
   EvaluatorOptions options_;
   Context& context_;
-  Executor executor_;
+  std::unique_ptr<Executor> executor_;
   Loader loader_;
-  InputPipeline feed_;  ///< ends before the batches that it reads
+  std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
   MetricSetup setup_;
   bool reads_predictions_ = false;
   std::size_t target_field_ = 0;

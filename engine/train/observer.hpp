@@ -29,6 +29,8 @@ class TrainObserver {
   virtual void on_validation_start(const RunState&) {}
   /// After every epoch; `validation` is null without validation data.
   virtual void on_epoch(const RunState&, const EpochRecord&, const Evaluation* /*validation*/) {}
+  /// After TrainerOptions::change_network has given another network, before its first step; on all observers alike.
+  virtual void on_network_change(const RunState&, const Graph&) {}
   /// Before a checkpoint is written: may set entries of RunState::observed, which are stored, to the same values on all
   /// ranks. An observer that every rank has may make collective calls here and in on_validation_start().
   virtual void before_checkpoint(RunState&) {}

@@ -52,6 +52,9 @@ struct RunState {
   /// Larger texts that the network's use depends on, of any bytes, by name: "vocabulary".
   std::map<std::string, std::string> texts;
 
+  /// What the network consists of (Topology::to_text). Empty: not known, of checkpoints that have none.
+  std::string topology;
+
   /// What observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
   /// "target_sum". Attributes of the checkpoint have these names.
   std::map<std::string, std::vector<double>> observed;

@@ -9,7 +9,7 @@
 /// One list of a RunState's fields, for attributes, checksums and broadcasts alike.
 namespace keelson {
 
-/// Calls visit(name, field) for every field but `config`, `carried`, `texts` and `observed`.
+/// Calls visit(name, field) for every field but `config`, `carried`, `texts`, `topology` and `observed`.
 template <class State, class Visit>
 void visit_fields(State& s, Visit&& visit) {
   visit("network", s.network);

@@ -14,15 +14,6 @@ std::optional<ProcessGrid> grid_of(Communicator* c) {
 
 int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
 
-PlanOptions training_plan(const TrainerOptions& o, const ProcessGrid* grid) {
-  PlanOptions p;
-  p.batch = o.batch;
-  p.precision = o.precision;
-  p.optimizer = o.optimizer.get();
-  p.grid = grid;
-  return p;
-}
-
 LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, Device& device) {
   LoaderOptions l;
   l.batch = o.batch;
@@ -70,14 +61,6 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
   compare_values(*communicator, values, "options");
 }
 
-/// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.
-void compare_plans(const Executor& executor, Communicator* communicator) {
-  if (ranks_of(communicator) == 1) return;
-  compare_hash(*communicator, executor.plan().hash(), "plans",
-               "start all ranks with the same options, build and environment, on processors of one kind, or give "
-               "KEELSON_BACKEND=kokkos");
-}
-
 }  // namespace
 
 std::string to_string(StopReason reason) {
@@ -117,13 +100,13 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       options_(std::move(options)),
       moments_(moment_names(*options_.optimizer)),
       grid_(grid_of(communicator)),
-      executor_(graph, parameters, training_plan(options_, grid_ ? &*grid_ : nullptr)),
+      executor_(make_executor(graph)),
       loader_(training, training_loader(options_, communicator, parameters.context().device())),
-      feed_(training.fields(), executor_, parameters.context()),
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
-  compare_plans(executor_, communicator);
+  feed_.emplace(training.fields(), *executor_, parameters.context());
+  compare_plans();
   if (validation) {
     auto e = options_.evaluation;
     e.batch = options_.batch;
@@ -137,6 +120,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   state_.network = options_.network;
   state_.config = options_.config;
   state_.texts = options_.texts;
+  state_.topology = Topology(graph).to_text();
   state_.seed = options_.seed;
   state_.global_batch = options_.batch * ranks_of(communicator);
   state_.train_samples = training.size();
@@ -150,6 +134,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   if (kind(reader.state().optimizer) != kind(state_.optimizer))
     refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", reader.path().string(),
            reader.state().optimizer, state_.optimizer);
+  make_network_of(reader);
   auto loaded = reader.load(options_.network, parameters_, moments_);
   const auto& checkpoint = reader.path();
   const auto& now = state_;
@@ -166,12 +151,13 @@ void Trainer::resume(const CheckpointReader& reader) {
            checkpoint.string(), loaded.train_samples, now.train_samples);
   restore_states(loaded, checkpoint);
   if (options_.precision == Precision::fp16)
-    executor_.set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
-                              .good_steps = static_cast<std::int32_t>(loaded.good_steps),
-                              .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
+    executor_->set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
+                               .good_steps = static_cast<std::int32_t>(loaded.good_steps),
+                               .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
   loaded.carried.clear();
   loaded.config = now.config;
   loaded.texts = now.texts;
+  loaded.topology = now.topology;
   loaded.global_batch = now.global_batch;
   loaded.train_samples = now.train_samples;
   loaded.world_size = now.world_size;

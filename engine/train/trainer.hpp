@@ -12,6 +12,7 @@
 
 #include "engine/data/loader.hpp"
 #include "engine/graph/executor.hpp"
+#include "engine/graph/topology.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/optim/sgd.hpp"
 #include "engine/train/checkpoint.hpp"
@@ -21,6 +22,12 @@
 #include "engine/train/stop_vote.hpp"
 
 namespace keelson {
+
+/// Another network to train from here on.
+struct NetworkChange {
+  Graph graph;         ///< with the inputs, the loss and the output that the data and the metrics need
+  ParameterMaps maps;  ///< as Parameters::remap() takes them; channel_maps() makes them
+};
 
 struct TrainerOptions {
   std::string network;                        ///< name, stored in checkpoints
@@ -41,6 +48,13 @@ struct TrainerOptions {
   double time_limit = 0;  ///< > 0: ends, with a checkpoint, before this many seconds from `start` have passed
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::function<bool()> interrupted;  ///< asked once per step: true ends the run with a checkpoint
+
+  /// Asked before the first step of each epoch but the first: the network of the steps to come, or nothing, where it
+  /// stays. Must depend on its arguments alone (a resumed run asks again) and give the same on all ranks.
+  std::function<std::optional<NetworkChange>(const RunState&, const Parameters&)> change_network;
+  /// Makes the network of a checkpoint that change_network has made before (Trainer::resume); Topology::widths() is
+  /// what most need for that.
+  std::function<Graph(const Topology&)> make_network;
 
   std::filesystem::path checkpoints;                         ///< folder; empty: none are written
   std::function<void()> before_checkpoint;                   ///< on rank 0: throws where none may be written
@@ -80,6 +94,10 @@ class Trainer {
 
   /// Continues from this checkpoint. Throws InputError for one of another network, optimizer, seed or, within an epoch,
   /// of another global batch or other data.
+  ///
+  /// Where TrainerOptions::make_network is given and the checkpoint's topology is not that of the trainer's network,
+  /// make_network makes the network, and the parameters that the trainer was given become those of that network. A
+  /// network that differs from the topology is refused, naming the first node.
   void resume(const CheckpointReader& checkpoint);
   void resume(const std::filesystem::path& checkpoint) { resume(CheckpointReader(checkpoint, false, communicator_)); }
 
@@ -123,7 +141,8 @@ class Trainer {
   void save_checkpoint(bool best = false);
 
   const RunState& state() const { return state_; }
-  const Executor& executor() const { return executor_; }
+  /// Valid until the network changes.
+  const Executor& executor() const { return *executor_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
   /// What the constructor checks, without making a plan.
   static void check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
@@ -138,6 +157,13 @@ class Trainer {
   void begin();
   std::optional<StopReason> limit_reached() const;
   void begin_next_epoch();
+  std::unique_ptr<Executor> make_executor(const Graph& graph) const;
+  void compare_plans() const;
+  /// Asks TrainerOptions::change_network where an epoch begins.
+  void ask_for_change();
+  void make_network_of(const CheckpointReader& checkpoint);
+  /// Replaces the parameters' content, the plans and the executors.
+  void set_network(const Graph& graph, Parameters parameters);
   void load_from_here();
   void check(const Batch& batch) const;
   /// One step, its vote and its record. `start`: when the caller began to wait for the batch.
@@ -169,9 +195,9 @@ class Trainer {
   TrainerOptions options_;
   std::vector<std::string> moments_;
   std::optional<ProcessGrid> grid_;  ///< all ranks share the batch; none: this rank alone
-  Executor executor_;
+  std::unique_ptr<Executor> executor_;
   Loader loader_;
-  InputPipeline feed_;  ///< ends before the batches that it reads
+  std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;
   CheckpointFolder folder_;
   StopVote vote_;

@@ -63,8 +63,8 @@ EpochRecord Trainer::end_epoch() {
 
 void Trainer::gather_states() {
   if (state_.step_in_epoch == 0) return;  // an epoch begins with zeros
-  for (const auto& name : executor_.states()) {
-    const Tensor t = executor_.input(name);
+  for (const auto& name : executor_->states()) {
+    const Tensor t = executor_->input(name);
     std::vector<float> mine(static_cast<std::size_t>(t.elements()));
     parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
     auto all = communicator_ ? communicator_->gather(mine, 0) : mine;
@@ -77,8 +77,8 @@ void Trainer::gather_states() {
 
 void Trainer::restore_states(const RunState& loaded, const std::filesystem::path& checkpoint) {
   if (loaded.step_in_epoch == 0) return;
-  for (const auto& name : executor_.states()) {
-    const Tensor t = executor_.input(name);
+  for (const auto& name : executor_->states()) {
+    const Tensor t = executor_->input(name);
     const auto found = loaded.carried.find(name);
     Shape wanted = t.shape();
     wanted[0] = state_.global_batch;
@@ -95,8 +95,8 @@ void Trainer::save_checkpoint(bool best) {
   retire(0);
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
-  if (executor_.plan().checks_gradients()) {
-    const auto scale = executor_.loss_scale();
+  if (executor_->plan().checks_gradients()) {
+    const auto scale = executor_->loss_scale();
     state_.loss_scale = scale.scale;
     state_.good_steps = scale.good_steps;
     state_.skipped_steps = scale.skipped;
@@ -116,7 +116,7 @@ void Trainer::save_checkpoint(bool best) {
 }
 
 void Trainer::stop_for(const Launched& step, const std::string& what) {
-  auto culprit = executor_.first_non_finite();
+  auto culprit = executor_->first_non_finite();
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
     culprit.clear();

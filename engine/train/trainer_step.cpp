@@ -66,6 +66,7 @@ bool Trainer::step() {
   if (epoch_done()) begin_next_epoch();
   stop_ = limit_reached();
   if (stop_) return false;
+  ask_for_change();
   load_from_here();
   const auto start = Clock::now();
   const Batch* batch = loader_.next();
@@ -79,6 +80,7 @@ void Trainer::step(const Batch& given) {
   check(given);
   begin();
   if (epoch_done()) begin_next_epoch();
+  ask_for_change();
   Batch batch = given;
   if (!batch.weight) {
     weights_.assign(static_cast<std::size_t>(options_.batch), 0.0f);
@@ -129,6 +131,7 @@ void Trainer::train_on(const Batch& batch, Clock::time_point start) {
 }
 
 Trainer::Launched Trainer::launch(const Batch& batch) {
+  KEELSON_EXPECT(executor_);  // null after a network that could not be made
   Launched now;
   now.epoch = state_.epoch;
   now.samples = batch.global_count;
@@ -140,10 +143,10 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   };
   TimeSplit& seconds = now.record.seconds;
   ++run_steps_;  // the first two warm up caches and threads
-  if (options_.profiled_steps > 0 && run_steps_ == 3) executor_.set_profiling(true);
-  if (run_steps_ == 3 + options_.profiled_steps) executor_.set_profiling(false);
-  if (state_.step_in_epoch == 0) executor_.reset_states();
-  feed_.feed(batch);
+  if (options_.profiled_steps > 0 && run_steps_ == 3) executor_->set_profiling(true);
+  if (run_steps_ == 3 + options_.profiled_steps) executor_->set_profiling(false);
+  if (state_.step_in_epoch == 0) executor_->reset_states();
+  feed_->feed(batch);
   lap(seconds.copy);
   ops::StepParams s;
   s.seed = options_.seed;
@@ -151,11 +154,11 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   s.sample_offset = batch.sample_offset;
   s.inverse_samples = 1.0f / static_cast<float>(batch.global_count);
   s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
-  executor_.forward(s);
-  executor_.backward();
+  executor_->forward(s);
+  executor_->backward();
   lap(seconds.compute);
-  executor_.finish_exchange();
-  const double loss = runs_ahead_ ? 0 : executor_.loss();
+  executor_->finish_exchange();
+  const double loss = runs_ahead_ ? 0 : executor_->loss();
   lap(seconds.exchange);
   ++state_.step;
   ++state_.step_in_epoch;
@@ -164,16 +167,16 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   now.record.epoch = position();
   now.record.learning_rate = last_rate_;
   if (!runs_ahead_)
-    retire(now, {loss, executor_.plan().checks_gradients() ? executor_.loss_scale() : ops::LossScale()});
-  executor_.update();
-  executor_.carry_states();
+    retire(now, {loss, executor_->plan().checks_gradients() ? executor_->loss_scale() : ops::LossScale()});
+  executor_->update();
+  executor_->carry_states();
   tell([&](auto& o) { o.on_batch(state_, batch); });
   if (runs_ahead_) {
-    executor_.start_readback();
+    executor_->start_readback();
     retire(0);  // of the step before, while this one goes on
   }
   lap(seconds.compute);
-  feed_.finish();
+  feed_->finish();
   lap(seconds.copy);
   return now;
 }
@@ -187,7 +190,7 @@ void Trainer::retire(std::size_t left) {
   while (launched_.size() > left) {
     Launched done = launched_.front();
     launched_.erase(launched_.begin());
-    retire(done, executor_.take_readback());
+    retire(done, executor_->take_readback());
     tell_step(done.record);
   }
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/common/training_targets.hpp"
+#include "engine/graph/channel_maps.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
@@ -174,6 +175,79 @@ TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
   }
   EXPECT_NEAR(stored.at(0), expected, 1e-9);
   world().barrier();
+}
+
+/// dense1 loses two of its eight units before the second epoch.
+NetworkChange smaller(std::vector<std::int64_t> units) {
+  return {small_network(0, static_cast<std::int64_t>(units.size())),
+          channel_maps(small_network(0), {{"dense1", std::move(units)}})};
+}
+
+struct SmallerTraining {
+  SmallerTraining(Communicator* c, TrainerOptions o)
+      : graph(small_network(0)),
+        parameters(graph, context(network_contexts().back()), o.seed),
+        trainer(graph, parameters, training, &validation, c, std::move(o)) {}
+  Graph graph;
+  Parameters parameters;
+  CubeDataset training{18}, validation{7, 6, 99};
+  Trainer trainer;
+};
+
+TEST_F(TrainTest, AllRanksGoOnWithTheSameNetwork) {
+  std::optional<Folder> folder;
+  const auto path = shared_folder(folder);
+  auto o = small_options();
+  o.change_network = [](const RunState&, const Parameters&) { return smaller({0, 1, 2, 4, 5, 7}); };
+  o.make_network = [](const Topology& t) { return small_network(0, t.widths().at("dense1")); };
+  const auto run = [&](Communicator* c, TrainerOptions options, bool resumes) {
+    options.batch = global_batch / (c ? c->size() : 1);
+    SmallerTraining t(c, options);
+    if (resumes) t.trainer.resume(find_checkpoint(path, false));
+    Recorder recorder;
+    const auto result = t.trainer.run({&recorder});
+    return Trained{recorder.losses, recorder.metrics, everything(t.parameters), result.state};
+  };
+  const auto whole = run(&world(), o, false);
+  expect_close(whole, run(nullptr, o, false));
+  EXPECT_EQ(Topology::parse(whole.state.topology).widths().at("dense1"), 6);
+  auto first = o;
+  first.checkpoints = path;
+  first.max_steps = 7;
+  run(&world(), first, false);
+  world().barrier();
+  EXPECT_EQ(run(&world(), o, true).parameters, whole.parameters);
+  world().barrier();
+}
+
+TEST_F(TrainTest, RanksThatWouldGoOnWithOtherNetworksAreRefused) {
+  KEELSON_NEED_RANKS(2);
+  const auto refusal = [&](auto change) {
+    auto o = small_options();
+    o.batch = global_batch / size();
+    o.change_network = change;
+    SmallerTraining t(&world(), o);
+    return message_of<InputError>([&] { t.trainer.run(); });
+  };
+  const bool last = rank() == size() - 1;
+  auto text = refusal([&](const RunState&, const Parameters&) {
+    return last ? smaller({0, 1, 2, 3, 4}) : smaller({0, 1, 2, 3, 4, 5});
+  });
+  EXPECT_NE(text.find("the ranks have different networks to go on with: node dense1 is "), std::string::npos) << text;
+  text = refusal([&](const RunState&, const Parameters&) {
+    return last ? smaller({0, 1, 2, 3, 4, 6}) : smaller({0, 1, 2, 3, 4, 5});
+  });
+  EXPECT_NE(text.find("the map of dense1/bias is [0 1 2 3 4 6] on rank"), std::string::npos) << text;
+  text = refusal([&](const RunState&, const Parameters&) -> std::optional<NetworkChange> {
+    if (last) return std::nullopt;
+    return smaller({0, 1, 2, 3, 4, 5});
+  });
+  EXPECT_NE(text.find("the network is as it was on rank"), std::string::npos) << text;
+  text = refusal([&](const RunState&, const Parameters&) -> std::optional<NetworkChange> {
+    if (last) refuse("this rank has no idea");
+    return std::nullopt;
+  });
+  EXPECT_NE(text.find("this rank has no idea"), std::string::npos) << text;
 }
 
 TEST_F(TrainTest, OneRanksWishStopsAllAfterTheSameStep) {

@@ -24,6 +24,8 @@ inline std::string stored_state_name(const std::string& name) {
 inline std::string carried_path(const std::string& name) { return "/state/" + name; }
 inline std::string text_path(const std::string& name) { return "/texts/" + name; }
 
+inline constexpr const char* topology_path = "/topology";
+
 inline hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
 
 /// Checksum over the whole state: its text, then each array's path, shape and own checksum.
