@@ -26,7 +26,7 @@ keelson_library(keelson_test_support tests/support
          nlohmann_json::nlohmann_json HDF5::HDF5 MPI::MPI_CXX GTest::gtest)
 # What only some programs may link: main(), and the operator new that counts. And a whole program as a user writes it.
 set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp
-  ${tests_dir}/docs/readme_example.cpp ${tests_dir}/docs/own_loop.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  ${tests_dir}/docs/readme_example.cpp ${tests_dir}/docs/own_loop.cpp ${tests_dir}/docs/pruning.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # More ranks than cores are welcome here, and pinning them would stack them up.
 set(mpiexec ${MPIEXEC_EXECUTABLE} --bind-to none)

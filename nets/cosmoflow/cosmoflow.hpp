@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <string>
+
 #include "engine/graph/graph.hpp"
 
 /// CosmoFlow: 3-D convolutional networks that predict cosmological parameters from the distribution of matter.
@@ -11,10 +15,13 @@ struct CosmoFlowOptions {
   int channels = 4;         ///< redshifts
   int targets = 4;          ///< parameters to predict
   float dropout = 0.5f;     ///< rate
+  /// Filters or units of layers that have others than published: {"conv1", 24}. For networks that are pruned or grown,
+  /// Topology::widths() gives them.
+  std::map<std::string, std::int64_t> widths = {};
 };
 
 /// Inputs "x" (channels, size^3) and "y" (targets); output "prediction". Both networks refuse (InputError) sizes that
-/// do not fit.
+/// do not fit, and widths of layers that they have not.
 
 /// The network of MLPerf HPC: mlcommons/hpc cosmoflow/models/cosmoflow.py. 8,907,556 parameters at 128^3 x 4; sizes
 /// from 32 on.
@@ -35,9 +42,9 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& options = {});
 /// LeakyReLU(0.01) after each; dropout before each of dense1 (2048), dense2 (256) and dense3 (targets, linear). Glorot
 /// weights, biases 0.1, mean absolute error.
 ///
-/// As in the authors' code the last convolution is regrouped as rows of 2048, so one sample gives (edge^3 / 8)
-/// predictions, 64 at 128^3, all compared with its one label; evaluation averages them. Sizes: those whose last edge is
-/// even (80, 96, 112, 128, ...).
+/// As in the authors' code the last convolution is regrouped as rows of 2048 (8 pixels), so one sample gives (edge^3 /
+/// 8) predictions, 64 at 128^3, all compared with its one label; evaluation averages them. Sizes: those whose last edge
+/// is even (80, 96, 112, 128, ...).
 Graph cosmoflow_paper(const CosmoFlowOptions& options = {.channels = 1, .targets = 3});
 
 }  // namespace keelson::nets
