@@ -30,6 +30,13 @@ class BatchNormLayer : public Layer {
             {"running_variance", channels, Init::constant(1), ParameterKind::statistic}};
   }
 
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    const IndexMap& channels = change.passed_on();
+    ChannelMaps maps{.dst = channels, .parameters = {}};
+    for (const char* name : {"scale", "shift", "running_mean", "running_variance"}) maps.parameters[name] = {channels};
+    return maps;
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     if (p.training()) return plan_training(p);
     TensorDesc d = p.src(0);

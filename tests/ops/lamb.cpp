@@ -57,7 +57,7 @@ class LambTest : public CaseTest<LambCase> {
 
   /// One step of the two ops; `squares`: of all gradients.
   void step(ops::LambDirection& direction, ops::LambStep& move, const State& s, const Tensor& diff, double squares,
-            const ops::StepParams& now, const ops::LossScale& loss_scale) {
+            const ops::StepParams& now, const ops::LossScale& loss_scale = {}) {
     const auto params = put_state(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
     const auto global_norm = c().params.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
     direction.forward({params, diff, global_norm, s.param, s.exp_avg, s.exp_avg_sq, s.direction, scale});
