@@ -19,7 +19,7 @@ struct Rounding {
   std::unique_ptr<Reorder> reorder;
 
   Rounding(const TensorDesc& d, DType to) : from(d), rounded{d.shape, to, apart(d)} {
-    auto made = kokkos::make_reorder({from, rounded});
+    auto made = kokkos::make(ReorderDesc{from, rounded});
     if (!made.primitive) decline("cannot round {} to {}: {}", to_string(d), to_string(to), made.unsupported_reason);
     reorder = std::move(made.primitive);
   }

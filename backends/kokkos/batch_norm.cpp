@@ -317,19 +317,17 @@ Expected<Op> made(const Desc& d, std::string why) {
 
 }  // namespace
 
-Expected<BatchNormSums> make_batch_norm_sums(const BatchNormSumsDesc& d) {
+Expected<BatchNormSums> make(const BatchNormSumsDesc& d) {
   return made<BatchNormSums, KokkosBatchNormSums>(d, declined(d.src, d.samples));
 }
-Expected<BatchNormStatistics> make_batch_norm_statistics(const BatchNormStatisticsDesc& d) {
+Expected<BatchNormStatistics> make(const BatchNormStatisticsDesc& d) {
   return made<BatchNormStatistics, KokkosBatchNormStatistics>(d, "");
 }
-Expected<RunningStatistics> make_running_statistics(const RunningStatisticsDesc& d) {
+Expected<RunningStatistics> make(const RunningStatisticsDesc& d) {
   return made<RunningStatistics, KokkosRunningStatistics>(d, "");
 }
-Expected<BatchNorm> make_batch_norm(const BatchNormDesc& d) {
-  return made<BatchNorm, KokkosBatchNorm>(d, declined(d.src, 1));
-}
-Expected<BatchNormBackward> make_batch_norm_backward(const BatchNormBackwardDesc& d) {
+Expected<BatchNorm> make(const BatchNormDesc& d) { return made<BatchNorm, KokkosBatchNorm>(d, declined(d.src, 1)); }
+Expected<BatchNormBackward> make(const BatchNormBackwardDesc& d) {
   return made<BatchNormBackward, KokkosBatchNormBackward>(d, declined(d.src, d.samples));
 }
 

@@ -59,7 +59,7 @@ class KokkosCheckGradients : public CheckGradients {
 
 }  // namespace
 
-Expected<CheckGradients> make_check_gradients(const CheckGradientsDesc& d) {
+Expected<CheckGradients> make(const CheckGradientsDesc& d) {
   if (!(d.growth >= 1) || !(d.backoff > 0 && d.backoff <= 1) || d.interval < 1)
     return fmt::format("growth {}, backoff {} and interval {}: expected at least 1, above 0 and up to 1, at least 1",
                        d.growth, d.backoff, d.interval);

@@ -57,7 +57,7 @@ class KokkosConcat : public Concat {
 
 }  // namespace
 
-Expected<Concat> make_concat(const ConcatDesc& desc) {
+Expected<Concat> make(const ConcatDesc& desc) {
   ConcatDesc d = desc;
   if (d.srcs.empty()) return std::string("concat needs at least one input");
   for (const auto& src : d.srcs) {

@@ -273,7 +273,7 @@ std::string mismatch(const ConvDesc& d) {
 
 }  // namespace
 
-Expected<Conv> make_conv(const ConvDesc& desc) {
+Expected<Conv> make(const ConvDesc& desc) {
   ConvDesc d = desc;
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;

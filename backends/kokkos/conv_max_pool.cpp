@@ -230,7 +230,7 @@ std::string unsuitable(const ConvMaxPoolDesc& d) {
 
 }  // namespace
 
-Expected<ConvMaxPoolBackward> make_conv_max_pool(const ConvMaxPoolDesc& desc) {
+Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
   ConvMaxPoolDesc d = desc;
   if (auto why = unsuitable(d); !why.empty()) return why;
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
@@ -242,9 +242,10 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const ConvMaxPoolDesc& desc) {
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
 }
 
-Expected<ConvMaxPoolForward> make_conv_max_pool_forward(const ConvMaxPoolForwardDesc& d, Device& device) {
+Expected<ConvMaxPoolForward> make(const ConvMaxPoolForwardDesc& d, Device& device) {
   if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
-  return backends::make_depth_tiled_conv(d, {make_conv, make_pool, space().concurrency()});
+  return backends::make_depth_tiled_conv(
+      d, {[](const ConvDesc& c) { return make(c); }, [](const PoolDesc& p) { return make(p); }, space().concurrency()});
 }
 
 }  // namespace keelson::kokkos

@@ -93,7 +93,7 @@ class KokkosDense : public Dense {
 
 }  // namespace
 
-Expected<Dense> make_dense(const DenseDesc& desc) {
+Expected<Dense> make(const DenseDesc& desc) {
   DenseDesc d = desc;
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;

@@ -121,7 +121,7 @@ class KokkosDropout : public Dropout {
 
 }  // namespace
 
-Expected<Dropout> make_dropout(const DropoutDesc& d) {
+Expected<Dropout> make(const DropoutDesc& d) {
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
   if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout adopts its producer's");
   if (d.src.shape.rank() < 1) return std::string("src has no batch dim");

@@ -82,7 +82,7 @@ class KokkosEltwise : public Eltwise {
 
 }  // namespace
 
-Expected<Eltwise> make_eltwise(const EltwiseDesc& d) {
+Expected<Eltwise> make(const EltwiseDesc& d) {
   if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; element-wise work adopts its producer's");
   const bool moves_zero =

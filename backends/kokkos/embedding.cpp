@@ -263,7 +263,7 @@ std::string not_plain_matrix(const char* name, const TensorDesc& d) {
 
 }  // namespace
 
-Expected<Embedding> make_embedding(const EmbeddingDesc& desc) {
+Expected<Embedding> make(const EmbeddingDesc& desc) {
   EmbeddingDesc d = desc;
   if (d.ids.dtype != DType::s32) return fmt::format("ids are {}, not s32", to_string(d.ids.dtype));
   if (!d.ids.layout.is_any() && !d.ids.layout.is_plain(d.ids.shape)) return std::string("ids are not plain");
@@ -272,7 +272,7 @@ Expected<Embedding> make_embedding(const EmbeddingDesc& desc) {
   return std::unique_ptr<Embedding>(std::make_unique<KokkosEmbedding>(d));
 }
 
-Expected<AddRows> make_add_rows(const AddRowsDesc& d) {
+Expected<AddRows> make(const AddRowsDesc& d) {
   if (auto why = not_plain_matrix("diff_rows", d.diff_rows); !why.empty()) return why;
   if (auto why = not_plain_matrix("dst", d.dst); !why.empty()) return why;
   if (d.diff_rows.shape[1] != d.dst.shape[1])

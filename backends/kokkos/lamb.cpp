@@ -131,13 +131,13 @@ std::string unsupported_parameter(const TensorDesc& param) {
 
 }  // namespace
 
-Expected<LambDirection> make_lamb_direction(const LambDirectionDesc& d) {
+Expected<LambDirection> make(const LambDirectionDesc& d) {
   if (const auto why = unsupported_parameter(d.param); !why.empty()) return why;
   if (!(d.params.epsilon > 0)) return fmt::format("epsilon is {}, expected a number above 0", d.params.epsilon);
   return std::unique_ptr<LambDirection>(std::make_unique<KokkosLambDirection>(d));
 }
 
-Expected<LambStep> make_lamb_step(const LambStepDesc& d) {
+Expected<LambStep> make(const LambStepDesc& d) {
   if (const auto why = unsupported_parameter(d.param); !why.empty()) return why;
   return std::unique_ptr<LambStep>(std::make_unique<KokkosLambStep>(d));
 }

@@ -125,7 +125,7 @@ class KokkosLoss : public Loss {
 
 }  // namespace
 
-Expected<Loss> make_loss(const LossDesc& d, Device& device) {
+Expected<Loss> make(const LossDesc& d, Device& device) {
   if (auto why = not_strided_f32("prediction", d.prediction); !why.empty()) return why;
   const auto& shape = d.prediction.shape;
   const bool classes = d.params.kind == LossKind::cross_entropy;

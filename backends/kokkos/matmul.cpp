@@ -46,7 +46,7 @@ class KokkosMatMul : public MatMul {
 
 }  // namespace
 
-Expected<MatMul> make_matmul(const MatMulDesc& desc) {
+Expected<MatMul> make(const MatMulDesc& desc) {
   MatMulDesc d = desc;
   if (d.compute != DType::f32) return fmt::format("multiplies f32 only, not {}", to_string(d.compute));
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {

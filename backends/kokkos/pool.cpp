@@ -106,7 +106,7 @@ class KokkosPool : public Pool {
 
 }  // namespace
 
-Expected<Pool> make_pool(const PoolDesc& desc) {
+Expected<Pool> make(const PoolDesc& desc) {
   PoolDesc d = desc;
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
   if (auto why = not_strided_values("dst", d.dst); !why.empty()) return why;

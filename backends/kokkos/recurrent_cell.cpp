@@ -280,7 +280,7 @@ class KokkosRecurrentCell : public RecurrentCell {
 
 }  // namespace
 
-Expected<RecurrentCell> make_recurrent_cell(const RecurrentCellDesc& d) {
+Expected<RecurrentCell> make(const RecurrentCellDesc& d) {
   if (d.batch < 1 || d.steps < 1 || d.hidden < 1)
     return fmt::format("batch {}, steps {} and hidden {}: expected at least 1 of each", d.batch, d.steps, d.hidden);
   if (!is_value_type(d.type)) return fmt::format("type {}: expected f32, bf16 or f16", to_string(d.type));

@@ -44,7 +44,7 @@ bool converts(DType from, DType to) {
 
 }  // namespace
 
-Expected<Reorder> make_reorder(const ReorderDesc& d) {
+Expected<Reorder> make(const ReorderDesc& d) {
   if (!(d.src.shape == d.dst.shape))
     return fmt::format("src {} and dst {} differ in shape", to_string(d.src.shape), to_string(d.dst.shape));
   for (const auto* t : {&d.src, &d.dst})

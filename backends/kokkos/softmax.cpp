@@ -89,7 +89,7 @@ class KokkosSoftmax : public Softmax {
 
 }  // namespace
 
-Expected<Softmax> make_softmax(const SoftmaxDesc& d) {
+Expected<Softmax> make(const SoftmaxDesc& d) {
   if (auto why = not_strided_f32("src", d.src); !why.empty()) return why;
   if (d.src.layout.is_any()) return std::string("src has no layout yet; softmax adopts its producer's");
   if (d.axis < 0 || d.axis >= d.src.shape.rank())

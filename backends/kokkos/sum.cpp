@@ -83,7 +83,7 @@ class KokkosSum : public Sum {
 
 }  // namespace
 
-Expected<Sum> make_sum(const SumDesc& d) {
+Expected<Sum> make(const SumDesc& d) {
   if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; a sum adopts its producers'");
   if (d.count < 1) return std::string("a sum needs at least one term");

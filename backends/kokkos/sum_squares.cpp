@@ -80,7 +80,7 @@ class KokkosSumSquares : public SumSquares {
 
 }  // namespace
 
-Expected<SumSquares> make_sum_squares(const SumSquaresDesc& d, Device& device) {
+Expected<SumSquares> make(const SumSquaresDesc& d, Device& device) {
   if (d.src.dtype != DType::f32) return fmt::format("src is {}, not f32", to_string(d.src.dtype));
   if (!d.src.layout.is_dense(d.src.shape)) return std::string("src needs a dense layout: " + d.src.layout.to_string());
   return std::unique_ptr<SumSquares>(std::make_unique<KokkosSumSquares>(d, device));

@@ -186,7 +186,7 @@ class KokkosUpdate : public Update {
 
 }  // namespace
 
-Expected<Update> make_update(const UpdateDesc& d) {
+Expected<Update> make(const UpdateDesc& d) {
   if (d.param.dtype != DType::f32) return fmt::format("the parameter is {}, not f32", to_string(d.param.dtype));
   if (!d.param.layout.is_dense(d.param.shape))
     return std::string("the parameter needs a dense layout: " + d.param.layout.to_string());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "backends/registry.hpp"
 #include "engine/base/error.hpp"
@@ -78,16 +79,18 @@ bool channels_contiguous(const TensorDesc& d) {
   return !d.layout.is_strided() || d.shape[1] == 1 || d.layout.strides()[1] == 1;
 }
 
-}  // namespace
+using namespace ops;
 
-SupportCell cell_of(const ops::AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
-SupportCell cell_of(const ops::BatchNormDesc& d, Device&) { return {"BatchNorm", strided_or_own(d.src), d.src.dtype}; }
-SupportCell cell_of(const ops::BatchNormBackwardDesc& d, Device&) { return {"BatchNormBackward", "", d.src.dtype}; }
-SupportCell cell_of(const ops::BatchNormStatisticsDesc&, Device&) { return {"BatchNormStatistics", "", DType::f32}; }
-SupportCell cell_of(const ops::BatchNormSumsDesc& d, Device&) { return {"BatchNormSums", "", d.src.dtype}; }
-SupportCell cell_of(const ops::CheckGradientsDesc&, Device&) { return {"CheckGradients", "", DType::f32}; }
-SupportCell cell_of(const ops::ConcatDesc& d, Device&) { return {"Concat", "", d.dst.dtype}; }
-SupportCell cell_of(const ops::ConvDesc& d, Device&) {
+// ---- the cell of a description
+
+SupportCell cell(const AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
+SupportCell cell(const BatchNormDesc& d, Device&) { return {"BatchNorm", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell(const BatchNormBackwardDesc& d, Device&) { return {"BatchNormBackward", "", d.src.dtype}; }
+SupportCell cell(const BatchNormStatisticsDesc&, Device&) { return {"BatchNormStatistics", "", DType::f32}; }
+SupportCell cell(const BatchNormSumsDesc& d, Device&) { return {"BatchNormSums", "", d.src.dtype}; }
+SupportCell cell(const CheckGradientsDesc&, Device&) { return {"CheckGradients", "", DType::f32}; }
+SupportCell cell(const ConcatDesc& d, Device&) { return {"Concat", "", d.dst.dtype}; }
+SupportCell cell(const ConvDesc& d, Device&) {
   const bool chosen = d.weights.layout.is_any() && d.dst.layout.is_any();
   return {"Conv",
           is_half(d.dst.dtype) ? "dst of 16 bits"
@@ -95,22 +98,20 @@ SupportCell cell_of(const ops::ConvDesc& d, Device&) {
                                : "layouts given, dst f32",
           d.src.dtype};
 }
-SupportCell cell_of(const ops::ConvMaxPoolDesc& d, Device& device) {
-  return {"ConvMaxPool", caches(device), d.src.dtype};
-}
-SupportCell cell_of(const ops::ConvMaxPoolForwardDesc& d, Device& device) {
+SupportCell cell(const ConvMaxPoolDesc& d, Device& device) { return {"ConvMaxPool", caches(device), d.src.dtype}; }
+SupportCell cell(const ConvMaxPoolForwardDesc& d, Device& device) {
   return {"ConvMaxPoolForward", caches(device), d.conv.src.dtype};
 }
-SupportCell cell_of(const ops::DenseDesc& d, Device&) {
+SupportCell cell(const DenseDesc& d, Device&) {
   return {"Dense", is_half(d.dst.dtype) ? "dst of 16 bits" : "dst f32", d.src.dtype};
 }
-SupportCell cell_of(const ops::DropoutDesc& d, Device&) { return {"Dropout", "", d.src.dtype}; }
-SupportCell cell_of(const ops::EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
-SupportCell cell_of(const ops::EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
-SupportCell cell_of(const ops::LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
-SupportCell cell_of(const ops::LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
-SupportCell cell_of(const ops::LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
-SupportCell cell_of(const ops::MatMulDesc& d, Device&) {
+SupportCell cell(const DropoutDesc& d, Device&) { return {"Dropout", "", d.src.dtype}; }
+SupportCell cell(const EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
+SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
+SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
+SupportCell cell(const LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
+SupportCell cell(const MatMulDesc& d, Device&) {
   const bool rows = d.dst.layout.is_any() || d.dst.shape[1] == 1 || d.dst.layout.strides()[1] == 1;
   return {"MatMul",
           is_half(d.dst.dtype) ? "dst of 16 bits"
@@ -118,15 +119,15 @@ SupportCell cell_of(const ops::MatMulDesc& d, Device&) {
                                : "dst with other strides, dst f32",
           d.compute != DType::f32 ? d.compute : d.src.dtype};
 }
-SupportCell cell_of(const ops::PoolDesc& d, Device&) {
+SupportCell cell(const PoolDesc& d, Device&) {
   const auto when = d.src.layout.is_opaque() || d.dst.layout.is_opaque()       ? own_layout
-                    : d.params.kind == ops::PoolKind::average                  ? "average"
+                    : d.params.kind == PoolKind::average                       ? "average"
                     : channels_contiguous(d.src) && channels_contiguous(d.dst) ? "max, channels contiguous"
                                                                                : "max, channels not contiguous";
   return {"Pool", when, d.src.dtype};
 }
-SupportCell cell_of(const ops::RecurrentCellDesc& d, Device&) { return {"RecurrentCell", "", d.type}; }
-SupportCell cell_of(const ops::ReorderDesc& d, Device&) {
+SupportCell cell(const RecurrentCellDesc& d, Device&) { return {"RecurrentCell", "", d.type}; }
+SupportCell cell(const ReorderDesc& d, Device&) {
   const DType from = d.src.dtype, to = d.dst.dtype;
   const auto when = from == DType::f64 || to == DType::f64                 ? "from or to f64"
                     : is_half(from) && is_half(to) && from != to           ? "between bf16 and f16"
@@ -134,11 +135,152 @@ SupportCell cell_of(const ops::ReorderDesc& d, Device&) {
                                                                            : "strided";
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
-SupportCell cell_of(const ops::RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
-SupportCell cell_of(const ops::SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
-SupportCell cell_of(const ops::SumDesc& d, Device&) { return {"Sum", strided_or_own(d.src), d.src.dtype}; }
-SupportCell cell_of(const ops::SumSquaresDesc& d, Device&) { return {"SumSquares", "", d.src.dtype}; }
-SupportCell cell_of(const ops::UpdateDesc& d, Device&) { return {"Update", "", d.param.dtype}; }
+SupportCell cell(const RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
+SupportCell cell(const SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
+SupportCell cell(const SumDesc& d, Device&) { return {"Sum", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell(const SumSquaresDesc& d, Device&) { return {"SumSquares", "", d.src.dtype}; }
+SupportCell cell(const UpdateDesc& d, Device&) { return {"Update", "", d.param.dtype}; }
+
+// ---- examples
+
+const Shape image{2, 16, 8, 8}, matrix{8, 16};
+const ConvParams window{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, true, {}};
+const PoolParams halves{PoolKind::max, {2, 2}, {2, 2}, {0, 0}, {0, 0}};
+
+TensorDesc plain(const Shape& s, DType t) { return TensorDesc::plain(s, t); }
+TensorDesc any(const Shape& s, DType t) { return {s, t, Layout::any()}; }
+TensorDesc last(const Shape& s, DType t) { return {s, t, Layout::channels_last(s)}; }
+
+/// A small description whose operands are of type `t`, as far as the op has a choice.
+template <class Desc>
+Desc example(DType t);
+template <>
+AddRowsDesc example(DType t) {
+  return {plain({4, 16}, t), plain(matrix, t), true};
+}
+template <>
+BatchNormDesc example(DType t) {
+  return {last(image, t)};
+}
+template <>
+BatchNormBackwardDesc example(DType t) {
+  return {last(image, t), 2};
+}
+template <>
+BatchNormStatisticsDesc example(DType) {
+  return {16};
+}
+template <>
+BatchNormSumsDesc example(DType t) {
+  return {last(image, t), 2};
+}
+template <>
+CheckGradientsDesc example(DType) {
+  return {};
+}
+template <>
+ConcatDesc example(DType t) {
+  return {{plain(matrix, t), plain(matrix, t)}, 1, plain({8, 32}, t)};
+}
+template <>
+ConvDesc example(DType t) {
+  return {window, any(image, t), any({16, 16, 3, 3}, t), any(image, DType::f32)};
+}
+template <>
+ConvMaxPoolDesc example(DType t) {
+  return {window, halves, any(image, t), any({16, 16, 3, 3}, t), any({2, 16, 4, 4}, t)};
+}
+template <>
+ConvMaxPoolForwardDesc example(DType t) {
+  const ConvDesc conv{window, last(image, t), any({16, 16, 3, 3}, t), last(image, t)};
+  return {conv, halves, last({2, 16, 4, 4}, t)};
+}
+template <>
+DenseDesc example(DType t) {
+  return {{}, any(matrix, t), any({32, 16}, t), any({8, 32}, DType::f32)};
+}
+template <>
+DropoutDesc example(DType t) {
+  return {{}, plain(matrix, t)};
+}
+template <>
+EltwiseDesc example(DType t) {
+  return {{EltwiseKind::tanh, 0, 0}, plain(matrix, t)};
+}
+template <>
+EmbeddingDesc example(DType t) {
+  return {plain({8}, DType::s32), plain(matrix, t)};
+}
+template <>
+LambDirectionDesc example(DType t) {
+  return {{}, plain(matrix, t)};
+}
+template <>
+LambStepDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
+LossDesc example(DType t) {
+  return {{}, plain(matrix, t), plain(matrix, t)};
+}
+template <>
+MatMulDesc example(DType t) {
+  return {plain(matrix, t), plain({16, 32}, t), plain({8, 32}, DType::f32)};
+}
+template <>
+PoolDesc example(DType t) {
+  return {halves, last(image, t), any({2, 16, 4, 4}, t)};
+}
+template <>
+RecurrentCellDesc example(DType t) {
+  return {CellKind::lstm, 2, 3, 16, t};
+}
+template <>
+ReorderDesc example(DType t) {
+  return {plain(image, DType::f32), last(image, t)};
+}
+template <>
+RunningStatisticsDesc example(DType) {
+  return {16};
+}
+template <>
+SoftmaxDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
+SumDesc example(DType t) {
+  return {plain(matrix, t), 2};
+}
+template <>
+SumSquaresDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
+UpdateDesc example(DType t) {
+  return {{}, plain(matrix, t)};
+}
+
+}  // namespace
+
+SupportCell cell_of(std::type_index type, const void* desc, Device& device) {
+  std::optional<SupportCell> found;
+  for_each_type(OpList{}, [&]<class Desc>() {
+    if (type == typeid(Desc)) found = cell(*static_cast<const Desc*>(desc), device);
+  });
+  return found.value();
+}
+
+std::vector<SupportExample> support_examples(DType t, Device& device) {
+  std::vector<SupportExample> all;
+  for_each_type(OpList{}, [&]<class Desc>() {
+    const auto desc = example<Desc>(t);
+    const auto make = [desc](Context& context, std::string* why) -> std::unique_ptr<Primitive> {
+      return context.try_make(desc, why);
+    };
+    all.push_back({description_of(desc), make, cell(desc, device)});
+  });
+  return all;
+}
 
 Support support_of(const SupportCell& cell, std::string_view backend) {
   for (const auto& row : support_table()) {

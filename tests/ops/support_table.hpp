@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
-#include "engine/ops/device.hpp"
+#include "engine/ops/context.hpp"
 #include "engine/ops/op_list.hpp"
 
 /// Which backend must take which op in which dtype. OpTest::make compares each op that a test makes with this table, so
@@ -35,32 +38,18 @@ struct SupportCell {
   std::string_view op, when;
   DType type;
 };
-SupportCell cell_of(const ops::AddRowsDesc& d, Device& device);
-SupportCell cell_of(const ops::BatchNormDesc& d, Device& device);
-SupportCell cell_of(const ops::BatchNormBackwardDesc& d, Device& device);
-SupportCell cell_of(const ops::BatchNormStatisticsDesc& d, Device& device);
-SupportCell cell_of(const ops::BatchNormSumsDesc& d, Device& device);
-SupportCell cell_of(const ops::CheckGradientsDesc& d, Device& device);
-SupportCell cell_of(const ops::ConcatDesc& d, Device& device);
-SupportCell cell_of(const ops::ConvDesc& d, Device& device);
-SupportCell cell_of(const ops::ConvMaxPoolDesc& d, Device& device);
-SupportCell cell_of(const ops::ConvMaxPoolForwardDesc& d, Device& device);
-SupportCell cell_of(const ops::DenseDesc& d, Device& device);
-SupportCell cell_of(const ops::DropoutDesc& d, Device& device);
-SupportCell cell_of(const ops::EltwiseDesc& d, Device& device);
-SupportCell cell_of(const ops::EmbeddingDesc& d, Device& device);
-SupportCell cell_of(const ops::LambDirectionDesc& d, Device& device);
-SupportCell cell_of(const ops::LambStepDesc& d, Device& device);
-SupportCell cell_of(const ops::LossDesc& d, Device& device);
-SupportCell cell_of(const ops::MatMulDesc& d, Device& device);
-SupportCell cell_of(const ops::PoolDesc& d, Device& device);
-SupportCell cell_of(const ops::RecurrentCellDesc& d, Device& device);
-SupportCell cell_of(const ops::ReorderDesc& d, Device& device);
-SupportCell cell_of(const ops::RunningStatisticsDesc& d, Device& device);
-SupportCell cell_of(const ops::SoftmaxDesc& d, Device& device);
-SupportCell cell_of(const ops::SumDesc& d, Device& device);
-SupportCell cell_of(const ops::SumSquaresDesc& d, Device& device);
-SupportCell cell_of(const ops::UpdateDesc& d, Device& device);
+SupportCell cell_of(std::type_index type, const void* desc, Device& device);
+template <class Desc>
+SupportCell cell_of(const Desc& desc, Device& device) {
+  return cell_of(typeid(Desc), &desc, device);
+}
+/// A small description of each op, whose operands are of type `t` as far as the op has a choice.
+struct SupportExample {
+  std::string description;
+  std::function<std::unique_ptr<ops::Primitive>(Context&, std::string* why)> make;
+  SupportCell cell;
+};
+std::vector<SupportExample> support_examples(DType t, Device& device);
 
 /// What the table says of one backend. `may` for backends that the table does not know.
 Support support_of(const SupportCell& cell, std::string_view backend);
