@@ -222,6 +222,16 @@ class KokkosBatchNorm : public OnChannels<BatchNorm> {
   ChannelRows rows_;
 };
 
+/// The sums of a backward pass as the gradients of shift and scale.
+void round_sums(const double* sums, Index channels, float* diff_shift, float* diff_scale) {
+  constexpr const char* label = "keelson::batch_norm::round";
+  launch(
+      label, channels, KOKKOS_LAMBDA(Index c) {
+        diff_shift[c] = static_cast<float>(sums[c]);
+        diff_scale[c] = static_cast<float>(sums[channels + c]);
+      });
+}
+
 class KokkosBatchNormBackward : public OnChannels<BatchNormBackward> {
  public:
   explicit KokkosBatchNormBackward(const BatchNormBackwardDesc& d)
@@ -261,15 +271,6 @@ class KokkosBatchNormBackward : public OnChannels<BatchNormBackward> {
   }
 
  private:
-  static void round_sums(const double* sums, Index channels, float* diff_shift, float* diff_scale) {
-    constexpr const char* label = "keelson::batch_norm::round";
-    launch(
-        label, channels, KOKKOS_LAMBDA(Index c) {
-          diff_shift[c] = static_cast<float>(sums[c]);
-          diff_scale[c] = static_cast<float>(sums[channels + c]);
-        });
-  }
-
   float epsilon_;
   ChannelRows rows_;
 };
