@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 
 namespace keelson::bench {
 

@@ -13,7 +13,7 @@
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/choose_precision.hpp"
+#include "engine/execute/choose_precision.hpp"
 
 namespace keelson::bench {
 namespace {

@@ -15,8 +15,8 @@
 #include "engine/base/interrupt.hpp"
 #include "engine/base/process.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/graph/choose_precision.hpp"
-#include "engine/graph/memory_needs.hpp"
+#include "engine/execute/choose_precision.hpp"
+#include "engine/plan/memory_needs.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;

@@ -34,7 +34,7 @@ struct TrainingTask {
   const Graph& graph;
   const Dataset& training;
   const Dataset* validation;  ///< may be null
-  std::string precision;      ///< as engine/graph/precision.hpp has them
+  std::string precision;      ///< as engine/plan/precision.hpp has them
   std::string title;          ///< of the report
   const TargetMetrics*
       targets;               ///< those of TrainerOptions::evaluation, for networks that predict numbers; may be null

@@ -4,7 +4,7 @@
 
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
-#include "engine/graph/precision.hpp"
+#include "engine/plan/precision.hpp"
 
 namespace keelson::cosmoflow {
 namespace {

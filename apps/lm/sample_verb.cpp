@@ -10,7 +10,7 @@
 #include "apps/lm/verbs.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 
 namespace keelson::lm {
 namespace {

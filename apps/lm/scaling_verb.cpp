@@ -11,8 +11,8 @@
 #include "apps/lm/verbs.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/choose_precision.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/choose_precision.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/optim/sgd.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 

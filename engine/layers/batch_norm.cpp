@@ -1,8 +1,8 @@
 #include "engine/ops/batch_norm.hpp"
 
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/ops/combine.hpp"
+#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 

@@ -1,7 +1,7 @@
 #include "engine/ops/dropout.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 

@@ -1,6 +1,6 @@
 #include "engine/ops/embedding.hpp"
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/plan/node_builder.hpp"
 
 /// What a pooling layer and a convolution with pooling in it share.
 namespace keelson {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/recurrent_cell.hpp"
+#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 

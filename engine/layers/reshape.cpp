@@ -1,5 +1,5 @@
-#include "engine/graph/node_builder.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 

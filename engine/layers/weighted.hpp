@@ -1,7 +1,7 @@
 #pragma once
 
-#include "engine/graph/node_builder.hpp"
 #include "engine/ops/eltwise.hpp"
+#include "engine/plan/node_builder.hpp"
 
 /// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
 namespace keelson {

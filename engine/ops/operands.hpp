@@ -23,7 +23,7 @@
 ///     };
 ///
 /// The kind K decides what the fields hold: tensors when a kernel runs (Tensors), numbers of buffers when a plan is
-/// made (Buffers in engine/graph/node_builder.hpp), the declaration itself (Declared). Plans, the tests' fake device,
+/// made (Buffers in engine/plan/node_builder.hpp), the declaration itself (Declared). Plans, the tests' fake device,
 /// the generic test of operands and the checking mode read the declaration.
 namespace keelson::ops {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/graph/update_builder.hpp"
+#include "engine/plan/update_builder.hpp"
 
 namespace keelson {
 

@@ -1,6 +1,6 @@
 #include "engine/optim/sgd.hpp"
 
-#include "engine/graph/update_builder.hpp"
+#include "engine/plan/update_builder.hpp"
 
 namespace keelson {
 

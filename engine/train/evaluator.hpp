@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/train/input_pipeline.hpp"
 #include "engine/train/metric.hpp"
 #include "engine/train/sample_unit.hpp"

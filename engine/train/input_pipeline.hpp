@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 
 namespace keelson {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/graph/topology.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/optim/sgd.hpp"

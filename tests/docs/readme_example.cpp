@@ -7,7 +7,7 @@
 
 #include "backends/registry.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/adam.hpp"
 

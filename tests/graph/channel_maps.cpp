@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/data_files.hpp"

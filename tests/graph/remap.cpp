@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"

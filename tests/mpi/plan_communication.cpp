@@ -2,10 +2,10 @@
 
 #include <numeric>
 
-#include "engine/graph/executor.hpp"
-#include "engine/graph/node_builder.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/ops/combine.hpp"
+#include "engine/plan/node_builder.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 

@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "backends/registry.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "tests/support/contexts.hpp"
 

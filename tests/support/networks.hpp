@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "tests/oracle/tape.hpp"
 
 /// Small helpers to run a plan on Arrays and hold it against the oracle's tape.

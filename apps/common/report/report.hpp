@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/common/report/metrics_file.hpp"
-#include "engine/graph/executor.hpp"
+#include "engine/execute/executor.hpp"
 #include "engine/train/metric.hpp"
 
 namespace keelson::app {

@@ -1,0 +1,137 @@
+#include "engine/execute/bindings.hpp"
+
+namespace keelson {
+
+Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena)
+    : compiled_(compiled), parameters_(parameters), arena_(std::move(arena)) {
+  const auto& buffers = compiled.program.buffers();
+  if (compiled.gradient_floats > 0)
+    gradients_ = compiled.context.allocate(TensorDesc::plain({compiled.gradient_floats}), "gradients");
+  memory_.resize(buffers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i].view_of == no_buffer) allocate(buffers[i], static_cast<BufferId>(i));
+  arena_->reserve(compiled.program.arena_bytes());
+  refresh();
+}
+
+void Bindings::allocate(const Buffer& b, BufferId id) {
+  Tensor& t = memory_[static_cast<std::size_t>(id)];
+  switch (b.storage) {
+    case Storage::arena:
+      return;
+    case Storage::owned:
+      t = compiled_.context.allocate(b.desc, b.name);
+      return;
+    case Storage::gradients:
+      t = Tensor(b.desc, static_cast<std::byte*>(gradients_.raw()) + b.offset);
+      return;
+    case Storage::parameter:
+    case Storage::moment:
+      break;
+  }
+  Parameter& p = parameters_.at(b.parameter);
+  if (!p.value) parameters_.materialise(p, b.desc.layout);
+  if (!(p.value.desc() == b.desc))
+    fail("the parameter {} is {}, but the plan reads {}: make the plan with these parameters, or others without memory",
+         p.name, to_string(p.value.desc()), to_string(b.desc));
+  if (b.storage == Storage::moment) parameters_.add_moments(p, static_cast<int>(b.moment) + 1);
+  t = b.storage == Storage::parameter ? p.value : p.moments[b.moment];
+}
+
+Tensor Bindings::tensor(BufferId id) const {
+  if (id == no_buffer) return {};
+  const BufferId owner = compiled_.program.root(id);
+  const Buffer& b = compiled_.program.buffer(owner);
+  void* data = b.storage == Storage::arena ? arena_->data() + b.offset : memory_[static_cast<std::size_t>(owner)].raw();
+  return Tensor(compiled_.program.buffer(id).desc, data);
+}
+
+namespace {
+
+/// The same arrays, moved by this rank alone: the axis has no other.
+class LocalCollective final : public Collective {
+ public:
+  LocalCollective(Device& device, const CollectiveDesc& desc) : device_(device), desc_(desc) {}
+  void start() override {
+    if (desc_.src && desc_.dst && desc_.src != desc_.dst) device_.copy(desc_.dst, desc_.src, desc_.bytes());
+  }
+  bool test() override { return true; }
+  void wait() override {}
+
+ private:
+  Device& device_;
+  CollectiveDesc desc_;
+};
+
+CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Tensor& dst, const ProcessGrid* grid) {
+  using Kind = CollectiveDesc::Kind;
+  using Element = CollectiveDesc::Element;
+  CollectiveDesc d{.kind = c.kind, .src = src.raw(), .dst = dst.raw(), .label = c.label};
+  if (c.kind == Kind::allreduce) d.src = d.dst;
+  const Tensor& counted = c.kind == Kind::reduce_scatter || !src ? dst : src;
+  d.count = counted.bytes();
+  if (c.kind == Kind::all_to_all && grid) d.count /= static_cast<std::size_t>(grid->extent(c.axis));
+  if (d.sums()) {
+    d.element = counted.dtype() == DType::f64 ? Element::f64 : Element::f32;
+    d.count /= d.element_bytes();
+  }
+  d.peer = d.point_to_point() ? (grid ? grid->neighbor(c.axis, c.peer, c.periodic) : -1) : c.peer;
+  return d;
+}
+
+}  // namespace
+
+std::shared_ptr<Collective> Bindings::make_collective(const CommunicationDesc& c) const {
+  const ProcessGrid* grid = compiled_.options.grid;
+  const CollectiveDesc desc = described(c, tensor(c.src), tensor(c.dst), grid);
+  Communicator* ranks = grid ? grid->along(c.axis) : nullptr;
+  if (ranks) return ranks->make_collective(desc);
+  return std::make_shared<LocalCollective>(compiled_.context.device(), desc);
+}
+
+BoundCall Bindings::bind(const Call& call) {
+  BoundCall bound;
+  for (const Operand& o : call.operands) bound.tensors.push_back(tensor(o.id));
+  if (const Computation* computation = call.computation()) {
+    bound.run = computation->bind(bound.tensors.data());
+    return bound;
+  }
+  const Communication& c = *call.communication();
+  auto& collective = collectives_[static_cast<std::size_t>(c.channel)];
+  if (!collective) collective = make_collective(c.desc);
+  if (c.step == Communication::Step::start)
+    bound.run = [run = collective] { run->start(); };
+  else
+    bound.run = [run = collective] { run->wait(); };
+  return bound;
+}
+
+bool Bindings::refresh() {
+  if (generation_ == arena_->generation()) return false;
+  generation_ = arena_->generation();
+  calls_.clear();
+  collectives_.assign(static_cast<std::size_t>(compiled_.program.channels()), nullptr);
+  for (const Call& call : compiled_.program.calls()) calls_.push_back(bind(call));
+  return true;
+}
+
+void Bindings::move(BufferId buffer, void* data) {
+  Tensor& memory = memory_[static_cast<std::size_t>(buffer)];
+  memory = Tensor(memory.desc(), data);
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const Call& call = compiled_.program.calls()[i];
+    bool moved = false;
+    for (std::size_t o = 0; o < call.operands.size(); ++o) {
+      const BufferId id = call.operands[o].id;
+      if (id == no_buffer || compiled_.program.root(id) != buffer) continue;
+      calls_[i].tensors[o] = tensor(id);
+      moved = true;
+    }
+    if (!moved) continue;
+    const Communication* c = call.communication();
+    if (c && c->step == Communication::Step::start) collectives_[static_cast<std::size_t>(c->channel)] = nullptr;
+    calls_[i].run = bind(call).run;
+  }
+}
+
+}  // namespace keelson

@@ -1,0 +1,297 @@
+#include "engine/execute/executor.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "engine/base/counted.hpp"
+#include "engine/execute/async_readback.hpp"
+#include "engine/execute/bindings.hpp"
+#include "engine/execute/graph_executor.hpp"
+#include "engine/plan/plan_report.hpp"
+#include "engine/tensor/half.hpp"
+
+namespace keelson {
+
+namespace {
+
+bool finite(Device& device, const Tensor& t) {
+  if (!t || (t.dtype() != DType::f32 && !is_half(t.dtype()))) return true;
+  std::vector<std::byte> host(t.bytes());
+  device.copy_to_host(host.data(), t.raw(), t.bytes());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(t.stored_elements()); ++i) {
+    const void* at = host.data() + i * size_of(t.dtype());
+    const float value = t.dtype() == DType::f32    ? *static_cast<const float*>(at)
+                        : t.dtype() == DType::bf16 ? to_float(*static_cast<const bf16*>(at))
+                                                   : to_float(*static_cast<const f16*>(at));
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+double median(std::vector<float> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+struct Executor::Impl {
+  Impl(const Plan& p, const CompiledGraph& c, Parameters& values, const ExecutorOptions& options)
+      : plan(p),
+        compiled(c),
+        parameters(values),
+        instance(c.context.device().current_instance().shared_from_this()),
+        arena(options.arena ? options.arena : values.arena()),
+        bindings(c, values, arena),
+        calls(c.program, bindings.calls(), c.context.device(),
+              std::vector<std::size_t>{0, c.sections.forward_end, c.sections.backward_end, c.sections.exchange_end}),
+        readback(c.context.device()) {
+    ops::LossScale scale;
+    if (c.options.training && c.options.precision == Precision::fp16) scale.scale = 65536;
+    write_scale(scale);
+    c.context.write_plain(bindings.tensor(c.weight),
+                          std::vector<float>(static_cast<std::size_t>(c.options.batch), 1.0f).data());
+  }
+
+  Device& device() { return compiled.context.device(); }
+  bool exchanges() const { return compiled.program.channels() > 0; }
+  void run(std::size_t first, std::size_t last) {
+    calls.run(first, last, exchanges() ? compiled.options.communicator() : nullptr);
+  }
+  void refresh() {
+    if (bindings.refresh()) calls.forget();
+  }
+  void finish_exchange() {
+    if (!in_exchange) return;
+    run(compiled.sections.backward_end, compiled.sections.exchange_end);
+    in_exchange = false;
+  }
+  void write_scale(const ops::LossScale& scale) {
+    if (compiled.loss_scale != no_buffer)
+      device().copy_from_host(bindings.tensor(compiled.loss_scale).raw(), &scale, sizeof scale);
+  }
+  std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
+  std::string first_non_finite();
+
+  std::unique_ptr<const Plan> own_plan;  ///< outlives what is bound to it
+  const Plan& plan;
+  const CompiledGraph& compiled;
+  Parameters& parameters;
+  const std::shared_ptr<ExecutionInstance> instance;
+  const std::shared_ptr<Arena> arena;
+  Bindings bindings;
+  GraphExecutor calls;
+  AsyncReadback readback;
+  bool in_exchange = false;
+};
+
+/// What a verb holds while it queues work: the instance, and its turn on what other executors use, too.
+class Executor::Turn {
+ public:
+  explicit Turn(Impl& e) : scope_(*e.instance), lock_(e.compiled.turns->mutex) {
+    e.compiled.turns->order.take_turn(*e.instance);
+    e.arena->order().take_turn(*e.instance);
+    e.parameters.take_turn();
+  }
+
+ private:
+  const InstanceScope scope_;
+  const std::unique_lock<std::mutex> lock_;
+};
+
+std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
+  const Tensor rows = bindings.tensor(g.rows), values = bindings.tensor(g.values);
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(g.count));
+  std::vector<float> compact(static_cast<std::size_t>(values.elements()));
+  device().copy_to_host(numbers.data(), rows.raw(), rows.bytes());
+  device().copy_to_host(compact.data(), values.raw(), values.bytes());
+  const Shape shape = parameters.at(g.parameter).shape;
+  const auto width = static_cast<std::size_t>(shape[1]);
+  std::vector<float> plain(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t m = 0; m < numbers.size(); ++m)
+    if (numbers[m] >= 0) std::copy_n(&compact[m * width], width, &plain[static_cast<std::size_t>(numbers[m]) * width]);
+  return plain;
+}
+
+std::string Executor::Impl::first_non_finite() {
+  for (const auto& [name, buffer] : compiled.inputs)
+    if (!finite(device(), bindings.tensor(buffer))) return "input " + name;
+  for (const Parameter& p : parameters.all())
+    if (!finite(device(), p.value)) return "parameter " + p.name;
+  // To the end, wherever the first one is: other ranks wait for this one in the collectives of forward.
+  std::string first;
+  for (std::size_t i = 0; i < compiled.sections.forward_end; ++i) {
+    const Call& call = compiled.program.calls()[i];
+    const BoundCall& bound = bindings.calls()[i];
+    bound.run();
+    for (std::size_t o = 0; first.empty() && o < call.operands.size(); ++o)
+      if (call.operands[o].writes() && call.operands[o].access != ops::Access::scratch &&
+          !finite(device(), bound.tensors[o]))
+        first = "layer " + call.node;
+  }
+  if (!first.empty()) return first;
+  double loss = 0;
+  device().copy_to_host(&loss, bindings.tensor(compiled.loss).raw(), sizeof loss);
+  return std::isfinite(loss) ? "" : "layer loss";
+}
+
+Executor::Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options) {
+  ExecutionInstance& instance = options.instance ? *options.instance : plan.context().device().current_instance();
+  if (instance.concurrency() != plan.compiled_->concurrency)
+    fail(
+        "the plan was made for {}, and the execution instance has {}: make the plan in an InstanceScope of this "
+        "instance",
+        counted(plan.compiled_->concurrency, "thread"), instance.concurrency());
+  const InstanceScope scope(instance);
+  impl_ = std::make_unique<Impl>(plan, *plan.compiled_, parameters, options);
+}
+Executor::Executor(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
+  auto plan = std::make_unique<const Plan>(graph, parameters, options);
+  impl_ = std::make_unique<Impl>(*plan, *plan->compiled_, parameters, ExecutorOptions{});
+  impl_->own_plan = std::move(plan);
+}
+Executor::~Executor() = default;
+
+const Plan& Executor::plan() const { return impl_->plan; }
+
+Tensor Executor::input(const std::string& name) const {
+  const auto found = impl_->compiled.inputs.find(name);
+  if (found == impl_->compiled.inputs.end()) fail("the network has no input '{}'", name);
+  return impl_->bindings.tensor(found->second);
+}
+
+void Executor::read_input_from(const std::string& name, void* data) {
+  const Turn turn(*impl_);
+  KEELSON_EXPECT(impl_->device().shares_host_memory() && impl_->compiled.inputs.contains(name));
+  impl_->refresh();
+  const BufferId buffer = impl_->compiled.inputs.at(name);
+  if (impl_->bindings.tensor(buffer).raw() == data) return;
+  impl_->bindings.move(buffer, data);
+  impl_->calls.forget();
+}
+
+Tensor Executor::output(const std::string& name) const {
+  const auto found = impl_->compiled.outputs.find(name);
+  if (found == impl_->compiled.outputs.end()) fail("the network has no output '{}'", name);
+  return impl_->bindings.tensor(found->second);
+}
+
+void Executor::forward(const ops::StepParams& params) {
+  const Turn turn(*impl_);
+  impl_->finish_exchange();
+  impl_->refresh();
+  impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params, sizeof params);
+  impl_->run(0, impl_->compiled.sections.forward_end);
+}
+
+void Executor::backward() {
+  const Turn turn(*impl_);
+  KEELSON_EXPECT(impl_->compiled.options.training);
+  impl_->in_exchange = impl_->exchanges();
+  impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
+}
+
+void Executor::finish_exchange() const {
+  const Turn turn(*impl_);
+  impl_->finish_exchange();
+}
+
+void Executor::update() {
+  const Turn turn(*impl_);
+  KEELSON_EXPECT(impl_->compiled.options.optimizer);
+  impl_->finish_exchange();
+  impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
+}
+
+void Executor::carry_states() {
+  const Turn turn(*impl_);
+  for (const auto& state : impl_->compiled.states) {
+    const Tensor from = impl_->bindings.tensor(state.next), to = impl_->bindings.tensor(state.value);
+    impl_->device().copy(to.raw(), from.raw(), to.bytes());
+  }
+}
+
+void Executor::reset_states() {
+  const Turn turn(*impl_);
+  for (const auto& state : impl_->compiled.states) {
+    const Tensor t = impl_->bindings.tensor(state.value);
+    impl_->device().zero(t.raw(), t.bytes());
+  }
+}
+
+std::vector<std::string> Executor::states() const {
+  std::vector<std::string> names;
+  for (const auto& state : impl_->compiled.states) names.push_back(state.name);
+  return names;
+}
+
+double Executor::loss() const {
+  const Turn turn(*impl_);
+  impl_->finish_exchange();
+  double value = 0;
+  impl_->device().copy_to_host(&value, impl_->bindings.tensor(impl_->compiled.loss).raw(), sizeof value);
+  return value;
+}
+
+void Executor::start_readback() {
+  const Turn turn(*impl_);
+  impl_->finish_exchange();
+  impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss),
+                       impl_->bindings.tensor(impl_->compiled.loss_scale));
+}
+
+Executor::StepResult Executor::take_readback() {
+  const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
+  return impl_->readback.take(impl_->compiled.options.communicator());
+}
+
+ops::LossScale Executor::loss_scale() const {
+  const Turn turn(*impl_);
+  ops::LossScale scale;
+  const Tensor t = impl_->bindings.tensor(impl_->compiled.loss_scale);
+  if (t) impl_->device().copy_to_host(&scale, t.raw(), sizeof scale);
+  return scale;
+}
+
+void Executor::set_loss_scale(const ops::LossScale& scale) {
+  const Turn turn(*impl_);
+  impl_->write_scale(scale);
+}
+
+std::vector<float> Executor::gradient(const std::string& parameter) const {
+  const Turn turn(*impl_);
+  impl_->finish_exchange();
+  for (const auto& [name, buffer] : impl_->compiled.gradients) {
+    if (name != parameter) continue;
+    const Tensor t = impl_->bindings.tensor(buffer);
+    std::vector<float> plain(static_cast<std::size_t>(t.elements()));
+    impl_->compiled.context.read_plain(t, plain.data());
+    return plain;
+  }
+  for (const SparseGradient& g : impl_->compiled.sparse_gradients)
+    if (g.parameter == parameter) return impl_->whole(g);
+  fail("no gradient flows to a parameter '{}'", parameter);
+}
+
+std::string Executor::first_non_finite() {
+  const Turn turn(*impl_);
+  return impl_->first_non_finite();
+}
+
+void Executor::set_profiling(bool on) { impl_->calls.set_profiling(on); }
+
+std::vector<PlanRow> Executor::rows() const {
+  auto rows = impl_->plan.rows();
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].milliseconds = median(impl_->bindings.calls()[i].milliseconds);
+  return rows;
+}
+
+void Executor::print(std::ostream& out, const DevicePeaks* peaks) const {
+  const auto measured = rows();
+  impl_->plan.print(out, peaks, &measured);
+}
+
+}  // namespace keelson

@@ -1,0 +1,228 @@
+#include "engine/plan/collectives.hpp"
+
+#include <algorithm>
+
+namespace keelson {
+
+std::string to_string(const Distribution& d) {
+  using enum Distribution::Kind;
+  if (d.kind == replicated) return "replicated";
+  const std::string over = fmt::format("over {}", ProcessGrid::name(d.axis));
+  return d.kind == partial ? "partial " + over : fmt::format("sharded along dim {} {}", d.dim, over);
+}
+
+namespace {
+
+using ops::Access;
+using ops::Role;
+using Kind = CollectiveDesc::Kind;
+
+std::string_view name_of(Kind kind) {
+  constexpr std::string_view names[] = {"allreduce", "reduce-scatter", "allgather", "all-to-all",
+                                        "broadcast", "send",           "receive"};
+  return names[static_cast<int>(kind)];
+}
+
+/// Bytes of src and dst in terms of each other, with `ranks` ranks.
+bool sizes_fit(Kind kind, std::size_t src, std::size_t dst, std::size_t ranks) {
+  switch (kind) {
+    case Kind::allgather:
+      return dst == src * ranks;
+    case Kind::reduce_scatter:
+      return src == dst * ranks;
+    case Kind::all_to_all:
+      return src == dst && src % ranks == 0;
+    default:
+      return true;
+  }
+}
+
+std::vector<Operand> operands_of(const CommunicationDesc& desc) {
+  switch (desc.kind) {
+    case Kind::allreduce:
+    case Kind::broadcast:
+      return {{desc.dst, Role::dst, Access::update}};
+    case Kind::send:
+      return {{desc.src, Role::src, Access::read}};
+    case Kind::receive:
+      return {{desc.dst, Role::dst, Access::write}};
+    default:
+      return {{desc.src, Role::src, Access::read}, {desc.dst, Role::dst, Access::write}};
+  }
+}
+
+/// A collective to be inserted, by numbers of calls in the program as it is without them.
+struct Insertion {
+  Call start;
+  int last_writer = -1, first_reader = -1;  ///< -1: none in the sections forward and backward
+};
+
+bool is_linear(const Call& call) { return call.computation() && call.computation()->primitive->is_linear(); }
+
+/// Knows which calls write and read the partial values of a program.
+class Inserter {
+ public:
+  explicit Inserter(CompileState& build)
+      : build_(build),
+        program_(build.program),
+        calls_(program_.calls()),
+        users_(program_.buffers().size()),
+        forward_end_(section_end(Phase::forward)),
+        backward_end_(section_end(Phase::backward)),
+        exchange_end_(section_end(Phase::exchange)) {
+    for (std::size_t c = 0; c < calls_.size(); ++c) note_users(static_cast<int>(c));
+  }
+
+  void add_buckets(const std::vector<Bucket>& buckets);
+  void add_partial_values();
+  void add_gathers(const std::vector<Call>& gathers) {
+    for (const Call& start : gathers) insertions_.push_back({start, users(start.operands[0].id).last_writer, -1});
+  }
+  Sections insert();
+
+ private:
+  /// The calls that use a buffer, or a view of it.
+  struct Users {
+    int last_writer = -1;
+    int first_reader = -1;  ///< of the whole value, and not only of its own rank's term
+    bool in_bucket = false;
+  };
+  std::size_t section_end(Phase last) const {
+    const auto after = [&](const Call& c) { return c.phase > last; };
+    return static_cast<std::size_t>(std::find_if(calls_.begin(), calls_.end(), after) - calls_.begin());
+  }
+  Users& users(BufferId b) { return users_[static_cast<std::size_t>(program_.root(b))]; }
+  const Distribution& held(BufferId b) const { return program_.buffer(program_.root(b)).distribution; }
+  void note_users(int c);
+  void add_sum(BufferId whole, const std::vector<BufferId>& parts, const std::string& node, const std::string& label);
+
+  CompileState& build_;
+  Program& program_;
+  std::vector<Call>& calls_;
+  std::vector<Users> users_;
+  std::size_t forward_end_, backward_end_, exchange_end_;
+  std::vector<Insertion> insertions_;
+};
+
+void Inserter::note_users(int c) {
+  const Call& call = calls_[static_cast<std::size_t>(c)];
+  const auto makes = [&](const Distribution& d) {
+    return std::any_of(call.operands.begin(), call.operands.end(),
+                       [&](const Operand& o) { return o.writes() && held(o.id) == d; });
+  };
+  for (const Operand& o : call.operands)
+    if (o.writes()) users(o.id).last_writer = c;
+  for (const Operand& o : call.operands) {
+    if (!o.reads() || !held(o.id).is_partial()) continue;
+    Users& u = users(o.id);
+    const bool own_term = u.last_writer == c || (is_linear(call) && makes(held(o.id)));
+    if (!own_term && u.first_reader < 0) u.first_reader = c;
+  }
+}
+
+void Inserter::add_buckets(const std::vector<Bucket>& buckets) {
+  for (const Bucket& b : buckets) {
+    for (BufferId part : b.parts) users(part).in_bucket = true;
+    users(b.whole).in_bucket = true;
+    if (build_.ranks(Distribution::Axis::data) > 1) add_sum(b.whole, b.parts, b.node, b.label);
+  }
+}
+
+void Inserter::add_partial_values() {
+  for (BufferId b = 0; b < static_cast<BufferId>(users_.size()); ++b) {
+    const Buffer& buffer = program_.buffer(b);
+    if (buffer.view_of != no_buffer || users(b).in_bucket || !buffer.distribution.is_partial()) continue;
+    if (build_.ranks(buffer.distribution.axis) > 1 && (buffer.keep || users(b).first_reader >= 0))
+      add_sum(b, {b}, buffer.name, buffer.name);
+  }
+}
+
+void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const std::string& node,
+                       const std::string& label) {
+  Insertion i;
+  for (BufferId part : parts) {
+    const Users& u = users(part);
+    i.last_writer = std::max(i.last_writer, u.last_writer);
+    if (u.first_reader < 0 || u.first_reader >= static_cast<int>(backward_end_)) continue;
+    if (i.first_reader < 0 || u.first_reader < i.first_reader) i.first_reader = u.first_reader;
+  }
+  KEELSON_EXPECT(i.first_reader < 0 || i.first_reader > i.last_writer);
+  const Phase phase = i.first_reader < 0 ? Phase::exchange : calls_[static_cast<std::size_t>(i.first_reader)].phase;
+  const auto axis = program_.buffer(parts[0]).distribution.axis;
+  i.start = start_of(build_, {phase, node, ""}, {.kind = Kind::allreduce, .axis = axis, .dst = whole, .label = label});
+  insertions_.push_back(std::move(i));
+}
+
+Sections Inserter::insert() {
+  Sections sections;
+  std::vector<Call> result;
+  const auto append_starts = [&](auto chosen) {
+    for (const Insertion& i : insertions_)
+      if (chosen(i)) result.push_back(i.start);
+  };
+  const auto append_ends = [&](auto chosen) {
+    for (const Insertion& i : insertions_)
+      if (chosen(i)) result.push_back(end_of(i.start));
+  };
+  // What is started in forward ends there; what is written there and read later starts in backward.
+  const auto starts_late = [&](const Insertion& i) {
+    return i.last_writer < static_cast<int>(forward_end_) && (i.start.phase != Phase::forward);
+  };
+  for (std::size_t c = 0; c <= calls_.size(); ++c) {
+    if (c == forward_end_) sections.forward_end = result.size(), append_starts(starts_late);
+    if (c == backward_end_) {
+      sections.backward_end = result.size();
+      append_ends([](const Insertion& i) { return i.first_reader < 0; });
+    }
+    if (c == exchange_end_) sections.exchange_end = result.size();
+    if (c == calls_.size()) break;
+    append_ends([&](const Insertion& i) { return i.first_reader == static_cast<int>(c); });
+    result.push_back(std::move(calls_[c]));
+    append_starts([&](const Insertion& i) { return i.last_writer == static_cast<int>(c) && !starts_late(i); });
+  }
+  calls_ = std::move(result);
+  return sections;
+}
+
+}  // namespace
+
+Call start_of(CompileState& build, CallPlace place, const CommunicationDesc& desc) {
+  const Program& program = build.program;
+  const std::string_view name = name_of(desc.kind);
+  auto operands = operands_of(desc);
+  for (const Operand& o : operands)
+    if (o.id == no_buffer) fail("{}: {} of '{}': {} is missing", place.node, name, desc.label, to_string(o.role));
+  const auto ranks = static_cast<std::size_t>(build.ranks(desc.axis));
+  if (operands.size() == 2) {
+    const std::size_t src = program.buffer(desc.src).bytes, dst = program.buffer(desc.dst).bytes;
+    if (!sizes_fit(desc.kind, src, dst, ranks))
+      fail("{}: {} of '{}' over {} ranks: src has {} bytes and dst has {}", place.node, name, desc.label, ranks, src,
+           dst);
+  }
+  if (ranks == 1 && desc.periodic)
+    fail("{}: {} of '{}' in a ring of one rank, which would be its own neighbor: leave it out", place.node, name,
+         desc.label);
+  const DType type = program.buffer(operands.back().id).desc.dtype;
+  const bool sums = desc.kind == Kind::allreduce || desc.kind == Kind::reduce_scatter;
+  if (sums && type != DType::f32 && type != DType::f64)
+    fail("{}: {} of '{}': {} cannot be summed over ranks, expected f32 or f64", place.node, name, desc.label,
+         to_string(type));
+  return {place.phase, std::move(place.node), std::string(name), std::move(operands),
+          Communication{desc, Communication::Step::start, build.program.new_channel()}};
+}
+
+Call end_of(Call start) {
+  std::get<Communication>(start.work).step = Communication::Step::wait;
+  start.op = "wait for " + start.op;
+  return start;
+}
+
+Sections insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers) {
+  Inserter inserter(build);
+  inserter.add_buckets(buckets);
+  inserter.add_partial_values();
+  inserter.add_gathers(gathers);
+  return inserter.insert();
+}
+
+}  // namespace keelson

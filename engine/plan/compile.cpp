@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <optional>
+
+#include "engine/ops/dense.hpp"
+#include "engine/ops/loss_scale.hpp"
+#include "engine/ops/step_params.hpp"
+#include "engine/plan/compiled_graph.hpp"
+#include "engine/plan/fuse.hpp"
+#include "engine/plan/gradients.hpp"
+#include "engine/plan/updates.hpp"
+
+namespace keelson {
+
+namespace {
+
+/// Whether a backend takes 16-bit operands and makes 16-bit results.
+bool takes_half_activations(Context& context, DType type) {
+  if (!is_half(type)) return false;
+  const TensorDesc d{{8, 8}, type, Layout::any()};
+  return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
+}
+
+/// One compilation under way.
+struct Compiler {
+  Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
+  CompiledGraph finish();
+
+  Context& context() { return build.parameters.context(); }
+  void require_room_for_inputs();
+  BufferId owned(const std::string& name, const TensorDesc& desc) {
+    return build.program.add(name, desc, Storage::owned);
+  }
+  void find_wanted_f32(const Graph& graph, const std::vector<int>& index);
+  void add_inputs();
+  std::vector<BackwardFn> plan_forward();
+  void plan_outputs(const Graph& graph, const std::vector<int>& index);
+  void plan_backward(const std::vector<BackwardFn>& backward);
+
+  PlanOptions options;
+  CompileState build;
+  int loss_node = -1;
+  std::map<std::string, BufferId> outputs;
+  std::optional<Gradients> gradients;
+};
+
+Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& o) : options(o), build(parameters) {
+  if (options.batch < 1) refuse("a batch of {}: expected at least 1 sample", options.batch);
+  if (options.training && graph.loss() < 0)
+    refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
+  build.training = options.training;
+  build.batch = options.batch;
+  build.precision = options.precision;
+  // The host looks at losses when a device has gone on already.
+  build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
+  build.grid = options.grid;
+  build.sparse_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
+  FusedNodes fused = fuse(graph, options.training, options.fuse);
+  build.nodes = std::move(fused.nodes);
+  loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
+  const std::size_t count = build.nodes.size();
+  build.values.assign(count, no_buffer);
+  build.diffs.assign(count, {});
+  build.wants_gradient.assign(count, false);
+  build.wants_f32.assign(count, false);
+  build.half_activations = takes_half_activations(context(), compute_type(build.precision));
+  find_wanted_f32(graph, fused.index);
+
+  add_inputs();
+  const auto backward = plan_forward();
+  plan_outputs(graph, fused.index);
+  if (options.training) plan_backward(backward);
+}
+
+/// Losses read f32, callers too; so do the nodes whose result keeps its sources' type for them.
+void Compiler::find_wanted_f32(const Graph& graph, const std::vector<int>& index) {
+  for (const auto& [name, node] : graph.outputs()) build.wants_f32[index[node]] = true;
+  for (int i = static_cast<int>(build.nodes.size()) - 1; i >= 0; --i) {
+    const Graph::Node& n = build.nodes[i];
+    if (n.srcs.empty()) continue;
+    if (n.shape.dtype == DType::f64) build.wants_f32[n.srcs[0]] = true;
+    if (build.wants_f32[i] && n.layer->keeps_type())
+      for (int s : n.srcs) build.wants_f32[s] = true;
+  }
+}
+
+void Compiler::require_room_for_inputs() {
+  const auto memory = context().device().memory();
+  if (memory.total == 0) return;  // not known
+  const auto available = static_cast<double>(memory.available);
+  for (const Graph::Node& n : build.nodes) {
+    if (!n.srcs.empty()) continue;
+    double bytes = static_cast<double>(size_of(n.shape.dtype));
+    for (const auto d : n.shape.at_batch(options.batch)) bytes *= static_cast<double>(d);
+    if (bytes > available)
+      throw OutOfMemory(
+          fmt::format("out of memory: {} needs {:.1f} MiB for a batch of {}, but {:.1f} MiB are available on "
+                      "{}; try a smaller batch or input, or more ranks",
+                      n.name, bytes / (1 << 20), options.batch, available / (1 << 20), context().device().describe()));
+  }
+}
+
+void Compiler::add_inputs() {
+  require_room_for_inputs();  // before sizes are computed that no integer holds
+  build.step_params = owned("step parameters", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
+  if (options.training && build.checks_gradients)
+    build.loss_scale = owned("loss scale", TensorDesc::plain({sizeof(ops::LossScale)}, DType::u8));
+  build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
+  build.program.buffer(build.loss).keep = true;
+  if (options.training) build.program.buffer(build.loss).distribution = Distribution::partial();
+  build.weight = owned("weight", TensorDesc::plain({options.batch}));
+  build.inputs["weight"] = build.weight;
+  for (std::size_t i = 0; i < build.nodes.size(); ++i) {
+    const Graph::Node& n = build.nodes[i];
+    if (!n.srcs.empty()) continue;
+    const Shape shape = n.shape.at_batch(options.batch);
+    // Images and volumes come from disk with channels last, and the fast convolutions read them so.
+    const Layout layout = shape.rank() >= 4 ? Layout::channels_last(shape) : Layout::plain(shape);
+    build.values[i] = build.inputs[n.name] = owned(n.name, {shape, n.shape.dtype, layout});
+  }
+}
+
+std::vector<BackwardFn> Compiler::plan_forward() {
+  std::vector<BackwardFn> backward(build.nodes.size());
+  for (int i = 0; i < static_cast<int>(build.nodes.size()); ++i) {
+    const Graph::Node& n = build.nodes[i];
+    if (n.srcs.empty()) continue;
+    std::vector<ValueShape> shapes;
+    bool wants = false;
+    for (int s : n.srcs) {
+      shapes.push_back(build.nodes[s].shape);
+      wants = wants || build.wants_gradient[s];
+    }
+    const auto specs = n.layer->parameters(shapes);
+    const auto is_trained = [](const ParameterSpec& p) { return p.kind == ParameterKind::trained; };
+    build.wants_gradient[i] = wants || std::any_of(specs.begin(), specs.end(), is_trained);
+    ForwardBuilder p(build, Phase::forward, i);
+    backward[i] = n.layer->plan(p);
+  }
+  return backward;
+}
+
+void Compiler::plan_outputs(const Graph& graph, const std::vector<int>& index) {
+  for (const auto& [name, node] : graph.outputs()) {
+    NodeBuilder e(build, Phase::forward, index[node]);
+    const BufferId value = build.values[index[node]];
+    const BufferId plain = e.in_layout(value, Layout::plain(e.desc(value).shape));
+    build.program.buffer(plain).keep = true;
+    outputs[name] = plain;
+  }
+}
+
+void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
+  for (int i = loss_node; i >= 0; --i) {
+    if (!build.wants_gradient[i] || !backward[i] || (i != loss_node && build.diffs[i].empty())) continue;
+    BackwardBuilder b(build, i);
+    backward[i](b);
+  }
+  gradients.emplace(build, options.bucket_bytes);
+}
+
+CompiledGraph Compiler::finish() {
+  Program& program = build.program;
+  CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
+  if (options.training && options.optimizer) {
+    append_updates(build, *options.optimizer, gradients->floats());
+    for (const auto& [node, append] : build.at_update) {
+      NodeBuilder b(build, Phase::update, node);
+      append(b);
+    }
+  }
+  c.sections = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
+                         : insert_collectives(build, {}, {});
+  program.place();
+  c.checks_gradients = build.checks_gradients;
+  c.step_params = build.step_params;
+  c.loss_scale = build.loss_scale;
+  c.weight = build.weight;
+  c.loss = build.loss;
+  c.inputs = build.inputs;
+  c.outputs = outputs;
+  for (const auto& [node, next] : build.next_states)
+    c.states.push_back({build.nodes[node].name, build.values[node], next});
+  c.gradients = build.gradients;
+  c.sparse_gradients = build.sparse_gradients;
+  if (gradients) {
+    c.gradient_floats = gradients->floats();
+    c.buckets = gradients->buckets().size();
+  }
+  c.program = std::move(program);
+  return c;
+}
+
+}  // namespace
+
+CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
+  return Compiler(graph, parameters, options).finish();
+}
+
+}  // namespace keelson

@@ -1,0 +1,88 @@
+#include "engine/plan/memory_needs.hpp"
+
+#include <cmath>
+
+namespace keelson {
+
+namespace {
+
+using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
+
+Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
+  options.batch = batch;
+  options.grid = nullptr;  // other ranks may have had room
+  Parameters parameters(graph, context, 1);
+  const Plan plan(graph, parameters, options);
+  Needs needs;
+  for (const auto& [what, bytes] : plan.memory()) needs.emplace_back(what, static_cast<double>(bytes));
+  return needs;
+}
+
+double total(const Needs& needs) {
+  double sum = 0;
+  for (const auto& [what, bytes] : needs) sum += bytes;
+  return sum;
+}
+
+/// Of so many samples, along the straight line through the needs of one and of two.
+Needs extrapolate(const Needs& one, const Needs& two, std::int64_t batch) {
+  Needs needs = one;
+  for (std::size_t i = 0; i < needs.size(); ++i)
+    needs[i].second += static_cast<double>(batch - 1) * (two[i].second - one[i].second);
+  return needs;
+}
+
+std::string size(double bytes) {
+  constexpr double mebi = 1024.0 * 1024.0;
+  return bytes >= 1024 * mebi ? fmt::format("{:.1f} GiB", bytes / mebi / 1024)
+                              : fmt::format("{:.1f} MiB", bytes / mebi);
+}
+
+std::string list(const Needs& needs) {
+  std::string text;
+  for (const auto& [what, bytes] : needs) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, size(bytes));
+  return text;
+}
+
+}  // namespace
+
+void require_memory_for_parameters(const Graph& graph, Context& context, const Optimizer& optimizer) {
+  double count = 0;  // which may be more than an integer holds
+  for (const auto& p : graph.parameters()) {
+    double elements = 1;
+    for (const auto d : p.shape) elements *= static_cast<double>(d);
+    count += elements;
+  }
+  const auto arrays = 2 + optimizer.state_names().size();
+  const double needed = count * static_cast<double>(arrays * sizeof(float));
+  const auto memory = context.device().memory();
+  const auto available = static_cast<double>(memory.available);
+  if (memory.total > 0 && needed > available)  // 0: not known
+    refuse(
+        "{:.3g} parameters in {} arrays (values, gradients, the optimizer's state) need {}, but {} are available on "
+        "{}: "
+        "give a smaller network, or raise --memory-limit if it is set",
+        count, arrays, size(needed), size(available), context.device().describe());
+}
+
+std::string describe_memory_needs(const Graph& graph, Context& context, PlanOptions options) {
+  const double available = static_cast<double>(context.device().memory().available);
+  const std::string device = context.device().describe();
+  try {
+    const Needs one = needs_of(graph, context, options, 1), two = needs_of(graph, context, options, 2);
+    const Needs wanted = extrapolate(one, two, options.batch);
+    const double slope = total(two) - total(one);
+    const auto fits = 1 + static_cast<std::int64_t>(std::floor((available - total(one)) / slope));
+    const std::string advice =
+        fits < 1               ? std::string("not even a batch of 1 fits")
+        : fits < options.batch ? fmt::format("a batch of {} fits", fits)
+                               : std::string("what else the run allocates does not fit beside it: try a smaller batch");
+    return fmt::format("a batch of {} needs {} ({}), but {} are available on {}; {}", options.batch,
+                       size(total(wanted)), list(wanted), size(available), device, advice);
+  } catch (const OutOfMemory& e) {
+    return fmt::format("{} are available on {}, where not even a batch of 2 fits: {}", size(available), device,
+                       e.what());
+  }
+}
+
+}  // namespace keelson

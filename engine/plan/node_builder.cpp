@@ -1,0 +1,185 @@
+#include "engine/plan/node_builder.hpp"
+
+#include "engine/plan/collectives.hpp"
+
+#include "engine/ops/combine.hpp"
+
+namespace keelson {
+
+namespace {
+
+std::string qualified(const CompileState& b, int node, const std::string& name) {
+  return b.nodes[node].name + "/" + name;
+}
+
+}  // namespace
+
+BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution) {
+  if (distribution.kind == Distribution::Kind::sharded)
+    fail("{} is {}: values are replicated or partial so far; exchange the parts in the layer (NodeBuilder::start)",
+         qualified(build_, node_, name), to_string(distribution));
+  const BufferId b = build_.program.add(qualified(build_, node_, name), desc);
+  build_.program.buffer(b).distribution = distribution;
+  return b;
+}
+
+Call NodeBuilder::start(const CommunicationDesc& desc) {
+  Call call = start_of(build_, place(""), desc);
+  build_.program.calls().push_back(call);
+  return end_of(std::move(call));
+}
+
+BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
+  if (bytes == 0) return no_buffer;
+  return new_buffer(name, TensorDesc::plain({static_cast<std::int64_t>(bytes)}, DType::u8));
+}
+
+BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
+  const TensorDesc src = desc(b);
+  if (src.dtype == type && (layout.is_any() || src.layout == layout)) return b;
+  // A parameter changes after every step and a gradient is made once: only forward values are worth remembering.
+  for (BufferId known : build_.reordered[b])
+    if (desc(known).layout == layout && desc(known).dtype == type) return known;
+  const std::string name = build_.program.buffer(b).name;
+  const TensorDesc dst{src.shape, type, layout.is_any() ? src.layout : layout};
+  const BufferId result = build_.program.add(name, dst);
+  auto reorder = make(ops::ReorderDesc{src, dst});
+  forward(reorder, {.src = b, .dst = result}, src.layout == dst.layout ? "convert" : "reorder");
+  build_.reordered[b].push_back(result);
+  return result;
+}
+
+TensorDesc ForwardBuilder::src_request(int i) const {
+  const bool is_input = build_.nodes[node().srcs[i]].srcs.empty();
+  return is_input ? src(i) : src(i).with(Layout::any());
+}
+
+Layout ForwardBuilder::strided_src(int i) const {
+  const TensorDesc& d = src(i);
+  return d.layout.is_strided() ? d.layout : Layout::channels_last(d.shape);
+}
+
+namespace {
+
+BufferId parameter_buffer(CompileState& build, const Parameter& p) {
+  auto [entry, fresh] = build.parameter_buffers.try_emplace(p.name, no_buffer);
+  if (fresh) {
+    entry->second = build.program.add(p.name, p.value.desc(), Storage::parameter);
+    build.program.buffer(entry->second).parameter = p.name;
+  }
+  return entry->second;
+}
+
+}  // namespace
+
+BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& layout, DType type) {
+  Parameter& p = parameter(name);
+  // A copy of another dtype is an element-wise conversion where both lie alike; backends' own layouts depend on it.
+  const bool own = layout.is_strided() || (layout.is_opaque() && type == DType::f32);
+  if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.shape));
+  return converted(parameter_buffer(build_, p), layout, type);
+}
+
+BufferId ForwardBuilder::next_state(int i) {
+  const int state = node().srcs[i];
+  KEELSON_EXPECT(build_.nodes[state].is_state);
+  const BufferId b = new_buffer("next_state", src(i));
+  build_.program.buffer(b).storage = Storage::owned;
+  if (!build_.next_states.emplace(state, b).second)
+    refuse("two recurrent layers replace the state '{}': give each its own", build_.nodes[state].name);
+  return b;
+}
+
+BufferId ForwardBuilder::new_dst(const Layout& layout, DType type) {
+  const BufferId b = new_buffer("dst", dst_request(type).with(layout));
+  set_dst(b);
+  return b;
+}
+
+BackwardBuilder::BackwardBuilder(CompileState& build, int node) : NodeBuilder(build, Phase::backward, node) {
+  const auto& parts = build.diffs[node];
+  if (parts.empty()) return;  // the loss: where gradients begin
+  if (parts.size() == 1) {
+    diff_dst_ = parts[0];
+    return;
+  }
+  const TensorDesc d = desc(parts[0]);
+  std::vector<BufferId> alike;
+  for (BufferId part : parts) alike.push_back(converted(part, d.layout, d.dtype));
+  diff_dst_ = new_buffer("diff_dst", d);
+  const auto count = static_cast<int>(parts.size());
+  forward(make(ops::SumDesc{d, count}), {.srcs = alike, .dst = diff_dst_}, "sum of gradients");
+}
+
+BufferId BackwardBuilder::new_diff_src(int i, const Layout& layout, DType type) {
+  const Graph::Node& src = build_.nodes[node().srcs[i]];
+  const BufferId b = new_buffer(fmt::format("diff_src{}", i), {src.shape.at_batch(batch()), type, layout});
+  set_diff_src(i, b);
+  return b;
+}
+
+BufferId BackwardBuilder::parameter_in(const std::string& name, const Layout& layout, DType type) {
+  return converted(build_.parameter_buffers.at(node().parameter(name)), layout, type);
+}
+
+BufferId BackwardBuilder::gradient_so_far(const std::string& parameter) const {
+  for (const auto& [name, buffer] : build_.gradients)
+    if (name == node().parameter(parameter)) return buffer;
+  return no_buffer;
+}
+
+BufferId BackwardBuilder::new_gradient(const std::string& parameter, const Layout& layout) {
+  const Parameter& p = build_.parameters.at(node().parameter(parameter));
+  BufferId gradient = gradient_so_far(parameter);
+  const bool add = gradient != no_buffer;
+  if (!add) {
+    gradient = new_buffer("diff_" + parameter, p.value.desc(), Distribution::partial());
+    build_.gradients.push_back({p.name, gradient});
+  }
+  const Layout wanted = layout.is_any() ? p.value.layout() : layout;
+  if (!add && wanted == p.value.layout()) return gradient;
+  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(wanted), Distribution::partial());
+  unfinished_.push_back({made, gradient, add});
+  return made;
+}
+
+void BackwardBuilder::finish_gradients() {
+  for (const auto& [made, gradient, add] : unfinished_) {
+    if (add) {
+      const BufferId part = in_layout(made, desc(gradient).layout);
+      forward(make(ops::SumDesc{desc(gradient), 2}), {.srcs = {gradient, part}, .dst = gradient}, "sum of gradients");
+      continue;
+    }
+    auto reorder = make(ops::ReorderDesc{desc(made), desc(gradient)});
+    forward(reorder, {.src = made, .dst = gradient}, "reorder");
+  }
+  unfinished_.clear();
+}
+
+bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t count) const {
+  const Parameter& p = build_.parameters.at(node().parameter(parameter));
+  int users = 0;
+  for (const Graph::Node& n : build_.nodes)
+    for (const auto& [own, other] : n.shared) users += other == p.name ? 1 : 0;
+  if (!build_.sparse_allowed || users > 0 || node().shared.contains(parameter)) return false;
+  // Ring algorithms: an allgather moves (ranks - 1) parts to each rank, an allreduce 2 (ranks - 1) / ranks of the
+  // whole.
+  const std::int64_t width = p.shape[1];
+  return build_.ranks(ProcessGrid::Axis::data) * count * (width + 1) < 2 * p.shape[0] * width;
+}
+
+BufferId BackwardBuilder::in_memory(const std::string& name, const TensorDesc& desc) {
+  const BufferId b = new_buffer(name, desc);
+  build_.program.buffer(b).storage = Storage::owned;
+  return b;
+}
+
+SparseGradient BackwardBuilder::new_sparse_gradient(const std::string& parameter, std::int64_t count) {
+  const Parameter& p = build_.parameters.at(node().parameter(parameter));
+  const SparseGradient g{p.name, count, in_memory("diff_rows", TensorDesc::plain({count}, DType::s32)),
+                         in_memory("diff_" + parameter, TensorDesc::plain({count, p.shape[1]}))};
+  build_.sparse_gradients.push_back(g);
+  return g;
+}
+
+}  // namespace keelson

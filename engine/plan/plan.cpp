@@ -1,0 +1,27 @@
+#include "engine/plan/plan.hpp"
+
+#include "engine/plan/compiled_graph.hpp"
+#include "engine/plan/plan_report.hpp"
+
+namespace keelson {
+
+Plan::Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options)
+    : compiled_(std::make_unique<const CompiledGraph>(compile(graph, parameters, options))) {}
+Plan::~Plan() = default;
+
+const PlanOptions& Plan::options() const { return compiled_->options; }
+Context& Plan::context() const { return compiled_->context; }
+bool Plan::checks_gradients() const { return compiled_->checks_gradients; }
+
+std::vector<PlanRow> Plan::rows() const { return plan_rows(compiled_->program); }
+std::vector<std::string> Plan::reorders() const { return plan_reorders(compiled_->program); }
+std::vector<std::pair<std::string, std::size_t>> Plan::memory() const { return memory_of(*compiled_); }
+std::size_t Plan::arena_bytes() const { return compiled_->program.arena_bytes(); }
+std::size_t Plan::arena_lower_bound() const { return compiled_->program.lower_bound(); }
+std::uint64_t Plan::hash() const { return plan_hash(compiled_->program); }
+
+void Plan::print(std::ostream& out, const DevicePeaks* peaks, const std::vector<PlanRow>* rows) const {
+  print_plan(out, *this, *compiled_, rows ? *rows : this->rows(), peaks);
+}
+
+}  // namespace keelson

@@ -1,0 +1,127 @@
+#include "engine/plan/plan_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+namespace keelson {
+
+namespace {
+
+const TensorDesc* written(const Program& program, const Call& call) {
+  for (const Operand& o : call.operands)
+    if (o.writes()) return &program.buffer(o.id).desc;
+  return nullptr;
+}
+
+constexpr double mebi = 1024.0 * 1024.0;
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled) {
+  std::size_t bytes[static_cast<int>(Storage::gradients) + 1] = {};
+  for (const Buffer& b : compiled.program.buffers())
+    if (b.view_of == no_buffer) bytes[static_cast<int>(b.storage)] += b.bytes;
+  const auto of = [&](Storage s) { return bytes[static_cast<int>(s)]; };
+  return {{"parameters", of(Storage::parameter)},
+          {"optimizer state", of(Storage::moment)},
+          {"gradients", static_cast<std::size_t>(compiled.gradient_floats) * sizeof(float)},
+          {"inputs and states", of(Storage::owned)},
+          {"activations", compiled.program.arena_bytes()}};
+}
+
+std::vector<PlanRow> plan_rows(const Program& program) {
+  std::vector<PlanRow> rows;
+  for (const Call& c : program.calls()) {
+    const Computation* computed = c.computation();
+    const ops::Verb verb = computed ? computed->verb : ops::Verb::forward;
+    PlanRow r;
+    r.phase = to_string(c.phase);
+    r.node = c.node;
+    r.op = verb == ops::Verb::forward
+               ? c.op
+               : fmt::format("{} {}", c.op, verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
+    if (computed) {
+      r.backend = computed->primitive->backend();
+      r.kernel = computed->primitive->name(verb);
+      const ops::Cost cost = computed->primitive->cost(verb);
+      r.gflop = cost.flops * 1e-9;
+      r.megabytes = cost.bytes * 1e-6;
+    }
+    if (const TensorDesc* d = written(program, c)) r.layout = d->layout.describe(d->shape);
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+std::vector<std::string> plan_reorders(const Program& program) {
+  std::vector<std::string> lines;
+  for (const Call& c : program.calls()) {
+    if (c.op != "reorder") continue;
+    const Buffer &from = program.buffer(c.operands[0].id), &to = program.buffer(c.operands[1].id);
+    lines.push_back(fmt::format("{}: {} -> {}", from.name, from.desc.layout.describe(from.desc.shape),
+                                to.desc.layout.describe(to.desc.shape)));
+  }
+  return lines;
+}
+
+std::uint64_t plan_hash(const Program& program) {
+  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
+  const auto mix = [&](std::string_view text) {
+    for (unsigned char c : text) h = (h ^ c) * 1099511628211ull;
+    h = (h ^ 0xff) * 1099511628211ull;
+  };
+  for (const Call& c : program.calls()) {
+    mix(c.node);
+    mix(c.op);
+    if (const Computation* k = c.computation()) mix(k->primitive->name(k->verb));
+    for (const Operand& o : c.operands)
+      if (o.id != no_buffer) mix(to_string(program.buffer(o.id).desc));
+  }
+  return h;
+}
+
+void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,
+                const DevicePeaks* peaks) {
+  std::size_t widths[5] = {5, 4, 2, 7, 6};
+  for (const PlanRow& r : rows) {
+    const std::string* cells[5] = {&r.phase, &r.node, &r.op, &r.backend, &r.kernel};
+    for (int i = 0; i < 5; ++i) widths[i] = std::max(widths[i], cells[i]->size());
+  }
+  const auto line = [&](const PlanRow& r, const std::array<std::string, 5>& numbers) {
+    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op, widths[2],
+                       r.backend, widths[3], r.kernel, widths[4]);
+    for (std::size_t i = 0; i < (peaks ? 5 : 4); ++i) out << fmt::format(" {:>9}", numbers[i]);
+    out << "  " << r.layout << "\n";
+  };
+  const auto decimals = [](double value, int count, bool known = true) {
+    return known ? fmt::format("{:.{}f}", value, count) : std::string("-");
+  };
+  line({"phase", "node", "op", "backend", "kernel", "layout"}, {"GFLOP", "MB", "ms", "GFLOP/s", "of peak"});
+  PlanRow total;
+  double at_peak = 0;  // milliseconds that the machine's limits explain; what caches spared cannot make up for others
+  for (const PlanRow& r : rows) {
+    const bool timed = r.milliseconds > 0;
+    const double share = peaks ? r.share(*peaks) : 0;
+    line(r,
+         {decimals(r.gflop, 3), decimals(r.megabytes, 2), decimals(r.milliseconds, 3, timed),
+          decimals(r.gflop_per_second(), 1, timed && r.gflop > 0), share > 0 ? decimals(100 * share, 1) + " %" : "-"});
+    total.gflop += r.gflop;
+    total.megabytes += r.megabytes;
+    total.milliseconds += r.milliseconds;
+    at_peak += std::min(share, 1.0) * r.milliseconds;
+  }
+  out << fmt::format("batch {}: {:.2f} GFLOP, {:.0f} MB{} a step, {} reorders, {} gradient buckets\n", plan.batch(),
+                     total.gflop, total.megabytes,
+                     total.milliseconds > 0
+                         ? fmt::format(", {:.2f} ms ({:.1f} GFLOP/s)", total.milliseconds, total.gflop_per_second())
+                         : "",
+                     plan.reorders().size(), compiled.buckets);
+  if (at_peak > 0)
+    out << fmt::format("at the machine's peaks these calls would take {:.2f} ms: {:.1f} % of the time spent in them\n",
+                       at_peak, 100 * at_peak / total.milliseconds);
+  out << fmt::format("arena {:.1f} MiB (lower bound {:.1f}), parameters {:.1f} MiB\n", plan.arena_bytes() / mebi,
+                     plan.arena_lower_bound() / mebi, memory_of(compiled)[0].second / mebi);
+}
+
+}  // namespace keelson

@@ -1,0 +1,137 @@
+#include "engine/plan/program.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/align.hpp"
+#include "engine/base/philox.hpp"
+
+namespace keelson {
+
+std::string_view to_string(Phase p) {
+  constexpr std::string_view names[] = {"forward", "backward", "exchange", "update"};
+  return names[static_cast<int>(p)];
+}
+
+BufferId Program::add(Buffer b) {
+  if (b.bytes == 0) b.bytes = b.desc.bytes();
+  buffers_.push_back(std::move(b));
+  return static_cast<BufferId>(buffers_.size()) - 1;
+}
+
+BufferId Program::add(std::string name, const TensorDesc& desc, Storage storage) {
+  Buffer b;
+  b.name = std::move(name);
+  b.desc = desc;
+  b.storage = storage;
+  return add(std::move(b));
+}
+
+BufferId Program::view(BufferId of, const TensorDesc& desc) {
+  Buffer v;
+  v.name = buffer(of).name;
+  v.desc = desc;
+  v.bytes = desc.bytes();
+  v.view_of = of;
+  v.storage = buffer(of).storage;
+  KEELSON_EXPECT(v.bytes <= buffer(of).bytes);
+  return add(std::move(v));
+}
+
+BufferId Program::root(BufferId id) const {
+  while (buffer(id).view_of != no_buffer) id = buffer(id).view_of;
+  return id;
+}
+
+std::vector<Program::Life> Program::lives() const {
+  std::vector<Life> lives(buffers_.size());
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
+    for (const Operand& o : calls_[c].operands) {
+      if (o.id == no_buffer) continue;
+      Life& life = lives[root(o.id)];
+      if (life.first < 0) life.first = c;
+      life.last = c;
+    }
+  for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
+    if (buffers_[b].keep && lives[root(b)].first >= 0) lives[root(b)].last = static_cast<int>(calls_.size());
+  return lives;
+}
+
+void Program::merge_in_place() {
+  auto life = lives();
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
+    for (const Operand& result : calls_[c].operands) {
+      if (result.in_place_of < 0 || result.id == no_buffer) continue;
+      const Operand& source = calls_[c].operands[static_cast<std::size_t>(result.in_place_of)];
+      if (source.id == no_buffer) continue;
+      const BufferId src = root(source.id), dst = root(result.id);
+      const bool free_after = life[src].last == c && life[dst].first == c;
+      if (src == dst || !free_after || buffer(src).storage != Storage::arena || buffer(dst).storage != Storage::arena ||
+          buffer(src).bytes != buffer(dst).bytes)
+        continue;
+      buffer(dst).view_of = src;
+      life[src].last = life[dst].last;
+    }
+}
+
+std::size_t Program::place_in(const std::vector<BufferId>& order, const std::vector<Life>& life) {
+  std::size_t end = 0;
+  std::vector<BufferId> placed;  // by offset
+  for (BufferId b : order) {
+    std::size_t offset = 0;
+    for (BufferId other : placed) {
+      if (life[other].last < life[b].first || life[b].last < life[other].first) continue;
+      if (offset + buffers_[b].bytes <= buffers_[other].offset) break;
+      offset = std::max(offset, align64(buffers_[other].offset + buffers_[other].bytes));
+    }
+    buffers_[b].offset = offset;
+    end = std::max(end, align64(offset + buffers_[b].bytes));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), b,
+                                   [&](BufferId x, BufferId y) { return buffers_[x].offset < buffers_[y].offset; }),
+                  b);
+  }
+  return end;
+}
+
+void Program::place() {
+  merge_in_place();
+  const auto life = lives();
+  std::vector<BufferId> order;
+  for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
+    if (life[b].first >= 0 && buffers_[b].storage == Storage::arena && buffers_[b].view_of == no_buffer)
+      order.push_back(b);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](BufferId a, BufferId b) { return buffers_[a].bytes > buffers_[b].bytes; });
+
+  std::vector<std::size_t> begins(calls_.size() + 2), ends(calls_.size() + 2);  // bytes, by call
+  for (BufferId b : order) {
+    begins[life[b].first] += align64(buffers_[b].bytes);
+    ends[life[b].last + 1] += align64(buffers_[b].bytes);
+  }
+  std::size_t alive = 0;
+  for (std::size_t c = 0; c < calls_.size(); ++c) {
+    alive += begins[c] - ends[c];
+    lower_bound_ = std::max(lower_bound_, alive);
+  }
+
+  // Where that leaves gaps: two buffers, mostly large ones, change places in the order, as long as it does no harm.
+  // Ranks must agree, so chance is a function of the attempt alone.
+  const std::uint64_t attempts = std::min<std::uint64_t>(2000, 100'000'000 / (order.size() * order.size() + 1));
+  arena_bytes_ = place_in(order, life);
+  auto best = order;
+  const auto pick = [&](std::uint64_t i) {
+    const auto u = static_cast<double>(philox::uniform({0, 0, 0}, i));
+    return static_cast<std::size_t>(u * u * static_cast<double>(order.size()));
+  };
+  for (std::uint64_t i = 0; i < attempts && arena_bytes_ > lower_bound_; ++i) {
+    order = best;
+    std::swap(order[pick(2 * i)], order[pick(2 * i + 1)]);
+    const auto bytes = place_in(order, life);
+    if (bytes > arena_bytes_) continue;
+    arena_bytes_ = bytes;
+    best = order;
+  }
+  place_in(best, life);
+}
+
+}  // namespace keelson

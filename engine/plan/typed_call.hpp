@@ -1,0 +1,69 @@
+#pragma once
+
+#include "engine/plan/program.hpp"
+
+/// Calls made from what their primitives declare (engine/ops/operands.hpp).
+namespace keelson {
+
+/// An operand that has to be there: leaving it out of the braces does not compile.
+struct RequiredBuffer {
+  RequiredBuffer(BufferId b) : id(b) {}  // NOLINT: stands for the number
+  BufferId id;
+};
+/// One that may be absent. Scratch memory that is absent is added by the plan.
+struct OptionalBuffer {
+  OptionalBuffer(BufferId b = no_buffer) : id(b) {}  // NOLINT
+  BufferId id;
+};
+
+/// The kind of operand structs whose fields are buffers of a program.
+struct Buffers {
+  template <ops::Role, ops::Access, auto, ops::Role, bool Optional>
+  using Operand = std::conditional_t<Optional, OptionalBuffer, RequiredBuffer>;
+  template <ops::Role, ops::Access, auto, ops::Role>
+  using List = std::vector<BufferId>;
+};
+
+/// Where a call belongs: its pass of the step, its node, and the name of the op in reports.
+struct CallPlace {
+  Phase phase;
+  std::string node, op;
+};
+
+namespace detail {
+
+/// The operands of a call, one per buffer of `ids`, checked against their declarations. Throws Error that names the
+/// node, the verb and the operand where one is missing, has another shape, dtype or layout than declared, is too small,
+/// or shares memory with another without leave.
+std::vector<Operand> check_operands(Program& program, const CallPlace& place, const ops::Primitive& primitive,
+                                    ops::Verb verb, const std::vector<ops::OperandInfo>& declared,
+                                    std::vector<std::vector<BufferId>> ids);
+
+inline void append_ids(std::vector<std::vector<BufferId>>& ids, const std::vector<BufferId>& field) {
+  ids.push_back(field);
+}
+template <class Field>
+void append_ids(std::vector<std::vector<BufferId>>& ids, const Field& field) {
+  ids.push_back({field.id});
+}
+
+}  // namespace detail
+
+/// Appends the call of a verb to the program.
+template <class Op, template <class> class Args>
+void append_call(Program& program, CallPlace place, std::shared_ptr<Op> op, const Args<Buffers>& args) {
+  constexpr ops::Verb verb = Args<Buffers>::verb;
+  std::vector<std::vector<BufferId>> ids;
+  std::apply([&](const auto&... field) { (detail::append_ids(ids, field), ...); }, ops::fields(args));
+  std::vector<std::size_t> counts;
+  for (const auto& field : ids) counts.push_back(field.size());
+  const auto declared = ops::declared_operands<Args>(op->description());
+  auto operands = detail::check_operands(program, place, *op, verb, declared, std::move(ids));
+  Bind bind = [op, counts](const Tensor* tensors) -> std::function<void()> {
+    return [op, bound = ops::make_args<Args>(tensors, counts)] { ops::execute(*op, bound); };
+  };
+  program.calls().push_back({place.phase, std::move(place.node), std::move(place.op), std::move(operands),
+                             Computation{std::move(op), verb, std::move(bind)}});
+}
+
+}  // namespace keelson

@@ -1,0 +1,80 @@
+#include "engine/execute/graph_executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/error.hpp"
+#include "tests/support/fake_async_device.hpp"
+
+namespace keelson::testing {
+namespace {
+
+/// A device whose recordings fail once work was given to them, as those of CUDA graphs do.
+class UncapturableDevice : public FakeAsyncDevice {
+ public:
+  UncapturableDevice() : FakeAsyncDevice(Reach::device) {}
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
+    ++attempts;
+    FakeAsyncDevice::capture(work);
+    fail("this cannot be recorded");
+  }
+  int attempts = 0;
+};
+
+struct Nothing : ops::Primitive {
+  Layout layout(ops::Verb, ops::Role) const override { return Layout::any(); }
+  std::string name(ops::Verb) const override { return "nothing"; }
+};
+
+/// Two calls that queue work, cut apart, which count how often that was done.
+Program two_calls(FakeAsyncDevice& device, int (&done)[2]) {
+  Program program;
+  for (int& count : done) {
+    const auto run = [&device, &count] { device.queue([&count] { ++count; }); };
+    program.calls().push_back({Phase::forward,
+                               "node",
+                               "op",
+                               {},
+                               Computation{std::make_shared<Nothing>(), ops::Verb::forward,
+                                           [run](const Tensor*) -> std::function<void()> { return run; }}});
+  }
+  return program;
+}
+
+std::vector<BoundCall> bound(const Program& program) {
+  std::vector<BoundCall> calls;
+  for (const Call& c : program.calls()) calls.push_back({{}, c.computation()->bind(nullptr), {}});
+  return calls;
+}
+
+TEST(GraphExecutor, RecordsAtTheSecondRunAndAgainAfterForget) {
+  FakeAsyncDevice device(FakeAsyncDevice::Reach::device);
+  int done[2] = {};
+  const Program program = two_calls(device, done);
+  auto calls = bound(program);
+  GraphExecutor replay(program, calls, device, {0, 1});
+  const int replays[] = {0, 2, 4, 4, 6};
+  for (int run = 0; run < 5; ++run) {
+    if (run == 3) replay.forget();
+    replay.run(0, 2, nullptr);
+    device.fence();
+    EXPECT_EQ(device.launches(), replays[run]) << run;
+    for (int count : done) EXPECT_EQ(count, run + 1);
+  }
+}
+
+TEST(GraphExecutor, WhatCannotBeRecordedIsExecutedCallByCall) {
+  UncapturableDevice device;
+  int done[2] = {};
+  const Program program = two_calls(device, done);
+  auto calls = bound(program);
+  GraphExecutor replay(program, calls, device, {0, 1});
+  for (int run = 0; run < 4; ++run) {
+    replay.run(0, 2, nullptr);
+    device.fence();
+    for (int count : done) EXPECT_EQ(count, run + 1);
+  }
+  EXPECT_EQ(device.attempts, 2) << "each part is tried once";
+}
+
+}  // namespace
+}  // namespace keelson::testing

@@ -1,0 +1,230 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/execute/executor.hpp"
+#include "engine/layers/layers.hpp"
+#include "engine/optim/adam.hpp"
+#include "engine/optim/lamb.hpp"
+#include "engine/optim/lars.hpp"
+#include "engine/optim/sgd.hpp"
+#include "engine/train/checkpoint.hpp"
+#include "tests/oracle/ops.hpp"
+#include "tests/support/compare.hpp"
+#include "tests/support/contexts.hpp"
+#include "tests/support/networks.hpp"
+
+/// What optimizers make of a network: states, norms, clipping and updates together, against the oracle.
+namespace keelson::testing {
+namespace {
+
+Graph small() {
+  Graph g;
+  const Var x = g.input("x", {3, 6, 6}), y = g.input("y", {2});
+  const Var h = relu(conv(x, {.filters = 5, .size = 3, .padding = Padding::same}, "conv"));
+  const Var out = dense(relu(dense(flatten(h), 7, "hidden")), 2, "out");
+  mse(out, y);
+  return g;
+}
+
+std::vector<std::string> ops_of(const Executor& executor, const std::string& node) {
+  std::vector<std::string> ops;
+  for (const PlanRow& r : executor.rows())
+    if (r.phase == "update" && r.node == node) ops.push_back(r.op);
+  return ops;
+}
+
+class OptimizersTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  Context& ctx() { return context(GetParam()); }
+
+  /// Three steps, each held against `oracle_step(name, state before, gradient, step parameters, sum of squares of all
+  /// gradients)`.
+  template <class OracleStep>
+  void check_steps(const Optimizer& optimizer, OracleStep oracle_step) {
+    const Graph g = small();
+    Parameters parameters(g, ctx(), 1);
+    Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
+    const auto states = optimizer.state_names().size();
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 6, 6}, fmt::format("x{}", i)));
+      set_input(ctx(), executor, "y", oracle::random_uniform({2, 2}, fmt::format("y{}", i), 3, 5));
+      const ops::StepParams now{.step = i, .inverse_samples = 0.5f, .learning_rate = 0.1f};
+      executor.forward(now);
+      executor.backward();
+      std::map<std::string, oracle::OptimizerState> want;
+      std::map<std::string, Array> gradients;
+      double squares = 0;
+      for (const auto& p : parameters.all()) {
+        gradients[p.name] = array(p.shape, executor.gradient(p.name));
+        squares += oracle::sum_squares(gradients[p.name]);
+        auto& s = want[p.name];
+        s.param = array(p.shape, parameters.get(p));
+        s.moment1 = s.moment2 = Array(p.shape);
+        if (states > 0) s.moment1 = array(p.shape, parameters.get(p, 0));
+        if (states > 1) s.moment2 = array(p.shape, parameters.get(p, 1));
+      }
+      EXPECT_GT(squares, 1) << "the global norm is clipped";
+      executor.update();
+      for (const auto& p : parameters.all()) {
+        auto s = oracle_step(p.name, p.shape, want[p.name], gradients[p.name], now, squares);
+        const auto what = fmt::format("{} after step {} of {}", p.name, i + 1, optimizer.to_string());
+        EXPECT_TRUE(close(array(p.shape, parameters.get(p)), s.param, what, tolerance(DType::f32)));
+        ASSERT_EQ(p.moments.size(), states);
+        for (std::size_t which = 0; which < states; ++which) {
+          const Array got = array(p.shape, parameters.get(p, static_cast<int>(which)));
+          const Array& expected = which == 0 ? s.moment1 : s.moment2;
+          EXPECT_TRUE(close(got, expected, fmt::format("{} state {}", what, which + 1), tolerance(DType::f32)));
+        }
+      }
+    }
+  }
+
+  static Array array(const Shape& shape, const std::vector<float>& v) {
+    return {shape, std::vector<double>(v.begin(), v.end())};
+  }
+};
+
+TEST_P(OptimizersTest, SgdAndAdamWithLarcMatchTheOracle) {
+  const auto check = [this](auto& optimizer) {
+    optimizer.clip_norm = 0.5f;
+    optimizer.weight_decay = 0.01f;
+    optimizer.larc.mode = ops::LarcMode::scale;
+    optimizer.larc.eta = 0.1f;
+    check_steps(optimizer, [&](const auto& name, const auto&, auto s, const auto& g, const auto& now, double squares) {
+      return oracle::update(s, g, optimizer.update_for(name), now, squares);
+    });
+  };
+  Sgd sgd;
+  sgd.momentum = 0.9f;
+  check(sgd);
+  Adam adam;
+  check(adam);
+  AdamW adamw;
+  check(adamw);
+}
+
+TEST_P(OptimizersTest, LarsMatchesTheOracle) {
+  for (const bool vectors : {false, true}) {
+    Lars lars;
+    lars.clip_norm = 0.5f;
+    lars.eta = 0.1f;
+    lars.weight_decay = 0.01f;
+    lars.adapt_vectors = vectors;
+    lars.rate_in_momentum = !vectors;
+    lars.groups = {{{"hidden/*"}, 0.1f, 0.5f}};
+    check_steps(lars, [&](const auto& name, const auto& shape, auto s, const auto& g, const auto& now, double squares) {
+      const auto p = lars.update_for(name, shape);
+      if (!name.starts_with("hidden")) {
+        EXPECT_EQ(p.weight_decay, vectors || shape.rank() > 1 ? 0.01f : 0.0f) << name;
+      } else {
+        EXPECT_EQ(p.weight_decay, 0.1f) << name << ", which a group names";
+      }
+      return oracle::update(s, g, p, now, squares, vectors || shape.rank() > 1);
+    });
+  }
+}
+
+TEST_P(OptimizersTest, LambMatchesTheOracle) {
+  for (const bool nvlamb : {false, true}) {
+    Lamb lamb;
+    lamb.nvlamb = nvlamb;
+    lamb.groups = {{{"hidden/*"}, 0.1f, 0.5f}, {{"out/weights"}, 0, 2}};
+    check_steps(lamb, [&](const auto& name, const auto& shape, auto s, const auto& g, const auto& now, double squares) {
+      const Array u = oracle::lamb_direction(s, g, lamb.params_for(name, shape), now, squares);
+      const float lr = name.starts_with("hidden") ? 0.5f : name == "out/weights" ? 2.0f : 1.0f;
+      const bool scaled = nvlamb || name == "conv/weights" || name.starts_with("hidden");
+      oracle::lamb_step(s.param, u, {{}, lr}, now, scaled);
+      return s;
+    });
+  }
+}
+
+/// |dw| = lr |w| where the trust ratio applies, whatever the gradients' size.
+TEST_P(OptimizersTest, LambMovesByTheLearningRateTimesTheNorm) {
+  const Graph g = small();
+  Lamb lamb;
+  lamb.clip_norm = 0;
+  Parameters parameters(g, ctx(), 1);
+  Executor executor(g, parameters, {.batch = 2, .optimizer = &lamb});
+  set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 6, 6}, "x"));
+  set_input(ctx(), executor, "y", oracle::random_uniform({2, 2}, "y", 3, 5));
+  const auto before = array(parameters.at("hidden/weights").shape, parameters.get(parameters.at("hidden/weights")));
+  executor.forward({.inverse_samples = 0.5f, .learning_rate = 0.01f});
+  executor.backward();
+  executor.update();
+  auto moved = array(before.shape, parameters.get(parameters.at("hidden/weights")));
+  for (std::int64_t i = 0; i < moved.elements(); ++i) moved[i] -= before[i];
+  EXPECT_NEAR(std::sqrt(oracle::sum_squares(moved) / oracle::sum_squares(before)), 0.01, 1e-6);
+}
+
+/// Each optimizer's calls; the norm of all gradients is summed once, however many parts want it.
+TEST_P(OptimizersTest, AppendTheirOwnCalls) {
+  const Graph g = small();
+  const auto executor_of = [&](const Optimizer& o, Parameters& parameters) {
+    return std::make_unique<Executor>(g, parameters, PlanOptions{.batch = 2, .optimizer = &o});
+  };
+  Lamb lamb;
+  Lars lars;
+  using Ops = std::vector<std::string>;
+  {
+    Parameters parameters(g, ctx(), 1);
+    const auto e = executor_of(lamb, parameters);
+    EXPECT_EQ(ops_of(*e, "conv/weights"), (Ops{"direction", "sum of squares", "sum of squares", "update"}));
+    EXPECT_EQ(ops_of(*e, "conv/bias"), (Ops{"direction", "update"}));
+    EXPECT_GE(ops_of(*e, "all gradients").size(), 1u);
+    EXPECT_EQ(std::ranges::count(ops_of(*e, "all gradients"), "sum of squares"), 1);
+  }
+  Parameters parameters(g, ctx(), 1);
+  const auto e = executor_of(lars, parameters);
+  EXPECT_EQ(ops_of(*e, "conv/weights"), (Ops{"sum of squares", "sum of squares", "update"}));
+  EXPECT_EQ(ops_of(*e, "conv/bias"), (Ops{"update"}));
+}
+
+/// An embedding's gradient stays by rows for SGD alone; all others get the whole one.
+TEST_P(OptimizersTest, OnlyPlainSgdTakesGradientsByRows) {
+  Graph g;
+  const Var x = g.input("x", {4}, DType::s32), y = g.input("y", {4}, DType::s32);
+  loss(dense(embedding(x, {500, 6}, "embedding"), 5, "out"), y,
+       {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
+  const auto update_of = [&](const Optimizer& o) {
+    Parameters parameters(g, ctx(), 1);
+    return ops_of(Executor(g, parameters, {.batch = 2, .optimizer = &o}), "embedding/weights").back();
+  };
+  EXPECT_EQ(update_of(Sgd()), "update of rows");
+  EXPECT_EQ(update_of(Adam()), "update");
+  EXPECT_EQ(update_of(Lars()), "update");
+  EXPECT_EQ(update_of(Lamb()), "update");
+}
+
+INSTANTIATE_TEST_SUITE_P(Contexts, OptimizersTest, ::testing::ValuesIn(network_contexts()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Optimizers, NameTheirStatesAsPyTorchDoes) {
+  using Names = std::vector<std::string>;
+  Sgd sgd;
+  EXPECT_EQ(sgd.state_names(), Names());
+  sgd.momentum = 0.9f;
+  EXPECT_EQ(sgd.state_names(), Names{"momentum_buffer"});
+  EXPECT_EQ(Lamb().state_names(), (Names{"exp_avg", "exp_avg_sq"}));
+  // Files of format 2 keep the names that they have had.
+  EXPECT_EQ(moment_names(sgd), Names{"momentum"});
+  EXPECT_EQ(moment_names(Lars()), Names{"momentum"});
+  EXPECT_EQ(moment_names(Adam()), (Names{"m", "v"}));
+  EXPECT_EQ(moment_names(Lamb()), (Names{"m", "v"}));
+}
+
+TEST(Optimizers, SayWhatTheyAre) {
+  Sgd sgd;
+  sgd.momentum = 0.9f;
+  sgd.nesterov = true;
+  sgd.larc.mode = ops::LarcMode::clip;
+  EXPECT_EQ(sgd.to_string(), "sgd nesterov momentum 0.9, larc clip 0.002");
+  EXPECT_EQ(AdamW().to_string(), "adamw betas 0.9 0.999 epsilon 1e-08");
+  EXPECT_EQ(Lars().to_string(), "lars momentum 0.9 eta 0.001, weight decay 0.0005");
+  EXPECT_EQ(Lamb().to_string(), "lamb betas 0.9 0.999 epsilon 1e-06, weight decay 0.01, clip norm 1");
+}
+
+}  // namespace
+}  // namespace keelson::testing
