@@ -9,14 +9,12 @@
 
 #include "engine/graph/init.hpp"
 #include "engine/graph/parameter_map.hpp"
-#include "engine/ops/eltwise.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace keelson {
 
 class ForwardBuilder;
 class BackwardBuilder;
-struct PoolOptions;
 
 /// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with
 /// an extent above 1 where one sample makes several rows (CosmoFlow's paper network: 64). -1: the value does not grow
@@ -73,6 +71,13 @@ struct ChannelMaps {
 /// Emits the calls of a node's backward pass; captured state is the forward pass' primitive and buffers.
 using BackwardFn = std::function<void(BackwardBuilder&)>;
 
+class Layer;
+
+/// A way to make one node of two: returns the layer that does the work of `first` and then of `reader`, the only layer
+/// that reads the result of `first`. Null where the rule does not apply. The graph knows no rules; layers have them
+/// (Layer::fusion_rules).
+using FusionRule = std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, bool training)>;
+
 /// What a node computes. A layer knows shapes, parameters and which primitives in which order; never backends.
 class Layer {
  public:
@@ -90,15 +95,17 @@ class Layer {
 
   /// Whether the result is of the dtype that the sources have (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }
-  /// For the fusion pass: the element-wise function that this node is, if it is just that.
-  virtual const ops::EltwiseParams* as_eltwise() const { return nullptr; }
-  /// For the fusion pass: the max pooling that this node is, if it is one.
-  virtual const PoolOptions* as_max_pool() const { return nullptr; }
-  /// This layer with `reader`, the only one that reads its result, in it; null if it cannot.
-  virtual std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const {
-    (void)reader, (void)training;
-    return nullptr;
-  }
+  /// What this layer can be fused with. The first rule that applies is taken.
+  virtual std::span<const FusionRule> fusion_rules() const { return {}; }
 };
+
+/// The rule of a member function of First for readers of the type Reader.
+template <class First, class Reader>
+FusionRule fusion_rule(std::shared_ptr<const Layer> (First::*fuse)(const Reader& reader, bool training) const) {
+  return [fuse](const Layer& first, const Layer& reader, bool training) -> std::shared_ptr<const Layer> {
+    const auto* typed = dynamic_cast<const Reader*>(&reader);
+    return typed ? (dynamic_cast<const First&>(first).*fuse)(*typed, training) : nullptr;
+  };
+}
 
 }  // namespace keelson

@@ -45,16 +45,10 @@ class ConvLayer : public Layer {
     return Layer::map_channels(change);
   }
 
-  std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const override {
-    if (pool_) return nullptr;
-    auto fused = std::make_shared<ConvLayer>(*this);
-    if (can_apply(reader.as_eltwise(), activation_, training))
-      fused->activation_ = *reader.as_eltwise();
-    else if (reader.as_max_pool())
-      fused->pool_ = *reader.as_max_pool();
-    else
-      return nullptr;
-    return fused;
+  std::span<const FusionRule> fusion_rules() const override {
+    static const FusionRule rules[] = {fusion_rule(&ConvLayer::with_activation),
+                                       fusion_rule(&ConvLayer::with_max_pool)};
+    return rules;
   }
 
   BackwardFn plan(ForwardBuilder& p) const override {
@@ -68,6 +62,21 @@ class ConvLayer : public Layer {
   }
 
  private:
+  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, bool training) const {
+    if (pool_ || !can_apply(reader.params(), activation_, training)) return nullptr;
+    auto fused = std::make_shared<ConvLayer>(*this);
+    fused->activation_ = reader.params();
+    return fused;
+  }
+
+  /// Both passes then need no result of the convolution in memory (plan_conv_max_pool()).
+  std::shared_ptr<const Layer> with_max_pool(const PoolLayer& reader, bool /*training*/) const {
+    if (pool_ || reader.pool_kind() != ops::PoolKind::max) return nullptr;
+    auto fused = std::make_shared<ConvLayer>(*this);
+    fused->pool_ = reader.options();
+    return fused;
+  }
+
   ops::ConvParams params(const Shape& src) const {
     const int spatial = src.rank() - 2;
     ops::ConvParams p;

@@ -31,9 +31,9 @@ class DenseLayer : public Layer {
     return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
   }
 
-  std::shared_ptr<const Layer> fused_with(const Layer& reader, bool training) const override {
-    if (!can_apply(reader.as_eltwise(), activation_, training)) return nullptr;
-    return std::make_shared<DenseLayer>(options_, *reader.as_eltwise());
+  std::span<const FusionRule> fusion_rules() const override {
+    static const FusionRule rules[] = {fusion_rule(&DenseLayer::with_activation)};
+    return rules;
   }
 
   BackwardFn plan(ForwardBuilder& p) const override {
@@ -45,6 +45,11 @@ class DenseLayer : public Layer {
   }
 
  private:
+  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, bool training) const {
+    if (!can_apply(reader.params(), activation_, training)) return nullptr;
+    return std::make_shared<DenseLayer>(options_, reader.params());
+  }
+
   DenseOptions options_;
   ops::EltwiseParams activation_;
 };

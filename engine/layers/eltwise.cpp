@@ -1,3 +1,5 @@
+#include "engine/layers/eltwise.hpp"
+
 #include "engine/layers/layers.hpp"
 #include "engine/layers/weighted.hpp"
 
@@ -14,36 +16,21 @@ BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activ
   return result;
 }
 
+BackwardFn EltwiseLayer::plan(ForwardBuilder& p) const {
+  TensorDesc d = p.src(0);
+  d.dtype = p.type();
+  auto eltwise = p.try_make(ops::EltwiseDesc{params_, d});
+  if (!eltwise) eltwise = p.make(ops::EltwiseDesc{params_, d.with(p.strided_src(0))});
+  const BufferId src = p.src_in(0, eltwise->layout(ops::Verb::forward, ops::Role::src));
+  const BufferId dst = p.new_dst(p.desc(src).layout, d.dtype);
+  p.forward(eltwise, {.src = src, .dst = dst});
+  const BufferId saved = ops::derivative_from_dst(params_) ? dst : src;
+  return [params = params_, saved](BackwardBuilder& b) {
+    b.set_diff_src(0, activation_backward(b, params, saved, b.diff_dst()));
+  };
+}
+
 namespace {
-
-class EltwiseLayer : public Layer {
- public:
-  EltwiseLayer(std::string kind, ops::EltwiseParams params) : kind_(std::move(kind)), params_(params) {}
-
-  std::string kind() const override { return kind_; }
-  ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
-  bool keeps_type() const override { return true; }
-  const ops::EltwiseParams* as_eltwise() const override { return &params_; }
-
-  BackwardFn plan(ForwardBuilder& p) const override {
-    TensorDesc d = p.src(0);
-    d.dtype = p.type();
-    auto eltwise = p.try_make(ops::EltwiseDesc{params_, d});
-    if (!eltwise) eltwise = p.make(ops::EltwiseDesc{params_, d.with(p.strided_src(0))});
-    const BufferId src = p.src_in(0, eltwise->layout(ops::Verb::forward, ops::Role::src));
-    const BufferId dst = p.new_dst(p.desc(src).layout, d.dtype);
-    p.forward(eltwise, {.src = src, .dst = dst});
-    const BufferId saved = ops::derivative_from_dst(params_) ? dst : src;
-    return [params = params_, saved](BackwardBuilder& b) {
-      b.set_diff_src(0, activation_backward(b, params, saved, b.diff_dst()));
-    };
-  }
-
- private:
-  std::string kind_;
-  ops::EltwiseParams params_;
-};
 
 Var eltwise(Var x, const std::string& kind, const ops::EltwiseParams& params, const std::string& name) {
   return x.graph->add(std::make_shared<EltwiseLayer>(kind, params), {x}, name);

@@ -48,40 +48,19 @@ BufferId pool_backward(BackwardBuilder& b, const PlannedPool& forward, BufferId 
   return diff_src;
 }
 
-namespace {
+ValueShape PoolLayer::infer(std::span<const ValueShape> srcs) const {
+  const ValueShape& x = srcs[0];
+  if (x.shape.rank() < 3) refuse("pooling takes (N, C, spatial...) values, but its input is {}", to_string(x.shape));
+  return {ops::pool_dst_shape(x.shape, pool_params(kind_, options_, x.shape)), x.dtype, x.batch_axis};
+}
 
-class PoolLayer : public Layer {
- public:
-  PoolLayer(ops::PoolKind kind, PoolOptions options) : kind_(kind), options_(options) {}
-
-  std::string kind() const override { return kind_ == ops::PoolKind::max ? "max_pool" : "average_pool"; }
-
-  ValueShape infer(std::span<const ValueShape> srcs) const override {
-    const ValueShape& x = srcs[0];
-    if (x.shape.rank() < 3) refuse("pooling takes (N, C, spatial...) values, but its input is {}", to_string(x.shape));
-    return {ops::pool_dst_shape(x.shape, params(x.shape)), x.dtype, x.batch_axis};
-  }
-
-  bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
-  const PoolOptions* as_max_pool() const override { return kind_ == ops::PoolKind::max ? &options_ : nullptr; }
-
-  BackwardFn plan(ForwardBuilder& p) const override {
-    const PlannedPool planned = plan_pool(p, params(p.src(0).shape), p.src_buffer(0));
-    return [planned](BackwardBuilder& b) {
-      pool_backward(b, planned, b.diff_dst(),
-                    [&](const Layout& layout, DType type) { return b.new_diff_src(0, layout, type); });
-    };
-  }
-
- private:
-  ops::PoolParams params(const Shape& src) const { return pool_params(kind_, options_, src); }
-
-  ops::PoolKind kind_;
-  PoolOptions options_;
-};
-
-}  // namespace
+BackwardFn PoolLayer::plan(ForwardBuilder& p) const {
+  const PlannedPool planned = plan_pool(p, pool_params(kind_, options_, p.src(0).shape), p.src_buffer(0));
+  return [planned](BackwardBuilder& b) {
+    pool_backward(b, planned, b.diff_dst(),
+                  [&](const Layout& layout, DType type) { return b.new_diff_src(0, layout, type); });
+  };
+}
 
 Var max_pool(Var x, const PoolOptions& options, const std::string& name) {
   return x.graph->add(std::make_shared<PoolLayer>(ops::PoolKind::max, options), {x}, name);

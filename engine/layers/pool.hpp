@@ -9,6 +9,25 @@ namespace keelson {
 /// The options for the spatial dims of `src`.
 ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src);
 
+/// Convolutions take max pooling in by their fusion rules.
+class PoolLayer : public Layer {
+ public:
+  PoolLayer(ops::PoolKind kind, const PoolOptions& options) : kind_(kind), options_(options) {}
+
+  ops::PoolKind pool_kind() const { return kind_; }
+  const PoolOptions& options() const { return options_; }
+
+  std::string kind() const override { return kind_ == ops::PoolKind::max ? "max_pool" : "average_pool"; }
+  ValueShape infer(std::span<const ValueShape> srcs) const override;
+  bool keeps_type() const override { return true; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  BackwardFn plan(ForwardBuilder& p) const override;
+
+ private:
+  ops::PoolKind kind_;
+  PoolOptions options_;
+};
+
 /// A pooling call of forward.
 struct PlannedPool {
   std::shared_ptr<ops::Pool> pool;  ///< primitive

@@ -1,14 +1,16 @@
 #pragma once
 
+#include "engine/layers/eltwise.hpp"
 #include "engine/ops/eltwise.hpp"
 #include "engine/plan/node_builder.hpp"
 
 /// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
 namespace keelson {
 
-/// Whether a layer with the activation `own` can apply this one (null: none) too.
-inline bool can_apply(const ops::EltwiseParams* activation, const ops::EltwiseParams& own, bool training) {
-  return activation && own.kind == ops::EltwiseKind::identity && (!training || ops::derivative_from_dst(*activation));
+/// Whether a layer with the activation `own` can apply this one too: in training only if the derivative can be had from
+/// the result.
+inline bool can_apply(const ops::EltwiseParams& activation, const ops::EltwiseParams& own, bool training) {
+  return own.kind == ops::EltwiseKind::identity && (!training || ops::derivative_from_dst(activation));
 }
 
 /// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for

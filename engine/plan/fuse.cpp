@@ -2,6 +2,16 @@
 
 namespace keelson {
 
+namespace {
+
+std::shared_ptr<const Layer> fuse_layers(const Layer& first, const Layer& reader, bool training) {
+  for (const FusionRule& rule : first.fusion_rules())
+    if (auto layer = rule(first, reader, training)) return layer;
+  return nullptr;
+}
+
+}  // namespace
+
 FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
   const auto& old = graph.nodes();
   std::vector<int> readers(old.size(), 0);
@@ -13,7 +23,7 @@ FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
   for (const Graph::Node& n : old) {
     if (enabled && n.srcs.size() == 1 && readers[n.srcs[0]] == 1) {
       Graph::Node& producer = fused.nodes[fused.index[n.srcs[0]]];
-      auto layer = producer.layer ? producer.layer->fused_with(*n.layer, training) : nullptr;
+      auto layer = producer.layer ? fuse_layers(*producer.layer, *n.layer, training) : nullptr;
       if (layer) {
         producer.layer = std::move(layer);
         producer.shape = n.shape;

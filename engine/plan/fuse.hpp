@@ -12,9 +12,8 @@ struct FusedNodes {
   std::vector<int> index;
 };
 
-/// Moves a node into the producer of its only argument, where nobody else reads the value in between and the producer
-/// knows how (Layer::fused_with): activations into convolutions and dense layers, if (in training) the derivative can
-/// be had from the result, and max pooling into convolutions.
+/// Moves a node into the producer of its only argument, where nobody else reads the value in between and the producer's
+/// layer has a rule for it (Layer::fusion_rules).
 FusedNodes fuse(const Graph& graph, bool training, bool enabled);
 
 }  // namespace keelson

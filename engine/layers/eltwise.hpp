@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "engine/graph/layer.hpp"
+#include "engine/ops/eltwise.hpp"
+
+namespace keelson {
+
+/// An element-wise function. Convolution and dense layers take the layer in by their fusion rules.
+class EltwiseLayer : public Layer {
+ public:
+  EltwiseLayer(std::string kind, const ops::EltwiseParams& params) : kind_(std::move(kind)), params_(params) {}
+
+  const ops::EltwiseParams& params() const { return params_; }
+
+  std::string kind() const override { return kind_; }
+  ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
+  bool keeps_type() const override { return true; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  BackwardFn plan(ForwardBuilder& p) const override;
+
+ private:
+  std::string kind_;
+  ops::EltwiseParams params_;
+};
+
+}  // namespace keelson
