@@ -22,7 +22,7 @@ Graph branches(const Widths& w) {
   Graph g;
   const Var x = g.input("x", {3, 6, 6}), y = g.input("y", {2});
   const Var a = leaky_relu(conv(x, {.filters = w.at("a")}, "a"), 0.1f);
-  const Var sum = relu(conv(a, {.filters = w.at("a")}, "b") + a);
+  const Var sum = relu(batch_norm(conv(a, {.filters = w.at("a")}, "b"), {}, "norm") + a);
   const Var depthwise = conv(sum, {.filters = w.at("a"), .groups = w.at("a")}, "depthwise");
   const Var c = tanh(conv(sum, {.filters = w.at("c"), .bias = false}, "c"));
   const Var both = concat({max_pool(depthwise, 2), average_pool(dropout(c, 0.1f), 2)});
@@ -82,8 +82,12 @@ TEST_P(ChannelMapsTest, LeaveTheFunctionOfTheMaskedNetwork) {
     const Graph new_net = c.make(fewer);
     Parameters old(old_net, context(where), 3);
     prediction(old_net, old, c.input);
-    for (Parameter& p : old.all())
-      old.set(p, initial_values(Init::uniform(0.5f), "test" + p.name, p.shape, 1));  // biases, too
+    for (Parameter& p : old.all()) {  // biases and statistics, too
+      auto values = initial_values(Init::uniform(0.5f), "test" + p.name, p.shape, 1);
+      if (p.name == "norm/running_variance")
+        for (float& v : values) v += 1;
+      old.set(p, values);
+    }
     const auto maps = channel_maps(old_net, c.keep);
     Parameters kept = old.remap(new_net, maps);
     for (Parameter& p : old.all()) {

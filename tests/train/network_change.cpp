@@ -14,12 +14,12 @@ namespace {
 
 using Widths = std::map<std::string, std::int64_t>;
 
-/// As small_network(), of these widths.
+/// As small_network(), of these widths, with statistics.
 Graph network(const Widths& w) {
   Graph g;
   auto x = g.input("x", {2, 6, 6, 6});
   auto y = g.input("y", {2});
-  auto h = max_pool(leaky_relu(conv(x, {.filters = w.at("conv1")}, "conv1"), 0.3f), 2);
+  auto h = max_pool(leaky_relu(batch_norm(conv(x, {.filters = w.at("conv1")}, "conv1"), {}, "norm1"), 0.3f), 2);
   h = dropout(leaky_relu(dense(flatten(h), w.at("dense1"), "dense1"), 0.3f), 0.25f, "drop1");
   auto p = dense(h, 2, "dense2");
   g.set_output("prediction", p);
@@ -95,7 +95,7 @@ TEST_P(ChangedResume, ContinuesBitForBit) {
     o.optimizer = optimizer;
     ChangingTraining whole(o);
     whole.go();
-    EXPECT_EQ(whole.parameters.count(), 4 * 2 * 27 + 4 + 7 * 4 * 27 + 7 + 2 * 7 + 2);
+    EXPECT_EQ(whole.parameters.count(), 4 * 2 * 27 + 4 + 4 * 4 + 7 * 4 * 27 + 7 + 2 * 7 + 2);
 
     auto first = o;
     first.checkpoints = folder.path();
@@ -148,7 +148,7 @@ TEST(NetworkChange, KeepsValuesMomentsScheduleAndCounters) {
   ChangingTraining run(o);
   Watcher watcher(run.parameters);
   const auto result = run.trainer.run({&run.recorder, &watcher});
-  EXPECT_EQ(watcher.widths, (Widths{{"conv1", 4}, {"dense1", 6}, {"dense2", 2}}));
+  EXPECT_EQ(watcher.widths, (Widths{{"conv1", 4}, {"dense1", 6}, {"dense2", 2}, {"norm1", 4}}));
   ASSERT_EQ(watcher.after.size(), 2u);
   for (std::size_t which : {0, 1}) {
     const auto &old = watcher.kept[which], &now = watcher.after[which];
@@ -189,10 +189,10 @@ TEST(NetworkChange, CheckpointsHoldTheNetworkOfTheirTime) {
     widths[state.step] = Topology::parse(state.topology).widths();
   }
   ASSERT_EQ(widths.size(), 5u);
-  EXPECT_EQ(widths.at(5), (Widths{{"conv1", 6}, {"dense1", 8}, {"dense2", 2}}));
-  EXPECT_EQ(widths.at(7), (Widths{{"conv1", 4}, {"dense1", 6}, {"dense2", 2}}));
+  EXPECT_EQ(widths.at(5), (Widths{{"conv1", 6}, {"dense1", 8}, {"dense2", 2}, {"norm1", 6}}));
+  EXPECT_EQ(widths.at(7), (Widths{{"conv1", 4}, {"dense1", 6}, {"dense2", 2}, {"norm1", 4}}));
   EXPECT_EQ(widths.at(10), widths.at(7));
-  EXPECT_EQ(widths.at(14), (Widths{{"conv1", 4}, {"dense1", 7}, {"dense2", 2}}));
+  EXPECT_EQ(widths.at(14), (Widths{{"conv1", 4}, {"dense1", 7}, {"dense2", 2}, {"norm1", 4}}));
   EXPECT_EQ(widths.at(15), widths.at(14));
 }
 
