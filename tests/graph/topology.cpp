@@ -52,9 +52,10 @@ TEST(Topology, NamesTheFirstDifference) {
 }
 
 TEST(Topology, RefusesOtherTexts) {
-  for (const std::string text : {"", "{}", "[1, 2]", "{\"nodes\": [{\"name\": 3}]}",
-                                 "{\"nodes\":[{\"name\":\"a\",\"kind\":\"b\",\"srcs\":[],\"shape\":[1,2,3,4,5,6,7],"
-                                 "\"dtype\":\"f32\"}],\"outputs\":{},\"loss\":\"\"}"}) {
+  const std::string too_many_dims = R"({"nodes":[{"name":"a","kind":"b","srcs":[],"shape":[1,2,3,4,5,6,7],)"
+                                    R"("dtype":"f32"}],"outputs":{},"loss":""})";
+  for (const std::string& text : {std::string(), std::string("{}"), std::string("[1, 2]"),
+                                  std::string(R"({"nodes": [{"name": 3}]})"), too_many_dims}) {
     const auto refusal = message_of<InputError>([&] { Topology::parse(text); });
     EXPECT_NE(refusal.find("the text is no topology of a network"), std::string::npos) << text;
   }
