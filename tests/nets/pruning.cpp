@@ -143,7 +143,7 @@ TEST_P(Pruning, IsTheMaskedNetworkInFunctionAndInTheNextStep) {
 
     train(ctx, whole, old, *optimizer, 2, 3);
     train(ctx, small, pruned, *optimizer, 2, 3);
-    expect_kept(old, small, maps, pruned, moments, 1e-4);
+    expect_kept(old, small, maps, pruned, moments, 1e-5);
   }
 }
 
