@@ -21,11 +21,35 @@ template <class... T>
 struct TypeList {};
 
 /// The description of every op. The tests' fake device and the generic test of operands go through this list.
-using OpList =
-    TypeList<AddRowsDesc, BatchNormDesc, BatchNormBackwardDesc, BatchNormStatisticsDesc, BatchNormSumsDesc,
-             CheckGradientsDesc, ConcatDesc, ConvDesc, ConvMaxPoolDesc, ConvMaxPoolForwardDesc, DenseDesc, DropoutDesc,
-             EltwiseDesc, EmbeddingDesc, LambDirectionDesc, LambStepDesc, LossDesc, MatMulDesc, PoolDesc,
-             RecurrentCellDesc, ReorderDesc, RunningStatisticsDesc, SoftmaxDesc, SumDesc, SumSquaresDesc, UpdateDesc>;
+// clang-format off: one line each
+using OpList = TypeList<
+    AddRowsDesc,
+    BatchNormDesc,
+    BatchNormBackwardDesc,
+    BatchNormStatisticsDesc,
+    BatchNormSumsDesc,
+    CheckGradientsDesc,
+    ConcatDesc,
+    ConvDesc,
+    ConvMaxPoolDesc,
+    ConvMaxPoolForwardDesc,
+    DenseDesc,
+    DropoutDesc,
+    EltwiseDesc,
+    EmbeddingDesc,
+    LambDirectionDesc,
+    LambStepDesc,
+    LossDesc,
+    MatMulDesc,
+    PoolDesc,
+    RecurrentCellDesc,
+    ReorderDesc,
+    RunningStatisticsDesc,
+    SoftmaxDesc,
+    SumDesc,
+    SumSquaresDesc,
+    UpdateDesc>;
+// clang-format on
 
 /// Calls `visit.template operator()<Desc>()` for each type.
 template <class... D, class Visit>

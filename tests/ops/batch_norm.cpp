@@ -154,23 +154,11 @@ TEST(OracleBatchNorm, GradientIsThatOfItsForwardFunction) {
     const auto s = oracle::batch_statistics(src, w);
     return oracle::dot(oracle::batch_norm(src, s.mean, s.variance, a, b, 1e-3), r);
   };
-  const auto differences = [](auto function, Array at) {
-    Array d(at.shape);
-    for (std::int64_t i = 0; i < at.elements(); ++i) {
-      const double value = at[i], h = 1e-5;
-      at[i] = value + h;
-      const double above = function(at);
-      at[i] = value - h;
-      d[i] = (above - function(at)) / (2 * h);
-      at[i] = value;
-    }
-    return d;
-  };
   const auto g = oracle::batch_norm_backward(r, x, w, scale, 1e-3);
   const Tolerance t{1e-7, 1e-7};
-  EXPECT_TRUE(close(g.src, differences([&](auto& v) { return f(v, scale, shift); }, x), "src", t));
-  EXPECT_TRUE(close(g.scale, differences([&](auto& v) { return f(x, v, shift); }, scale), "scale", t));
-  EXPECT_TRUE(close(g.shift, differences([&](auto& v) { return f(x, scale, v); }, shift), "shift", t));
+  EXPECT_TRUE(close(g.src, oracle::differences([&](auto& v) { return f(v, scale, shift); }, x), "src", t));
+  EXPECT_TRUE(close(g.scale, oracle::differences([&](auto& v) { return f(x, v, shift); }, scale), "scale", t));
+  EXPECT_TRUE(close(g.shift, oracle::differences([&](auto& v) { return f(x, scale, v); }, shift), "shift", t));
 }
 
 }  // namespace

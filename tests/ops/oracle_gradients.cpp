@@ -13,24 +13,10 @@
 namespace keelson::testing {
 namespace {
 
+using oracle::differences;
 using oracle::random_distinct;
 using oracle::random_uniform;
 
-/// d f / d x at every element, by differences of f at x +- h.
-Array differences(const std::function<double(const Array&)>& f, Array x, double h = 1e-5) {
-  Array d(x.shape);
-  for (std::int64_t i = 0; i < x.elements(); ++i) {
-    const double at = x[i];
-    x[i] = at + h;
-    const double above = f(x);
-    x[i] = at - h;
-    d[i] = (above - f(x)) / (2 * h);
-    x[i] = at;
-  }
-  return d;
-}
-
-/// Central differences in f64 with h = 1e-5: rounding 1e-16 / h plus truncation h^2.
 constexpr Tolerance by_differences{1e-7, 1e-7};
 
 TEST(OracleGradient, Convolution) {

@@ -43,4 +43,20 @@ Array random_distinct(const Shape& shape, std::string_view name, std::uint64_t s
 /// Random small integers in [low, high]: full of ties and of exact zeros.
 Array random_integers(const Shape& shape, std::string_view name, int low, int high, std::uint64_t seed = 7);
 
+/// d f / d x at every element, by central differences of f at x +- h. In f64 with h = 1e-5: rounding 1e-16 / h plus
+/// truncation h^2.
+template <class F>
+Array differences(const F& f, Array x, double h = 1e-5) {
+  Array d(x.shape);
+  for (std::int64_t i = 0; i < x.elements(); ++i) {
+    const double at = x[i];
+    x[i] = at + h;
+    const double above = f(x);
+    x[i] = at - h;
+    d[i] = (above - f(x)) / (2 * h);
+    x[i] = at;
+  }
+  return d;
+}
+
 }  // namespace keelson::oracle
