@@ -85,6 +85,9 @@ struct BatchNormOptions {
 /// Parameters "scale" and "shift" (C), statistics "running_mean" and "running_variance" (C).
 Var batch_norm(Var x, const BatchNormOptions& options = {}, const std::string& name = "");
 
+/// x / sqrt(mean of x^2 along a row + epsilon) * scale, for x (N, features); parameter "scale" (features).
+Var rms_norm(Var x, float epsilon = 1e-5f, const std::string& name = "");
+
 /// max(x, 0)
 Var relu(Var x, const std::string& name = "");
 /// x where x > 0, else slope x.

@@ -13,6 +13,7 @@
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
+#include "engine/ops/rms_norm.hpp"
 #include "engine/ops/update.hpp"
 
 namespace keelson::ops {
@@ -44,6 +45,7 @@ using OpList = TypeList<
     PoolDesc,
     RecurrentCellDesc,
     ReorderDesc,
+    RmsNormDesc,
     RunningStatisticsDesc,
     SoftmaxDesc,
     SumDesc,

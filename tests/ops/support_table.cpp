@@ -53,6 +53,7 @@ const std::vector<SupportRow>& support_table() {
       {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
       {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
+      {"RmsNorm",              "",                                   takes,   takes,   never,   never,   never},
       {"RunningStatistics",    "",                                   takes,   never,   never,   never,   never},
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
       {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
@@ -135,6 +136,7 @@ SupportCell cell(const ReorderDesc& d, Device&) {
                                                                            : "strided";
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
+SupportCell cell(const RmsNormDesc& d, Device&) { return {"RmsNorm", "", d.src.dtype}; }
 SupportCell cell(const RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
 SupportCell cell(const SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
 SupportCell cell(const SumDesc& d, Device&) { return {"Sum", strided_or_own(d.src), d.src.dtype}; }
@@ -238,6 +240,10 @@ RecurrentCellDesc example(DType t) {
 template <>
 ReorderDesc example(DType t) {
   return {plain(image, DType::f32), last(image, t)};
+}
+template <>
+RmsNormDesc example(DType t) {
+  return {plain(matrix, t)};
 }
 template <>
 RunningStatisticsDesc example(DType) {
