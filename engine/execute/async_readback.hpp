@@ -5,15 +5,19 @@
 
 namespace keelson {
 
-/// Brings the loss of a step and the scale of its gradients to the host while the device goes on.
+/// Copies the loss of a step and its loss scale to the host while the device works on the next step. Copies of at most
+/// two steps may be under way.
 class AsyncReadback {
  public:
+  /// Allocates the queues and the memory on the host. Throws Error where the host has no room.
   explicit AsyncReadback(Device& device);
   ~AsyncReadback();
   AsyncReadback(const AsyncReadback&) = delete;
-  /// Queues the copies, behind all work queued so far. `loss_scale` holds one LossScale, or is empty.
+  /// Queues the copies behind all work that is queued so far. `loss`: one f64. `loss_scale`: one ops::LossScale, or
+  /// empty. Throws Error where two copies are under way already.
   void send(const Tensor& loss, const Tensor& loss_scale);
-  /// The oldest one sent. While it waits, `communicator` may report which ranks keep it waiting.
+  /// Waits for the oldest copies and returns their values. While take() waits, `communicator`, which may be null, makes
+  /// progress and reports ranks that do not answer.
   Executor::StepResult take(Communicator* communicator);
 
  private:

@@ -7,24 +7,25 @@ namespace keelson {
 
 /// A call with its operands in memory.
 struct BoundCall {
-  std::vector<Tensor> tensors;  ///< in the order of the operands; an absent one is empty
-  std::function<void()> run;
-  std::vector<float> milliseconds;  ///< when profiling
+  std::vector<Tensor> tensors;      ///< in the order of the operands; an absent one is empty
+  std::function<void()> run;        ///< executes the computation, or starts or awaits the collective
+  std::vector<float> milliseconds;  ///< one per profiled step
 };
 
 /// The memory of one executor, and the calls of its plan bound to it.
 class Bindings {
  public:
-  /// Allocates what is the executor's own and checks that the parameters lie as the plan has it.
+  /// Allocates the executor's own memory. Throws Error where the layout of a parameter is not the plan's, OutOfMemory
+  /// where the device has no room. All arguments must outlive the bindings.
   Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena);
 
-  /// Binds the calls anew if the arena has moved; returns whether it did.
+  /// Binds the calls anew if the arena has moved. Returns whether the arena has moved.
   bool refresh();
-  /// Binds the calls that read this buffer of ours to memory elsewhere.
+  /// Binds the calls that use this buffer, of Storage::owned, to memory of the caller.
   void move(BufferId buffer, void* data);
-  std::vector<BoundCall>& calls() { return calls_; }
-  const std::vector<BoundCall>& calls() const { return calls_; }
-  Tensor tensor(BufferId id) const;
+  std::vector<BoundCall>& calls() { return calls_; }              ///< one per call of the program, in its order
+  const std::vector<BoundCall>& calls() const { return calls_; }  ///< the same, to read
+  Tensor tensor(BufferId id) const;                               ///< the memory of a buffer; empty for no_buffer
 
  private:
   void allocate(const Buffer& buffer, BufferId id);
@@ -35,7 +36,7 @@ class Bindings {
   Parameters& parameters_;
   std::shared_ptr<Arena> arena_;
   int generation_ = -1;
-  Tensor gradients_;                                      ///< the block
+  Tensor gradients_;                                      ///< the block of all whole gradients
   std::vector<Tensor> memory_;                            ///< per buffer that lies outside the arena
   std::vector<std::shared_ptr<Collective>> collectives_;  ///< per channel
   std::vector<BoundCall> calls_;

@@ -7,18 +7,20 @@
 
 namespace keelson {
 
-/// Whether the environment variable KEELSON_CHECK is 1. Throws InputError where it is neither 0 nor 1 nor empty.
+/// Whether the environment variable KEELSON_CHECK is 1. Throws InputError for values other than 0, 1 and empty.
 bool checks_calls();
 
-/// Runs computations one by one and holds each against what its primitive declares of the operands (ops::Access).
-/// Before a call, memory that is written or scratch is filled with NaN. After the call, memory that is read must have
-/// the same bytes, and written f32, f64, f16 and bf16 elements must have lost the fill. Operands that share memory, as
-/// in place, are left alone. Slow: all operands are copied to the host, twice.
+/// Runs computations one by one and checks that each call treats its operands as its primitive declares (ops::Access).
+/// Before a call, memory that is written or scratch is filled with NaN. After the call, memory that is only read must
+/// have the same bytes as before, and every written element of a floating-point type must have another value than the
+/// fill. Operands that share memory (in place) are not checked. Checks are slow: they copy all operands to the host,
+/// twice.
 class CallChecker {
  public:
+  /// Both must outlive the checker.
   CallChecker(const Program& program, Device& device) : program_(program), device_(device) {}
-  /// Runs call number `call`. Throws Error that names node, verb, op and operand where a promise was broken.
-  /// Communications are run as they are.
+  /// Runs the call of index `call` in the program. `bound`: that call with its operands in memory. Throws Error, naming
+  /// node, verb, op and operand, where a declaration is violated. Communications run without checks.
   void run(std::size_t call, const BoundCall& bound);
 
  private:

@@ -10,21 +10,21 @@
 
 namespace keelson {
 
-/// What an executor shares with others.
+/// Memory and execution instance of an executor.
 struct ExecutorOptions {
-  /// Memory for values between calls; null: that of the parameters, which all executors on them share. Executors that
-  /// take turns may share one, of the same network or of others.
+  /// Memory for values between calls; null: the arena of the parameters (Parameters::arena). Executors that take turns
+  /// may share an arena, also executors of different networks.
   std::shared_ptr<Arena> arena;
-  /// Where the executor's work is done; null: the current instance (Device::current_instance()), which is the device's
-  /// main one without an InstanceScope. It must have as many threads as the instance that was current when the plan was
-  /// made. Executors that run at the same time have one each.
+  /// The instance that does the executor's work; null: the current instance (Device::current_instance()), which is the
+  /// device's main instance where no InstanceScope is alive. The instance must have as many threads as the instance
+  /// that was current when the plan was made. Executors that run at the same time need an instance each.
   std::shared_ptr<ExecutionInstance> instance;
 };
 
-/// Runs a plan on parameters: the memory of inputs, states, gradients and the loss, the bound calls, what a device has
-/// captured of them, and their times. Several executors, of one plan or of many, may be alive and take turns, step by
-/// step, on the same parameters or on their own. Running never allocates, looks up or branches. Results are
-/// deterministic.
+/// Runs a plan on parameters. An executor holds the memory of inputs, states, gradients and the loss, the calls bound
+/// to that memory, their captured graphs and their times. Several executors, of one plan or of many, may be alive and
+/// take turns, step by step, on the same parameters or on different ones. A step does not allocate memory and makes no
+/// decisions. Results are deterministic.
 ///
 ///   executor.input("x") <- data;  executor.forward(params);  executor.backward();  executor.update();
 ///
@@ -32,74 +32,82 @@ struct ExecutorOptions {
 /// their context must outlive the executor.
 ///
 /// An executor is for one host thread at a time. Executors that share neither parameters nor arena may run in several
-/// host threads at the same time, each on an execution instance of its own. Results then have the same bits as one
-/// after the other. Executors that share a plan take turns from verb to verb: give each a plan to run side by side.
-/// Executors on different instances that share parameters or an arena may take turns in one host thread: the device
-/// orders their work. The host's own work on an executor's tensors belongs into an InstanceScope of its instance.
+/// host threads at the same time, each on an execution instance of its own. The results have the same bits as if the
+/// executors had run one after the other. Executors that share a plan take turns: forward(), backward() and update() of
+/// one wait for those of another. Executors that shall run side by side need a plan each. Executors on different
+/// instances that share parameters or an arena may take turns in one host thread: the device orders their work. Host
+/// code that works on an executor's tensors needs an InstanceScope of the executor's instance.
 class Executor {
  public:
-  /// Parameters without memory get it here, as the plan wants it. Throws Error for parameters that lie otherwise than
-  /// the plan has it, OutOfMemory where the device has no room.
+  /// Parameters without memory get memory here, in the plan's layouts. Throws Error for parameters in other layouts
+  /// than the plan's, OutOfMemory where the device has no room.
   Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options = {});
-  /// The same with a plan of its own.
+  /// The same with a plan that the executor makes and owns. Throws also as the constructor of Plan.
   Executor(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Executor();
   Executor(const Executor&) = delete;
 
-  const Plan& plan() const;
-  std::int64_t batch() const { return plan().batch(); }
+  const Plan& plan() const;                              ///< what the executor runs
+  std::int64_t batch() const { return plan().batch(); }  ///< samples per step and rank
 
-  /// The memory of a graph input for batch() samples; its layout is plain or channels-last (4-D and 5-D values),
-  /// whichever the network wants. Also "weight" (N) f32: 1 for samples that count, 0 for the padding of a short batch;
-  /// all 1 after construction.
+  /// The memory of a graph input for batch() samples: channels-last for 4-D and 5-D values, else plain. The input
+  /// "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all 1 after
+  /// construction. Throws Error for a name that the graph does not have.
   Tensor input(const std::string& name) const;
-  /// For devices whose memory the host reads and writes: the steps to come read this input from `data` (as input()
-  /// describes it; 64-byte aligned) instead of from a copy in input(). It must stay as it is until backward has ended.
+  /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
+  /// `data` is 64-byte aligned and has the shape, dtype and layout of input(). It must not change until backward has
+  /// ended.
   void read_input_from(const std::string& name, void* data);
-  /// Valid after forward until the next forward; plain layout.
+  /// A graph output in plain layout. Valid after forward() until the next forward() on the same arena.
   Tensor output(const std::string& name) const;
 
-  /// Sets what changes from step to step and computes outputs and loss.
+  /// Computes outputs and loss. `params`: the values that change from step to step.
   void forward(const ops::StepParams& params);
-  /// Gradients of the step just computed; starts the exchange of each bucket as soon as it is complete.
+  /// Computes the gradients after forward(). Starts the exchange of each gradient bucket as soon as the bucket is full.
   void backward();
   /// Waits for the exchange and moves the parameters.
   void update();
-  /// Recurrent states (Graph::state), in node order; input(name) is the memory (batch, ...) of each. They are zero at
-  /// first, and forward() leaves them alone: carry_states() makes what the last forward ended with the start of the
-  /// next, reset_states() makes that zero.
+  /// Names of the recurrent states (Graph::state), in node order. input(name) is the memory (batch, ...) of a state.
+  /// States are zero at first, and forward() does not change them.
   std::vector<std::string> states() const;
+  /// Makes the states at the end of the last forward() the states with which the next forward() begins.
   void carry_states();
+  /// Sets all states to zero.
   void reset_states();
-  /// Mean loss of the step over all ranks (after backward() in training, after forward() otherwise, then of this rank
-  /// only). Waits for the device.
+  /// Mean loss of the step. In training: over all ranks, after backward(). Else: this rank's part, after forward().
+  /// Waits for the device.
   double loss() const;
 
-  /// How a step went.
+  /// Loss and loss scale of a step.
   struct StepResult {
     double loss = 0;  ///< as loss()
+    /// As loss_scale(); with the result of the step's check of gradients, if update() came before start_readback().
     ops::LossScale loss_scale;
   };
-  /// The same without waiting for the step: start_readback() queues the copy of its loss and, if update() is called
-  /// before, of its loss scale; take_readback() waits for the oldest one that was started. At most two may be under
-  /// way.
+  /// Queues the copy of the step's loss and loss scale to the host, without waiting for the step. At most two copies
+  /// may be under way.
   void start_readback();
+  /// Waits for the oldest copy that was started, and returns its values.
   StepResult take_readback();
-  /// Scale of the loss: f16 begins with 2^16 and moves it, all others have 1. To be stored in checkpoints.
+  /// Scale of the loss. In fp16 the scale begins with 2^16, and a step may change it; else the scale is 1.
+  /// Checkpoints store it. Waits for the device.
   ops::LossScale loss_scale() const;
+  /// Sets the scale, from a checkpoint. No effect in plans that do not check gradients.
   void set_loss_scale(const ops::LossScale& scale);
 
-  /// Gradient of a parameter after backward() and finish_exchange(), in plain host order; times the loss scale.
+  /// Gradient of a parameter after backward(), over all ranks, times the loss scale: a copy on the host in row-major
+  /// order. Throws Error for a parameter without a gradient.
   std::vector<float> gradient(const std::string& parameter) const;
+  /// Waits until the exchange that backward() has started is over. Collective.
   void finish_exchange() const;
 
-  /// Runs the forward pass of the last step again and names the first node, parameter or input that holds a value that
-  /// is not finite, with its kind ("parameter conv1/weights", "layer conv2"); empty if all are finite.
+  /// Runs the forward pass of the last step again. Returns the first node, parameter or input with a value that is not
+  /// finite: "parameter conv1/weights", "layer conv2"; empty if all values are finite.
   std::string first_non_finite();
 
-  void set_profiling(bool on);        ///< on: measures anew; off: keeps what was measured
-  std::vector<PlanRow> rows() const;  ///< the plan's, with the milliseconds that were measured
-  void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;  ///< Plan::print of these
+  void set_profiling(bool on);        ///< on: forgets old times and measures; off: keeps the times
+  std::vector<PlanRow> rows() const;  ///< Plan::rows() with the measured milliseconds
+  void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;  ///< Plan::print() of rows()
 
  private:
   struct Impl;

@@ -6,21 +6,21 @@
 
 namespace keelson {
 
-/// Runs the calls of a program. Where the device can capture work, each run of computations is captured at its second
-/// execution (the first one finds what kernels look up once) and launched as a whole from then on; communications stand
-/// between the captured graphs. A run that cannot be captured is executed call by call.
-/// Under KEELSON_CHECK=1 each call is executed by a CallChecker, and nothing is captured.
+/// Runs the calls of a program. Where the device can capture work, each run of consecutive computations is captured at
+/// its second execution and launched as a whole from then on. The first execution is for work that kernels do only
+/// once. Communications stand between the captured graphs. A run that cannot be captured is executed call by call.
+/// Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured.
 class GraphExecutor {
  public:
-  /// `cuts`: where runs begin that are executed apart (the passes of a step), rising. `calls` are those of the program,
-  /// bound; neither may move.
+  /// `calls`: the bound calls of the program. `cuts`: rising indices of calls at which run() may begin or end (the
+  /// passes of a step). All references must outlive the executor.
   GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                 const std::vector<std::size_t>& cuts);
-  /// Calls [first, last), which begin and end at cuts. `communicator`, if there is one, may progress between them.
+  /// Runs the calls [first, last). Both are cuts. `communicator` makes progress between calls; may be null.
   void run(std::size_t first, std::size_t last, Communicator* communicator);
-  /// Tensors of the calls have moved: what was captured is void.
+  /// Drops the captured graphs. To be called when tensors of the calls have moved.
   void forget();
-  /// On: calls are executed and timed one by one.
+  /// On: calls are executed and timed one by one (BoundCall::milliseconds).
   void set_profiling(bool on);
 
  private:

@@ -11,16 +11,17 @@
 namespace keelson {
 
 /// The maps of all parameters of a network whose nodes with weights (convolution, dense, embedding) get other channels.
-/// `channels`: by the node's name, for each of its new channels or features the old one, or -1 for a new one; nodes
-/// that are not named keep theirs. The maps of the layers that read them follow, through activations, pooling, dropout,
-/// sums, concatenation and flattening:
+/// `channels` has an entry for each node that changes, by the node's name: for each new channel (or feature) the index
+/// of the old channel, or -1 for a channel that is new. Nodes without an entry keep their channels. The function finds
+/// the maps of the layers that read a changed node, also through activations, pooling, dropout, sums, concatenation and
+/// flattening:
 ///
 ///   const auto maps = channel_maps(graph, {{"conv1", {0, 2, 3}}});  // channel 1 of conv1 goes
 ///   Parameters next = parameters.remap(make_network(3), maps);
 ///
 /// Nodes have the same names in both networks. Throws InputError, naming the node, for a layer that mixes channels in a
-/// way that is not known (a recurrent layer, a loss), for values of different channels that are added, and for channels
-/// that the node has not.
+/// way that is not known (a recurrent layer, a loss), for a sum of values whose channels differ, and for indices of
+/// channels that the node does not have.
 ParameterMaps channel_maps(const Graph& graph, const std::map<std::string, std::vector<std::int64_t>>& channels);
 
 }  // namespace keelson

@@ -8,25 +8,27 @@
 
 namespace keelson {
 
-/// How a parameter begins.
+/// How the initial values of a parameter are drawn.
 struct Init {
+  /// The distribution.
   enum class Kind : std::uint8_t {
-    constant,        ///< value
-    uniform,         ///< +- value
-    glorot_uniform,  ///< +- sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010, eq. 16), also called Xavier
-    he_normal,       ///< normal, std sqrt(2 / fan_in) (He et al. 2015)
+    constant,        ///< all entries are `value`
+    uniform,         ///< uniform between -value and value
+    glorot_uniform,  ///< uniform within +- sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010, eq. 16); also: Xavier
+    he_normal,       ///< normal with standard deviation sqrt(2 / fan_in) (He et al. 2015)
   };
-  Kind kind = Kind::constant;
-  float value = 0;
+  Kind kind = Kind::constant;  ///< the distribution
+  float value = 0;             ///< of constant: each entry; of uniform: the bound; else unused
 
-  static Init constant(float v) { return {Kind::constant, v}; }
-  static Init uniform(float v) { return {Kind::uniform, v}; }
-  static Init glorot_uniform() { return {Kind::glorot_uniform, 0}; }
-  static Init he_normal() { return {Kind::he_normal, 0}; }
+  static Init constant(float v) { return {Kind::constant, v}; }       ///< all entries are v
+  static Init uniform(float v) { return {Kind::uniform, v}; }         ///< uniform between -v and v
+  static Init glorot_uniform() { return {Kind::glorot_uniform, 0}; }  ///< see Kind::glorot_uniform
+  static Init he_normal() { return {Kind::he_normal, 0}; }            ///< see Kind::he_normal
 };
 
-/// Values in plain order: a function of (seed, name, element), so they are the same on any backend and number of ranks.
-/// Fans as TensorFlow counts them: (O, I, k...) has fan_in I*k, fan_out O*k; (out, in) has in and out.
+/// The initial values of a parameter in plain (row-major) order. Each value is a function of seed, name and the index
+/// of the element, so the values are the same on every backend and for every number of ranks. fan_in and fan_out are
+/// counted as in TensorFlow: weights (O, I, k...) have fan_in I*k and fan_out O*k, weights (out, in) have in and out.
 std::vector<float> initial_values(const Init& init, const std::string& name, const Shape& shape, std::uint64_t seed);
 
 }  // namespace keelson

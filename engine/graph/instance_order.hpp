@@ -6,11 +6,11 @@
 
 namespace keelson {
 
-/// Brings the execution instances that use the same memory, one after the other, into order on the device. Not
-/// thread-safe.
+/// Orders the work of execution instances that use the same memory one after the other. Not thread-safe.
 class InstanceOrder {
  public:
-  /// Work queued on `instance` from now on comes after all work queued so far on the instance that was here before.
+  /// Work that is queued on `instance` from now on runs after all work that was queued on the instance of the previous
+  /// call. Does not block the host.
   void take_turn(ExecutionInstance& instance) {
     if (last_.expired() || current_ != &instance) {
       if (const auto before = last_.lock()) instance.wait_for(*before);  // one that has ended left no work behind

@@ -16,90 +16,97 @@ namespace keelson {
 class ForwardBuilder;
 class BackwardBuilder;
 
-/// Shape of a value for a batch of one sample. Dim `batch_axis` is multiplied by the batch size: 0 nearly always, with
-/// an extent above 1 where one sample makes several rows (CosmoFlow's paper network: 64). -1: the value does not grow
-/// with the batch (a loss).
+/// Shape of a value for a batch of one sample. The extent of dimension `batch_axis` is multiplied by the batch size.
 struct ValueShape {
-  Shape shape;
-  DType dtype = DType::f32;
+  Shape shape;               ///< for one sample
+  DType dtype = DType::f32;  ///< type of the elements
+  /// The dimension that grows with the batch, nearly always 0. Its extent is above 1 where one sample makes several
+  /// rows (CosmoFlow's paper network: 64). -1: the value does not grow with the batch (a loss).
   int batch_axis = 0;
+  /// The shape for `batch` samples.
   Shape at_batch(std::int64_t batch) const {
     Shape s = shape;
     if (batch_axis >= 0) s[batch_axis] *= batch;
     return s;
   }
+  /// Extent of the batch dimension for one sample; 1 where the value does not grow with the batch.
   std::int64_t rows_per_sample() const { return batch_axis >= 0 ? shape[batch_axis] : 1; }
 };
 
-/// What moves an array of a node.
+/// What changes an array of a node from step to step.
 enum class ParameterKind : std::uint8_t {
-  trained,    ///< the optimizer
-  statistic,  ///< calls of the node itself, from values that are the same on all ranks; no gradient, no optimizer state
+  trained,  ///< the optimizer, by the array's gradient
+  /// Calls of the node itself, from values that are the same on all ranks. The array has no gradient and no optimizer
+  /// state (running statistics of a batch normalization).
+  statistic,
 };
 
 /// An array of a node that lives from step to step and is stored in checkpoints.
 struct ParameterSpec {
   std::string name;  ///< "weights", "bias"; in Graph::parameters() with the node's name in front: "conv1/weights"
   Shape shape;       ///< plain: (O, I, kD, kH, kW), (out, in), (O)
-  Init init;
-  ParameterKind kind = ParameterKind::trained;
+  Init init;         ///< initial values
+  ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
 };
 
-/// What a layer is asked when channels of the network go or come. A channel is an index of dimension 1: of (N, C, D, H,
-/// W) and of (N, features) alike.
+/// The question to a layer when channels of the network are removed or added. A channel is an index of dimension 1,
+/// both of (N, C, D, H, W) and of (N, features).
 struct ChannelChange {
   std::span<const ValueShape> srcs;        ///< the layer's sources in the old network
-  std::span<const IndexMap> src_channels;  ///< of each source, the old channel of each new one; no value: unchanged
-  IndexMap dst_channels;                   ///< what the caller gave for this node; no value: nothing
+  std::span<const IndexMap> src_channels;  ///< per source: the old channel of each new channel; no value: unchanged
+  IndexMap dst_channels;                   ///< the same for the result, where the caller gave a map for this node
 
-  /// Whether anything changes at this node.
+  /// Whether channels of a source or of the result change at this node.
   bool any() const;
-  /// The map that all sources have. Throws InputError where they differ.
+  /// The map that all sources share. Throws InputError where the maps of two sources differ.
   const IndexMap& src() const;
   /// The result's map of a layer that has the channels of its sources and none of its own: src(). Throws InputError
   /// where the caller gave channels for the node.
   const IndexMap& passed_on() const;
 };
 
-/// A layer's answer.
+/// A layer's answer to a ChannelChange.
 struct ChannelMaps {
-  IndexMap dst;  ///< of the result
-  /// Per dimension, by the layer's own names ("weights"); parameters that are not listed stay as they were.
+  IndexMap dst;  ///< the channels of the result
+  /// One map per dimension of each parameter, by the layer's own names ("weights"). Parameters that are not listed stay
+  /// as they were.
   std::map<std::string, std::vector<IndexMap>> parameters;
 };
 
-/// Emits the calls of a node's backward pass; captured state is the forward pass' primitive and buffers.
+/// Appends the calls of a node's backward pass. The function keeps the primitive and the buffers of the forward pass.
 using BackwardFn = std::function<void(BackwardBuilder&)>;
 
 class Layer;
 
 /// A way to make one node of two: returns the layer that does the work of `first` and then of `reader`, the only layer
-/// that reads the result of `first`. Null where the rule does not apply. The graph knows no rules; layers have them
-/// (Layer::fusion_rules).
+/// that reads the result of `first`. Null where the rule does not apply. Layers bring the rules (Layer::fusion_rules).
 using FusionRule = std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, bool training)>;
 
-/// What a node computes. A layer knows shapes, parameters and which primitives in which order; never backends.
+/// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
+/// does not know the backends.
 class Layer {
  public:
   virtual ~Layer() = default;
-  virtual std::string kind() const = 0;  ///< "conv", "max_pool": names nodes
-  /// Shape of the result for a batch of one; refuses (InputError) srcs that do not fit.
+  virtual std::string kind() const = 0;  ///< "conv", "max_pool": part of default node names and of reports
+  /// Shape of the result for a batch of one sample. Throws InputError for sources that do not fit.
   virtual ValueShape infer(std::span<const ValueShape> srcs) const = 0;
+  /// The layer's parameters and statistics for sources of these shapes, by the layer's own names ("weights").
   virtual std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const { return {}; }
-  /// Makes primitives and emits the forward calls; returns how to emit the backward ones (null: no gradient flows).
+  /// Makes the primitives and appends the forward calls. Returns the function that appends the backward calls; null
+  /// where no gradient flows through the layer.
   virtual BackwardFn plan(ForwardBuilder& p) const = 0;
 
-  /// How channels of the result and of the parameters follow when channels of the sources go or come, or when the
-  /// caller gives others for the result (channel_maps()). By default any change is refused (InputError).
+  /// How the channels of the result and of the parameters change when channels of the sources are removed or added, or
+  /// when the caller gives a map for the result (channel_maps()). By default every change throws InputError.
   virtual ChannelMaps map_channels(const ChannelChange& change) const;
 
-  /// Whether the result is of the dtype that the sources have (element-wise work, pooling, regrouping).
+  /// Whether the result has the dtype of the sources (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }
-  /// What this layer can be fused with. The first rule that applies is taken.
+  /// The rules by which this layer can take in the layer that reads its result. The first rule that applies is taken.
   virtual std::span<const FusionRule> fusion_rules() const { return {}; }
 };
 
-/// The rule of a member function of First for readers of the type Reader.
+/// The rule that calls a member function of First, for readers of type Reader.
 template <class First, class Reader>
 FusionRule fusion_rule(std::shared_ptr<const Layer> (First::*fuse)(const Reader& reader, bool training) const) {
   return [fuse](const Layer& first, const Layer& reader, bool training) -> std::shared_ptr<const Layer> {

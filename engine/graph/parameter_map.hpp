@@ -8,8 +8,9 @@
 
 namespace keelson {
 
-/// For each index along one dimension of a new array, the index of the old array, or -1: the index is new. Indices of
-/// the old array may occur several times, in any order, or not at all. No value: the dimension stays as it was.
+/// For each index along one dimension of a new array: the index in the old array, or -1 for an index that is new.
+/// Indices of the old array may occur several times, in any order, or not at all. No value: the dimension stays as it
+/// was.
 using IndexMap = std::optional<std::vector<std::int64_t>>;
 
 /// Where the values and moments of one parameter of a new network come from.

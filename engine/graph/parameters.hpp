@@ -12,61 +12,70 @@
 
 namespace keelson {
 
-/// A named array that is trained, or a statistic. Value and optimizer state share one layout, the one that the training
+/// A named array that is trained, or a statistic. Value and optimizer state share one layout: the layout that the first
 /// plan's primitive wants.
 struct Parameter {
-  std::string name;  ///< "conv1/weights"
-  Shape shape;       ///< plain
-  Init init;
-  ParameterKind kind = ParameterKind::trained;
-  Tensor value;  ///< empty until the first plan chooses its layout
-  std::vector<Tensor>
-      moments;  ///< optimizer state: momentum, or Adam's m and v; made by the training plan, zero at first
-  /// What remap() has carried over and a plan has not put into memory yet, in plain order. Empty: `init`, and zeros.
+  std::string name;                             ///< "conv1/weights"
+  Shape shape;                                  ///< logical shape: (O, I, kD, kH, kW), (out, in), (O)
+  Init init;                                    ///< initial values
+  ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
+  Tensor value;                                 ///< f32; empty until the first plan chooses the layout
+  /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value. Made by the first
+  /// executor of a training plan, zero at first.
+  std::vector<Tensor> moments;
+  /// Values that remap() has carried over and that no plan has put into device memory yet, in plain order. Empty: the
+  /// value begins as `init` says.
   std::vector<float> start;
-  std::vector<std::vector<float>> start_moments;  ///< one per moment
+  std::vector<std::vector<float>> start_moments;  ///< the same for each moment; empty: zeros
 };
 
 /// The parameters of one network in one context, shared by all its plans (training, evaluation, other batch sizes).
 class Parameters {
  public:
-  /// Initial values are drawn from `seed` when a plan materialises them.
+  /// Allocates nothing. Initial values are drawn from `seed` when a plan materialises a parameter. The context must
+  /// outlive the parameters.
   Parameters(const Graph& graph, Context& context, std::uint64_t seed);
+  /// Takes over the arrays. Executors and plans on the other object must be gone.
   Parameters(Parameters&&) = default;
-  /// Executors and plans on the parameters must be gone, since they refer to the old memory.
+  /// Executors and plans on either object must be gone, since they refer to the old memory.
   Parameters& operator=(Parameters&&) = default;
 
+  /// All parameters and statistics, in the order of Graph::parameters().
   std::deque<Parameter>& all() { return parameters_; }
+  /// The same, to read.
   const std::deque<Parameter>& all() const { return parameters_; }
-  Parameter& at(const std::string& name);  ///< throws Error if there is none
-  /// Null if there is none.
+  Parameter& at(const std::string& name);  ///< throws Error if no parameter has this name
+  /// Null if no parameter has this name.
   const Parameter* find(const std::string& name) const;
-  std::int64_t count() const;
-  Context& context() const { return *context_; }
-  const std::shared_ptr<Arena>& arena() { return arena_; }  ///< of all executors that are given no other
-  std::uint64_t seed() const { return seed_; }
-  /// What the current instance does next comes after what other instances have queued on these parameters. Executors
-  /// and the functions below call it.
+  std::int64_t count() const;                               ///< elements of all parameters and statistics together
+  Context& context() const { return *context_; }            ///< where the arrays lie
+  const std::shared_ptr<Arena>& arena() { return arena_; }  ///< of all executors that are given no other arena
+  std::uint64_t seed() const { return seed_; }              ///< of the initial values
+  /// Work that the current instance queues from now on runs after the work that other instances have queued on these
+  /// parameters. Executors and the functions below call take_turn().
   void take_turn() const { order_.take_turn(context_->device().current_instance()); }
 
   /// Gives the parameter memory in this layout and its initial value; called once per parameter, by the first plan.
   void materialise(Parameter& p, const Layout& layout);
-  /// Makes sure that `p` has `count` zeroed moments.
+  /// Gives `p` as many moments as `count`, unless they exist: zero, or as remap() has carried them over.
   void add_moments(Parameter& p, int count);
 
-  /// The parameters of another network, for units and channels that go or come. Values and moments are carried over
-  /// from the parameters of the same names, or as `maps` says. Entries that are new have the values that the
-  /// parameter's Init gives them in the new network, and zero moments; so do parameters that are new. Parameters that
-  /// the new network has not are left out. The copies are exact, wait in host memory until a plan of the new network
-  /// chooses layouts, and do not depend on these parameters.
+  /// The parameters of another network, for networks whose units and channels are removed or added. Values and moments
+  /// are carried over from the parameters of the same names, or as `maps` says. Entries and parameters that are new get
+  /// the values that their Init gives in the new network, and zero moments. Parameters that the new network does not
+  /// have are left out. The copies are exact and do not depend on these parameters. They stay in host memory until a
+  /// plan of the new network chooses layouts.
   ///
-  /// Throws InputError for a parameter that has another shape than before without a map that says which entries stay,
-  /// and for maps that do not fit. Makes no collective calls.
+  /// Throws InputError for a parameter whose shape has changed without a map that says which entries stay, and for maps
+  /// that do not fit. Makes no collective calls.
   Parameters remap(const Graph& graph, const ParameterMaps& maps) const;
 
-  /// Plain host copies, in row-major order, for checkpoints and tests. `which`: -1 value, 0.. moment. A value that has
-  /// no memory yet is the one that the parameter will begin with.
+  /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
+  /// moment. Where the value has no memory yet, the copy holds the values that the parameter will begin with. Waits for
+  /// the device.
   std::vector<float> get(const Parameter& p, int which = -1) const;
+  /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. The value
+  /// or the moment must have memory already. Throws Error for another number of elements.
   void set(Parameter& p, const std::vector<float>& plain, int which = -1);
 
  private:

@@ -9,40 +9,43 @@
 
 namespace keelson {
 
-/// What a network consists of: its nodes' names, kinds, sources, shapes and parameters, without what only the layers
-/// know (strides, rates). A checkpoint stores the text of it. A program that makes networks of several widths makes the
-/// same one again from widths().
+/// What a network consists of: its nodes' names, kinds, sources, shapes and parameters, without the settings that only
+/// the layers know (strides, rates). A checkpoint stores the topology as text. A program that makes networks of several
+/// widths can make the network of a checkpoint again from widths().
 struct Topology {
+  /// A node of the network.
   struct Node {
-    std::string name, kind;                          ///< Layer::kind(); "state" for a recurrent state
-    std::vector<std::string> srcs;                   ///< names
-    Shape shape;                                     ///< of the result, for a batch of one sample
-    std::string dtype;                               ///< of the result: "f32"
+    std::string name, kind;         ///< unique in the network; Layer::kind(), or "state" for a recurrent state
+    std::vector<std::string> srcs;  ///< names of the nodes that the node reads, in order
+    Shape shape;                    ///< of the result, for a batch of one sample
+    std::string dtype;              ///< of the result: "f32"
     std::map<std::string, Shape> parameters = {};    ///< "weights" -> (O, I, ...)
-    std::map<std::string, std::string> shared = {};  ///< of them, those of other nodes (Graph::Node::shared)
+    std::map<std::string, std::string> shared = {};  ///< those that belong to other nodes (Graph::Node::shared)
     friend bool operator==(const Node&, const Node&) = default;
   };
 
   std::vector<Node> nodes;                     ///< in the graph's order
-  std::map<std::string, std::string> outputs;  ///< name -> node
-  std::string loss;                            ///< node; empty: none
+  std::map<std::string, std::string> outputs;  ///< name of the output -> name of the node
+  std::string loss;                            ///< name of the loss's node; empty: no loss
 
   Topology() = default;
+  /// The topology of this graph.
   explicit Topology(const Graph& graph);
-  /// The reverse of to_text(). Throws InputError for another text.
+  /// The reverse of to_text(). Throws InputError for a text that does not describe a topology.
   static Topology parse(const std::string& text);
 
   /// JSON with one line per node. Equal topologies have equal texts.
   std::string to_text() const;
-  /// Channels or features (dimension 1) of each node that has parameters: "conv1" -> 32.
+  /// Number of channels or features (extent of dimension 1) of each node that has parameters: "conv1" -> 32.
   std::map<std::string, std::int64_t> widths() const;
-  /// Each node's line by "node <name>", outputs, loss and order: for comparisons that name what differs.
+  /// The topology in parts, by name: each node's line by "node conv1", then outputs, loss and order. For comparisons
+  /// that name the part that differs.
   std::map<std::string, std::string> lines() const;
 
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
-/// "node conv2 is {...}, expected {...}": the first difference of `found` from `expected`. Empty: none.
+/// The first difference of `found` from `expected`: "node conv2 is {...}, expected {...}". Empty for equal topologies.
 std::string difference(const Topology& found, const Topology& expected);
 
 }  // namespace keelson

@@ -11,9 +11,10 @@ namespace keelson {
 /// An element-wise function. Convolution and dense layers take the layer in by their fusion rules.
 class EltwiseLayer : public Layer {
  public:
+  /// `kind`: as Layer::kind(), for example "relu".
   EltwiseLayer(std::string kind, const ops::EltwiseParams& params) : kind_(std::move(kind)), params_(params) {}
 
-  const ops::EltwiseParams& params() const { return params_; }
+  const ops::EltwiseParams& params() const { return params_; }  ///< the function
 
   std::string kind() const override { return kind_; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }

@@ -79,8 +79,8 @@ struct BatchNormOptions {
   float epsilon = 1e-5f;   ///< added to the variance
   bool over_ranks = true;  ///< statistics of the batch of all ranks, which does not depend on their number; else of
                            ///< each rank's own part
-  Init scale_init = Init::constant(1);
-  Init shift_init = Init::constant(0);
+  Init scale_init = Init::constant(1);  ///< initial scale
+  Init shift_init = Init::constant(0);  ///< initial shift
 };
 /// Parameters "scale" and "shift" (C), statistics "running_mean" and "running_variance" (C).
 Var batch_norm(Var x, const BatchNormOptions& options = {}, const std::string& name = "");

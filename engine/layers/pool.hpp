@@ -12,10 +12,11 @@ ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, cons
 /// Convolutions take max pooling in by their fusion rules.
 class PoolLayer : public Layer {
  public:
+  /// A layer for sources with 1 to 3 spatial dims.
   PoolLayer(ops::PoolKind kind, const PoolOptions& options) : kind_(kind), options_(options) {}
 
-  ops::PoolKind pool_kind() const { return kind_; }
-  const PoolOptions& options() const { return options_; }
+  ops::PoolKind pool_kind() const { return kind_; }        ///< max or average
+  const PoolOptions& options() const { return options_; }  ///< as given
 
   std::string kind() const override { return kind_ == ops::PoolKind::max ? "max_pool" : "average_pool"; }
   ValueShape infer(std::span<const ValueShape> srcs) const override;

@@ -37,6 +37,7 @@ class ExecutionInstance : public std::enable_shared_from_this<ExecutionInstance>
 /// main instance. Scopes may be nested.
 class InstanceScope {
  public:
+  /// Makes the instance, which must outlive the scope, the current one of the calling host thread.
   explicit InstanceScope(ExecutionInstance& instance) : instance_(instance), previous_(instance.enter()) {}
   ~InstanceScope() { instance_.leave(previous_); }
   InstanceScope(const InstanceScope&) = delete;
@@ -46,6 +47,7 @@ class InstanceScope {
   const ExecutionInstance::Previous previous_;
 };
 
+/// Settings of an execution instance.
 struct InstanceOptions {
   /// On a CPU: OpenMP threads of kernels and libraries; 0: as many as the main instance has. On a GPU: 0.
   int threads = 0;

@@ -8,24 +8,29 @@
 
 namespace keelson {
 
-/// LAMB (You et al. 2020, arXiv 1904.00962), as apex' FusedLAMB has it and MLPerf prescribes it: Adam's direction plus
+/// LAMB (You et al. 2020, arXiv 1904.00962) as in apex' FusedLAMB, which MLPerf prescribes: Adam's direction plus
 /// weight decay, scaled to the norm of each parameter. Formulas: engine/ops/lamb.hpp.
 ///
 /// Parameters without weight decay are not scaled, unless nvlamb is set. Parameters of one dimension (biases, scales of
-/// normalisation) have no weight decay unless a group names them; adapt_vectors treats them as all others.
+/// normalization) have no weight decay unless a group names them. With adapt_vectors they are treated as all others.
 struct Lamb : Optimizer {
+  /// MLPerf's defaults: weight decay 0.01, clip norm 1.
   Lamb() {
     weight_decay = 0.01f;
     clip_norm = 1;
   }
 
-  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-6f;
+  float beta1 = 0.9f,             ///< decay rate of the mean of the gradients
+      beta2 = 0.999f,             ///< decay rate of the mean of the squared gradients
+      epsilon = 1e-6f;            ///< added to the square root of the second mean
   bool average_gradients = true;  ///< false: m = beta1 m + x, not m = beta1 m + (1 - beta1) x
   bool l2 = false;                ///< weight decay is added to the gradient, not to the direction
   bool nvlamb = false;            ///< NVLAMB: all parameters are scaled
-  bool adapt_vectors = false;
-  float norm_min = 0, norm_max = std::numeric_limits<float>::infinity();  ///< a parameter's norm is clipped to these
+  bool adapt_vectors = false;     ///< weight decay also for parameters of one dimension
+  float norm_min = 0,             ///< lower limit to which a parameter's norm is clipped
+      norm_max = std::numeric_limits<float>::infinity();  ///< upper limit to which a parameter's norm is clipped
 
+  /// The settings for the parameter of this name and shape, with those of its group.
   ops::LambParams params_for(const std::string& parameter, const Shape& shape) const;
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void append_updates(UpdateBuilder& builder) const override;

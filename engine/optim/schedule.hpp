@@ -6,38 +6,41 @@
 
 namespace keelson {
 
-/// Learning rate as a function of the position in training: warm-up from `warmup_from` to `base` over the first
-/// `warmup_epochs`, and after (and apart from) it one of the shapes below. Positions are fractional epochs: steps done
-/// / steps per epoch.
+/// Learning rate as a function of the position in training. The rate rises linearly from `warmup_from` to `base` during
+/// the first `warmup_epochs`. From then on the rate follows one of the shapes below, as if there had been no warm-up.
+/// Positions are epochs with their fraction: steps done / steps per epoch.
 struct Schedule {
+  /// The shape of the rate after the warm-up.
   enum class Kind {
-    constant,
-    steps,  ///< base * factor of the last boundary passed; factors are absolute, not cumulative (MLPerf CosmoFlow: {32:
-            ///< .25, 64: .125})
-    linear,  ///< base -> final over `epochs`
-    cosine,  ///< base -> final over `epochs`, half a cosine (Loshchilov & Hutter 2017, without restarts)
-    decay,   ///< base * decay_factor^max(e - flat_epochs, 0) all through the e-th epoch, e = 1, 2, ... (Zaremba et al.
-             ///< 2014)
+    constant,  ///< base
+    /// base * factor of the last Step whose epoch has begun, base before the first Step. Factors are not multiplied
+    /// with each other (MLPerf CosmoFlow: 32:0.25,64:0.125).
+    steps,
+    linear,  ///< from base to final over `epochs`
+    cosine,  ///< from base to final over `epochs`, half a cosine (Loshchilov & Hutter 2017, without restarts)
+    /// base * decay_factor^max(e - flat_epochs, 0) in the whole e-th epoch, e = 1, 2, ... (Zaremba et al. 2014)
+    decay,
   };
+  /// A change of the rate.
   struct Step {
-    double epoch;
-    double factor;
+    double epoch;   ///< position from which the factor counts
+    double factor;  ///< of `base`
   };
-  Kind kind = Kind::constant;
-  double base = 1e-3;
-  double final = 0;
-  double epochs = 1;
-  double warmup_epochs = 0;
-  double warmup_from = 0;
-  std::vector<Step> steps;
-  double decay_factor = 1;
-  std::int64_t flat_epochs = 0;
+  Kind kind = Kind::constant;  ///< shape
+  double base = 1e-3;          ///< rate after the warm-up
+  double final = 0;            ///< of linear and cosine: rate from position `epochs` on
+  double epochs = 1;           ///< of linear and cosine: position at which the rate is `final`, counted from the start
+  double warmup_epochs = 0;    ///< length of the warm-up; 0: none
+  double warmup_from = 0;      ///< rate of the first step of the warm-up
+  std::vector<Step> steps;     ///< of steps: in rising order of their epochs
+  double decay_factor = 1;     ///< of decay: factor per epoch
+  std::int64_t flat_epochs = 0;  ///< of decay: epochs with the rate `base` before the decay
 
-  double at(double epoch) const;
-  std::string to_string() const;
+  double at(double epoch) const;  ///< learning rate at this position
+  std::string to_string() const;  ///< for logs: "0.001 -> 0 cosine over 10 epochs, warm-up from 0 over 1 epoch"
 };
 
-/// "32:0.25,64:0.125" -> steps; refuses (InputError) anything else.
+/// Steps from EPOCH:FACTOR pairs in rising order: "32:0.25,64:0.125". Throws InputError for any other text.
 std::vector<Schedule::Step> parse_steps(const std::string& text);
 
 }  // namespace keelson

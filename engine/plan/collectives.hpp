@@ -8,32 +8,34 @@
 /// Communication as calls of a program.
 namespace keelson {
 
-/// The start of a collective, checked: throws Error that names the node where operands are missing, are of a dtype that
-/// cannot be summed, or have other sizes than the number of ranks wants.
+/// The start of a collective, checked. Throws Error, naming the node, where an operand is missing, has a dtype that
+/// cannot be summed, or has a size that does not fit the number of ranks. Does not append the call to the program.
 Call start_of(CompileState& build, CallPlace place, const CommunicationDesc& desc);
-/// The same call as Step::wait.
+/// The call that waits for the collective of `start`: the same call with Step::wait.
 Call end_of(Call start);
 
-/// Where the sections of a step end, as numbers of calls.
+/// Where the sections of a step end: each number is the index of the first call behind the section. The update follows
+/// from exchange_end to the last call.
 struct Sections {
+  /// End of the section forward; end of the section backward; end of the section exchange
   std::size_t forward_end = 0, backward_end = 0, exchange_end = 0;
 };
 
 /// Values that are exchanged together: adjacent parts of one buffer.
 struct Bucket {
-  BufferId whole;
-  std::vector<BufferId> parts;
-  std::string node, label;
+  BufferId whole;               ///< covers all parts
+  std::vector<BufferId> parts;  ///< the values, in the order of their memory
+  std::string node, label;  ///< "bucket 3", in reports; "gradient bucket 3 (conv4/weights ... conv3/bias)", in errors
 };
 
 /// The pass that turns partial values into replicated ones where a call reads them. It inserts an allreduce for each
 /// bucket and for each partial buffer that is in no bucket. The start stands right behind the last call that writes the
-/// value, the wait right before the first call that reads the sum, so that other calls run in between. `gathers` are
-/// starts of other collectives, of which the pass does the same.
+/// value. The wait stands right before the first call that reads the sum, so that other calls run in between. `gathers`
+/// are the starts of other collectives, for which the pass inserts start and wait in the same way.
 ///
-/// A section is complete by itself: what begins in forward and ends later, begins in backward. What an update reads, or
-/// the caller (Buffer::keep), has its wait in the section exchange, before the computations there. With one rank along
-/// an axis nothing is inserted for that axis.
+/// A section is complete by itself: a collective whose value is written in forward and read later starts in backward.
+/// Where an update or the caller (Buffer::keep) reads the sum, the wait stands in the section exchange, before the
+/// computations of that section. With one rank along an axis nothing is inserted for that axis.
 Sections insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers);
 
 }  // namespace keelson

@@ -11,37 +11,42 @@
 
 namespace keelson {
 
-/// What a plan holds and an executor reads.
+/// The contents of a plan. Executors read them, and do not change them.
 struct CompiledGraph {
-  /// A recurrent state: the input, and what replaces it.
+  /// A recurrent state (Graph::state). Both buffers have the same desc.
   struct State {
-    std::string name;
-    BufferId value, next;
+    std::string name;      ///< of the state's node
+    BufferId value, next;  ///< what forward reads; what forward writes for the next step
   };
 
-  /// Primitives keep memory of their own, so the executors of one plan take turns.
+  /// Order of the executors of one plan. They take turns, since primitives have memory of their own.
   struct Turns {
-    std::mutex mutex;
-    InstanceOrder order;
+    std::mutex mutex;     ///< held by the executor whose turn it is
+    InstanceOrder order;  ///< of the executors' work on the device
   };
 
-  PlanOptions options;
-  Context& context;
+  PlanOptions options;  ///< as the plan was asked for
+  Context& context;     ///< where the primitives were made
   int concurrency = 0;  ///< of the execution instance that the primitives were made for
-  std::unique_ptr<Turns> turns = std::make_unique<Turns>();
-  Program program;
-  bool checks_gradients = false;
-  BufferId step_params = no_buffer, loss_scale = no_buffer, weight = no_buffer, loss = no_buffer;
-  std::map<std::string, BufferId> inputs, outputs;
-  std::vector<State> states;
+  std::unique_ptr<Turns> turns = std::make_unique<Turns>();  ///< the only part that changes
+  Program program;                                           ///< buffers in their places, and the calls of a step
+  bool checks_gradients = false;                             ///< as Plan::checks_gradients()
+  BufferId step_params = no_buffer,                          ///< one ops::StepParams, u8
+      loss_scale = no_buffer,                                ///< one ops::LossScale, u8; none without checked gradients
+      weight = no_buffer,                                    ///< (batch) f32 sample weights
+      loss = no_buffer;                                      ///< one f64; stays 0 for a graph without a loss
+  std::map<std::string, BufferId> inputs,                    ///< by name, with the states and "weight"
+      outputs;                                               ///< by name, plain
+  std::vector<State> states;                                 ///< in node order
+  /// Whole gradients by the parameter's name, in the order in which backward makes them.
   std::vector<std::pair<std::string, BufferId>> gradients;
-  std::vector<SparseGradient> sparse_gradients;
-  std::int64_t gradient_floats = 0;  ///< of the block that holds all whole ones
-  std::size_t buckets = 0;
-  Sections sections;  ///< forward, then backward, the end of the exchange, and the update
+  std::vector<SparseGradient> sparse_gradients;  ///< gradients by rows, of all ranks
+  std::int64_t gradient_floats = 0;              ///< f32 elements of the block that holds all whole gradients
+  std::size_t buckets = 0;                       ///< number of gradient buckets
+  Sections sections;                             ///< of the program's calls
 };
 
-/// Compiles: see docs/architecture.md, "From graph to step".
+/// Compiles a graph. docs/architecture.md, "From graph to step", describes the passes. Throws as Plan's constructor.
 CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options);
 
 }  // namespace keelson

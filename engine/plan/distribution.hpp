@@ -20,17 +20,22 @@ namespace keelson {
 /// The samples of the batch need no distribution: a graph describes one sample, and each rank along the axis data has
 /// samples of its own.
 struct Distribution {
+  /// How the value is made of the memory of the ranks: see above.
   enum class Kind : std::uint8_t { replicated, partial, sharded };
+  /// An axis of the process grid.
   using Axis = ProcessGrid::Axis;
 
-  Kind kind = Kind::replicated;
-  Axis axis = Axis::data;  ///< of partial and sharded
-  int dim = -1;            ///< of sharded
+  Kind kind = Kind::replicated;  ///< replicated, partial or sharded
+  Axis axis = Axis::data;        ///< of partial and sharded: the ranks that hold terms or parts
+  int dim = -1;                  ///< of sharded: the dimension that is cut into parts; else -1
 
+  /// Every rank holds the whole value.
   static Distribution replicated() { return {}; }
+  /// Every rank along the axis holds one term of a sum.
   static Distribution partial(Axis axis = Axis::data) { return {Kind::partial, axis, -1}; }
+  /// Every rank along the axis holds one part along dimension `dim`.
   static Distribution sharded(Axis axis, int dim) { return {Kind::sharded, axis, dim}; }
-  bool is_partial() const { return kind == Kind::partial; }
+  bool is_partial() const { return kind == Kind::partial; }  ///< whether ranks hold terms of a sum
   bool operator==(const Distribution&) const = default;
 };
 

@@ -6,14 +6,15 @@
 
 namespace keelson {
 
-/// A graph's nodes after fusion and, per node of the graph, the index of the node that now makes its value.
+/// The nodes of a graph after fusion.
 struct FusedNodes {
-  std::vector<Graph::Node> nodes;
-  std::vector<int> index;
+  std::vector<Graph::Node> nodes;  ///< in topological order; their srcs are indices into this list
+  std::vector<int> index;          ///< per node of the graph: the index in `nodes` of the node that makes the value now
 };
 
-/// Moves a node into the producer of its only argument, where nobody else reads the value in between and the producer's
-/// layer has a rule for it (Layer::fusion_rules).
+/// Makes one node of a node and its only source, where no other node, output or loss reads the value between the two
+/// and the layer of the source has a rule for the pair (Layer::fusion_rules). With `enabled` false all nodes stay as
+/// they are.
 FusedNodes fuse(const Graph& graph, bool training, bool enabled);
 
 }  // namespace keelson

@@ -9,13 +9,14 @@ namespace keelson {
 /// gathered from all ranks and then added up.
 class Gradients {
  public:
-  /// Gives the program's gradient buffers their places in the block, and appends the calls that add up gathered rows:
-  /// the plan's gradients by rows are then those of all ranks.
+  /// Gives the gradient buffers of the program their places in the block, in buckets of at least `bucket_bytes` bytes
+  /// (the last bucket may hold less). Appends the calls that add up gathered rows. `build.sparse_gradients` are those
+  /// of all ranks afterwards.
   Gradients(CompileState& build, std::size_t bucket_bytes);
 
-  const std::vector<Bucket>& buckets() const { return buckets_; }
-  const std::vector<Call>& gathers() const { return gathers_; }  ///< starts
-  std::int64_t floats() const { return floats_; }                ///< of the block
+  const std::vector<Bucket>& buckets() const { return buckets_; }  ///< in the order in which backward fills them
+  const std::vector<Call>& gathers() const { return gathers_; }    ///< starts of the allgathers of rows
+  std::int64_t floats() const { return floats_; }                  ///< f32 elements of the block
 
  private:
   void fill_buckets(CompileState& build, std::size_t bucket_bytes);

@@ -11,159 +11,182 @@
 
 namespace keelson {
 
-/// A gradient that is non-zero in few rows (ops::Embedding): their numbers and values, summed over this rank.
+/// A gradient that is non-zero in few rows (ops::Embedding): the numbers of these rows and their values.
 struct SparseGradient {
-  std::string parameter;
-  std::int64_t count;  ///< rows, used or not
-  BufferId rows, values;
+  std::string parameter;  ///< "embedding/weights"
+  std::int64_t count;     ///< rows that the buffers have room for, used or not
+  BufferId rows, values;  ///< (count) s32 row numbers; (count, width) f32
 };
 
 class NodeBuilder;
 
-/// What the compilation of one graph knows while it walks the nodes: the program so far and the buffers of values and
+/// The state of one compilation while the compiler visits the nodes: the program so far, and the buffers of values and
 /// gradients.
 struct CompileState {
+  /// A compilation for these parameters, which must outlive the state.
   explicit CompileState(Parameters& p) : parameters(p) {}
 
-  Parameters& parameters;
-  Program program;
-  bool training = true;
-  std::int64_t batch = 1;
-  Precision precision = Precision::fp32;
-  bool half_activations = false;  ///< values between layers have the precision's type where a primitive makes them so
-  bool checks_gradients = false;  ///< on the device, before parameters move
-  const ProcessGrid* grid = nullptr;  ///< null: this rank alone
-  bool sparse_allowed = false;        ///< the optimizer can take gradients by rows
+  Parameters& parameters;                 ///< get their layouts and memory while layers are planned
+  Program program;                        ///< buffers and calls so far
+  bool training = true;                   ///< as in PlanOptions
+  std::int64_t batch = 1;                 ///< samples per step and rank
+  Precision precision = Precision::fp32;  ///< as in PlanOptions
+  bool half_activations = false;          ///< values between layers have 16 bits where a primitive supports this
+  bool checks_gradients = false;          ///< the device checks gradients before parameters move
+  const ProcessGrid* grid = nullptr;      ///< null: this rank alone
+  bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
+  /// Ranks along an axis of the process grid; 1 without a grid.
   int ranks(ProcessGrid::Axis axis) const { return grid ? grid->extent(axis) : 1; }
 
-  std::vector<Graph::Node> nodes;            ///< after fusion
-  std::vector<BufferId> values;              ///< per node; no_buffer until planned
-  std::vector<bool> wants_gradient;          ///< per node: a parameter lies upstream
-  std::vector<bool> wants_f32;               ///< per node: losses and callers read its value
+  std::vector<Graph::Node> nodes;            ///< the nodes after fusion
+  std::vector<BufferId> values;              ///< per node: the result; no_buffer until planned
+  std::vector<bool> wants_gradient;          ///< per node: the result depends on a trained parameter
+  std::vector<bool> wants_f32;               ///< per node: a loss or the caller reads the result
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
-  BufferId step_params = no_buffer;  ///< one StepParams, u8
-  BufferId loss_scale = no_buffer;   ///< one LossScale, u8; none where gradients are not checked
-  BufferId weight = no_buffer;       ///< (batch) f32 sample weights
-  BufferId loss = no_buffer;         ///< one f64
-  std::map<std::string, BufferId> inputs;
-  std::map<std::string, BufferId> parameter_buffers;
-  /// Gradients in the order in which backward makes them, in their parameter's layout; placed in buckets afterwards.
+  BufferId step_params = no_buffer;                   ///< one ops::StepParams, u8
+  BufferId loss_scale = no_buffer;                    ///< one ops::LossScale, u8; none without checked gradients
+  BufferId weight = no_buffer;                        ///< (batch) f32 sample weights
+  BufferId loss = no_buffer;                          ///< one f64
+  std::map<std::string, BufferId> inputs;             ///< by name, with the states and "weight"
+  std::map<std::string, BufferId> parameter_buffers;  ///< by the parameter's name; only those that calls have asked for
+  /// Whole gradients by the parameter's name, in the order in which backward makes them and in the parameter's layout.
+  /// Class Gradients places them in buckets afterwards.
   std::vector<std::pair<std::string, BufferId>> gradients;
-  std::vector<SparseGradient> sparse_gradients;
-  std::vector<std::pair<int, std::function<void(NodeBuilder&)>>> at_update;  ///< by node: ForwardBuilder::at_update
-  std::map<int, BufferId> next_states;  ///< per state node: its value after the step
-  /// Layouts in which a buffer has already been made available.
+  std::vector<SparseGradient> sparse_gradients;  ///< gradients by rows
+  /// Nodes, and what they append to the update (ForwardBuilder::at_update).
+  std::vector<std::pair<int, std::function<void(NodeBuilder&)>>> at_update;
+  std::map<int, BufferId> next_states;  ///< per state node: the value of the state after the step
+  /// Per buffer: its copies in other layouts and dtypes, which later calls use again.
   std::map<BufferId, std::vector<BufferId>> reordered;
 };
 
-/// Common to both passes: makes primitives and appends calls in the name of one node.
+/// Makes primitives and appends calls for one node. The part that the forward and the backward pass have in common.
 class NodeBuilder {
  public:
+  /// Appends calls of this phase for the node of this index in `build.nodes`. `build` must outlive the builder.
   NodeBuilder(CompileState& build, Phase phase, int node) : build_(build), phase_(phase), node_(node) {}
 
-  bool training() const { return build_.training; }
-  std::int64_t batch() const { return build_.batch; }
-  DType compute() const { return compute_type(build_.precision); }
-  bool tf32() const { return build_.precision == Precision::tf32; }
-  const Graph::Node& node() const { return build_.nodes[node_]; }
+  bool training() const { return build_.training; }                  ///< whether the plan has a backward pass
+  std::int64_t batch() const { return build_.batch; }                ///< samples per step and rank
+  DType compute() const { return compute_type(build_.precision); }   ///< dtype in which the layer multiplies
+  bool tf32() const { return build_.precision == Precision::tf32; }  ///< whether f32 operands may be rounded to TF32
+  const Graph::Node& node() const { return build_.nodes[node_]; }    ///< the node after fusion
+  /// Shape of source i for one sample.
   const ValueShape& src_value(int i) const { return build_.nodes[node().srcs[i]].shape; }
+  /// Whether the backward pass needs the gradient of source i.
   bool wants_diff_src(int i) const { return training() && build_.wants_gradient[node().srcs[i]]; }
 
+  /// Makes a primitive. Throws InputError where no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
     return context().make(desc);
   }
+  /// Makes a primitive. Null where no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> try_make(const Desc& desc) {
     return context().try_make(desc);
   }
 
+  /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
-  /// `b` in this layout: itself, or the result of a Reorder node that is inserted here (once per buffer and layout).
+  /// The value of `b` in this layout: `b` itself, or the result of a reorder that is appended here, once per buffer and
+  /// layout. `any` accepts every layout.
   BufferId in_layout(BufferId b, const Layout& layout) { return converted(b, layout, desc(b).dtype); }
-  /// The same with another dtype, too.
+  /// The value of `b` in this layout and dtype.
   BufferId converted(BufferId b, const Layout& layout, DType type);
-  /// Throws Error for a distribution that is sharded: none is built yet.
+  /// A new buffer in the arena, called "conv1/dst" for name "dst" of node "conv1". Throws Error for a sharded
+  /// distribution, since none is built yet.
   BufferId new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution = {});
-  BufferId new_bytes(const std::string& name, std::size_t bytes);  ///< no_buffer for 0
+  /// A new buffer of this many bytes, u8; no_buffer for 0.
+  BufferId new_bytes(const std::string& name, std::size_t bytes);
+  /// The memory of `b` with another desc: Program::view().
   BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
-  BufferId step_params() const { return build_.step_params; }
-  BufferId loss_scale() const { return build_.loss_scale; }
-  BufferId sample_weight() const { return build_.weight; }
-  BufferId loss() const { return build_.loss; }
+  BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
+  BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale, u8, or no_buffer
+  BufferId sample_weight() const { return build_.weight; }     ///< (batch) f32: 1 for samples that count, else 0
+  BufferId loss() const { return build_.loss; }                ///< one f64
 
-  /// Append a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A required operand that is left out does not
-  /// compile; one that does not fit the primitive's declaration throws Error here. Scratch memory comes by itself.
+  /// Appends a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A call that leaves out a required operand does
+  /// not compile. An operand that does not fit the primitive's declaration throws Error. Scratch memory is added by
+  /// itself. `name`: of the op in reports; empty: the layer's kind.
   template <class Op>
   void forward(const std::shared_ptr<Op>& op, const typename Op::template Forward<Buffers>& args,
                std::string name = "") {
     append_call<Op, Op::template Forward>(build_.program, place(std::move(name)), op, args);
   }
+  /// The same for the gradient of the sources.
   template <class Op>
   void backward_data(const std::shared_ptr<Op>& op, const typename Op::template BackwardData<Buffers>& args,
                      std::string name = "") {
     append_call<Op, Op::template BackwardData>(build_.program, place(std::move(name)), op, args);
   }
+  /// The same for the gradients of weights and biases.
   template <class Op>
   void backward_weights(const std::shared_ptr<Op>& op, const typename Op::template BackwardWeights<Buffers>& args,
                         std::string name = "") {
     append_call<Op, Op::template BackwardWeights>(build_.program, place(std::move(name)), op, args);
   }
 
-  // ---- communication that the plan does not insert by itself; in the pass of this builder
+  // ---- communication that the plan does not insert by itself
 
   /// Ranks along an axis of the process grid.
   int ranks(ProcessGrid::Axis axis) const { return build_.ranks(axis); }
-  /// Appends the start of a collective and returns its end, which wait() appends. Calls in between must leave its
-  /// operands alone. All ranks along the axis make the same calls. With one rank along the axis nothing is sent, and
-  /// dst becomes src.
+  /// Appends the start of a collective to the pass of this builder. Returns the end of the collective, which wait()
+  /// appends. Calls in between must not use the operands. All ranks along the axis make the same calls. With one rank
+  /// along the axis nothing is sent, and src is copied to dst. Throws Error for operands that do not fit.
   [[nodiscard]] Call start(const CommunicationDesc& desc);
+  /// Appends the end of a collective, as start() returned it.
   void wait(Call end) { build_.program.calls().push_back(std::move(end)); }
 
+  /// Where primitives are made.
   Context& context() const { return build_.parameters.context(); }
 
  protected:
+  /// Phase and node of this builder, with the name of an op; empty: the layer's kind.
   CallPlace place(std::string op) const {
     return {phase_, node().name, op.empty() ? node().layer->kind() : std::move(op)};
   }
 
-  CompileState& build_;
-  Phase phase_;
-  int node_;
+  CompileState& build_;  ///< the compilation
+  Phase phase_;          ///< of all calls of this builder
+  int node_;             ///< index in CompileState::nodes
 };
 
-/// The forward pass as one layer sees it.
+/// Plans the forward pass of one layer (Layer::plan).
 class ForwardBuilder : public NodeBuilder {
  public:
   using NodeBuilder::NodeBuilder;
 
-  BufferId src_buffer(int i) const { return build_.values[node().srcs[i]]; }
-  const TensorDesc& src(int i) const { return desc(src_buffer(i)); }
-  /// src i in this layout and in type().
+  BufferId src_buffer(int i) const { return build_.values[node().srcs[i]]; }  ///< source i as its node has made it
+  const TensorDesc& src(int i) const { return desc(src_buffer(i)); }          ///< desc of src_buffer(i)
+  /// Source i in this layout and of dtype type().
   BufferId src_in(int i, const Layout& layout) { return converted(src_buffer(i), layout, type()); }
-  /// The dtype in which a layer works that adopts its sources' (element-wise work, pooling, ...).
+  /// The dtype for layers that keep the dtype of their sources (element-wise work, pooling): that of source 0, or f32
+  /// where the result has to be f32.
   DType type() const { return is_half(src(0).dtype) && wants_f32() ? DType::f32 : src(0).dtype; }
-  /// Whether the result has to be f32, since a loss or the caller reads it.
+  /// Whether the result has to be f32, since a loss or the caller reads the result.
   bool wants_f32() const { return build_.wants_f32[node_]; }
-  /// The dtype of a result that is computed anew.
+  /// The dtype of the result for layers that multiply: f32, or the precision's type where values have 16 bits.
   DType result_type() const { return build_.half_activations && !wants_f32() ? compute() : DType::f32; }
-  /// What a compute-bound op asks for: `any`, but a graph input's own layout, since nothing was computed that could lie
-  /// otherwise.
+  /// The desc of source i that a compute-bound op asks for: layout `any`, or the layout of a graph input, since the
+  /// caller writes that input in its own layout.
   TensorDesc src_request(int i) const;
-  /// The layout of src i where it is strided, else channels-last: for ops that read elements by index.
+  /// The layout of source i if that layout is strided, else channels-last: for ops that read elements by index.
   Layout strided_src(int i) const;
-  Shape dst_shape() const { return node().shape.at_batch(batch()); }
+  Shape dst_shape() const { return node().shape.at_batch(batch()); }  ///< of the result, for the whole batch
+  /// The desc of the result with layout `any`.
   TensorDesc dst_request(DType type = DType::f32) const { return {dst_shape(), type, Layout::any()}; }
 
-  /// Makes a primitive with weights: in the layout that the parameter has already, if that costs no better backend,
-  /// else in `any`. `describe(TensorDesc weights)` gives the description.
+  /// Makes a primitive with weights, in the layout that the parameter already has, if the same backend supports that
+  /// layout, else in a layout that the backend chooses. `describe(TensorDesc weights)` returns the description. Throws
+  /// InputError where no backend supports the description.
   template <class F>
   auto make_with_weights(const std::string& weights, F describe) {
     auto made = try_make_with_weights(weights, describe);
     return made ? std::move(made) : make(describe(TensorDesc{parameter(weights).shape, DType::f32, Layout::any()}));
   }
-  /// Null where no backend makes it.
+  /// The same; null where no backend supports the description.
   template <class F>
   auto try_make_with_weights(const std::string& weights, F describe) {
     const Parameter& p = parameter(weights);
@@ -172,46 +195,58 @@ class ForwardBuilder : public NodeBuilder {
     auto fixed = try_make(describe(p.value.desc()));
     return fixed && fixed->backend() == free->backend() ? fixed : free;
   }
+  /// A parameter by the layer's own name ("weights"). Throws Error if there is none.
   Parameter& parameter(const std::string& name) const { return build_.parameters.at(node().parameter(name)); }
-  /// The parameter's buffer in this layout and dtype; gives it memory if it has none.
+  /// The parameter in this layout and dtype. A parameter without memory gets memory here: in this layout, or plain if
+  /// copies of another dtype could not be made from this layout.
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 
-  /// The result: a new buffer, or (set_dst) one that exists, e.g. a view of src.
+  /// Makes a new buffer the result of the node.
   BufferId new_dst(const Layout& layout, DType type = DType::f32);
-  void set_dst(BufferId b) { build_.values[node_] = b; }
-  BufferId dst() const { return build_.values[node_]; }
-  /// `append` appends calls to the update of the step, after those of the optimizer; not in plans without one.
+  void set_dst(BufferId b) { build_.values[node_] = b; }  ///< makes an existing buffer the result: a view of a source
+  BufferId dst() const { return build_.values[node_]; }   ///< the result; no_buffer before new_dst() or set_dst()
+  /// `append` will append calls to the update of the step, after the calls of the optimizer. Plans without an optimizer
+  /// do not call `append`.
   void at_update(std::function<void(NodeBuilder&)> append) { build_.at_update.emplace_back(node_, std::move(append)); }
-  /// The value that src i, a state, gets after this step: memory outside the arena, like the state itself.
+  /// The buffer for the next value of source i, which is a state (Graph::state). The buffer has memory outside the
+  /// arena, like the state itself. Throws InputError where two layers replace one state.
   BufferId next_state(int i);
+  /// A buffer for the workspace that forward writes and backward reads; no_buffer outside training and for 0 bytes.
   BufferId workspace(const ops::Primitive& p) {
     return training() ? new_bytes("workspace", p.workspace_bytes()) : no_buffer;
   }
 };
 
-/// The backward pass as one layer sees it.
+/// Plans the backward pass of one layer (BackwardFn).
 class BackwardBuilder : public NodeBuilder {
  public:
+  /// Appends the sum of the gradients of the node's result, if several nodes read the result.
   BackwardBuilder(CompileState& build, int node);
 
-  /// The gradient of this node's result, summed over its consumers, as they made it or in `layout`.
+  /// The gradient of this node's result, summed over the nodes that read the result; no_buffer for the loss.
   BufferId diff_dst() const { return diff_dst_; }
+  /// The same gradient in this layout and dtype.
   BufferId diff_dst_in(const Layout& layout, DType type = DType::f32) { return converted(diff_dst_, layout, type); }
-  /// A new buffer for this node's contribution to the gradient of src i, f32 or 16-bit whatever src i is.
+  /// A new buffer for this node's contribution to the gradient of source i, for the whole batch. The dtype may differ
+  /// from the dtype of source i.
   BufferId new_diff_src(int i, const Layout& layout, DType type = DType::f32);
-  /// The contribution is a buffer that exists: diff_dst itself or a view of it.
+  /// Makes an existing buffer the contribution to the gradient of source i: diff_dst() or a view of diff_dst().
   void set_diff_src(int i, BufferId b) { build_.diffs[node().srcs[i]].push_back(b); }
-  /// Where to write a parameter's gradient, in `layout`; call finish_gradients() after the call that writes it. Where
-  /// nodes share the parameter their gradients are added up.
+  /// The buffer for a parameter's gradient, f32 and in `layout`. Call finish_gradients() after the call that writes the
+  /// gradient. Gradients of nodes that share the parameter are added up.
   BufferId new_gradient(const std::string& parameter, const Layout& layout);
+  /// Appends the reorders and sums that bring the gradients of new_gradient() to their final place.
   void finish_gradients();
-  /// Whether a gradient of this parameter that is non-zero in at most `count` rows is better kept as rows: only where
-  /// this node alone has the parameter, and the exchange of all ranks' rows moves less than that of the whole.
+  /// Whether to keep the gradient of this parameter as rows, if at most `count` rows are non-zero. True only where the
+  /// optimizer takes rows, no other node has the parameter, and the exchange of all ranks' rows moves fewer bytes than
+  /// the exchange of the whole gradient.
   bool use_sparse(const std::string& parameter, std::int64_t count) const;
-  /// Where to write such a gradient; plain (count) s32 and (count, width) f32.
+  /// The buffers for such a gradient: plain (count) s32 and (count, width) f32, outside the arena.
   SparseGradient new_sparse_gradient(const std::string& parameter, std::int64_t count);
-  /// The gradient made so far by others that share the parameter, to add to in place; no_buffer if there is none.
+  /// The whole gradient that other nodes with the same parameter have made so far, to add to in place; no_buffer if no
+  /// node has made a gradient yet.
   BufferId gradient_so_far(const std::string& parameter) const;
+  /// The parameter in this layout and dtype. Throws if forward has not asked for the parameter.
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 
  private:
@@ -219,9 +254,9 @@ class BackwardBuilder : public NodeBuilder {
   BufferId in_memory(const std::string& name, const TensorDesc& desc);
   struct Unfinished {
     BufferId made, gradient;
-    bool add;  ///< to what other nodes have put there
+    bool add;  ///< to the gradient of other nodes
   };
-  std::vector<Unfinished> unfinished_;  ///< gradients not made where they belong
+  std::vector<Unfinished> unfinished_;  ///< gradients that are not at their final place yet
 };
 
 }  // namespace keelson

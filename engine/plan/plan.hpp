@@ -15,65 +15,75 @@ namespace keelson {
 
 struct CompiledGraph;
 
+/// How a graph is compiled.
 struct PlanOptions {
-  std::int64_t batch = 1;
-  bool training = true;  ///< with backward pass, dropout and updates
-  bool fuse = true;      ///< activations and max pooling into the layers that feed them
-  /// Where a backend takes results of 16 bits, too (GPUs), values between layers are kept in the precision's type.
+  std::int64_t batch = 1;  ///< samples per step and rank
+  bool training = true;    ///< with backward pass, dropout and updates
+  bool fuse = true;        ///< merges activations and max pooling with the layers whose results they read
+  /// In which type layers multiply. Where a backend also takes results of 16 bits (GPUs), values between layers are
+  /// kept in this type, too.
   Precision precision = Precision::fp32;
-  std::size_t bucket_bytes = 8u << 20;   ///< a gradient bucket is sent when it holds this much
-  const Optimizer* optimizer = nullptr;  ///< null: gradients only
+  std::size_t bucket_bytes = 8u << 20;   ///< bytes; a gradient bucket is exchanged when it holds this much
+  const Optimizer* optimizer = nullptr;  ///< null: gradients only, no update
   const ProcessGrid* grid = nullptr;     ///< null: this rank alone. Must outlive the plan
 
   /// The ranks that share the batch; null: this rank alone.
   Communicator* communicator() const { return grid ? grid->along(ProcessGrid::Axis::data) : nullptr; }
 };
 
-/// One row of what a plan does, for people and for tools.
+/// One call of a plan, for people and for tools.
 struct PlanRow {
-  std::string phase;    ///< "forward", "backward", "exchange", "update"
-  std::string node;     ///< "conv1"
-  std::string op;       ///< "conv", "reorder", ...
-  std::string backend;  ///< "onednn"
-  std::string kernel;   ///< "brgconv:avx512_core"
-  std::string layout;   ///< of what it writes
-  double gflop = 0, megabytes = 0;
-  double milliseconds = 0;  ///< median over profiled steps; 0 if not profiled
+  std::string phase;                ///< "forward", "backward", "exchange", "update"
+  std::string node;                 ///< "conv1"
+  std::string op;                   ///< "conv", "reorder", ...
+  std::string backend;              ///< "onednn"
+  std::string kernel;               ///< "brgconv:avx512_core"
+  std::string layout;               ///< of the first result: "plain", "channels-last"
+  double gflop = 0, megabytes = 0;  ///< work of the call in 10^9 FLOP; memory read and written in 10^6 bytes
+  double milliseconds = 0;          ///< median over profiled steps; 0 if not profiled
 
+  /// 10^9 FLOP per second; 0 if not profiled.
   double gflop_per_second() const { return milliseconds > 0 ? gflop / milliseconds * 1e3 : 0; }
+  /// 10^9 bytes per second; 0 if not profiled.
   double gigabytes_per_second() const { return milliseconds > 0 ? megabytes / milliseconds : 0; }
+  /// Part of the attainable speed that was reached, 1 for all of it: DevicePeaks::share(). 0 if not profiled.
   double share(const DevicePeaks& peaks) const {
     return peaks.share({gflop * 1e9, megabytes * 1e6}, milliseconds * 1e-3);
   }
 };
 
-/// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places,
-/// and a report of it. Made in well under a second. Immutable; an Executor runs it. The context must outlive it.
+/// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places in
+/// memory. Compilation takes well under a second. A plan does not change; an Executor runs the plan. The context must
+/// outlive the plan.
 class Plan {
  public:
-  /// Refuses (InputError) a graph without the loss that training needs. Parameters that have no layout yet get it,
-  /// their memory and their initial values here; nothing else is allocated.
+  /// Throws InputError for a training plan of a graph without a loss. Parameters without a layout get their layout,
+  /// their memory and their initial values here. No other memory is allocated.
   Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
 
-  const PlanOptions& options() const;
-  std::int64_t batch() const { return options().batch; }
-  Context& context() const;
-  /// Whether parameters rest where gradients are not finite (LossScale::skip).
+  const PlanOptions& options() const;                     ///< as given to the constructor
+  std::int64_t batch() const { return options().batch; }  ///< samples per step and rank
+  Context& context() const;                               ///< of the parameters
+  /// Whether the step checks gradients on the device, and moves no parameter where a gradient is not finite
+  /// (LossScale::skip).
   bool checks_gradients() const;
 
-  /// The calls, without milliseconds.
+  /// All calls in the order of the step, without milliseconds.
   std::vector<PlanRow> rows() const;
-  /// A table of `rows`, by default rows(), and its sums. With `peaks` also each row's share of them.
+  /// Prints a table of `rows`, by default rows(), with sums. With `peaks` the table also has each row's share of the
+  /// device's peaks.
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr, const std::vector<PlanRow>* rows = nullptr) const;
-  /// Reorders in one step, as "conv1/dst: plain -> channels-last" lines: what a test pins.
+  /// The reorders of one step, one line each: "conv1/dst: plain -> channels-last". Tests compare these lines.
   std::vector<std::string> reorders() const;
-  /// Bytes on the device, by what for: what one executor needs.
+  /// Bytes on the device that one executor needs, by purpose: "parameters", "optimizer state", "gradients", "inputs and
+  /// states", "activations".
   std::vector<std::pair<std::string, std::size_t>> memory() const;
-  std::size_t arena_bytes() const;
-  std::size_t arena_lower_bound() const;  ///< most bytes alive at one call: no placement can do with less
-  /// Equal on two ranks exactly if they will make the same calls; compared when training starts.
+  std::size_t arena_bytes() const;        ///< size of the arena that an executor needs
+  std::size_t arena_lower_bound() const;  ///< most bytes that are in use at one call: no arena can be smaller
+  /// Hash of all calls with their kernels and operands. Ranks compare their hashes when training starts, since all
+  /// ranks must make the same calls.
   std::uint64_t hash() const;
 
  private:

@@ -4,12 +4,14 @@
 
 #include "engine/plan/compiled_graph.hpp"
 
+/// The reports of Plan, made from a compiled graph.
 namespace keelson {
 
 std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled);  ///< as Plan::memory()
-std::vector<PlanRow> plan_rows(const Program& program);                                     ///< without milliseconds
-std::vector<std::string> plan_reorders(const Program& program);
-std::uint64_t plan_hash(const Program& program);
+std::vector<PlanRow> plan_rows(const Program& program);                                     ///< as Plan::rows()
+std::vector<std::string> plan_reorders(const Program& program);                             ///< as Plan::reorders()
+std::uint64_t plan_hash(const Program& program);                                            ///< as Plan::hash()
+/// As Plan::print(). `compiled` is the compiled graph of `plan`; `peaks` may be null.
 void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,
                 const DevicePeaks* peaks);
 

@@ -12,16 +12,20 @@
 
 namespace keelson {
 
+/// The number of a buffer in its program, from 0.
 using BufferId = int;
+/// In place of a buffer's number: the operand is absent.
 inline constexpr BufferId no_buffer = -1;
 
+/// The part of a step that a call belongs to, in the order of the step. exchange: waiting for values of other ranks,
+/// behind the backward pass.
 enum class Phase : std::uint8_t { forward, backward, exchange, update };
 std::string_view to_string(Phase p);
 
 /// Where the memory of a buffer comes from.
 enum class Storage : std::uint8_t {
   arena,      ///< shared by buffers that do not live at the same time
-  owned,      ///< of each executor's own, zero at first: inputs, states, the loss, sums
+  owned,      ///< each executor has memory of its own, zero at first: inputs, states, the loss, sums
   parameter,  ///< Parameter::value
   moment,     ///< Parameter::moments
   gradients,  ///< a place in the block that holds all whole gradients
@@ -30,92 +34,106 @@ enum class Storage : std::uint8_t {
 /// A piece of memory that calls read and write.
 struct Buffer {
   std::string name;  ///< "conv1/dst"
-  TensorDesc desc;
-  Distribution distribution = {};  ///< what its writers make of it; of the owner of the memory, not of views
-  std::size_t bytes = 0;
-  BufferId view_of = no_buffer;  ///< shares the memory of another buffer, with another desc
-  bool keep = false;             ///< alive until the end of the program (outputs)
-  Storage storage = Storage::arena;
-  std::string parameter;   ///< of parameter and moment: its name
-  std::size_t moment = 0;  ///< of moment: its number
-  std::size_t offset = 0;  ///< bytes, in the arena (after place()) or in the block of gradients
+  TensorDesc desc;   ///< shape, dtype and layout
+  /// How the ranks hold the value once all writers have run. Views have that of the buffer that owns the memory.
+  Distribution distribution = {};
+  std::size_t bytes = 0;             ///< size; Program::add() takes 0 as the size of `desc`
+  BufferId view_of = no_buffer;      ///< shares the memory of this buffer, with another desc; no_buffer: has its own
+  bool keep = false;                 ///< the value is needed until the end of the program (outputs)
+  Storage storage = Storage::arena;  ///< where the memory comes from
+  std::string parameter;             ///< of Storage::parameter and Storage::moment: name of the parameter
+  std::size_t moment = 0;            ///< of Storage::moment: index into Parameter::moments
+  std::size_t offset = 0;            ///< bytes, in the arena (after place()) or in the block of gradients
 };
 
 /// A buffer as a call uses it.
 struct Operand {
-  BufferId id;
-  ops::Role role;
-  ops::Access access;
-  int in_place_of = -1;  ///< operand of the same call whose memory this one may take when nothing needs that any more
+  BufferId id;         ///< no_buffer: the operand is absent
+  ops::Role role;      ///< part in the op
+  ops::Access access;  ///< what the call does with the memory
+  /// The operand of the same call whose memory this operand may take, if no later call reads that operand; -1: none.
+  int in_place_of = -1;
 
+  /// Whether the call reads the memory.
   bool reads() const { return id != no_buffer && (access == ops::Access::read || access == ops::Access::update); }
+  /// Whether the call changes the memory; scratch memory counts.
   bool writes() const { return id != no_buffer && access != ops::Access::read; }
 };
 
-/// A call's operands as tensors turned into what a step executes.
+/// Makes the function that a step executes, from the call's operands in memory: a tensor for each, empty if absent.
 using Bind = std::function<std::function<void()>(const Tensor*)>;
 
 /// One verb of a primitive.
 struct Computation {
-  std::shared_ptr<const ops::Primitive> primitive;
-  ops::Verb verb = ops::Verb::forward;
-  Bind bind;
+  std::shared_ptr<const ops::Primitive> primitive;  ///< may be shared by several calls
+  ops::Verb verb = ops::Verb::forward;              ///< forward, backward_data or backward_weights
+  Bind bind;                                        ///< to be called anew when operands have moved
 };
 
-/// A collective over one axis of the process grid. src and dst are what the table of CollectiveDesc says; allreduce and
-/// broadcast have dst alone.
+/// A collective over one axis of the process grid. The table of CollectiveDesc says what src and dst hold. allreduce
+/// and broadcast have only dst.
 struct CommunicationDesc {
-  CollectiveDesc::Kind kind = CollectiveDesc::Kind::allreduce;
-  ProcessGrid::Axis axis = ProcessGrid::Axis::data;
-  BufferId src = no_buffer, dst = no_buffer;
-  /// Of broadcast: the root's coordinate. Of send and receive: how far the other rank is along the axis, as in
-  /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing. So all ranks have the same program.
+  CollectiveDesc::Kind kind = CollectiveDesc::Kind::allreduce;  ///< which collective
+  ProcessGrid::Axis axis = ProcessGrid::Axis::data;             ///< the ranks along this axis take part
+  BufferId src = no_buffer, dst = no_buffer;                    ///< what is read; what is written
+  /// Of broadcast: the root's coordinate. Of send and receive: the distance of the other rank along the axis, as in
+  /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing, so that all ranks have the same program.
   int peer = 0;
   bool periodic = false;  ///< of send and receive: the axis is a ring
-  std::string label;      ///< "gradient bucket 3 (conv4/weights ... conv3/bias)"
+  std::string label;      ///< for messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
 };
 
 /// The start or the end of a collective. Computations may stand between the two.
 struct Communication {
+  /// Whether the call begins the collective, or returns when the collective has ended.
   enum class Step : std::uint8_t { start, wait };
-  CommunicationDesc desc;
-  Step step = Step::start;
-  int channel = 0;  ///< number of the collective within the program
+  CommunicationDesc desc;   ///< the same for both steps
+  Step step = Step::start;  ///< start or wait
+  int channel = 0;          ///< number of the collective within the program; the same for both steps
 };
 
 /// One entry of the flat list that a step runs.
 struct Call {
-  Phase phase;
-  std::string node, op;
-  std::vector<Operand> operands;
-  std::variant<Computation, Communication> work;
+  Phase phase;                                    ///< part of the step
+  std::string node, op;                           ///< name of the node, for reports; name of the op: "conv", "reorder"
+  std::vector<Operand> operands;                  ///< in the order of the op's declaration
+  std::variant<Computation, Communication> work;  ///< what the call does
 
+  /// The computation, or null for a communication.
   const Computation* computation() const { return std::get_if<Computation>(&work); }
+  /// The communication, or null for a computation.
   const Communication* communication() const { return std::get_if<Communication>(&work); }
 };
 
 /// Buffers, calls over them, and where the buffers lie.
 class Program {
  public:
+  /// Adds a buffer. A size of 0 bytes becomes the size of the buffer's desc.
   BufferId add(Buffer b);
+  /// Adds a buffer of this desc.
   BufferId add(std::string name, const TensorDesc& desc, Storage storage = Storage::arena);
+  /// Adds a buffer that has the memory of another one, from its first byte on, with another desc. Throws Error where
+  /// the desc needs more bytes.
   BufferId view(BufferId of, const TensorDesc& desc);
+  /// The buffer of this number. The reference is valid until the next add() or view().
   Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
+  /// The same, to read.
   const Buffer& buffer(BufferId id) const { return buffers_[static_cast<std::size_t>(id)]; }
-  const std::vector<Buffer>& buffers() const { return buffers_; }
-  std::vector<Call>& calls() { return calls_; }
-  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }  ///< by BufferId
+  std::vector<Call>& calls() { return calls_; }                    ///< in the order of the step
+  const std::vector<Call>& calls() const { return calls_; }        ///< the same, to read
   /// The buffer that owns the memory: follows views.
   BufferId root(BufferId id) const;
 
-  /// Merges in-place pairs and lays all arena buffers out: largest first, each at the lowest offset free during its
-  /// life; then in other orders, if that needs more than lower_bound(). Call once.
+  /// Merges in-place pairs and gives all arena buffers their offsets. A buffer lives from the first call that uses it
+  /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the
+  /// arena is then larger than lower_bound(), other orders are tried, too. Call place() once, when all calls are there.
   void place();
-  int channels() const { return channels_; }
-  int new_channel() { return channels_++; }
+  int channels() const { return channels_; }  ///< number of collectives so far
+  int new_channel() { return channels_++; }   ///< a number for one more collective (Communication::channel)
 
-  std::size_t arena_bytes() const { return arena_bytes_; }
-  std::size_t lower_bound() const { return lower_bound_; }
+  std::size_t arena_bytes() const { return arena_bytes_; }  ///< size of the arena; 0 before place()
+  std::size_t lower_bound() const { return lower_bound_; }  ///< most arena bytes in use at one call; 0 before place()
 
  private:
   struct Life {

@@ -5,29 +5,33 @@
 /// Calls made from what their primitives declare (engine/ops/operands.hpp).
 namespace keelson {
 
-/// An operand that has to be there: leaving it out of the braces does not compile.
+/// A required operand. A call that leaves the operand out of the braces does not compile.
 struct RequiredBuffer {
+  /// A buffer's number converts to the operand.
   RequiredBuffer(BufferId b) : id(b) {}  // NOLINT: stands for the number
-  BufferId id;
+  BufferId id;                           ///< the buffer
 };
-/// One that may be absent. Scratch memory that is absent is added by the plan.
+/// An operand that may be absent. The plan adds scratch memory where the operand is scratch and absent.
 struct OptionalBuffer {
+  /// Absent, or a buffer's number, which converts to the operand.
   OptionalBuffer(BufferId b = no_buffer) : id(b) {}  // NOLINT
-  BufferId id;
+  BufferId id;                                       ///< the buffer; no_buffer: absent
 };
 
 /// The kind of operand structs whose fields are buffers of a program.
 struct Buffers {
+  /// A field for one operand.
   template <ops::Role, ops::Access, auto, ops::Role, bool Optional>
   using Operand = std::conditional_t<Optional, OptionalBuffer, RequiredBuffer>;
+  /// A field for several operands.
   template <ops::Role, ops::Access, auto, ops::Role>
   using List = std::vector<BufferId>;
 };
 
-/// Where a call belongs: its pass of the step, its node, and the name of the op in reports.
+/// Where a call belongs.
 struct CallPlace {
-  Phase phase;
-  std::string node, op;
+  Phase phase;           ///< part of the step
+  std::string node, op;  ///< name of the node; name of the op in reports: "conv"
 };
 
 namespace detail {
@@ -49,7 +53,8 @@ void append_ids(std::vector<std::vector<BufferId>>& ids, const Field& field) {
 
 }  // namespace detail
 
-/// Appends the call of a verb to the program.
+/// Appends the call of the verb that `args` belong to. Throws Error, naming node, verb and operand, for operands that
+/// do not fit the declaration.
 template <class Op, template <class> class Args>
 void append_call(Program& program, CallPlace place, std::shared_ptr<Op> op, const Args<Buffers>& args) {
   constexpr ops::Verb verb = Args<Buffers>::verb;

@@ -12,48 +12,54 @@ namespace keelson {
 
 /// A parameter that has a gradient. Parameter, gradient and states share one dense layout.
 struct UpdatedParameter {
-  std::string name;  ///< "conv1/weights"
-  Shape shape;       ///< plain
-  BufferId value, gradient;
-  BufferId rows = no_buffer;  ///< of a gradient by rows: the row numbers; no_buffer for a whole gradient
-  std::int64_t row_count = 0;
+  std::string name;            ///< "conv1/weights"
+  Shape shape;                 ///< logical shape
+  BufferId value, gradient;    ///< the parameter; the whole gradient, or (row_count, width) f32 for a gradient by rows
+  BufferId rows = no_buffer;   ///< of a gradient by rows: (row_count) s32 row numbers; no_buffer for a whole gradient
+  std::int64_t row_count = 0;  ///< rows of a gradient by rows, used or not; 0 for a whole gradient
 };
 
-/// What an optimizer appends its calls with: ready parts, and what calls of its own kernels need.
+/// Appends the calls of an optimizer's step to a plan: ready parts, and what an optimizer needs to call its own
+/// kernels.
 class UpdateBuilder {
  public:
-  /// `gradients`: floats in the block that holds all whole gradients.
+  /// `gradients`: f32 elements of the block that holds all whole gradients. `state_names`: Optimizer::state_names().
   UpdateBuilder(CompileState& build, std::int64_t gradients, std::vector<std::string> state_names);
 
+  /// All parameters that have a gradient, each once.
   const std::vector<UpdatedParameter>& parameters() const { return parameters_; }
 
   // ---- parts
 
-  /// f64, any number of sums of squares. Together they are that of all gradients as they are, before they are unscaled.
-  /// The calls are appended once, however often this is asked for.
+  /// A buffer of f64, whose elements add up to the sum of the squares of all gradients, before the gradients are
+  /// divided by the loss scale. The first call of global_norm() appends the calls; later calls return the same buffer.
   BufferId global_norm();
-  /// Appends the check of all gradients: where one is not finite, no parameter and no state moves in the step. The plan
-  /// asks for this check, no optimizer has to.
+  /// Appends the check of all gradients. Where a gradient is not finite, no parameter and no state moves in the step.
+  /// The plan calls this function; optimizers do not.
   void check_gradients();
-  /// (number of `values`) f64: the sum of squares of each.
+  /// A buffer of f64 with one element for each of `values`: the sum of its squares. Appends the calls.
   BufferId sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values);
-  /// Appends ops::Update. Its states are the optimizer's, in their order.
+  /// Appends ops::Update of a parameter. The states are those of the optimizer, at most two, in the order of
+  /// state_names(). `global_norm` and `norms` may be no_buffer where `params` needs none.
   void update(const UpdatedParameter& p, const ops::UpdateParams& params, BufferId global_norm, BufferId norms);
 
   // ---- for calls of an optimizer's own kernels
 
-  BufferId step_params() const { return build_.step_params; }
-  BufferId loss_scale() const { return build_.loss_scale; }  ///< no_buffer where gradients are not checked
-  /// Throws Error for a name that is not among the optimizer's state_names().
+  BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
+  BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale; no_buffer without checks
+  /// A state of the parameter, by name. Throws Error for a name that is not among the optimizer's state_names().
   BufferId state(const UpdatedParameter& p, const std::string& name);
-  /// Of the parameter's shape and layout; alive until the last call that uses the buffer.
+  /// A buffer in the arena, of the parameter's shape and layout.
   BufferId new_buffer(const UpdatedParameter& p, const std::string& name);
+  /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
+  /// Makes a primitive. Throws InputError where no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
     return build_.parameters.context().make(desc);
   }
-  /// `node` and `op` name the call in reports.
+  /// Appends the call of a verb to the update. `node` and `op` name the call in reports. Throws Error for operands that
+  /// do not fit the declaration.
   template <class Op, template <class> class Args>
   void call(const std::string& node, const std::string& op, std::shared_ptr<Op> primitive, const Args<Buffers>& args) {
     append_call<Op, Args>(build_.program, {Phase::update, node, op}, std::move(primitive), args);

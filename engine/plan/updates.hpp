@@ -5,8 +5,8 @@
 
 namespace keelson {
 
-/// Appends the calls that move every parameter with a gradient. `gradients`: floats in the block that holds all whole
-/// ones.
+/// Appends the calls of the update: the check of the gradients, where the plan has one, and the optimizer's calls.
+/// `gradients`: f32 elements of the block that holds all whole gradients.
 void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_t gradients);
 
 }  // namespace keelson

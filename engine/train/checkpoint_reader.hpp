@@ -12,25 +12,25 @@
 
 namespace keelson {
 
-/// A checkpoint that is open for reading. What happens to its name meanwhile does no harm: a run that goes on removes
-/// its older checkpoints. Rank 0 of the communicator reads, the others get what it has read; InputError is thrown on
-/// all ranks alike. Collective calls: the constructor and load().
+/// A checkpoint that is open for reading. The file stays readable when a run that continues removes its older
+/// checkpoints meanwhile. Rank 0 of the communicator reads the file and sends the contents to the other ranks.
+/// InputError is thrown on all ranks. The constructor and load() are collective.
 class CheckpointReader {
  public:
-  /// Opens what find_checkpoint(given, best) finds, and the newest again where that has just been removed. Reads the
-  /// run state and checks it against its checksum. `communicator` null: alone. Throws InputError for a file that is no
-  /// checkpoint, damaged, or of another format.
+  /// Opens the file that find_checkpoint(given, best) finds, and looks again where that file has just been removed.
+  /// Reads the run state and checks it against its checksum. `communicator` null: this rank alone. Throws InputError
+  /// for a file that is not a checkpoint, is damaged, or has another format.
   CheckpointReader(const std::filesystem::path& given, bool best, Communicator* communicator);
-  CheckpointReader(CheckpointReader&&) noexcept;
-  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+  CheckpointReader(CheckpointReader&&) noexcept;             ///< takes over the open file
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;  ///< takes over the open file
   ~CheckpointReader();
 
-  const std::filesystem::path& path() const;
-  const RunState& state() const;  ///< without RunState::carried
+  const std::filesystem::path& path() const;  ///< of the file that was opened
+  const RunState& state() const;              ///< without RunState::carried, which load() reads
 
-  /// Sets parameters and moments (which plans must have materialised) and returns the state with RunState::carried.
-  /// Throws InputError, before anything is set, for a checkpoint of another network, naming the first parameter that
-  /// differs, of an optimizer with other moments, or with damaged data. No `moments`: parameters only.
+  /// Sets parameters and moments, which must have memory, and returns the state with RunState::carried. Without
+  /// `moments` only parameters are set. Throws InputError, before anything is set, for a checkpoint of another network
+  /// (naming the first parameter that differs), of an optimizer with other moments, or with damaged data.
   RunState load(const std::string& network, Parameters& parameters,
                 const std::optional<std::vector<std::string>>& moments) const;
 

@@ -14,49 +14,53 @@
 
 namespace keelson {
 
+/// How a network is evaluated.
 struct EvaluatorOptions {
-  std::int64_t batch = 1;                 ///< per rank
+  std::int64_t batch = 1;                 ///< samples per batch and rank
   Precision precision = Precision::fp32;  ///< as in PlanOptions
-  int threads = 1, prefetch = 2;
+  int threads = 1, prefetch = 2;          ///< decoding threads; batches decoded ahead
   std::vector<int> cpus;                  ///< of the decoding threads, as in LoaderOptions
   std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, ...) that metrics read
   std::string target = "y";               ///< data field that metrics compare it with
-  /// All are made in one pass. The first one judges the network; if there is none, the loss does.
+  /// All metrics are computed in one pass. The first metric decides which network is better; without metrics the loss
+  /// decides.
   std::vector<std::shared_ptr<Metric>> metrics;
-  SampleUnit unit;   ///< losses are means over these
-  double units = 0;  ///< so many are in the data set; 0: samples * unit.per_sample
+  SampleUnit unit;   ///< losses are means over these units
+  double units = 0;  ///< units in the data set; 0: samples * unit.per_sample
 
+  /// The first metric; null without metrics.
   const Metric* judge() const { return metrics.empty() ? nullptr : metrics[0].get(); }
 };
 
-/// How well a network does on a data set, the same on all ranks.
+/// Results of a network on a data set, the same on all ranks but for the time.
 struct Evaluation {
-  std::int64_t samples = 0;
-  double loss = 0;                    ///< mean over the samples' units
-  double metric = 0;                  ///< of the first metric, or the loss
+  std::int64_t samples = 0;           ///< in the data set
+  double loss = 0;                    ///< mean over the units (SampleUnit) of all samples
+  double metric = 0;                  ///< Metric::value() of the first metric; without metrics the loss
   std::vector<double> metric_values;  ///< Metric::values() of the first metric
-  double seconds = 0;
+  double seconds = 0;                 ///< wall time on this rank
 };
 
-/// Evaluates a network on a data set, over all ranks; its plan shares `parameters` with the training's. Losses and
-/// metrics are added up batch by batch, so memory does not depend on the number of samples; what predictions are needed
-/// for besides, a metric may collect (Predictions). Sums over batches are exact: with the same batch per rank the
-/// result has the same bits on any number of ranks.
+/// Evaluates a network on a data set, over all ranks. The evaluator's plan shares the parameters with the plan of the
+/// training. Losses and metrics are added up batch by batch, so memory does not depend on the number of samples. The
+/// metric Predictions collects predictions for other purposes. Sums over batches are exact: with the same batch per
+/// rank the result has the same bits on any number of ranks.
 class Evaluator {
  public:
-  /// `communicator` null: alone. Throws InputError on all ranks if they have different data. Collective.
+  /// `communicator` null: this rank alone. All references must outlive the evaluator. Throws InputError on all ranks if
+  /// the ranks have different data. Collective.
   Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
             const EvaluatorOptions& options);
-  /// Leaves the values of all metrics in them. Throws Error, on all ranks, for a loss or a first metric that is not
-  /// finite. Collective.
+  /// Evaluates all samples once. The metrics keep their values until the next run(). Throws Error on all ranks if the
+  /// loss or the first metric is not finite. Collective.
   Evaluation run();
-  /// Until set_network(). Throws Error after release_network().
+  /// The executor of the current network; valid until set_network(). Throws Error after release_network().
   const Executor& executor() const;
 
-  /// For a network that changes: lets go of plan and executor, so that the parameters' memory may go, then makes those
-  /// of another network. `parameters` are in the same context as before. Throws InputError for a network that does not
-  /// fit the data.
+  /// Destroys plan and executor before the network changes, so that the memory of the parameters can be freed.
   void release_network();
+  /// Makes plan and executor for another network. `parameters` are in the same context as before. Throws InputError for
+  /// a network that does not fit the data.
   void set_network(const Graph& graph, Parameters& parameters);
 
  private:

@@ -7,22 +7,24 @@
 
 namespace keelson {
 
-/// Memory for the loader's batches from which this device copies fastest; empty where it reads them where they are.
+/// Allocates memory from which this device copies batches fastest (LoaderOptions::allocate). Empty where the device
+/// reads batches in place.
 std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device);
 
-/// Hands the loader's batches to a plan's inputs: field by field of the same name, and "weight". Fields come
-/// channels-last. Where the host shares the device's memory the plan reads them where they are, or, where the network
-/// wants plain, they are turned straight into the input. Else they are copied beside the step before, into memory from
-/// where the step takes them.
+/// Hands the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
+/// "weight". Fields are channels-last. Where the device shares the host's memory, the plan reads the fields in place;
+/// only where the network wants a plain input, the field is reordered into the input. Other devices copy the fields to
+/// their memory while the step before still runs.
 class InputPipeline {
  public:
-  /// Throws InputError for a data set whose fields do not fit the plan's inputs, naming both.
+  /// Throws InputError, naming both, where a field does not fit the input. All references must outlive the pipeline.
   InputPipeline(const std::vector<Field>& fields, Executor& executor, Context& context);
   ~InputPipeline() { finish(); }
   InputPipeline(const InputPipeline&) = delete;
-  /// For the next step; `batch` must stay valid until finish(), and on the host's own device until that step has ended.
+  /// Hands over the batch of the next step. `batch` must stay valid until finish(), and on a device that shares the
+  /// host's memory until that step has ended.
   void feed(const Batch& batch);
-  /// Returns when the batch is no longer read. Call after the work of its step is queued.
+  /// Returns when all copies of the batch have ended. Called after the work of the step is queued.
   void finish();
 
  private:

@@ -8,8 +8,8 @@
 
 namespace keelson {
 
-/// exp(mean loss per unit), for losses that are -log of a probability. The sum over batches is exact; the loss of a
-/// batch is summed by the device, so the value depends on the batch per rank by fp32 rounding.
+/// exp(mean loss per unit), for losses that are the negative logarithm of a probability. The sum over batches is exact.
+/// The device sums the loss of a batch, so the value depends on the batch per rank by rounding.
 class Perplexity final : public Metric {
  public:
   std::string name() const override { return "perplexity"; }
@@ -23,6 +23,7 @@ class Perplexity final : public Metric {
     loss_ = {};
     units_ = setup.units;
   }
+  /// Adds the loss of the batch.
   void update(const MetricBatch& batch) override { loss_.add(batch.loss); }
   void reduce(Communicator* communicator) override { ExactSum::reduce({&loss_, 1}, communicator); }
   double value() const override { return std::exp(loss_.value() / units_); }

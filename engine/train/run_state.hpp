@@ -10,53 +10,53 @@
 
 namespace keelson {
 
-/// Where a training run stands: with the parameters and the optimizer's moments this is all that its future depends on,
-/// the same on every rank. Stored as attributes of a checkpoint.
+/// Where a training run stands. The further course of the run depends only on this state, the parameters and the
+/// optimizer's moments. The state is the same on every rank. Checkpoints store the state in attributes.
 struct RunState {
   std::string network;  ///< "cosmoflow-mlperf"
-  std::map<std::string, std::string>
-      config;  ///< what the program needs to make network and data again: "net.size" -> "128"
-  std::uint64_t seed = 0;
+  /// What the program needs to make network and data again: "net.size" -> "128".
+  std::map<std::string, std::string> config;
+  std::uint64_t seed = 0;  ///< of sample order, transform and dropout
 
   std::int64_t epoch = 0;          ///< finished epochs
   std::int64_t step = 0;           ///< optimizer steps done
   std::int64_t step_in_epoch = 0;  ///< steps done of the epoch under way
-  std::int64_t samples = 0;        ///< samples seen
+  std::int64_t samples = 0;        ///< training samples used so far, all ranks together
   std::int64_t global_batch = 0;   ///< samples of a full step, all ranks together
-  std::int64_t train_samples = 0;  ///< of the training data
-  std::int64_t world_size = 1;     ///< ranks that wrote it; another number may continue
+  std::int64_t train_samples = 0;  ///< samples of the training data
+  std::int64_t world_size = 1;     ///< ranks of the run; a run may continue on another number of ranks
   double seconds = 0;              ///< spent training so far, all runs together
 
-  double loss_sum = 0;                                           ///< of the epoch under way: sum over samples
-  std::int64_t loss_samples = 0;                                 ///< and how many they were
-  double best_metric = std::numeric_limits<double>::infinity();  ///< of the best validation
-  std::int64_t best_epoch = -1;                                  ///< finished epochs when it was reached
-  double metric = std::numeric_limits<double>::quiet_NaN();      ///< last validation
-  double validation_loss = std::numeric_limits<double>::quiet_NaN();
+  double loss_sum = 0;            ///< of the epoch under way: sum of the losses of its samples
+  std::int64_t loss_samples = 0;  ///< number of these samples
+  double best_metric = std::numeric_limits<double>::infinity();  ///< Evaluation::metric of the best validation
+  std::int64_t best_epoch = -1;                                  ///< finished epochs at the best validation; -1: none
+  double metric = std::numeric_limits<double>::quiet_NaN();      ///< of the last validation; NaN: none
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last validation; NaN: none
 
-  double loss_scale = 1;  ///< of the next step (ops::LossScale), with the steps since it last changed
-  std::int64_t good_steps = 0;
-  std::int64_t skipped_steps = 0;  ///< so far, since their gradients were not finite in f16
+  double loss_scale = 1;           ///< of the next step (ops::LossScale)
+  std::int64_t good_steps = 0;     ///< steps since loss_scale last changed
+  std::int64_t skipped_steps = 0;  ///< steps so far that moved no parameter, since a gradient was not finite
 
-  std::string optimizer, schedule;  ///< for people
-  std::string version, created;     ///< filled when written
+  std::string optimizer, schedule;  ///< Optimizer::to_string(); Schedule::to_string()
+  std::string version, created;     ///< of Keelson, set when written; time in UTC, set when written
 
-  /// Recurrent states (Graph::state) by name, of all ranks in their order, within an epoch: (global_batch, ...). Filled
-  /// on rank 0 to be written, and by load_checkpoint().
+  /// A recurrent state (Graph::state) of all ranks.
   struct Carried {
-    Shape shape;
-    std::vector<float> values;
+    Shape shape;                ///< (global_batch, ...)
+    std::vector<float> values;  ///< row-major, ranks in their order
   };
+  /// Recurrent states by name, within an epoch. Set on rank 0 before a checkpoint is written, and by load_checkpoint().
   std::map<std::string, Carried> carried;
 
-  /// Larger texts that the network's use depends on, of any bytes, by name: "vocabulary".
+  /// Larger texts, of any bytes, that users of the network need, by name: "vocabulary".
   std::map<std::string, std::string> texts;
 
-  /// What the network consists of (Topology::to_text). Empty: not known, of checkpoints that have none.
+  /// What the network consists of (Topology::to_text). Empty: unknown, from an older checkpoint.
   std::string topology;
 
-  /// What observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
-  /// "target_sum". Attributes of the checkpoint have these names.
+  /// Values that observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
+  /// "target_sum". The checkpoint stores them in attributes of these names.
   std::map<std::string, std::vector<double>> observed;
 };
 

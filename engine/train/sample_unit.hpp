@@ -7,14 +7,14 @@
 
 namespace keelson {
 
-/// What losses and rates are counted in, where a sample holds several of what people count: of a language model
-/// {"word", words of a sample}.
+/// The unit in which losses and rates are counted. A sample may hold several units: {"word", words per sample} for a
+/// language model.
 struct SampleUnit {
-  std::string name = "sample";  ///< in the singular, of letters: "words/s" and "words_per_second" are made of it
-  std::int64_t per_sample = 1;
+  std::string name = "sample";  ///< singular, letters only; becomes "words/s" and "words_per_second"
+  std::int64_t per_sample = 1;  ///< units in one sample
 };
 
-/// Units per second for people: "81.2", "4321".
+/// A rate in units per second as text for people: "81.2", "4321".
 inline std::string rate_text(double rate) {
   return rate < 1000 ? fmt::format("{:.3g}", rate) : fmt::format("{:.0f}", rate);
 }

@@ -6,7 +6,7 @@
 
 #include "engine/train/run_state.hpp"
 
-/// One list of a RunState's fields, for attributes, checksums and broadcasts alike.
+/// The list of a RunState's fields, which attributes, checksums and broadcasts share.
 namespace keelson {
 
 /// Calls visit(name, field) for every field but `config`, `carried`, `texts`, `topology` and `observed`.
@@ -37,8 +37,9 @@ void visit_fields(State& s, Visit&& visit) {
   visit("created", s.created);
 }
 
-/// All fields, `config` and `observed`, as text, exactly: equal texts are equal states.
+/// The fields of visit_fields(), `config` and `observed` as text, without loss of digits. Equal texts are equal states.
 std::string to_text(const RunState& state);
+/// The reverse of to_text(). `text` must come from to_text(). The other fields stay empty.
 RunState state_from_text(const std::string& text);
 
 }  // namespace keelson

@@ -10,23 +10,27 @@
 
 namespace keelson {
 
-/// Ends training on all ranks after the same step when any of them wishes so: after a signal, or when the time left is
-/// what a step and a checkpoint need. The ranks vote behind the step's own work, so that asking costs no waiting.
+/// Ends training on all ranks after the same step when any rank votes for the end: after a signal, or when the time
+/// left is just enough for a step and a checkpoint. The vote runs during the step's own work, so that it costs no
+/// waiting.
 class StopVote {
  public:
+  /// The ranks' decision. none: training goes on.
   enum class Reason : int { none = 0, time_limit = 1, interrupted = 2 };
 
-  /// `limit` seconds from `start` on; 0: none. `interrupted` is asked once per step; may be empty. `communicator` null:
-  /// alone.
+  /// `limit`: seconds from `start` on that training may take; 0: no limit. `interrupted`: called once per step, true
+  /// votes for the end; may be empty. `communicator` null: this rank alone.
   StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit,
            std::function<bool()> interrupted);
 
-  /// Before the step: casts this rank's vote. `extra`: seconds of what follows the step.
+  /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
   void begin(double extra = 0);
   Reason end();  ///< after the step: the ranks' decision, the same on all
 
+  /// Tells how many seconds a step took. The time of the next step is estimated from the slowest of the recent steps.
   void step_took(double seconds) { step_seconds_ = std::max(0.8 * step_seconds_, seconds); }
-  /// What must fit into the time left besides a step; grows with the longest checkpoint seen.
+  /// Tells how many seconds a checkpoint took. The longest time, at least 1 s, has to fit into the time left besides a
+  /// step.
   void reserve(double seconds) { reserve_ = std::max(reserve_, seconds); }
 
  private:

@@ -23,60 +23,66 @@
 
 namespace keelson {
 
-/// Another network to train from here on.
+/// Another network to train from the next step on.
 struct NetworkChange {
-  Graph graph;         ///< with the inputs, the loss and the output that the data and the metrics need
+  Graph graph;         ///< with the inputs, loss and output that data and metrics need
   ParameterMaps maps;  ///< as Parameters::remap() takes them; channel_maps() makes them
 };
 
+/// How a network is trained.
 struct TrainerOptions {
   std::string network;                        ///< name, stored in checkpoints
-  std::map<std::string, std::string> config;  ///< stored in checkpoints
-  std::map<std::string, std::string> texts;   ///< stored in checkpoints
+  std::map<std::string, std::string> config;  ///< RunState::config, stored in checkpoints
+  std::map<std::string, std::string> texts;   ///< RunState::texts, stored in checkpoints
   SampleUnit unit;                            ///< of losses and rates in records and evaluations
-  std::int64_t batch = 1;                     ///< per rank
-  std::int64_t epochs = 1;
-  std::int64_t max_steps =
-      -1;                  ///< ends after this many steps in all; 0: only writes the initial checkpoint; < 0: no limit
-  std::uint64_t seed = 0;  ///< of sample order, transform and dropout
-  bool shuffle = true;
+  std::int64_t batch = 1;                     ///< samples per step and rank
+  std::int64_t epochs = 1;                    ///< passes over the training data, those of resumed runs included
+  /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;
+  /// negative: no limit.
+  std::int64_t max_steps = -1;
+  std::uint64_t seed = 0;                            ///< of sample order, transform and dropout
+  bool shuffle = true;                               ///< new sample order in each epoch; else the order of the data set
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
-  std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();
-  Schedule schedule;
-  double target = 0;      ///< > 0: ends when the validation metric is this or better
-  double time_limit = 0;  ///< > 0: ends, with a checkpoint, before this many seconds from `start` have passed
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  std::function<bool()> interrupted;  ///< asked once per step: true ends the run with a checkpoint
+  std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
+  Schedule schedule;                                                     ///< learning rate
+  double target = 0;      ///< > 0: training ends when the validation metric is this value or better
+  double time_limit = 0;  ///< > 0: training ends, with a checkpoint, before this many seconds from `start` have passed
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< when the time limit begins
+  std::function<bool()> interrupted;  ///< called once per step: true ends the run with a checkpoint; may be empty
 
-  /// Asked before the first step of each epoch but the first: the network of the steps to come, or nothing, where it
-  /// stays. Must depend on its arguments alone (a resumed run asks again) and give the same on all ranks.
+  /// Called before the first step of each epoch but the first. Returns the network for the following steps, or no value
+  /// to keep the network. The result must depend only on the arguments, since a resumed run calls the function again,
+  /// and must be the same on all ranks.
   std::function<std::optional<NetworkChange>(const RunState&, const Parameters&)> change_network;
-  /// Makes the network of a checkpoint that change_network has made before (Trainer::resume); Topology::widths() is
-  /// what most need for that.
+  /// Makes the network of a checkpoint that was written after change_network had returned another network
+  /// (Trainer::resume). Most programs find all they need in Topology::widths().
   std::function<Graph(const Topology&)> make_network;
 
-  std::filesystem::path checkpoints;                         ///< folder; empty: none are written
-  std::function<void()> before_checkpoint;                   ///< on rank 0: throws where none may be written
-  int keep = 2;                                              ///< so many of the latest, besides best.h5
-  std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;  ///< every so many; 0: not for this; the last state always
+  std::filesystem::path checkpoints;        ///< folder; empty: none are written
+  std::function<void()> before_checkpoint;  ///< called on rank 0; may throw to prevent the checkpoint
+  int keep = 2;                             ///< number of the latest checkpoints to keep, besides best.h5
+  /// A checkpoint is written every checkpoint_epochs epochs, every checkpoint_steps steps (0: never), and at the end.
+  std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;
 
-  int loader_threads = 1, prefetch = 2;
-  std::vector<int> cpus;        ///< of the decoding threads, as in LoaderOptions
-  EvaluatorOptions evaluation;  ///< its batch, threads, prefetch, cpus and unit are those above
-  int profiled_steps = 4;       ///< for the milliseconds of Plan::rows()
+  int loader_threads = 1, prefetch = 2;  ///< decoding threads; batches decoded ahead, besides the current one
+  std::vector<int> cpus;                 ///< of the decoding threads, as in LoaderOptions
+  EvaluatorOptions evaluation;           ///< batch, precision, threads, prefetch, cpus and unit are taken from above
+  int profiled_steps = 4;                ///< steps that are measured for the milliseconds of Executor::rows()
 };
 
+/// How a run ended.
 struct TrainResult {
-  StopReason reason;
-  RunState state;
+  StopReason reason;  ///< why no further step was made
+  RunState state;     ///< after the last step
 };
 
-/// Synchronous data-parallel training of a graph: input fields by name from a data set, its loss minimised, its
-/// prediction judged. All ranks make the same calls. With the same seed and global batch, losses and parameters do not
-/// depend on the number of ranks but for fp32 summation order; a resumed run continues bit for bit.
+/// Synchronous data-parallel training of a graph. The trainer feeds the fields of a data set to the graph's inputs of
+/// the same names, minimizes the loss, and evaluates the network on validation data. All ranks make the same calls.
+/// With the same seed and global batch, losses and parameters depend on the number of ranks only by the order of fp32
+/// sums. A resumed run gives the same bits as a run without interruption.
 ///
-/// Either run() does everything, or the caller owns the loop:
+/// Either run() does everything, or the caller writes the loop:
 ///
 ///   while (trainer.step()) {
 ///     if (trainer.epoch_done()) trainer.end_epoch();
@@ -86,65 +92,71 @@ struct TrainResult {
 /// docs/adding-a-network.md has an example. run() is made of the same functions, so both give the same bits.
 class Trainer {
  public:
-  /// Throws InputError for data too small for the batch or for the ranks, and, on all ranks, where the ranks have
-  /// different data (Dataset::digest), options or plans. `validation` may be null; `communicator` null: alone. All
-  /// references must outlive the trainer. Collective.
+  /// `validation` may be null. `communicator` null: this rank alone. All references must outlive the trainer. Throws
+  /// InputError for data that are too small for the batch or for the ranks, and, on all ranks, where the ranks have
+  /// different data (Dataset::digest), options or plans. Collective.
   Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
           Communicator* communicator, TrainerOptions options);
 
-  /// Continues from this checkpoint. Throws InputError for one of another network, optimizer, seed or, within an epoch,
-  /// of another global batch or other data.
+  /// Continues from this checkpoint. Throws InputError for a checkpoint of another network, optimizer or seed, and,
+  /// within an epoch, for a checkpoint of another global batch or other data. Collective.
   ///
-  /// Where TrainerOptions::make_network is given and the checkpoint's topology is not that of the trainer's network,
-  /// make_network makes the network, and the parameters that the trainer was given become those of that network. A
-  /// network that differs from the topology is refused, naming the first node.
+  /// If the checkpoint's topology differs from the trainer's network and TrainerOptions::make_network is given,
+  /// make_network makes the network, and the trainer replaces the parameters by those of that network. Throws
+  /// InputError, naming the first node that differs, if the new network does not have the checkpoint's topology.
   void resume(const CheckpointReader& checkpoint);
+  /// The same with the checkpoint of this path; throws also as CheckpointReader.
   void resume(const std::filesystem::path& checkpoint) { resume(CheckpointReader(checkpoint, false, communicator_)); }
 
-  /// Tells these observers, and no others, what happens from now on. They must outlive the training.
+  /// Replaces the observers by these, which must outlive the training.
   void observe(std::vector<TrainObserver*> observers) { observers_ = std::move(observers); }
 
-  /// Trains until something ends it (StopReason), with validations and checkpoints as the options say. Throws as
-  /// step(), validate() and save_checkpoint() do. Collective.
+  /// Trains until one of the StopReasons holds, with validations and checkpoints as the options say. Throws as step(),
+  /// validate() and save_checkpoint(). Collective.
   TrainResult run(std::vector<TrainObserver*> observers = {});
 
-  /// One optimizer step on the next batch of the training data. After the last step of an epoch it begins the next one.
-  /// False, and no step made: all epochs are done, or max_steps, or a vote for a signal or the time limit was cast in
-  /// the step before, or end_epoch() reached the target (stop_reason()).
+  /// Makes one optimizer step on the next batch of the training data. After the last step of an epoch the next call
+  /// begins the next epoch. Returns false, without a step, if all epochs or max_steps are done, if the ranks voted to
+  /// end in the previous step (signal or time limit), or if end_epoch() reached the target (stop_reason()).
   ///
-  /// A loss that is not finite throws Error, on all ranks, naming the step and the first node that made it. On a device
-  /// that the host runs ahead of (GPUs) the loss is known, and thrown for, in the next step or in wait(). Collective.
+  /// Throws Error on all ranks if the loss is not finite, naming the step and the first node with such a value. On a
+  /// device that the host runs ahead of (GPUs), the next step() or wait() throws this error. Collective.
   bool step();
-  /// One optimizer step on a batch of the caller's own, in the place of the next batch of the training data: it counts
-  /// in the epoch, for the learning rate and for dropout. Fields as of the training data, with room for
-  /// TrainerOptions::batch samples, zeros beyond `count`; global_count is that of all ranks, sample_offset is
-  /// rank * TrainerOptions::batch; weight and indices may be null. Makes the step whatever stop_reason() is. Throws
-  /// InputError for a batch that does not fit, and as step(). Collective.
+  /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
+  /// the epoch, for the learning rate and for dropout, as any other step. The batch has the fields of the training data
+  /// with room for TrainerOptions::batch samples, and zeros beyond `count`. global_count is the sum of all ranks'
+  /// counts, sample_offset is rank * TrainerOptions::batch. weight and indices may be null. The step is made even if
+  /// stop_reason() has a value. Throws InputError for a batch that does not fit, and as step(). Collective.
   void step(const Batch& batch);
-  /// Waits until the device has done all steps: last_step() is the latest one then. Collective.
+  /// Waits until the device has done all steps. Afterwards last_step() is the latest step. Throws as step().
+  /// Collective.
   void wait() { retire(0); }
-  /// The latest step whose loss is known: on a device that the host runs ahead of, without wait(), the one before the
-  /// latest.
+  /// The latest step whose loss is known. On a device that the host runs ahead of, this is the step before the latest
+  /// one, unless wait() was called.
   const StepRecord& last_step() const { return last_step_; }
-  /// Why the next step() makes no step, where that is known; why step() returned false.
+  /// Why step() returned false, or why the next step() will return false, as far as that is known.
   std::optional<StopReason> stop_reason() const { return stop_; }
 
   /// Whether all steps of the epoch are done and end_epoch() has not been called.
   bool epoch_done() const { return state_.step_in_epoch >= steps_per_epoch(); }
-  /// Ends the epoch: validates, if there is validation data, and counts the epoch as done. A validation that reaches
-  /// TrainerOptions::target ends the training. Throws Error before epoch_done(). Collective.
+  /// Ends the epoch: validates, if there are validation data, and counts the epoch as done. A validation that reaches
+  /// TrainerOptions::target ends the training. Throws Error if epoch_done() is false. Collective.
   EpochRecord end_epoch();
-  /// Evaluates on the validation data, at any step; changes no state of the training. Throws Error where there is no
-  /// such data. Collective.
+  /// Evaluates the network on the validation data, at any step. The state of the training does not change. Throws Error
+  /// without validation data. Collective.
   Evaluation validate();
-  /// Writes step-<n>.h5, and makes best.h5 another name of it. Nothing where the options name no folder. Collective.
+  /// Writes step-N.h5, where N is the number of steps done. With `best`, best.h5 becomes another name of this file.
+  /// Does nothing if the options name no folder. Throws Error on all ranks if writing fails. Collective.
   void save_checkpoint(bool best = false);
 
-  const RunState& state() const { return state_; }
-  /// Valid until the network changes.
+  const RunState& state() const { return state_; }  ///< after the latest step
+  /// The executor of the current network; valid until the network changes.
   const Executor& executor() const { return *executor_; }
+  /// Steps of one epoch: training samples / global batch, rounded up.
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
-  /// What the constructor checks, without making a plan.
+  /// The constructor's check of sizes, for callers that want the error before a plan is made. `batch`: per rank.
+  /// `data`: the data set, for the message. Throws InputError for a batch below 1 and for fewer samples than
+  /// ranks * batch.
   static void check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
 
  private:
