@@ -47,12 +47,12 @@ void fill_inputs(Context& context, const Network& net, const Executor& executor)
 }
 
 /// Seconds of one step, of `count` that follow each other as in training: a device is waited for at their end.
-double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& state) {
+double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step_params) {
   using clock = std::chrono::steady_clock;
   world.barrier();
   const auto start = clock::now();
-  for (int i = 0; i < count; ++i, ++state.step) {
-    executor.forward(state);
+  for (int i = 0; i < count; ++i, ++step_params.step) {
+    executor.forward(step_params);
     executor.backward();
     executor.update();
     executor.carry_states();
@@ -64,16 +64,16 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
 }
 
 Timing measure(const StepOptions& o, Executor& executor, Communicator& world, Device& device) {
-  ops::StepParams state;
-  state.learning_rate = 1e-3f;
-  state.sample_offset = world.rank() * executor.batch();
-  state.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
-  for (int i = 0; i < o.warmup; ++i) time_steps(1, executor, world, device, state);
+  ops::StepParams step_params;
+  step_params.learning_rate = 1e-3f;
+  step_params.sample_offset = world.rank() * executor.batch();
+  step_params.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
+  for (int i = 0; i < o.warmup; ++i) time_steps(1, executor, world, device, step_params);
   executor.set_profiling(o.profile());
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
   const int together = !device.is_asynchronous() || o.profile() ? 1 : 10;
   std::vector<double> seconds;
-  for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, executor, world, device, state));
+  for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, executor, world, device, step_params));
   return summarize(std::move(seconds));
 }
 

@@ -63,20 +63,20 @@ ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net
   Executor executor(graph, parameters, options);
   fill_tokens(context, executor, "x", net.net.vocabulary, group.rank());
   fill_tokens(context, executor, "y", net.net.vocabulary, group.rank());
-  ops::StepParams state;
-  state.learning_rate = 0.1f;
-  state.sample_offset = group.rank() * batch;
-  state.inverse_samples = 1.0f / static_cast<float>(batch * group.size());
+  ops::StepParams step_params;
+  step_params.learning_rate = 0.1f;
+  step_params.sample_offset = group.rank() * batch;
+  step_params.inverse_samples = 1.0f / static_cast<float>(batch * group.size());
   double waiting = 0;
   const auto step = [&] {
-    executor.forward(state);
+    executor.forward(step_params);
     executor.backward();
     const auto wait = Clock::now();
     executor.finish_exchange();
     waiting += since(wait);
     executor.update();
     executor.carry_states();
-    ++state.step;
+    ++step_params.step;
   };
   for (int i = 0; i < o.warmup; ++i) step();
   context.device().fence();

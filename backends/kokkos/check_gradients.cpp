@@ -16,18 +16,18 @@ struct Check {
   CheckGradientsDesc d;
   const double* sums;
   Index count;
-  LossScale* state;
+  LossScale* scale;
 
   KOKKOS_FUNCTION void operator()(Index) const {
     double total = 0;
     for (Index i = 0; i < count; ++i) total += sums[i];
     const bool finite = total - total == 0;  // infinity and NaN give NaN
-    LossScale s = *state;
+    LossScale s = *scale;
     s.unscale = 1 / s.scale;
     s.skip = finite ? 0 : 1;
     s.skipped += s.skip;
     if (d.dynamic) move(s);
-    *state = s;
+    *scale = s;
   }
 
   /// Up after enough good steps in a row, down at once.
@@ -48,9 +48,9 @@ class KokkosCheckGradients : public CheckGradients {
   Cost cost(Verb) const override { return {1, sizeof(LossScale)}; }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [sums, state] = args;
+    const auto& [sums, scale] = args;
     launch("keelson::check_gradients::forward", 1,
-           Check{desc_, sums.data<double>(), sums.elements(), static_cast<LossScale*>(state.raw())});
+           Check{desc_, sums.data<double>(), sums.elements(), static_cast<LossScale*>(scale.raw())});
   }
 
  private:

@@ -47,7 +47,7 @@ KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high
 template <class T>
 struct Mask {
   DropoutParams p;
-  const StepParams* state;
+  const StepParams* step_params;
   Index elements, elements_per_sample;
   Strided at;
   bool plain;
@@ -55,11 +55,12 @@ struct Mask {
   T* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index base = state->sample_offset * elements_per_sample;
+    const Index base = step_params->sample_offset * elements_per_sample;
     const Index block = base / 4 + item * lanes;
     // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
     std::uint32_t words[4 * lanes];
-    blocks(state->seed ^ (std::uint64_t{p.stream} << 32), state->step, static_cast<std::uint64_t>(block), words);
+    blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block),
+           words);
     const float rate = p.rate, scale = rate < 1 ? 1 / (1 - rate) : 0.0f;
     const Index first = block * 4 - base;
     const auto keep = [&](int i) {
@@ -91,18 +92,18 @@ class KokkosDropout : public Dropout {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, src, dst] = args;
+    const auto& [step_params, src, dst] = args;
     constexpr const char* label = "keelson::dropout::forward";
-    run(label, state, src, dst);
+    run(label, step_params, src, dst);
   }
   void backward_data(const BackwardData<ops::Tensors>& args) override {
-    const auto& [state, diff_dst, diff_src] = args;
+    const auto& [step_params, diff_dst, diff_src] = args;
     constexpr const char* label = "keelson::dropout::backward";
-    run(label, state, diff_dst, diff_src);
+    run(label, step_params, diff_dst, diff_src);
   }
 
  private:
-  void run(const char* label, const Tensor& state, const Tensor& src, const Tensor& dst) const {
+  void run(const char* label, const Tensor& step_params, const Tensor& src, const Tensor& dst) const {
     const auto& shape = desc_.src.shape;
     const Index elements = shape.elements();
     if (elements == 0) return;
@@ -110,8 +111,8 @@ class KokkosDropout : public Dropout {
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
       launch(label, elements / (4 * lanes) + 2,
-             Mask<T>{desc_.params, static_cast<const StepParams*>(state.raw()), elements, per_sample, Strided(src),
-                     plain_, src.data<T>(), dst.data<T>()});
+             Mask<T>{desc_.params, static_cast<const StepParams*>(step_params.raw()), elements, per_sample,
+                     Strided(src), plain_, src.data<T>(), dst.data<T>()});
     });
   }
 

@@ -12,7 +12,7 @@ using namespace ops;
 
 struct LambDirectionBody {
   LambParams p;
-  const StepParams* state;
+  const StepParams* step_params;
   const LossScale* loss_scale;
   const double* global_norm;
   int global_norms;
@@ -28,7 +28,8 @@ struct LambDirectionBody {
       return;
     }
     const auto factor = static_cast<float>(gradient_factor(loss_scale, p.clip_norm, global_norm, global_norms));
-    const float correct1 = bias_correction(p.beta1, state->step), correct2 = bias_correction(p.beta2, state->step);
+    const float correct1 = bias_correction(p.beta1, step_params->step),
+                correct2 = bias_correction(p.beta2, step_params->step);
     const float beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon, l2 = p.weight_decay, decay = p.decoupled_decay;
     const float share1 = p.average_gradients ? 1 - beta1 : 1.0f;
     const float *g = diff, *w = param;
@@ -46,7 +47,7 @@ struct LambDirectionBody {
 };
 
 struct LambStepBody {
-  const StepParams* state;
+  const StepParams* step_params;
   const LossScale* loss_scale;
   float lr_multiplier, norm_min, norm_max;
   const double* norms;
@@ -66,7 +67,8 @@ struct LambStepBody {
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     if (skips(loss_scale)) return;
     const Index by = next_element(apart);
-    const auto rate = static_cast<float>(static_cast<double>(state->learning_rate) * lr_multiplier * trust_ratio());
+    const auto rate =
+        static_cast<float>(static_cast<double>(step_params->learning_rate) * lr_multiplier * trust_ratio());
     const float* u = direction;
     float* w = param;
     KEELSON_INDEPENDENT_ITERATIONS
@@ -85,10 +87,10 @@ class KokkosLambDirection : public LambDirection {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, diff, global_norm, param, exp_avg, exp_avg_sq, direction, loss_scale] = args;
+    const auto& [step_params, diff, global_norm, param, exp_avg, exp_avg_sq, direction, loss_scale] = args;
     KEELSON_EXPECT(desc_.params.clip_norm <= 0 || global_norm);
     for_flat_elements("keelson::lamb::direction", param.stored_elements(),
-                      LambDirectionBody{desc_.params, static_cast<const StepParams*>(state.raw()),
+                      LambDirectionBody{desc_.params, static_cast<const StepParams*>(step_params.raw()),
                                         static_cast<const LossScale*>(loss_scale.raw()),
                                         static_cast<const double*>(global_norm.raw()),
                                         global_norm ? static_cast<int>(global_norm.elements()) : 0, diff.data<float>(),
@@ -111,10 +113,10 @@ class KokkosLambStep : public LambStep {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, direction, norms, param, loss_scale] = args;
+    const auto& [step_params, direction, norms, param, loss_scale] = args;
     for_flat_elements(
         "keelson::lamb::step", param.stored_elements(),
-        LambStepBody{static_cast<const StepParams*>(state.raw()), static_cast<const LossScale*>(loss_scale.raw()),
+        LambStepBody{static_cast<const StepParams*>(step_params.raw()), static_cast<const LossScale*>(loss_scale.raw()),
                      desc_.lr_multiplier, desc_.norm_min, desc_.norm_max, static_cast<const double*>(norms.raw()),
                      direction.data<float>(), param.data<float>()});
   }

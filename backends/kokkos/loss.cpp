@@ -58,11 +58,11 @@ class KokkosLoss : public Loss {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, prediction, target, weight, loss, diff_prediction, loss_scale] = args;
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale] = args;
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
     const LossRows o{desc_.params,
-                     static_cast<const StepParams*>(state.raw()),
+                     static_cast<const StepParams*>(step_params.raw()),
                      static_cast<const LossScale*>(loss_scale.raw()),
                      prediction.data<float>(),
                      classes ? nullptr : target.data<float>(),

@@ -10,7 +10,7 @@ using ops::LossKind;
 
 struct LossRows {
   ops::LossParams p;
-  const ops::StepParams* state;
+  const ops::StepParams* step_params;
   const ops::LossScale* loss_scale;
   const float* prediction;
   const float* target;
@@ -24,7 +24,7 @@ struct LossRows {
 
   /// What one unit of row r's loss counts for in the total; 0 for padding, whose prediction may be anything.
   KOKKOS_FUNCTION double share(Index r) const {
-    const double all = static_cast<double>(state->inverse_samples) * weight[r / rows_per_sample];
+    const double all = static_cast<double>(step_params->inverse_samples) * weight[r / rows_per_sample];
     return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
   }
 

@@ -23,7 +23,7 @@ struct Coefficients {
 
 struct Step {
   UpdateParams p;
-  const StepParams* state;
+  const StepParams* step_params;
   const LossScale* loss_scale;
   const double *global_norm, *norms;
   int global_norms;
@@ -51,7 +51,7 @@ struct Step {
 
   KOKKOS_FUNCTION Coefficients coefficients() const {
     const double scaled = gradient_factor(loss_scale, p.clip_norm, global_norm, global_norms);
-    const double rate = static_cast<double>(state->learning_rate) * p.lr_multiplier;
+    const double rate = static_cast<double>(step_params->learning_rate) * p.lr_multiplier;
     Coefficients c{};
     c.gradient = static_cast<float>(scaled);
     c.decay = p.weight_decay;
@@ -61,8 +61,8 @@ struct Step {
     c.rate = static_cast<float>(rate_in_momentum ? 1.0 : rate);
     c.keep = static_cast<float>(1 - rate * p.decoupled_decay);
     if (p.kind == UpdateKind::adam) {
-      c.correct1 = bias_correction(p.beta1, state->step);
-      c.correct2 = bias_correction(p.beta2, state->step);
+      c.correct1 = bias_correction(p.beta1, step_params->step);
+      c.correct2 = bias_correction(p.beta2, step_params->step);
     }
     return c;
   }
@@ -154,7 +154,7 @@ class KokkosUpdate : public Update {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [state, diff, rows, global_norm, norms, param, moment1, moment2, loss_scale] = args;
+    const auto& [step_params, diff, rows, global_norm, norms, param, moment1, moment2, loss_scale] = args;
     constexpr const char* label = "keelson::update::forward";
     const auto& p = desc_.params;
     const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;
@@ -163,7 +163,7 @@ class KokkosUpdate : public Update {
     KEELSON_EXPECT(!has_moment1 || moment1);
     KEELSON_EXPECT(p.kind != UpdateKind::adam || moment2);
     const Step step{p,
-                    static_cast<const StepParams*>(state.raw()),
+                    static_cast<const StepParams*>(step_params.raw()),
                     static_cast<const LossScale*>(loss_scale.raw()),
                     static_cast<const double*>(global_norm.raw()),
                     static_cast<const double*>(norms.raw()),

@@ -126,13 +126,13 @@ Evaluation Evaluator::run() {
   for (const auto& m : options_.metrics) m->reset(setup_);
   loader_.start_epoch(0);
   executor_->reset_states();
-  ops::StepParams state;
+  ops::StepParams step_params;
   while (const Batch* batch = loader_.next()) {
     if (batch->count == 0) continue;
     feed_->feed(*batch);
-    state.sample_offset = batch->sample_offset;
-    state.inverse_samples = 1;  // sums over samples
-    executor_->forward(state);
+    step_params.sample_offset = batch->sample_offset;
+    step_params.inverse_samples = 1;  // sums over samples
+    executor_->forward(step_params);
     executor_->carry_states();
     const double batch_loss = executor_->loss();
     loss.add(batch_loss);

@@ -25,17 +25,17 @@ double train(Context& context, int steps) {
   Adam adam;
   Executor executor(net, parameters, {.batch = 16, .optimizer = &adam});
 
-  ops::StepParams state;
-  state.inverse_samples = 1.0f / 16;  // 1 / samples of the step, of all ranks together
-  state.learning_rate = 0.01f;
+  ops::StepParams step_params;
+  step_params.inverse_samples = 1.0f / 16;  // 1 / samples of the step, of all ranks together
+  step_params.learning_rate = 0.01f;
   std::vector<float> cubes(16 * 512), amplitudes(16);
-  for (; state.step < static_cast<std::uint64_t>(steps); ++state.step) {
-    const philox::Key key{/*seed=*/2, /*stream=*/0, state.step};  // any reader of data goes here
+  for (; step_params.step < static_cast<std::uint64_t>(steps); ++step_params.step) {
+    const philox::Key key{/*seed=*/2, /*stream=*/0, step_params.step};  // any reader of data goes here
     for (int i = 0; i < 16; ++i) amplitudes[i] = philox::uniform(key, 16 * 512 + i);
     for (int i = 0; i < 16 * 512; ++i) cubes[i] = amplitudes[i / 512] * (2 * philox::uniform(key, i) - 1);
     context.write_plain(executor.input("x"), cubes.data());
     context.write_plain(executor.input("y"), amplitudes.data());
-    executor.forward(state);
+    executor.forward(step_params);
     executor.backward();
     executor.update();
   }

@@ -27,9 +27,9 @@ Outcome train(Context& context, const Graph& graph, Precision precision, const O
   Outcome o;
   for (int i = 0; i < steps; ++i) {
     fill_inputs(context, executor, i);
-    ops::StepParams state{
+    ops::StepParams step_params{
         .seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f};
-    executor.forward(state);
+    executor.forward(step_params);
     executor.backward();
     executor.update();
     executor.carry_states();

@@ -60,21 +60,21 @@ ops::PoolParams pool_params(ops::PoolKind kind) { return {kind, {2, 2, 2}, {2, 2
 const Array all_count({1}, 1.0);
 
 double mlperf_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o,
-                     const ops::StepParams& state) {
+                     const ops::StepParams& step_params) {
   const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.3f};
   int v = t.input(x);
   for (int i = 1; i <= 5; ++i)
     v = t.pool(t.eltwise(t.conv(v, fmt::format("conv{}", i), conv_params(3, 1, 1)), leaky),
                pool_params(ops::PoolKind::max));
   v = t.flatten_channels_last(v, t.value(v).elements());
-  v = t.dropout(t.eltwise(t.dense(v, "dense1"), leaky), "dropout1", o.dropout, state);
-  v = t.dropout(t.eltwise(t.dense(v, "dense2"), leaky), "dropout2", o.dropout, state);
+  v = t.dropout(t.eltwise(t.dense(v, "dense1"), leaky), "dropout1", o.dropout, step_params);
+  v = t.dropout(t.eltwise(t.dense(v, "dense2"), leaky), "dropout2", o.dropout, step_params);
   v = t.eltwise(t.eltwise(t.dense(v, "dense3"), {ops::EltwiseKind::tanh}), {ops::EltwiseKind::linear, 1.2f});
-  return t.loss(v, y, all_count, {ops::LossKind::mse}, state);
+  return t.loss(v, y, all_count, {ops::LossKind::mse}, step_params);
 }
 
 double paper_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets::CosmoFlowOptions& o,
-                    const ops::StepParams& state) {
+                    const ops::StepParams& step_params) {
   const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.01f};
   const int kernels[] = {3, 4, 4, 3, 3, 2, 2};
   int v = t.input(x);
@@ -84,10 +84,10 @@ double paper_oracle(oracle::Tape& t, const Array& x, const Array& y, const nets:
   }
   v = t.flatten_channels_last(v, 2048);
   const std::int64_t rows = t.value(v).shape[0];
-  v = t.eltwise(t.dense(t.dropout(v, "dropout1", o.dropout, state, rows), "dense1"), leaky);
-  v = t.eltwise(t.dense(t.dropout(v, "dropout2", o.dropout, state, rows), "dense2"), leaky);
-  v = t.dense(t.dropout(v, "dropout3", o.dropout, state, rows), "dense3");
-  return t.loss(v, y, all_count, {ops::LossKind::mae}, state, rows);
+  v = t.eltwise(t.dense(t.dropout(v, "dropout1", o.dropout, step_params, rows), "dense1"), leaky);
+  v = t.eltwise(t.dense(t.dropout(v, "dropout2", o.dropout, step_params, rows), "dense2"), leaky);
+  v = t.dense(t.dropout(v, "dropout3", o.dropout, step_params, rows), "dense3");
+  return t.loss(v, y, all_count, {ops::LossKind::mae}, step_params, rows);
 }
 
 const Case cases[] = {
@@ -102,9 +102,9 @@ TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
   const std::int64_t s = c.options.size;
   const Array x = oracle::random_uniform({1, c.options.channels, s, s, s}, "x", 0, 2);
   const Array y = oracle::random_uniform({1, c.options.targets}, "y");
-  ops::StepParams state;
-  state.seed = 11;
-  state.step = 3;
+  ops::StepParams step_params;
+  step_params.seed = 11;
+  step_params.step = 3;
 
   std::unique_ptr<oracle::Tape> tape;
   double want_loss = 0;
@@ -116,11 +116,11 @@ TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
     Executor executor(graph, parameters, {.batch = 1});
     if (!tape) {
       tape = std::make_unique<oracle::Tape>(plain_parameters(parameters));
-      want_loss = c.oracle(*tape, x, y, c.options, state);
+      want_loss = c.oracle(*tape, x, y, c.options, step_params);
     }
     set_input(ctx, executor, "x", x);
     set_input(ctx, executor, "y", y);
-    executor.forward(state);
+    executor.forward(step_params);
     executor.backward();
     EXPECT_NEAR(executor.loss(), want_loss, 1e-5 * want_loss);
     EXPECT_EQ(tape->gradients().size(), parameters.all().size());

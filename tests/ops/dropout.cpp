@@ -10,7 +10,7 @@ struct DropoutCase {
   std::string name, about;
   Shape src;
   float rate;
-  ops::StepParams state;
+  ops::StepParams step_params;
   std::int64_t rows_per_sample = 1;
 };
 
@@ -43,16 +43,16 @@ TEST_P(DropoutTest, MatchesOracleBothWays) {
     const auto op = make(ops::DropoutDesc{params, tensor, c().rows_per_sample});
     if (!op) continue;
     const auto what = c().name + ", " + to_string(choice);
-    const auto state = put_state(ctx(), c().state);
+    const auto step_params = put_step_params(ctx(), c().step_params);
     const auto src = put(ctx(), x, *layout), dst = destination(ctx(), c().src, *layout);
-    run_forward(what, *op, {state, src, dst});
-    check(dst, oracle::dropout(x, params, c().state, c().rows_per_sample), what + " dst");
+    run_forward(what, *op, {step_params, src, dst});
+    check(dst, oracle::dropout(x, params, c().step_params, c().rows_per_sample), what + " dst");
     const auto diff_dst = put(ctx(), dy, *layout), diff_src = destination(ctx(), c().src, *layout);
-    run_backward_data(what, *op, {state, diff_dst, diff_src});
-    check(diff_src, oracle::dropout(dy, params, c().state, c().rows_per_sample), what + " diff_src");
+    run_backward_data(what, *op, {step_params, diff_dst, diff_src});
+    check(diff_src, oracle::dropout(dy, params, c().step_params, c().rows_per_sample), what + " diff_src");
 
-    op->forward({state, src, src});
-    check(src, oracle::dropout(x, params, c().state, c().rows_per_sample), what + " in place");
+    op->forward({step_params, src, src});
+    check(src, oracle::dropout(x, params, c().step_params, c().rows_per_sample), what + " in place");
   }
 }
 
@@ -61,13 +61,13 @@ TEST_P(DropoutTest, StepIsReadFromMemory) {
   const auto op = make(ops::DropoutDesc{params, TensorDesc::plain(c().src), c().rows_per_sample});
   if (!op) return;
   const Array x(c().src, 1.0);
-  auto now = c().state;
-  const auto state = put_state(ctx(), now);
+  auto now = c().step_params;
+  const auto step_params = put_step_params(ctx(), now);
   const auto src = put(ctx(), x, Layout::plain(c().src)), dst = destination(ctx(), c().src, Layout::plain(c().src));
   for (int step = 0; step < 3; ++step) {
     ++now.step;
-    ctx().device().copy_from_host(state.raw(), &now, sizeof now);
-    op->forward({state, src, dst});
+    ctx().device().copy_from_host(step_params.raw(), &now, sizeof now);
+    op->forward({step_params, src, dst});
     check(dst, oracle::dropout(x, params, now, c().rows_per_sample), fmt::format("{} at step {}", c().name, now.step));
   }
 }

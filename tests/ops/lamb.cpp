@@ -58,7 +58,7 @@ class LambTest : public CaseTest<LambCase> {
   /// One step of the two ops; `squares`: of all gradients.
   void step(ops::LambDirection& direction, ops::LambStep& move, const State& s, const Tensor& diff, double squares,
             const ops::StepParams& now, const ops::LossScale& loss_scale = {}) {
-    const auto params = put_state(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
+    const auto params = put_step_params(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
     const auto global_norm = c().params.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
     direction.forward({params, diff, global_norm, s.param, s.exp_avg, s.exp_avg_sq, s.direction, scale});
     Tensor norms;
@@ -119,7 +119,7 @@ TEST_P(LambTest, KeepsThePromisesOfAllOps) {
   if (!direction || !move) return;
   const auto s = state_of({oracle::random_uniform(shape, "w"), Array(shape), Array(shape)}, plain);
   const auto diff = put(ctx(), oracle::random_uniform(shape, "g"), plain);
-  const auto params = put_state(ctx(), {.learning_rate = 0.05f});
+  const auto params = put_step_params(ctx(), {.learning_rate = 0.05f});
   const auto squares = put_f64(ctx(), Array(Shape{1}, 9.0)), norms = put_f64(ctx(), {Shape{2}, {4.0, 9.0}});
   EXPECT_LE(allocations_of([&] {
               direction->forward({params, diff, squares, s.param, s.exp_avg, s.exp_avg_sq, s.direction});

@@ -72,19 +72,19 @@ class LossTest : public CaseTest<LossCase> {
   /// Loss and gradient; without the gradient, and with it in the prediction's place, the same bits.
   void check_both(ops::Loss& op, const std::string& what) {
     const ops::StepParams now{.inverse_samples = 0.125f};
-    const auto state = put_state(ctx(), now);
+    const auto step_params = put_step_params(ctx(), now);
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
                w = put(ctx(), weight, Layout::plain(weight.shape));
     const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1}, 3e33)), alone = put_f64(ctx(), Array(Shape{1}));
     const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
-    run_forward(what, op, {state, p, t, w, loss, diff});
+    run_forward(what, op, {step_params, p, t, w, loss, diff});
     const Array want(Shape{1}, oracle::loss_forward(prediction, target, weight, c().params, now, c().rows_per_sample));
     EXPECT_TRUE(close(get_f64(ctx(), loss), want, what));
     check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample),
           what + " diff_prediction");
-    op.forward({state, p, t, w, alone, {}});
+    op.forward({step_params, p, t, w, alone, {}});
     EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss)) << what << " without a gradient";
-    op.forward({state, p, t, w, alone, p});
+    op.forward({step_params, p, t, w, alone, p});
     EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss)) << what << " in place";
     EXPECT_EQ(raw_bytes(ctx(), p), raw_bytes(ctx(), diff)) << what << " in place";
   }
@@ -106,10 +106,10 @@ TEST_P(LossTest, OnlyTheGradientIsScaled) {
              w = put(ctx(), weight, Layout::plain(weight.shape));
   const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
   const auto t = put_target(), loss = put_f64(ctx(), Array(Shape{1})), plain = put_f64(ctx(), Array(Shape{1}));
-  op->forward({put_state(ctx(), {.inverse_samples = 0.5f}), p, t, w, plain, {}});
+  op->forward({put_step_params(ctx(), {.inverse_samples = 0.5f}), p, t, w, plain, {}});
   const ops::StepParams now{.inverse_samples = 0.5f};
   const ops::LossScale scale{.scale = 1024, .unscale = 1.0f / 512};
-  op->forward({put_state(ctx(), now), p, t, w, loss, diff, put_loss_scale(ctx(), scale)});
+  op->forward({put_step_params(ctx(), now), p, t, w, loss, diff, put_loss_scale(ctx(), scale)});
   EXPECT_EQ(raw_bytes(ctx(), loss), raw_bytes(ctx(), plain));
   check(diff, oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample, scale), c().name);
 }
@@ -150,7 +150,7 @@ TEST_P(LossTest, AClassThatIsNotThereMakesTheLossNan) {
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
                w = put(ctx(), weight, Layout::plain(weight.shape)), loss = put_f64(ctx(), Array(Shape{1}));
     for (const auto& diff : {Tensor(), p}) {
-      op->forward({put_state(ctx(), {.inverse_samples = 1}), p, put_target(), w, loss, diff});
+      op->forward({put_step_params(ctx(), {.inverse_samples = 1}), p, put_target(), w, loss, diff});
       EXPECT_TRUE(std::isnan(get_f64(ctx(), loss)[0])) << wrong;
     }
   }
@@ -165,11 +165,11 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
   if (c().samples < 2) return;
   const auto op = make_loss();
   if (!op) return;
-  const auto state = put_state(ctx(), {.inverse_samples = 0.5f});
+  const auto step_params = put_step_params(ctx(), {.inverse_samples = 0.5f});
   const auto w = put(ctx(), weight, Layout::plain(weight.shape)), t = put_target();
   const auto loss_of = [&] {
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)), loss = put_f64(ctx(), Array(Shape{1}));
-    op->forward({state, p, t, w, loss, {}});
+    op->forward({step_params, p, t, w, loss, {}});
     return get_f64(ctx(), loss)[0];
   };
   const double before = loss_of();
@@ -179,7 +179,7 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
     EXPECT_EQ(loss_of(), before) << garbage;
     const auto p = put(ctx(), prediction, Layout::plain(prediction.shape));
     const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
-    op->forward({state, p, t, w, put_f64(ctx(), Array(Shape{1})), diff});
+    op->forward({step_params, p, t, w, put_f64(ctx(), Array(Shape{1})), diff});
     const Array d = get(ctx(), diff);
     for (auto i = row; i < 2 * row; ++i) EXPECT_EQ(d[i], 0) << garbage;
   }

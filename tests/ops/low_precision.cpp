@@ -161,7 +161,7 @@ TEST_P(LowPrecisionTest, Dropout) {
     const auto op = make(ops::DropoutDesc{p, desc(shape, layout)});
     if (!op) return;
     const Array x = some(shape, "x", 1, 2);
-    const auto state = put_state(ctx(), now), src = put_low(x, layout), dst = empty(shape, layout);
+    const auto state = put_step_params(ctx(), now), src = put_low(x, layout), dst = empty(shape, layout);
     run_forward(what, *op, {state, src, dst});
     check(dst, oracle::dropout(x, p, now), what);
     run_backward_data(what, *op, {state, src, dst});

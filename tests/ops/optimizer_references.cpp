@@ -138,15 +138,15 @@ TEST_P(OptimizerReferenceTest, OfTheKernels) {
       return put_f64(ctx(), {Shape{2}, {oracle::sum_squares(get(ctx(), a)), oracle::sum_squares(get(ctx(), b))}});
     };
     for (int t = 1; t <= 3; ++t) {
-      const auto state =
-          put_state(ctx(), {.step = static_cast<std::uint64_t>(t - 1), .learning_rate = c().learning_rate});
+      const auto step_params =
+          put_step_params(ctx(), {.step = static_cast<std::uint64_t>(t - 1), .learning_rate = c().learning_rate});
       const auto diff = put(ctx(), gradient(which, t), plain);
       const auto global = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares(t))) : Tensor();
       if (c().lamb) {
-        direction->forward({state, diff, global, param, m, v, u});
-        move->forward({state, u, norms_of(param, u), param});
+        direction->forward({step_params, diff, global, param, m, v, u});
+        move->forward({step_params, u, norms_of(param, u), param});
       } else {
-        update->forward({state, diff, {}, global, norms_of(param, diff), param, m, v});
+        update->forward({step_params, diff, {}, global, norms_of(param, diff), param, m, v});
       }
     }
     const Array got = get(ctx(), param);

@@ -102,7 +102,7 @@ class UpdateTest : public CaseTest<UpdateCase> {
       const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, global)) : Tensor();
       const ops::StepParams now{.step = step, .learning_rate = 0.05f};
       const ops::LossScale loss_scale{.unscale = 1 / c().scale};
-      const auto state = put_state(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
+      const auto state = put_step_params(ctx(), now), scale = put_loss_scale(ctx(), loss_scale);
       const auto used =
           allocations_of([&] { op->forward({state, diff, {}, global_norm, norms, param, moment1, moment2, scale}); });
       EXPECT_LE(used.bytes, allowed_bytes());
@@ -145,7 +145,7 @@ TEST_P(UpdateTest, ManyStepsLater) {
       p.larc != LarcMode::none ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(want.param), own}}) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, own)) : Tensor();
   const ops::StepParams now{.step = 5'000'000'000, .learning_rate = 0.05f};
-  op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
+  op->forward({put_step_params(ctx(), now), put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
   check(param, oracle::update(want, g, p, now, own).param, c().name + " after 5e9 steps");
 }
 
@@ -160,7 +160,7 @@ TEST_P(UpdateTest, SkippedStepsMoveNothing) {
   const Array g(shape, std::numeric_limits<double>::infinity());
   const auto norms = takes_norms() ? put_f64(ctx(), Array(Shape{2}, g[0])) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, g[0])) : Tensor();
-  op->forward({put_state(ctx(), {.step = 3, .learning_rate = 0.05f}),
+  op->forward({put_step_params(ctx(), {.step = 3, .learning_rate = 0.05f}),
                put(ctx(), g, plain),
                {},
                global_norm,
@@ -189,7 +189,7 @@ TEST_P(UpdateTest, NanShows) {
   const double squares = oracle::sum_squares(g);
   const auto norms = takes_norms() ? put_f64(ctx(), {Shape{2}, {oracle::sum_squares(w), squares}}) : Tensor();
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
-  const auto state = put_state(ctx(), {.learning_rate = 0.05f});
+  const auto state = put_step_params(ctx(), {.learning_rate = 0.05f});
   op->forward({state, put(ctx(), g, plain), {}, global_norm, norms, param, moment1, moment2});
   const Array moved = get(ctx(), param);
   for (std::int64_t i = 0; i < moved.elements(); ++i)
@@ -210,7 +210,7 @@ TEST_P(UpdateTest, LarsWithoutNormsHasTheLocalRateOne) {
   const ops::StepParams now{.learning_rate = 0.05f};
   const double squares = oracle::sum_squares(g);
   const auto global_norm = p.clip_norm > 0 ? put_f64(ctx(), Array(Shape{1}, squares)) : Tensor();
-  op->forward({put_state(ctx(), now), put(ctx(), g, plain), {}, global_norm, {}, param, moment1, {}});
+  op->forward({put_step_params(ctx(), now), put(ctx(), g, plain), {}, global_norm, {}, param, moment1, {}});
   check(param, oracle::update({w, Array(shape), {}}, g, p, now, squares, false).param, c().name);
 }
 

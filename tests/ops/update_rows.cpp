@@ -48,12 +48,12 @@ class UpdateRowsTest : public CaseTest<RowsCase> {
 
   /// What the rows of `now` become; `diff` has the gradient of row rows[m] in its row m.
   oracle::OptimizerState expected(oracle::OptimizerState now, const Array& rows, const Array& diff,
-                                  const ops::StepParams& state, double squares) {
+                                  const ops::StepParams& step_params, double squares) {
     for (std::int64_t m = 0; m < rows.elements(); ++m) {
       const auto row = static_cast<std::int64_t>(rows[m]);
       if (row < 0) continue;
       const auto moved = oracle::update({row_of(now.param, row), row_of(now.moment1, row), row_of(now.moment2, row)},
-                                        row_of(diff, m), c().params, state, squares);
+                                        row_of(diff, m), c().params, step_params, squares);
       set_row(now.param, row, moved.param);
       set_row(now.moment1, row, moved.moment1);
       set_row(now.moment2, row, moved.moment2);
@@ -87,11 +87,12 @@ class UpdateRowsTest : public CaseTest<RowsCase> {
       const Array sums({3}, {1.5, 0.25, 0.5 + static_cast<double>(step)});
       const auto norm = p.clip_norm > 0 ? put_f64(ctx(), sums) : Tensor();
       const ops::StepParams now{.step = step, .learning_rate = 0.05f};
-      const auto state = put_state(ctx(), now), diff = put(ctx(), g, Layout::plain(g.shape)),
+      const auto step_params = put_step_params(ctx(), now), diff = put(ctx(), g, Layout::plain(g.shape)),
                  numbers = put_classes(ctx(), rows);
       const Array before = get(ctx(), param), before1 = moment1 ? get(ctx(), moment1) : Array(),
                   before2 = moment2 ? get(ctx(), moment2) : Array();
-      const auto used = allocations_of([&] { op->forward({state, diff, numbers, norm, {}, param, moment1, moment2}); });
+      const auto used =
+          allocations_of([&] { op->forward({step_params, diff, numbers, norm, {}, param, moment1, moment2}); });
       EXPECT_LE(used.bytes, allowed_bytes()) << what;
       want = expected(std::move(want), rows, g, now, sums[0] + sums[1] + sums[2]);
       check(param, want.param, what);

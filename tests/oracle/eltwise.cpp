@@ -70,14 +70,13 @@ Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::Eltwi
   return diff_src;
 }
 
-Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepParams& state,
-              std::int64_t rows_per_sample) {
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepParams& now, std::int64_t rows_per_sample) {
   Array dst(src.shape);
   const auto row_elements = src.elements() / src.shape[0];
   for (std::int64_t i = 0; i < src.elements(); ++i) {
-    const auto row = state.sample_offset * rows_per_sample + i / row_elements;
+    const auto row = now.sample_offset * rows_per_sample + i / row_elements;
     const auto index = static_cast<std::uint64_t>(row * row_elements + i % row_elements);
-    const bool kept = philox::uniform({state.seed, p.stream, state.step}, index) >= p.rate;
+    const bool kept = philox::uniform({now.seed, p.stream, now.step}, index) >= p.rate;
     dst[i] = kept ? src[i] / (1 - static_cast<double>(p.rate)) : 0;
   }
   return dst;

@@ -55,21 +55,21 @@ std::int64_t label_of(std::int64_t r, const Array& target, std::int64_t rows_per
 /// What row r's loss is multiplied by. Where it is 0 the row is padding, which may hold anything, also NaN, or has the
 /// class -1: no term.
 double row_factor(std::int64_t r, const Array& target, const Array& weight, const ops::LossParams& p,
-                  const ops::StepParams& state, std::int64_t rows_per_sample) {
+                  const ops::StepParams& now, std::int64_t rows_per_sample) {
   if (p.kind == ops::LossKind::cross_entropy && label_of(r, target, rows_per_sample) == -1) return 0;
-  const double all = static_cast<double>(state.inverse_samples) * weight[r / rows_per_sample];
+  const double all = static_cast<double>(now.inverse_samples) * weight[r / rows_per_sample];
   return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
 }
 
 }  // namespace
 
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepParams& state, std::int64_t rows_per_sample) {
+                    const ops::StepParams& now, std::int64_t rows_per_sample) {
   const auto rows = prediction.shape[0], features = prediction.shape[1];
   double loss = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto sample = r / rows_per_sample;
-    const double factor = row_factor(r, target, weight, p, state, rows_per_sample);
+    const double factor = row_factor(r, target, weight, p, now, rows_per_sample);
     if (factor == 0) continue;
     double row = 0;
     if (p.kind == ops::LossKind::cross_entropy) {
@@ -88,12 +88,12 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
 }
 
 Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepParams& state, std::int64_t rows_per_sample, const ops::LossScale& scale) {
+                    const ops::StepParams& now, std::int64_t rows_per_sample, const ops::LossScale& scale) {
   const auto rows = prediction.shape[0], features = prediction.shape[1];
   const Array probabilities = softmax_forward(prediction, 1);
   Array diff(prediction.shape);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const double factor = row_factor(r, target, weight, p, state, rows_per_sample);
+    const double factor = row_factor(r, target, weight, p, now, rows_per_sample);
     if (factor == 0) continue;
     for (std::int64_t f = 0; f < features; ++f) {
       const auto sample = r / rows_per_sample, at = r * features + f;

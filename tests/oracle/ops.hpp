@@ -53,7 +53,7 @@ Array eltwise_forward(const Array& src, const ops::EltwiseParams& p);
 Array eltwise_backward(const Array& diff_dst, const Array& src, const ops::EltwiseParams& p);
 
 /// Forward, and backward as well when given diff_dst: both multiply by the same mask.
-Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepParams& state,
+Array dropout(const Array& src, const ops::DropoutParams& p, const ops::StepParams& now,
               std::int64_t rows_per_sample = 1);
 
 // ---- combining (combine.cpp)
@@ -103,9 +103,9 @@ SequenceGradients sequence_backward(ops::CellKind kind, const Array& diff_dst, c
 // ---- losses (loss.cpp): class numbers of a cross-entropy target are whole doubles, (N) or one per row
 
 double loss_forward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepParams& state, std::int64_t rows_per_sample = 1);
+                    const ops::StepParams& now, std::int64_t rows_per_sample = 1);
 Array loss_backward(const Array& prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                    const ops::StepParams& state, std::int64_t rows_per_sample = 1, const ops::LossScale& scale = {});
+                    const ops::StepParams& now, std::int64_t rows_per_sample = 1, const ops::LossScale& scale = {});
 
 // ---- optimizers (update.cpp)
 
@@ -118,14 +118,14 @@ struct OptimizerState {
 ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc& d, const Array& sums);
 /// One step of one parameter. `global_sum_squares`: of all gradients as they are, before they are unscaled; used if
 /// clip_norm > 0. `lars_norms`: LARS gets norms.
-OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
+OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& now,
                       double global_sum_squares = 0, bool lars_norms = true, const ops::LossScale& scale = {});
 
 /// LambDirection: moves the moments of `s` and returns the direction.
-Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& state,
+Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& now,
                      double global_sum_squares = 0, const ops::LossScale& scale = {});
 /// LambStep; `scaled`: with the trust ratio.
-void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& state,
+void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& now,
                bool scaled, const ops::LossScale& scale = {});
 
 }  // namespace keelson::oracle

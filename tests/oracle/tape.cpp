@@ -87,12 +87,11 @@ int Tape::eltwise(int x, const ops::EltwiseParams& p) {
                 [=, this](const Array& diff) { return std::vector<Array>{eltwise_backward(diff, values_[x], p)}; });
 }
 
-int Tape::dropout(int x, const std::string& name, float rate, const ops::StepParams& state,
+int Tape::dropout(int x, const std::string& name, float rate, const ops::StepParams& now,
                   std::int64_t rows_per_sample) {
   const ops::DropoutParams p{rate, philox::stream_of(name)};
-  return record(oracle::dropout(values_[x], p, state, rows_per_sample), {x}, [=](const Array& diff) {
-    return std::vector<Array>{oracle::dropout(diff, p, state, rows_per_sample)};
-  });
+  return record(oracle::dropout(values_[x], p, now, rows_per_sample), {x},
+                [=](const Array& diff) { return std::vector<Array>{oracle::dropout(diff, p, now, rows_per_sample)}; });
 }
 
 int Tape::add(int a, int b) {
@@ -130,9 +129,9 @@ int Tape::flatten(int x) {
 }
 
 double Tape::loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                  const ops::StepParams& state, std::int64_t rows_per_sample) {
+                  const ops::StepParams& now, std::int64_t rows_per_sample) {
   std::vector<Array> diffs(values_.size());
-  diffs[prediction] = loss_backward(values_[prediction], target, weight, p, state, rows_per_sample);
+  diffs[prediction] = loss_backward(values_[prediction], target, weight, p, now, rows_per_sample);
   for (int v = prediction; v >= 0; --v) {
     if (diffs[v].empty() || !steps_[v].backward) continue;
     const auto parts = steps_[v].backward(diffs[v]);
@@ -141,7 +140,7 @@ double Tape::loss(int prediction, const Array& target, const Array& weight, cons
       into = into.empty() ? parts[i] : sum({into, parts[i]});
     }
   }
-  return loss_forward(values_[prediction], target, weight, p, state, rows_per_sample);
+  return loss_forward(values_[prediction], target, weight, p, now, rows_per_sample);
 }
 
 }  // namespace keelson::oracle

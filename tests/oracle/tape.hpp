@@ -27,8 +27,7 @@ class Tape {
   int recurrent(int x, ops::CellKind kind, const std::string& name, const Array& state, Array& next_state);
   int pool(int x, const ops::PoolParams& p);
   int eltwise(int x, const ops::EltwiseParams& p);
-  int dropout(int x, const std::string& name, float rate, const ops::StepParams& state,
-              std::int64_t rows_per_sample = 1);
+  int dropout(int x, const std::string& name, float rate, const ops::StepParams& now, std::int64_t rows_per_sample = 1);
   int add(int a, int b);
   int concat(const std::vector<int>& xs, int axis);
   int softmax(int x, int axis);
@@ -38,7 +37,7 @@ class Tape {
   int flatten(int x);
   /// Ends the network: the loss' value; gradients of everything before it are then known.
   double loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-              const ops::StepParams& state, std::int64_t rows_per_sample = 1);
+              const ops::StepParams& now, std::int64_t rows_per_sample = 1);
 
   const Array& value(int v) const { return values_[v]; }
   const std::map<std::string, Array>& gradients() const { return gradients_; }

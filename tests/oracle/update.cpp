@@ -24,11 +24,11 @@ ops::LossScale check_gradients(ops::LossScale now, const ops::CheckGradientsDesc
   return next;
 }
 
-OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& state,
+OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, const ops::StepParams& now,
                       double global_sum_squares, bool lars_norms, const ops::LossScale& scale) {
   if (scale.skip) return s;
   Array& w = s.param;
-  const double lr = static_cast<double>(state.learning_rate) * p.lr_multiplier;
+  const double lr = static_cast<double>(now.learning_rate) * p.lr_multiplier;
   const double w_norm = std::sqrt(sum_squares(w));
 
   const double unscale = scale.unscale;
@@ -61,7 +61,7 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
     for (auto& g : diff.data) g *= rate;
   }
 
-  const double t = static_cast<double>(state.step) + 1;
+  const double t = static_cast<double>(now.step) + 1;
   for (std::int64_t i = 0; i < w.elements(); ++i) {
     const double g = diff[i];
     if (p.kind == ops::UpdateKind::sgd) {
@@ -84,11 +84,11 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
   return s;
 }
 
-Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& state,
+Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& now,
                      double global_sum_squares, const ops::LossScale& scale) {
   Array u(diff.shape);
   if (scale.skip) return u;
-  const double t = static_cast<double>(state.step) + 1, b1 = p.beta1, b2 = p.beta2, unscale = scale.unscale;
+  const double t = static_cast<double>(now.step) + 1, b1 = p.beta1, b2 = p.beta2, unscale = scale.unscale;
   double c = 1;
   if (p.clip_norm > 0) c = std::max(1.0, unscale * std::sqrt(global_sum_squares) / p.clip_norm);
   for (std::int64_t i = 0; i < u.elements(); ++i) {
@@ -101,14 +101,14 @@ Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams
   return u;
 }
 
-void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& state,
+void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& now,
                bool scaled, const ops::LossScale& scale) {
   if (scale.skip) return;
   const double w_norm = std::sqrt(sum_squares(param)), u_norm = std::sqrt(sum_squares(direction));
   double ratio = 1;
   if (scaled && w_norm != 0 && u_norm != 0)
     ratio = std::clamp(w_norm, static_cast<double>(d.norm_min), static_cast<double>(d.norm_max)) / u_norm;
-  const double rate = static_cast<double>(state.learning_rate) * d.lr_multiplier * ratio;
+  const double rate = static_cast<double>(now.learning_rate) * d.lr_multiplier * ratio;
   for (std::int64_t i = 0; i < param.elements(); ++i) param[i] -= rate * direction[i];
 }
 

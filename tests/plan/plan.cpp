@@ -36,7 +36,7 @@ Graph branched() {
 }
 
 double branched_oracle(oracle::Tape& t, const Array& x, const Array& y, const Array& weight,
-                       const ops::StepParams& state) {
+                       const ops::StepParams& step_params) {
   const auto conv2 = [](std::int64_t k, std::int64_t groups) {
     return ops::ConvParams{{k, k}, {1, 1}, {1, 1}, {k / 2, k / 2}, {k / 2, k / 2}, groups, true, {}};
   };
@@ -47,8 +47,8 @@ double branched_oracle(oracle::Tape& t, const Array& x, const Array& y, const Ar
   const int d = t.concat({t.add(t.add(a, b), c), t.eltwise(b, {ops::EltwiseKind::sigmoid})}, 1);
   const int e = t.pool(t.pool(d, {ops::PoolKind::max, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false}),
                        {ops::PoolKind::average, {2, 2}, {2, 2}, {0, 0}, {0, 0}, false});
-  const int f = t.dropout(t.flatten(e), "drop", 0.25f, state);
-  return t.loss(t.softmax(t.dense(f, "out"), 1), y, weight, {ops::LossKind::mse}, state);
+  const int f = t.dropout(t.flatten(e), "drop", 0.25f, step_params);
+  return t.loss(t.softmax(t.dense(f, "out"), 1), y, weight, {ops::LossKind::mse}, step_params);
 }
 
 class PlanTest : public ::testing::TestWithParam<std::string> {
@@ -65,12 +65,12 @@ TEST_P(PlanTest, GradientsOfABranchedNetworkAgreeWithTheOracle) {
   set_input(ctx(), executor, "x", x);
   set_input(ctx(), executor, "y", y);
   set_input(ctx(), executor, "weight", weight);
-  ops::StepParams state;
-  state.inverse_samples = 0.5f;
-  state.sample_offset = 6;
+  ops::StepParams step_params;
+  step_params.inverse_samples = 0.5f;
+  step_params.sample_offset = 6;
   oracle::Tape tape(plain_parameters(parameters));
-  const double want_loss = branched_oracle(tape, x, y, weight, state);
-  executor.forward(state);
+  const double want_loss = branched_oracle(tape, x, y, weight, step_params);
+  executor.forward(step_params);
   executor.backward();
   EXPECT_NEAR(executor.loss(), want_loss, 1e-5 * want_loss);
   ASSERT_EQ(tape.gradients().size(), parameters.all().size());
@@ -217,13 +217,13 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
     Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
     set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 9, 10}, "x"));
     set_input(ctx(), executor, "y", oracle::random_uniform({2, 6}, "y", 0, 1));
-    ops::StepParams state;
-    state.learning_rate = 0.01f;
+    ops::StepParams step_params;
+    step_params.learning_rate = 0.01f;
     const auto step = [&] {
-      executor.forward(state);
+      executor.forward(step_params);
       executor.backward();
       executor.update();
-      ++state.step;
+      ++step_params.step;
     };
     step();
     // Our own code allocates nothing. Kokkos copies the label of a kernel that it starts, and a oneDNN primitive keeps

@@ -80,8 +80,8 @@ Array get_f64(Context& context, const Tensor& t) {
   return a;
 }
 
-Tensor put_state(Context& context, const ops::StepParams& state) {
-  return put_raw(context, TensorDesc::plain({sizeof state}, DType::u8), &state);
+Tensor put_step_params(Context& context, const ops::StepParams& step_params) {
+  return put_raw(context, TensorDesc::plain({sizeof step_params}, DType::u8), &step_params);
 }
 
 Tensor put_loss_scale(Context& context, const ops::LossScale& scale) {

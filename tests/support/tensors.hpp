@@ -25,7 +25,7 @@ Array rounded(Array a, DType type);
 Tensor put_classes(Context& context, const Array& classes);  ///< plain s32
 Tensor put_f64(Context& context, const Array& a);            ///< plain f64
 Array get_f64(Context& context, const Tensor& t);
-Tensor put_state(Context& context, const ops::StepParams& state);
+Tensor put_step_params(Context& context, const ops::StepParams& step_params);
 Tensor put_loss_scale(Context& context, const ops::LossScale& scale);
 
 /// `bytes` of u8 filled with NaN patterns, since scratch is handed over undefined; an empty tensor for 0 bytes.
