@@ -5,15 +5,23 @@
 
 namespace keelson::backends {
 
+namespace {
+
+/// By the maker that takes the device, where the op has one.
+template <class Desc>
+ops::Expected<typename Desc::Op> make_on(const Desc& d, [[maybe_unused]] Device& device) {
+  if constexpr (requires { kokkos::make(d, device); })
+    return kokkos::make(d, device);
+  else
+    return kokkos::make(d);
+}
+
+}  // namespace
+
 std::unique_ptr<ops::OpFactory> make_kokkos_factory(Device& device) {
   auto factory = std::make_unique<ops::OpFactory>("kokkos");
   ops::for_each_type(ops::OpList{}, [&]<class Desc>() {
-    factory->add<Desc>([&device](const Desc& d) {
-      if constexpr (requires { kokkos::make(d, device); })
-        return kokkos::make(d, device);
-      else
-        return kokkos::make(d);
-    });
+    factory->add<Desc>([&device](const Desc& d) { return make_on(d, device); });
   });
   return factory;
 }

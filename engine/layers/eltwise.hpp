@@ -19,7 +19,9 @@ class EltwiseLayer : public Layer {
   std::string kind() const override { return kind_; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
   bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    return {.dst = change.passed_on(), .parameters = {}};
+  }
   BackwardFn plan(ForwardBuilder& p) const override;
 
  private:

@@ -21,7 +21,9 @@ class PoolLayer : public Layer {
   std::string kind() const override { return kind_ == ops::PoolKind::max ? "max_pool" : "average_pool"; }
   ValueShape infer(std::span<const ValueShape> srcs) const override;
   bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    return {.dst = change.passed_on(), .parameters = {}};
+  }
   BackwardFn plan(ForwardBuilder& p) const override;
 
  private:
