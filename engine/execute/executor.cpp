@@ -117,12 +117,12 @@ std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
 }
 
 std::string Executor::Impl::first_non_finite() {
-  for (const auto& [name, buffer] : compiled.inputs)
-    if (!finite(device(), bindings.tensor(buffer))) return "input " + name;
-  for (const Parameter& p : parameters.all())
-    if (!finite(device(), p.value)) return "parameter " + p.name;
-  // To the end, wherever the first one is: other ranks wait for this one in the collectives of forward.
   std::string first;
+  for (const auto& [name, buffer] : compiled.inputs)
+    if (first.empty() && !finite(device(), bindings.tensor(buffer))) first = "input " + name;
+  for (const Parameter& p : parameters.all())
+    if (first.empty() && !finite(device(), p.value)) first = "parameter " + p.name;
+  // Forward runs to its end, wherever the first one is: other ranks wait for this rank in the collectives of forward.
   for (std::size_t i = 0; i < compiled.sections.forward_end; ++i) {
     const Call& call = compiled.program.calls()[i];
     const BoundCall& bound = bindings.calls()[i];

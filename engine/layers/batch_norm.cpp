@@ -74,6 +74,9 @@ class BatchNormLayer : public Layer {
 
 BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
+  const auto ranks = options_.over_ranks ? p.ranks(ProcessGrid::Axis::data) : 1;
+  if (d.elements() / d.shape[1] * ranks < 2)
+    refuse("{}: a batch of one value for each channel has no variance: give a larger batch", p.node().name);
   const ops::BatchNormSumsDesc sums_desc{d, p.batch()};
   const ops::BatchNormStatisticsDesc statistics_desc{d.shape[1]};
   const BufferId src = p.src_in(0, d.layout), weight = p.sample_weight();

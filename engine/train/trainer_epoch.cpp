@@ -120,8 +120,10 @@ void Trainer::stop_for(const Launched& step, const std::string& what) {
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
     culprit.clear();
-    for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
-      if (!all[r].empty()) culprit = fmt::format("{} on rank {}", all[r], r);
+    // An input or a parameter is the cause of what layers hold, on other ranks, too, where layers communicate.
+    for (const char* kind : {"input", "parameter", "layer"})
+      for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
+        if (all[r].starts_with(kind)) culprit = fmt::format("{} on rank {}", all[r], r);
   }
   fail(
       "{} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller "

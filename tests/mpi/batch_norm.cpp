@@ -34,9 +34,10 @@ struct NormalizedRun {
 };
 
 /// 18 samples, 4 of them per step: the last step has two, so at four ranks two of them have none.
-NormalizedRun train_normalized(const Graph& graph, const std::string& backend, Communicator* ranks) {
+NormalizedRun train_normalized(const Graph& graph, const std::string& backend, Communicator* ranks,
+                               std::int64_t global_batch = 4) {
   auto o = small_options();
-  o.batch = 4 / (ranks ? ranks->size() : 1);
+  o.batch = global_batch / (ranks ? ranks->size() : 1);
   o.epochs = 3;
   o.schedule.base = 0.01;
   Parameters parameters(graph, context(backend), o.seed);
@@ -67,10 +68,44 @@ TEST_F(BatchNormRanks, RanksWithAPartOfTheBatchHaveTheLossesOfOneWithAllOfIt) {
     }
 }
 
+/// The rank that knows the culprit must not leave the others waiting in the collectives of forward.
+TEST_F(BatchNormRanks, AnInputThatIsNotFiniteStopsAllRanks) {
+  const Graph graph = normalized_network(3, true);
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  CubeDataset training(8);
+  training.poisoned = 7;
+  auto o = small_options();
+  o.shuffle = false;
+  o.batch = 4 / size();
+  Trainer trainer(graph, parameters, training, nullptr, &world(), o);
+  std::string text;
+  try {
+    trainer.run();
+  } catch (const Error& e) {
+    text = e.what();
+  }
+  EXPECT_NE(text.find("input x"), std::string::npos) << text;
+  EXPECT_NE(text.find(fmt::format("on rank {}", size() - 1)), std::string::npos) << text;
+  for (const auto& other : world().allgather(text)) EXPECT_EQ(other, text);
+}
+
+/// A batch of one value per channel says nothing of its variance.
+TEST_F(BatchNormRanks, RefusesOneValueForAStatistic) {
+  Graph g;
+  mse(dense(batch_norm(g.input("x", {3}), {.over_ranks = false}, "bn"), 2), g.input("y", {2}));
+  Parameters parameters(g, context(network_contexts().back()), 1);
+  try {
+    const Plan plan(g, parameters, {.batch = 1});
+    ADD_FAILURE() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("bn: a batch of one value for each channel"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(BatchNormRanks, StatisticsOfEachRankMakeRunningOnesOfAll) {
   const Graph graph = normalized_network(3, false);
   const auto backend = network_contexts().back();
-  const auto got = train_normalized(graph, backend, &world()), alone = train_normalized(graph, backend, nullptr);
+  const auto got = train_normalized(graph, backend, &world(), 8), alone = train_normalized(graph, backend, nullptr, 8);
   auto first = got.parameters;
   world().broadcast(first.data(), first.size() * sizeof(float), 0);
   EXPECT_EQ(first, got.parameters);
