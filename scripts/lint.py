@@ -35,6 +35,14 @@ def is_ours(entry: dict, build: pathlib.Path) -> bool:
     return not file.is_relative_to(build) or "Unity" in file.parts
 
 
+def files_of(entry: dict, build: pathlib.Path, objects: dict[str, list[pathlib.Path]]) -> list[pathlib.Path]:
+    """What the source was compiled from. CMake names the object by an absolute path or by one relative to the build."""
+    name = (build / entry["output"]).relative_to(build)
+    if not objects.get(str(name)):
+        sys.exit(f"lint: Ninja knows no files of {name}; build first, or remove {build} and build anew")
+    return objects[str(name)]
+
+
 def state(entry: dict, files: list[pathlib.Path], common: bytes) -> str:
     digest = hashlib.sha256(common + entry["command"].encode())
     for file in sorted({pathlib.Path(entry["file"]), *files}):
@@ -67,8 +75,8 @@ def main() -> int:
     entries = [entry for entry in json.loads((build / "compile_commands.json").read_text()) if is_ours(entry, build)]
     complaints = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {pool.submit(check, entry, build, extra, cache / state(entry, objects.get(entry["output"], []), common)): entry
-                for entry in entries}
+        states = [state(entry, files_of(entry, build, objects), common) for entry in entries]
+        jobs = [pool.submit(check, e, build, extra, cache / s) for e, s in zip(entries, states)]
         for job in concurrent.futures.as_completed(jobs):
             if job.result():
                 complaints += 1
