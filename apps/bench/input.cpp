@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/verbs.hpp"
+#include "apps/common/loader_options.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
@@ -17,9 +18,10 @@ namespace {
 struct InputOptions {
   std::string data;
   std::int64_t size = 0, batch = 1;
-  int epochs = 2, loader_threads = 1, prefetch = 2;
+  int epochs = 2;
+  app::LoaderThreads loader;
   std::vector<int> channels;
-  bool augment = false, shuffle = true, json = false;
+  bool augment = false, shuffle = true, codes = false, json = false;
 };
 
 /// One rank in one epoch.
@@ -66,21 +68,22 @@ Epoch run_epoch(Loader& loader, int number, Communicator& world) {
 struct InputResult {
   const InputOptions& options;
   const app::Job& job;
+  app::LoaderThreads threads;
   std::string data;
   double open_seconds = 0;                    ///< of the slowest rank
   cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
-  double sample_megabytes = 0;                ///< decoded
+  double sample_megabytes = 0;                ///< as handed to the device
   std::vector<Epoch> epochs;
 };
 
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine, o.loader_threads,
-             o.loader_threads == 1 ? "" : "s", o.prefetch, o.batch);
+  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.job.machine, r.threads.threads,
+             r.threads.threads == 1 ? "" : "s", r.threads.prefetch, o.batch);
   fmt::print("opened in {:.3f} s; what is known of the files takes {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",
-             "(decoded, as the network takes them)");
+             o.codes ? "(codes, for the device to decode)" : "(decoded, as the network takes them)");
   const auto line = [&](std::size_t epoch, const std::string& rank, double samples, double seconds) {
     fmt::print("{:>6} {:>8} {:>9} {:>10.3f} {:>10.2f} {:>10.1f}\n", epoch + 1, rank, samples, seconds,
                samples / seconds, samples * r.sample_megabytes / seconds);
@@ -108,8 +111,9 @@ nlohmann::json json_of(const InputResult& r) {
                    {"ranks", r.job.world.size()},
                    {"machine", r.job.machine},
                    {"batch", o.batch},
-                   {"loader_threads", o.loader_threads},
-                   {"prefetch", o.prefetch},
+                   {"loader_threads", r.threads.threads},
+                   {"prefetch", r.threads.prefetch},
+                   {"codes", o.codes},
                    {"megabytes_per_sample", r.sample_megabytes},
                    {"epochs", nlohmann::json::array()}};
   const auto rate = [&](double samples, double seconds) {
@@ -143,14 +147,18 @@ ExitCode run_input(const InputOptions& o, app::Job& job) {
   options.ranks = world.size();
   options.shuffle = o.shuffle;
   if (o.augment) options.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
-  options.threads = o.loader_threads;
-  options.prefetch = o.prefetch;
+  const auto threads = app::decide(o.loader, job, o.batch);
+  options.threads = threads.threads;
+  options.prefetch = threads.prefetch;
+  options.codes = o.codes;
   options.cpus = job.placement.cpus;
   Loader loader(data, options);
 
-  InputResult result{o, job, data.describe(), open_seconds, data.memory(), 0, {}};
-  for (const auto& f : data.fields())
-    result.sample_megabytes += static_cast<double>(f.shape.elements()) * static_cast<double>(size_of(f.dtype)) * 1e-6;
+  if (o.codes && !loader.coded())
+    refuse("--codes: {} holds no counts of 16 bits (int16, uint16): leave it out", data.describe());
+  InputResult result{o, job, threads, data.describe(), open_seconds, data.memory(), 0, {}};
+  for (std::size_t f = 0; f < data.fields().size(); ++f)
+    result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, world));
   if (world.rank() != 0) return ExitCode::done;
   if (o.json)
@@ -175,14 +183,15 @@ void define_input(app::CommandLine& line) {
   v.option("--epochs", o->epochs, "Passes over the data; the first may find the files outside the page cache", "N")
       .positive();
   v.option("--batch", o->batch, "Samples per rank and step", "SAMPLES").positive();
-  v.option("--loader-threads", o->loader_threads, "Decoding threads per rank", "N").positive().differs_between_ranks();
-  v.option("--prefetch", o->prefetch, "Batches decoded ahead", "N").positive().differs_between_ranks();
+  app::declare_threads(o->loader, v);
+  app::declare_prefetch(o->loader, v);
   v.option("--size", o->size, "Edge of the cubic samples; 0: as stored", "CELLS").non_negative();
   v.option_without_default("--channels", o->channels, "Stored channels to use, counted from 0; default: all", "N,...")
       .comma_separated()
       .non_negative();
   v.flag("--shuffle", o->shuffle, "Another sample order in each epoch");
   v.flag("--augment", o->augment, "One of the 48 symmetries of the cube at random for each sample");
+  v.flag("--codes", o->codes, "Leave counts of 16 bits as they are, as for a GPU, which decodes them");
   v.flag("--json", o->json, "Print one JSON object");
 }
 

@@ -26,6 +26,7 @@ struct Job {
   std::string program;                 ///< "keelson-cosmoflow"
   std::vector<std::string> arguments;  ///< as given, without the program's name
   std::string machine;                 ///< "2 ranks on 1 node, 1 thread each (2 of 2 cores)"
+  bool on_gpu = false;                 ///< the rank computes on a GPU
 };
 
 /// The verbs of a program.

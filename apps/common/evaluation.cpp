@@ -13,7 +13,7 @@ void declare_checkpoint(EvaluationOptions& o, Verb& v) {
 
 void declare_evaluation(EvaluationOptions& o, Verb& v) {
   v.option("--batch", o.batch, "Samples per rank at a time", "SAMPLES").positive();
-  v.option("--loader-threads", o.loader_threads, "Decoding threads per rank", "N").positive().differs_between_ranks();
+  declare_threads(o.loader, v);
   v.flag("--json", o.json, "Print the result as JSON");
 }
 
@@ -30,7 +30,9 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
 EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job) {
   EvaluatorOptions e;
   e.batch = o.batch;
-  e.threads = o.loader_threads;
+  const auto loader = decide(o.loader, job, o.batch);
+  e.threads = loader.threads;
+  e.prefetch = loader.prefetch;
   e.cpus = job.placement.cpus;
   return e;
 }

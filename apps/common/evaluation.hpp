@@ -5,6 +5,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
+#include "apps/common/loader_options.hpp"
 #include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 
@@ -14,7 +15,7 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
-  int loader_threads = 1;
+  LoaderThreads loader;
   bool json = false;
   DeviceOptions device;
 };

@@ -77,7 +77,7 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
   const bool gpu = backends::devices().front() == "cuda" && backends::device_available();
   const std::string machine = comm::describe(placement, world, gpu ? comm::Computes::on_gpu : comm::Computes::on_cores);
   if (world.rank() == 0) say(stderr, fmt::format("{} {}: {}\n", info.name, KEELSON_VERSION, machine));
-  Job job{world, placement, info.name, arguments, machine};
+  Job job{world, placement, info.name, arguments, machine, gpu};
   return request.run(job);
 }
 

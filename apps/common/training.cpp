@@ -124,8 +124,8 @@ void declare(TrainingOptions& o, Verb& v) {
            "STEPS")
       .non_negative();
   declare(o.device, v);
-  v.option("--loader-threads", o.loader_threads, "Decoding threads per rank", "N").positive().differs_between_ranks();
-  v.option("--prefetch", o.prefetch, "Batches decoded ahead", "N").positive().differs_between_ranks();
+  declare_threads(o.loader, v);
+  declare_prefetch(o.loader, v);
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
@@ -160,8 +160,9 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.keep = options_.keep;
   t.checkpoint_epochs = options_.checkpoint_every;
   t.checkpoint_steps = options_.checkpoint_steps;
-  t.loader_threads = options_.loader_threads;
-  t.prefetch = options_.prefetch;
+  const auto loader = decide(options_.loader, job_, t.batch);
+  t.loader_threads = loader.threads;
+  t.prefetch = loader.prefetch;
   t.cpus = job_.placement.cpus;
   return t;
 }

@@ -8,6 +8,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
+#include "apps/common/loader_options.hpp"
 #include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
 #include "engine/graph/graph.hpp"
@@ -21,7 +22,8 @@ struct TrainingOptions {
   Option *out_option = nullptr, *resume_option = nullptr;
   bool overwrite = false;
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
-  int keep = 2, loader_threads = 1, prefetch = 2;
+  int keep = 2;
+  LoaderThreads loader;
   double time_limit = 0;
   DeviceOptions device;
 };

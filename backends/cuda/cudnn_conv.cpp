@@ -5,6 +5,7 @@
 
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/makers.hpp"
+#include "backends/cuda/padded_channels.hpp"
 #include "backends/detail/unsupported.hpp"
 #include "backends/kokkos/channels.hpp"
 
@@ -66,9 +67,10 @@ class CudnnConvVerb::Trial {
  private:
   void make_operands() {
     const auto& d = verb_.d_;
-    const std::size_t sizes[] = {bytes_of(d.src.shape, verb_.types_.src),
-                                 bytes_of(d.weights.shape, verb_.types_.weights),
-                                 bytes_of({d.dst.shape[1]}, DType::f32), bytes_of(d.dst.shape, verb_.types_.dst)};
+    const std::size_t sizes[] = {
+        static_cast<std::size_t>(verb_.src_rows_ * verb_.src_channels_) * size_of(verb_.types_.src),
+        bytes_of(d.weights.shape, verb_.types_.weights), bytes_of({d.dst.shape[1]}, DType::f32),
+        bytes_of(d.dst.shape, verb_.types_.dst)};
     std::size_t bytes = 0;
     for (auto s : sizes) bytes += align(s);
     memory_ = trial_memory(bytes);
@@ -97,6 +99,7 @@ CudnnConvVerb::CudnnConvVerb(const LibraryPtr& library, const ConvDesc& d, Verb 
       verb_(verb),
       types_(conv_types(d, verb)),
       target_(library->cudnn().handle()),
+      src_channels_(std::max(d.src.shape[1], PaddedChannels::channels_of(d.src.layout))),
       src_rows_(d.src.elements() / d.src.shape[1]),
       dst_rows_(d.dst.elements() / d.dst.shape[1]),
       weight_rows_(d.weights.elements() / d.weights.shape[1]) {
@@ -149,7 +152,7 @@ void CudnnConvVerb::choose() {
 }
 
 bool CudnnConvVerb::copies_weights(const ConvVariant& v) const {
-  return copies_src(v) || (verb_ == Verb::backward_weights && v.types.weights != DType::f32);
+  return pads(v) || (verb_ == Verb::backward_weights && v.types.weights != DType::f32);
 }
 
 CudnnConvVerb::Parts CudnnConvVerb::parts_of(const ConvVariant& v, std::size_t workspace) const {
@@ -203,12 +206,15 @@ namespace {
 class CudnnConv : public Conv {
  public:
   CudnnConv(const LibraryPtr& library, const ConvDesc& d) : d_(d), forward_(library, d, Verb::forward) {
-    if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_data);
+    ConvDesc of_data = d;
+    of_data.src.layout = Layout::channels_last(d.src.shape);  // as the layer before reads its gradient
+    if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(library, of_data, Verb::backward_data);
     if (d.training) weights_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_weights);
   }
 
   Layout layout(Verb, Role r) const override {
-    if (r == Role::src || r == Role::diff_src) return Layout::channels_last(d_.src.shape);
+    if (r == Role::src) return d_.src.layout;
+    if (r == Role::diff_src) return Layout::channels_last(d_.src.shape);
     if (r == Role::weights || r == Role::diff_weights) return Layout::channels_last(d_.weights.shape);
     if (r == Role::dst || r == Role::diff_dst) return Layout::channels_last(d_.dst.shape);
     return Layout::plain({d_.dst.shape[1]});
@@ -273,6 +279,9 @@ Expected<Conv> make_cudnn_conv(const LibraryPtr& library, const ConvDesc& d) {
   if (auto why = unfit(d); !why.empty()) return why;
   ConvDesc fixed = d;
   for (auto* t : {&fixed.src, &fixed.weights, &fixed.dst}) t->layout = Layout::channels_last(t->shape);
+  // Padded once by whoever makes src, not by each verb.
+  if (const auto channels = padded_channels(d); d.src.layout.is_any() && channels != d.src.shape[1])
+    fixed.src.layout = PaddedChannels::layout(d.src.shape, d.src.dtype, channels);
   try {
     return std::unique_ptr<Conv>(std::make_unique<CudnnConv>(library, fixed));
   } catch (const backends::Unsupported& e) {  // all else is a failure

@@ -34,7 +34,8 @@ class CudnnConvVerb {
   };
   class Trial;
 
-  bool copies_src(const ConvVariant& v) const { return v.padded.src.shape[1] != d_.src.shape[1]; }
+  bool copies_src(const ConvVariant& v) const { return v.padded.src.shape[1] != src_channels_; }
+  bool pads(const ConvVariant& v) const { return v.padded.src.shape[1] != d_.src.shape[1]; }
   bool copies_weights(const ConvVariant& v) const;
   Parts parts_of(const ConvVariant& v, std::size_t workspace) const;
   std::unique_ptr<CudnnPlan> make_plan(const Candidate& c) const;
@@ -46,6 +47,7 @@ class CudnnConvVerb {
   ops::Verb verb_;
   ConvTypes types_;
   CudnnTarget target_;
+  std::int64_t src_channels_;                       ///< in memory
   std::int64_t src_rows_, dst_rows_, weight_rows_;  ///< elements per channel
   ConvVariant way_;
   std::unique_ptr<CudnnPlan> plan_;

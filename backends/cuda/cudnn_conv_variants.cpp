@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/cuda/padded_channels.hpp"
+
 namespace keelson::cuda {
 
 namespace {
@@ -50,15 +52,15 @@ std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
     plain.push_back(way("rounded/", Epilogue::none));
     plain.back().types.weights = d.src.dtype;
   }
-  const auto step = channels_at_once(d), channels = d.src.shape[1];
-  if (verb == Verb::backward_data || d.params.groups > 1 || channels % step == 0) return plain;
+  const auto step = channels_at_once(d);
+  if (verb == Verb::backward_data || padded_channels(d) == d.src.shape[1]) return plain;
   std::vector<ConvVariant> all;
   for (auto v : plain) {
     v.name = fmt::format("pad{}/{}", step, v.name);
-    v.padded = with_channels(d, (channels + step - 1) / step * step);
+    v.padded = with_channels(d, padded_channels(d));
     all.push_back(std::move(v));
   }
-  all.insert(all.end(), plain.begin(), plain.end());
+  if (PaddedChannels::channels_of(d.src.layout) == 0) all.insert(all.end(), plain.begin(), plain.end());
   return all;
 }
 
@@ -75,6 +77,11 @@ void keep_best(std::vector<EngineChoice>& engines) {
 }
 
 }  // namespace
+
+std::int64_t padded_channels(const ConvDesc& d) {
+  const auto step = channels_at_once(d), channels = d.src.shape[1];
+  return d.params.groups > 1 ? channels : (channels + step - 1) / step * step;
+}
 
 std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const CudnnTarget& target) {
   const EngineRules rules{is_half(d.src.dtype) || d.tf32};

@@ -16,6 +16,9 @@ struct ConvVariant {
   std::vector<EngineChoice> engines;  ///< the most promising first
 };
 
+/// The source channels that tensor cores like for this convolution: its own number, or the next multiple.
+std::int64_t padded_channels(const ops::ConvDesc& d);
+
 /// The ways that have engines on `target`, the most promising first, with the few engines of each that are worth
 /// trying.
 std::vector<ConvVariant> conv_variants(const ops::ConvDesc& d, ops::Verb verb, const CudnnTarget& target);

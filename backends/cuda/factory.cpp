@@ -5,6 +5,7 @@
 #endif
 
 #include "backends/cuda/makers.hpp"
+#include "backends/cuda/padded_channels.hpp"
 #include "engine/ops/op_list.hpp"
 
 namespace keelson::cuda {
@@ -27,6 +28,8 @@ std::unique_ptr<ops::OpFactory> make_factory(Device& device) {
   auto factory = std::make_unique<ops::OpFactory>("cuda");
   factory->add<ops::ConvDesc>([library](const ops::ConvDesc& d) { return make_conv(library, d); })
       .add<ops::DenseDesc>([library](const ops::DenseDesc& d) { return make_dense(library, d); })
+      .add<ops::ReorderDesc>(make_padding_reorder)
+      .add<ops::DecodeVoxelsDesc>(make_padding_decode)
       .add<ops::MatMulDesc>([library](const ops::MatMulDesc& d) { return make_matmul(library, d); });
   return factory;
 }

@@ -20,6 +20,7 @@ ops::Expected<ops::Concat> make(const ops::ConcatDesc& d);
 ops::Expected<ops::Conv> make(const ops::ConvDesc& d);
 ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d);
 ops::Expected<ops::ConvMaxPoolForward> make(const ops::ConvMaxPoolForwardDesc& d, Device& device);
+ops::Expected<ops::DecodeVoxels> make(const ops::DecodeVoxelsDesc& d);
 ops::Expected<ops::Dense> make(const ops::DenseDesc& d);
 ops::Expected<ops::Dropout> make(const ops::DropoutDesc& d);
 ops::Expected<ops::Eltwise> make(const ops::EltwiseDesc& d);

@@ -67,6 +67,7 @@ memory::data_type to_data_type(DType t) {
       return memory::data_type::s32;
     case DType::u8:
       return memory::data_type::u8;
+    case DType::u16:
     case DType::f64:
       break;
   }

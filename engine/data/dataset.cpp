@@ -1,5 +1,6 @@
 #include "engine/data/dataset.hpp"
 
+#include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 
 namespace keelson {
@@ -7,6 +8,13 @@ namespace keelson {
 void Dataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
   read(id.index, dst);
   transform.apply(id, fields(), dst);
+}
+
+const CodedField* Dataset::coded(const SampleTransform* /*transform*/) const { return nullptr; }
+
+ops::VoxelSample Dataset::read_codes(const SampleId& /*id*/, const SampleTransform* /*transform*/,
+                                     void* const* /*dst*/) const {
+  fail("internal error: codes were asked of {}, which has none", describe());
 }
 
 std::uint64_t Dataset::digest() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/data/sample_transform.hpp"
+#include "engine/ops/decode_voxels.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace keelson {
@@ -15,6 +16,15 @@ struct Field {
   std::string name;          ///< the graph input that it feeds: "x", "y"
   Shape shape;               ///< logical, without the batch
   DType dtype = DType::f32;  ///< of each element
+};
+
+/// A field that a data set can hand out as its files hold it, in codes of 16 bits, for a device that decodes them
+/// (ops::DecodeVoxels): half the bytes of f32 to read, to copy and to keep ahead, and no work for the host.
+struct CodedField {
+  std::size_t field = 0;               ///< index into Dataset::fields()
+  std::int64_t stored_channels = 1;    ///< codes per voxel, side by side
+  std::vector<std::int32_t> channels;  ///< the stored channel of each channel of the field
+  std::vector<float> table;            ///< (65536) value of each code
 };
 
 /// Samples by index, decoded to what the network takes. read() is called by several threads at once.
@@ -32,6 +42,13 @@ class Dataset {
   /// Decodes sample `id.index` and transforms it. This default calls read(), then SampleTransform::apply(). A data set
   /// of large fields that knows the transform overrides this function and does both in one pass.
   virtual void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const;
+  /// The field that read_codes() leaves undecoded where samples are changed by `transform` (null: not). Null: none, the
+  /// files hold no codes, or only the host knows the transform. Valid as long as the data set.
+  virtual const CodedField* coded(const SampleTransform* transform) const;
+  /// As read_transformed(), or as read() where `transform` is null, but for the coded field: `dst` gets its codes (D,
+  /// H, W, stored_channels), and the result says how they become the field. Throws as read(), for the same data. Only
+  /// where coded(transform) is not null.
+  virtual ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const;
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// A hash of what tells two data sets apart without reading all of them: names (without the folder they lie in),
   /// sizes, shapes, targets, and how samples are decoded. Ranks that do not have the same must not train together. This

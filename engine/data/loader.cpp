@@ -48,6 +48,7 @@ struct Loader::Impl {
     char* field(std::size_t f) const { return static_cast<char*>(memory[f].get()); }
     std::vector<float> weight;
     std::vector<std::int64_t> indices;
+    std::vector<ops::VoxelSample> voxels;
     std::int64_t open = 0;  ///< samples not yet decoded
     std::exception_ptr error;
     std::int64_t error_sample = 0;  ///< the first in the batch that failed: what is reported does not depend on timing
@@ -66,6 +67,7 @@ struct Loader::Impl {
 
   const Dataset& dataset;
   const LoaderOptions options;
+  const CodedField* const coded;           ///< null: the host decodes all fields
   std::int64_t steps = 0;                  ///< of an epoch
   std::vector<std::int64_t> sample_bytes;  ///< of each field
 
@@ -82,7 +84,8 @@ struct Loader::Impl {
   std::vector<std::thread> threads;
 };
 
-Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dataset(dataset_), options(options_) {
+Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
+    : dataset(dataset_), options(options_), coded(options_.codes ? dataset_.coded(options_.transform.get()) : nullptr) {
   const auto require = [](bool ok, const char* what, std::int64_t found, const char* expected) {
     if (!ok) refuse("The {} is {}. Expected {}", what, found, expected);
   };
@@ -95,6 +98,11 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
   steps = (dataset.size() + global_batch - 1) / global_batch;
   for (const Field& f : dataset.fields())
     sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
+  if (coded) {
+    const Shape& decoded = dataset.fields()[coded->field].shape;
+    sample_bytes[coded->field] =
+        decoded.elements() / decoded[0] * coded->stored_channels * static_cast<std::int64_t>(sizeof(std::uint16_t));
+  }
 
   buffers.resize(static_cast<std::size_t>(options.prefetch) + 1);
   for (PrefetchBuffer& buffer : buffers) {
@@ -106,6 +114,11 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_) : dat
       buffer.batch.fields.push_back(buffer.memory.back().get());
     }
     buffer.batch.weight = buffer.weight.data();
+    if (coded) {
+      buffer.voxels.resize(static_cast<std::size_t>(options.batch));
+      buffer.batch.coded = coded;
+      buffer.batch.voxels = buffer.voxels.data();
+    }
     buffer.batch.indices = buffer.indices.data();
     buffer.batch.sample_offset = options.rank * options.batch;
   }
@@ -144,6 +157,7 @@ void Loader::Impl::prepare(std::int64_t step) {
   b.count = std::clamp<std::int64_t>(size - mine, 0, options.batch);
   for (std::int64_t i = 0; i < options.batch; ++i) {
     buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
+    if (coded && i >= b.count) buffer.voxels[i] = {};
     if (i < b.count) buffer.indices[i] = order.empty() ? mine + i : order[static_cast<std::size_t>(mine + i)];
   }
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
@@ -159,8 +173,13 @@ void Loader::Impl::decode(PrefetchBuffer& buffer, std::int64_t sample) {
   dst.resize(sample_bytes.size());
   for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = buffer.field(f) + sample * sample_bytes[f];
   const std::int64_t index = buffer.indices[static_cast<std::size_t>(sample)];
-  if (!options.transform) return dataset.read(index, dst.data());
-  dataset.read_transformed({options.seed, epoch, index}, *options.transform, dst.data());
+  const SampleId id{options.seed, epoch, index};
+  if (coded)
+    buffer.voxels[static_cast<std::size_t>(sample)] = dataset.read_codes(id, options.transform.get(), dst.data());
+  else if (options.transform)
+    dataset.read_transformed(id, *options.transform, dst.data());
+  else
+    dataset.read(index, dst.data());
 }
 
 void Loader::Impl::work() {
@@ -197,6 +216,10 @@ void Loader::Impl::work() {
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options) : impl_(new Impl(dataset, options)) {}
 
 Loader::~Loader() = default;
+
+const CodedField* Loader::coded() const { return impl_->coded; }
+
+std::int64_t Loader::sample_bytes(std::size_t field) const { return impl_->sample_bytes.at(field); }
 
 std::int64_t Loader::steps_per_epoch() const { return impl_->steps; }
 

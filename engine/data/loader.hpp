@@ -22,6 +22,8 @@ struct LoaderOptions {
   /// CPUs on which the decoding threads may run, e.g. all of the rank's; empty: those of the thread that makes the
   /// loader, which is a single one where OpenMP has bound it.
   std::vector<int> cpus;
+  /// Leave the data set's coded field (Dataset::coded) to the device, where there is one.
+  bool codes = false;
   /// Where batches lie: so many bytes, 64-byte aligned; empty: ordinary memory. A device copies faster from memory of
   /// its own kind (Device::allocate_host).
   std::function<std::shared_ptr<void>(std::size_t)> allocate;
@@ -29,7 +31,11 @@ struct LoaderOptions {
 
 /// One rank's part of a global batch, in host memory.
 struct Batch {
-  std::vector<void*> fields;              ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  std::vector<void*> fields;  ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  /// The field that lies in `fields` as codes, and (batch) how each sample's codes become values; null: all fields are
+  /// decoded.
+  const CodedField* coded = nullptr;
+  const ops::VoxelSample* voxels = nullptr;
   const float* weight = nullptr;          ///< (batch): 1 for the first `count`, then 0
   std::int64_t count = 0;                 ///< samples of this rank; may be 0 in the last step of an epoch
   std::int64_t global_count = 0;          ///< of all ranks
@@ -50,6 +56,10 @@ class Loader {
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
+  /// The field that batches hold as codes; null: none.
+  const CodedField* coded() const;
+  /// Bytes of a sample's field as batches hold it.
+  std::int64_t sample_bytes(std::size_t field) const;
   /// The samples divided by ranks * batch, rounded up.
   std::int64_t steps_per_epoch() const;
   /// Begins to decode epoch `epoch` from step `first_step` on (a resumed run); abandons what was under way.

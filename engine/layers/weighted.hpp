@@ -33,17 +33,16 @@ template <class F>
 auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
-  const TensorDesc x_request = p.src_request(0);
   const Shape& w_shape = p.parameter("weights").shape;
   DType type = p.compute(), y_type = p.result_type();
   const auto low = [&](DType of_result) {
-    return p.try_make(describe({x_request.shape, type, x_request.layout}, {w_shape, type, Layout::any()}, of_result));
+    return p.try_make(describe(p.src_request(0, type), {w_shape, type, Layout::any()}, of_result));
   };
   auto made = is_half(type) ? low(y_type) : nullptr;
   if (!made && is_half(type) && is_half(y_type)) made = low(y_type = DType::f32);
   if (!made) {
     type = y_type = DType::f32;
-    const TensorDesc x{x_request.shape, type, x_request.layout};
+    const TensorDesc x = p.src_request(0, type);
     made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(x, weights, y_type); });
   }
   using Op = typename decltype(made)::element_type;

@@ -22,10 +22,9 @@ std::string Context::describe() const {
 }
 
 void Context::write_plain(const Tensor& dst, const float* host) {
-  KEELSON_EXPECT(dst.dtype() == DType::f32);
+  KEELSON_EXPECT(dst.dtype() == DType::f32 || is_half(dst.dtype()));
   const auto plain = TensorDesc::plain(dst.shape());
-  if (dst.layout().is_strided() && dst.layout() == plain.layout)
-    return device_->copy_from_host(dst.raw(), host, dst.bytes());
+  if (dst.desc() == plain) return device_->copy_from_host(dst.raw(), host, dst.bytes());
   const auto staged = allocate(plain, "write_plain");
   device_->copy_from_host(staged.raw(), host, staged.bytes());
   reorder(staged, dst);

@@ -4,6 +4,7 @@
 #include "engine/ops/combine.hpp"
 #include "engine/ops/conv.hpp"
 #include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/decode_voxels.hpp"
 #include "engine/ops/dense.hpp"
 #include "engine/ops/dropout.hpp"
 #include "engine/ops/eltwise.hpp"
@@ -34,6 +35,7 @@ using OpList = TypeList<
     ConvDesc,
     ConvMaxPoolDesc,
     ConvMaxPoolForwardDesc,
+    DecodeVoxelsDesc,
     DenseDesc,
     DropoutDesc,
     EltwiseDesc,

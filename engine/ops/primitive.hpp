@@ -44,6 +44,9 @@ enum class Role : std::uint8_t {
   diff_gates,
   diff_recurrent,
   h_prev,
+  table,
+  channels,
+  samples,
   none,  ///< no operand
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/ops/combine.hpp"
 #include "engine/ops/dense.hpp"
 #include "engine/ops/loss_scale.hpp"
 #include "engine/ops/step_params.hpp"
@@ -35,6 +36,7 @@ struct Compiler {
   std::vector<BackwardFn> plan_forward();
   void plan_outputs(const Graph& graph, const std::vector<int>& index);
   void plan_backward(const std::vector<BackwardFn>& backward);
+  void adopt_readers_descs();
 
   PlanOptions options;
   CompileState build;
@@ -158,8 +160,36 @@ void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
   gradients.emplace(build, options.bucket_bytes);
 }
 
+/// PlanOptions::inputs_as_read. A state stays as it is: the plan itself writes the next one.
+void Compiler::adopt_readers_descs() {
+  Program& program = build.program;
+  auto& calls = program.calls();
+  for (const Graph::Node& n : build.nodes) {
+    if (!n.srcs.empty() || n.is_state) continue;
+    const BufferId input = build.inputs.at(n.name);
+    const auto reads = [&](const Call& call) {
+      return std::any_of(call.operands.begin(), call.operands.end(),
+                         [&](const Operand& o) { return o.id != no_buffer && program.root(o.id) == input; });
+    };
+    if (std::count_if(calls.begin(), calls.end(), reads) != 1) continue;
+    const auto reader = std::find_if(calls.begin(), calls.end(), reads);
+    const Computation* work = reader->computation();
+    if (!work || !dynamic_cast<const ops::Reorder*>(work->primitive.get())) continue;
+    const auto written = std::find_if(reader->operands.begin(), reader->operands.end(),
+                                      [](const Operand& o) { return o.role == ops::Role::dst; });
+    Buffer& result = program.buffer(written->id);
+    if (result.storage != Storage::arena || result.view_of != no_buffer) continue;
+    program.buffer(input).desc = result.desc;
+    program.buffer(input).bytes = result.bytes;
+    result.view_of = input;
+    result.storage = Storage::owned;
+    calls.erase(reader);
+  }
+}
+
 CompiledGraph Compiler::finish() {
   Program& program = build.program;
+  if (options.inputs_as_read) adopt_readers_descs();
   CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
   if (options.training && options.optimizer) {
     append_updates(build, *options.optimizer, gradients->floats());

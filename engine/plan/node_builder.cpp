@@ -49,9 +49,9 @@ BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
   return result;
 }
 
-TensorDesc ForwardBuilder::src_request(int i) const {
-  const bool is_input = build_.nodes[node().srcs[i]].srcs.empty();
-  return is_input ? src(i) : src(i).with(Layout::any());
+TensorDesc ForwardBuilder::src_request(int i, DType type) const {
+  const bool as_given = build_.nodes[node().srcs[i]].srcs.empty() && src(i).dtype == type;
+  return {src(i).shape, type, as_given ? src(i).layout : Layout::any()};
 }
 
 Layout ForwardBuilder::strided_src(int i) const {

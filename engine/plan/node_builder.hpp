@@ -169,9 +169,9 @@ class ForwardBuilder : public NodeBuilder {
   bool wants_f32() const { return build_.wants_f32[node_]; }
   /// The dtype of the result for layers that multiply: f32, or the precision's type where values have 16 bits.
   DType result_type() const { return build_.half_activations && !wants_f32() ? compute() : DType::f32; }
-  /// The desc of source i that a compute-bound op asks for: layout `any`, or the layout of a graph input, since the
-  /// caller writes that input in its own layout.
-  TensorDesc src_request(int i) const;
+  /// The desc of source i that a compute-bound op asks for in this dtype: layout `any`, or the layout of a graph input
+  /// of the dtype, since the caller writes that input in its own layout.
+  TensorDesc src_request(int i, DType type) const;
   /// The layout of source i if that layout is strided, else channels-last: for ops that read elements by index.
   Layout strided_src(int i) const;
   Shape dst_shape() const { return node().shape.at_batch(batch()); }  ///< of the result, for the whole batch

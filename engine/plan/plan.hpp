@@ -25,7 +25,10 @@ struct PlanOptions {
   Precision precision = Precision::fp32;
   std::size_t bucket_bytes = 8u << 20;   ///< bytes; a gradient bucket is exchanged when it holds this much
   const Optimizer* optimizer = nullptr;  ///< null: gradients only, no update
-  const ProcessGrid* grid = nullptr;     ///< null: this rank alone. Must outlive the plan
+  /// An input that one reorder or conversion alone reads then has the layout and dtype of that call's result, and the
+  /// call is gone: for callers that convert what they bring anyway. Executor::input(name).desc() says what is expected.
+  bool inputs_as_read = false;
+  const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
 
   /// The ranks that share the batch; null: this rank alone.
   Communicator* communicator() const { return grid ? grid->along(ProcessGrid::Axis::data) : nullptr; }

@@ -7,7 +7,7 @@
 namespace keelson {
 
 /// Element types. Compute and activations may be low precision; parameters, accumulation and reductions are f32.
-enum class DType : std::uint8_t { f32, f64, bf16, f16, s32, u8 };
+enum class DType : std::uint8_t { f32, f64, bf16, f16, s32, u8, u16 };
 
 /// Bytes of an element.
 constexpr std::size_t size_of(DType t) {
@@ -19,6 +19,7 @@ constexpr std::size_t size_of(DType t) {
       return 4;
     case DType::bf16:
     case DType::f16:
+    case DType::u16:
       return 2;
     case DType::u8:
       return 1;
@@ -27,7 +28,7 @@ constexpr std::size_t size_of(DType t) {
 }
 
 constexpr std::string_view to_string(DType t) {
-  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "s32", "u8"};
+  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "s32", "u8", "u16"};
   return names[static_cast<int>(t)];
 }
 
@@ -60,5 +61,8 @@ inline constexpr DType dtype_of<std::int32_t> = DType::s32;
 /// `std::uint8_t`
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+/// `std::uint16_t`
+template <>
+inline constexpr DType dtype_of<std::uint16_t> = DType::u16;
 
 }  // namespace keelson

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <deque>
 
 #include "engine/base/error.hpp"
 #include "engine/base/exact_sum.hpp"
@@ -10,8 +11,9 @@
 namespace keelson {
 namespace {
 
-PlanOptions evaluation_plan(const EvaluatorOptions& o) {
+PlanOptions evaluation_plan(const EvaluatorOptions& o, Context& context) {
   PlanOptions p;
+  p.inputs_as_read = converts_batches(context.device());
   p.batch = o.batch;
   p.training = false;
   p.precision = o.precision;
@@ -27,6 +29,7 @@ LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c
   l.threads = o.threads;
   l.prefetch = o.prefetch;
   l.cpus = o.cpus;
+  l.codes = converts_batches(device);
   l.allocate = batch_memory(device);
   return l;
 }
@@ -45,9 +48,9 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       communicator_(communicator),
       options_(options),
       context_(parameters.context()),
-      executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options))),
+      executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options, context_))),
       loader_(dataset, evaluation_loader(options, communicator, context_.device())) {
-  feed_.emplace(dataset.fields(), *executor_, context_);
+  feed_.emplace(dataset.fields(), loader_.coded(), *executor_, context_);
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
   prepare_metrics();
 }
@@ -65,8 +68,8 @@ void Evaluator::release_network() {
 void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   KEELSON_EXPECT(&parameters.context() == &context_);
   release_network();
-  executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_));
-  feed_.emplace(dataset_.fields(), *executor_, context_);
+  executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_, context_));
+  feed_.emplace(dataset_.fields(), loader_.coded(), *executor_, context_);
   prepare_metrics();
 }
 
@@ -83,24 +86,61 @@ void Evaluator::prepare_metrics() {
     setup_.prediction_name = options_.prediction;
     setup_.prediction = executor_->output(options_.prediction).shape();
     setup_.prediction[0] /= options_.batch;
-    host_.resize(static_cast<std::size_t>(options_.batch * setup_.prediction.elements()));
   }
+  const auto bytes = reads_predictions_ ? executor_->output(options_.prediction).bytes() : 0;
+  for (auto& b : batches_) b = std::make_unique<detail::EvaluatedBatch>(context_.device(), bytes);
   for (const auto& m : options_.metrics) m->reset(setup_);
 }
 
-void Evaluator::update_metrics(const Batch& batch, double loss) {
+void Evaluator::launch(const Batch& batch, detail::EvaluatedBatch& into, std::int64_t step) {
+  ops::StepParams step_params;
+  step_params.sample_offset = batch.sample_offset;
+  step_params.inverse_samples = 1;  // sums over samples
+  feed_->feed(batch);
+  executor_->forward(step_params);
+  executor_->carry_states();
+  executor_->start_readback();
+  const auto target_bytes =
+      static_cast<std::size_t>(batch.count * setup_.target.shape.elements()) * size_of(setup_.target.dtype);
+  // The output is asked for anew: a larger plan of these parameters may have moved the arena.
+  if (reads_predictions_)
+    into.send(batch, step, batch.fields[target_field_], target_bytes, executor_->output(options_.prediction));
+  else
+    into.send(batch, step, nullptr, 0, {});
+  feed_->finish();
+}
+
+/// Waits for a batch, and returns its loss.
+double Evaluator::retire(detail::EvaluatedBatch& batch) {
   MetricBatch b;
+  b.loss = executor_->take_readback().loss;
+  batch.wait();
   b.count = batch.count;
-  b.indices = batch.indices;
-  b.loss = loss;
-  if (reads_predictions_) {
-    // Asked for anew: a larger plan of these parameters may have moved the arena.
-    const Tensor prediction = executor_->output(options_.prediction);
-    context_.device().copy_to_host(host_.data(), prediction.raw(), host_.size() * sizeof(float));
-    b.predictions = host_.data();
-    b.targets = batch.fields[target_field_];
-  }
+  b.indices = batch.indices.data();
+  b.predictions = static_cast<const float*>(batch.predictions.get());
+  b.targets = batch.predictions ? batch.targets.data() : nullptr;
   for (const auto& m : options_.metrics) m->update(b);
+  return b.loss;
+}
+
+/// Repeats the evaluation up to a step, whose values another batch has overwritten meanwhile.
+std::string Evaluator::first_non_finite(std::int64_t step) {
+  loader_.start_epoch(0);
+  executor_->reset_states();
+  for (std::int64_t s = 0; s <= step; ++s) {
+    const Batch* batch = loader_.next();
+    if (batch->count == 0) continue;
+    feed_->feed(*batch);
+    ops::StepParams step_params;
+    step_params.sample_offset = batch->sample_offset;
+    step_params.inverse_samples = 1;
+    executor_->forward(step_params);
+    if (s == step) return executor_->first_non_finite();
+    executor_->carry_states();
+    context_.device().fence();
+    feed_->finish();
+  }
+  return "";
 }
 
 void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
@@ -122,24 +162,29 @@ Evaluation Evaluator::run() {
   Evaluation e;
   e.samples = dataset_.size();
   ExactSum loss;
-  std::string culprit;  // the first value that is not finite
+  std::optional<std::int64_t> bad_step;  // the first whose loss is not finite
   for (const auto& m : options_.metrics) m->reset(setup_);
   loader_.start_epoch(0);
   executor_->reset_states();
-  ops::StepParams step_params;
-  while (const Batch* batch = loader_.next()) {
+  const std::size_t ahead = context_.device().is_asynchronous() ? 1 : 0;
+  std::deque<detail::EvaluatedBatch*> launched;
+  const auto retire_but = [&](std::size_t left) {
+    for (; launched.size() > left; launched.pop_front()) {
+      const double of_batch = retire(*launched.front());
+      loss.add(of_batch);
+      if (!std::isfinite(of_batch) && !bad_step) bad_step = launched.front()->step;
+    }
+  };
+  std::int64_t step = 0;
+  for (; const Batch* batch = loader_.next(); ++step) {
     if (batch->count == 0) continue;
-    feed_->feed(*batch);
-    step_params.sample_offset = batch->sample_offset;
-    step_params.inverse_samples = 1;  // sums over samples
-    executor_->forward(step_params);
-    executor_->carry_states();
-    const double batch_loss = executor_->loss();
-    loss.add(batch_loss);
-    if (!std::isfinite(batch_loss) && culprit.empty()) culprit = executor_->first_non_finite();
-    feed_->finish();
-    update_metrics(*batch, batch_loss);
+    auto& into = *batches_[step % 2];
+    launch(*batch, into, step);
+    launched.push_back(&into);
+    retire_but(ahead);
   }
+  retire_but(0);
+  const std::string culprit = bad_step ? first_non_finite(*bad_step) : "";
   ExactSum::reduce({&loss, 1}, communicator_);
   e.loss = e.metric = loss.value() / options_.units;
   for (const auto& m : options_.metrics) m->reduce(communicator_);

@@ -8,6 +8,7 @@
 
 #include "engine/data/loader.hpp"
 #include "engine/execute/executor.hpp"
+#include "engine/train/detail/evaluated_batch.hpp"
 #include "engine/train/input_pipeline.hpp"
 #include "engine/train/metric.hpp"
 #include "engine/train/sample_unit.hpp"
@@ -65,7 +66,9 @@ class Evaluator {
 
  private:
   void prepare_metrics();
-  void update_metrics(const Batch& batch, double loss);
+  void launch(const Batch& batch, detail::EvaluatedBatch& into, std::int64_t step);
+  double retire(detail::EvaluatedBatch& batch);
+  std::string first_non_finite(std::int64_t step);
   void require_finite(const Evaluation& e, std::string culprit) const;
 
   const Dataset& dataset_;
@@ -78,7 +81,8 @@ class Evaluator {
   MetricSetup setup_;
   bool reads_predictions_ = false;
   std::size_t target_field_ = 0;
-  std::vector<float> host_;  ///< the prediction of a batch
+  /// Batches in turn: while the device evaluates one, the host takes the results of the one before.
+  std::unique_ptr<detail::EvaluatedBatch> batches_[2];
 };
 
 }  // namespace keelson

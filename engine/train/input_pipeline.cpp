@@ -17,6 +17,8 @@ void turn_to_plain(const float* src, float* dst, std::int64_t samples, std::int6
     }
 }
 
+bool is_floating(DType t) { return t == DType::f32 || is_half(t); }
+
 }  // namespace
 
 std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
@@ -24,36 +26,73 @@ std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
   return [&device](std::size_t bytes) { return device.allocate_host(bytes, "batches"); };
 }
 
-InputPipeline::InputPipeline(const std::vector<Field>& fields, Executor& executor, Context& context)
-    : executor_(executor), context_(context), weight_{"weight", executor.input("weight"), false, {}, nullptr} {
+bool converts_batches(const Device& device) { return !device.shares_host_memory(); }
+
+InputPipeline::InputPipeline(const std::vector<Field>& fields, const CodedField* coded, Executor& executor,
+                             Context& context)
+    : executor_(executor), context_(context), weight_{.name = "weight", .tensor = executor.input("weight")} {
   Device& device = context.device();
-  const bool far = !device.shares_host_memory();
-  if (far) queue_ = device.make_queue();
-  const auto make_ahead = [&](Input& t, bool staged) {
-    if (!far) return;
-    t.ahead = context.allocate(t.tensor.desc(), t.name + " of the next step");
-    if (staged) t.staged = device.allocate_host(t.tensor.bytes(), t.name + " on the host");
-  };
-  make_ahead(weight_, true);
-  for (const auto& f : fields) {
-    const auto tensor = executor.input(f.name);
-    Shape expected = tensor.shape();
+  if (converts_batches(device)) queue_ = device.make_queue();
+  for (const Field& f : fields) {
+    Input input{.name = f.name, .tensor = executor.input(f.name)};
+    const Shape expected = input.tensor.shape();
     Shape found = f.shape;
     if (found.rank() + 1 == expected.rank()) {
       found = Shape{executor.batch()};
       for (auto d : f.shape) found.push_back(d);
     }
-    if (!(found == expected) || f.dtype != tensor.dtype())
+    const bool converts = queue_ && f.dtype == DType::f32 && is_floating(input.tensor.dtype());
+    if (!(found == expected) || (f.dtype != input.tensor.dtype() && !converts))
       refuse("the samples' {} is {} {}, but the network takes {} {} for a batch of {}", f.name, to_string(f.shape),
-             to_string(f.dtype), to_string(expected), to_string(tensor.dtype()), executor.batch());
-    const bool channels_last = f.shape.rank() < 3 || tensor.layout().is_channels_last(expected);
-    if (!channels_last && (!tensor.layout().is_plain(expected) || tensor.dtype() != DType::f32))
-      fail("input {} has the layout {}, which is neither plain nor channels-last", f.name,
-           tensor.layout().describe(expected));
-    targets_.push_back({f.name, tensor, !channels_last, {}, nullptr});
-    make_ahead(targets_.back(), !channels_last);
+             to_string(f.dtype), to_string(expected), to_string(input.tensor.dtype()), executor.batch());
+    input.given = {expected, f.dtype, f.shape.rank() < 3 ? Layout::plain(expected) : Layout::channels_last(expected)};
+    if (!queue_)
+      prepare_here(input, f);
+    else if (coded && &f == &fields[coded->field])
+      prepare_device(input, prepare_decoder(*coded, input));
+    else
+      prepare_device(input, 0);
+    targets_.push_back(std::move(input));
   }
-  if (queue_) queue_->wait_for_device();  // memory is filled with zeros in the device's order
+  if (!queue_) return;
+  weight_.ahead = context.allocate(weight_.tensor.desc(), "weight of the next step");
+  staged_weight_ = device.allocate_host(weight_.tensor.bytes(), "weight on the host");
+  queue_->wait_for_device();  // memory is filled with zeros in the device's order
+}
+
+void InputPipeline::prepare_here(Input& input, const Field& field) const {
+  const Tensor& t = input.tensor;
+  input.turn = field.shape.rank() >= 3 && !t.layout().is_channels_last(t.shape());
+  if (input.turn && (!t.layout().is_plain(t.shape()) || t.dtype() != DType::f32))
+    fail("input {} has the layout {}, which is neither plain nor channels-last", field.name,
+         t.layout().describe(t.shape()));
+}
+
+void InputPipeline::prepare_device(Input& input, std::size_t code_bytes) {
+  const auto bytes = [](std::size_t count) { return TensorDesc::plain({static_cast<std::int64_t>(count)}, DType::u8); };
+  input.ahead = context_.allocate(bytes(std::max(input.given.bytes(), code_bytes)), input.name + " of the next step");
+  if (input.given == input.tensor.desc()) return;
+  input.reorder = context_.make(ops::ReorderDesc{input.given, input.tensor.desc()});
+  if (const auto scratch = input.reorder->scratch_bytes(ops::Verb::forward))
+    input.scratch = context_.allocate(bytes(scratch), input.name + "'s conversion");
+}
+
+/// Returns the bytes of a batch of codes.
+std::size_t InputPipeline::prepare_decoder(const CodedField& coded, const Input& input) {
+  Device& device = context_.device();
+  Decoder& d = decoder_.emplace();
+  Shape stored = input.given.shape;
+  stored[1] = coded.stored_channels;
+  d.codes = {stored, DType::u16, Layout::channels_last(stored)};
+  const ops::DecodeVoxelsDesc desc{d.codes, input.tensor.desc()};
+  d.op = context_.make(desc);
+  d.table = context_.allocate(desc.table_desc(), "table of codes");
+  d.channels = context_.allocate(desc.channels_desc(), "channels of the codes");
+  d.samples = context_.allocate(desc.samples_desc(), "how codes become voxels");
+  d.staged = device.allocate_host(d.samples.bytes(), "how codes become voxels, on the host");
+  device.copy_from_host(d.table.raw(), coded.table.data(), d.table.bytes());
+  device.copy_from_host(d.channels.raw(), coded.channels.data(), d.channels.bytes());
+  return d.codes.bytes();
 }
 
 void InputPipeline::feed(const Batch& batch) { queue_ ? feed_device(batch) : feed_here(batch); }
@@ -78,21 +117,36 @@ void InputPipeline::feed_here(const Batch& batch) {
 /// Each batch is copied while the step before is at work. Within the device it then goes to where the step reads it,
 /// which costs little and leaves the step's calls as they are recorded.
 void InputPipeline::feed_device(const Batch& batch) {
+  const auto codes_of = [&](std::size_t i) { return batch.coded && batch.coded->field == i; };
+  KEELSON_EXPECT(!batch.coded || decoder_);
   for (std::size_t i = 0; i < targets_.size(); ++i) {
-    auto& t = targets_[i];
-    const auto& s = t.tensor.shape();
-    if (t.turn)
-      turn_to_plain(static_cast<const float*>(batch.fields[i]), static_cast<float*>(t.staged.get()), s[0], s[1],
-                    s.elements() / (s[0] * s[1]));
-    queue_->copy_from_host(t.ahead.raw(), t.turn ? t.staged.get() : batch.fields[i], t.ahead.bytes());
+    const auto bytes = codes_of(i) ? decoder_->codes.bytes() : targets_[i].given.bytes();
+    queue_->copy_from_host(targets_[i].ahead.raw(), batch.fields[i], bytes);
   }
-  std::memcpy(weight_.staged.get(), batch.weight, weight_.ahead.bytes());
-  queue_->copy_from_host(weight_.ahead.raw(), weight_.staged.get(), weight_.ahead.bytes());
+  if (batch.coded) {
+    std::memcpy(decoder_->staged.get(), batch.voxels, decoder_->samples.bytes());
+    queue_->copy_from_host(decoder_->samples.raw(), decoder_->staged.get(), decoder_->samples.bytes());
+  }
+  std::memcpy(staged_weight_.get(), batch.weight, weight_.ahead.bytes());
+  queue_->copy_from_host(weight_.ahead.raw(), staged_weight_.get(), weight_.ahead.bytes());
   queue_->device_waits();
-  Device& device = context_.device();
-  for (const auto& t : targets_) device.copy(t.tensor.raw(), t.ahead.raw(), t.tensor.bytes());
-  device.copy(weight_.tensor.raw(), weight_.ahead.raw(), weight_.tensor.bytes());
+  for (std::size_t i = 0; i < targets_.size(); ++i) convert(targets_[i], codes_of(i));
+  context_.device().copy(weight_.tensor.raw(), weight_.ahead.raw(), weight_.tensor.bytes());
   queue_->wait_for_device();  // the next batch may come when this one has left `ahead`
+}
+
+void InputPipeline::convert(const Input& input, bool codes) const {
+  if (codes)
+    decoder_->op->forward({.src = Tensor(decoder_->codes, input.ahead.raw()),
+                           .table = decoder_->table,
+                           .channels = decoder_->channels,
+                           .samples = decoder_->samples,
+                           .dst = input.tensor});
+  else if (input.reorder)
+    input.reorder->forward(
+        {.src = Tensor(input.given, input.ahead.raw()), .dst = input.tensor, .scratch = input.scratch});
+  else
+    context_.device().copy(input.tensor.raw(), input.ahead.raw(), input.tensor.bytes());
 }
 
 }  // namespace keelson

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/data/loader.hpp"
 #include "engine/execute/executor.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/ops/decode_voxels.hpp"
 
 namespace keelson {
 
@@ -11,14 +16,21 @@ namespace keelson {
 /// reads batches in place.
 std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device);
 
+/// Whether InputPipeline lets this device decode and convert the batches. Then plans should have
+/// PlanOptions::inputs_as_read, and loaders LoaderOptions::codes.
+bool converts_batches(const Device& device);
+
 /// Hands the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
 /// "weight". Fields are channels-last. Where the device shares the host's memory, the plan reads the fields in place;
 /// only where the network wants a plain input, the field is reordered into the input. Other devices copy the fields to
-/// their memory while the step before still runs.
+/// their memory while the step before still runs, as they are: codes of 16 bits, where the data set has them, else f32.
+/// Then one call of the device per field decodes or converts them to what the first layer reads.
 class InputPipeline {
  public:
-  /// Throws InputError, naming both, where a field does not fit the input. All references must outlive the pipeline.
-  InputPipeline(const std::vector<Field>& fields, Executor& executor, Context& context);
+  /// `coded`: the field that comes as codes (Dataset::coded), null if none; batches with all fields decoded may still
+  /// come. Throws InputError, naming both, where a field does not fit the input. All references must outlive the
+  /// pipeline.
+  InputPipeline(const std::vector<Field>& fields, const CodedField* coded, Executor& executor, Context& context);
   ~InputPipeline() { finish(); }
   InputPipeline(const InputPipeline&) = delete;
   /// Hands over the batch of the next step. `batch` must stay valid until finish(), and on a device that shares the
@@ -31,17 +43,32 @@ class InputPipeline {
   struct Input {
     std::string name;
     Tensor tensor;
-    bool turn;  ///< channels-last -> plain
+    bool turn = false;  ///< channels-last -> plain, by the host
     // For devices that the host cannot write to:
-    Tensor ahead;                  ///< where the copy arrives
-    std::shared_ptr<void> staged;  ///< where it starts, if not in the batch itself
+    TensorDesc given;                       ///< of the field
+    Tensor ahead;                           ///< where the copy arrives: bytes
+    std::shared_ptr<ops::Reorder> reorder;  ///< from there to the input; null: a plain copy
+    Tensor scratch;
   };
+  /// What decodes the coded field.
+  struct Decoder {
+    std::shared_ptr<ops::DecodeVoxels> op;
+    TensorDesc codes;
+    Tensor table, channels, samples;
+    std::shared_ptr<void> staged;  ///< the samples on the host
+  };
+  void prepare_here(Input& input, const Field& field) const;
+  void prepare_device(Input& input, std::size_t code_bytes);
+  std::size_t prepare_decoder(const CodedField& coded, const Input& input);
   void feed_here(const Batch& batch);
   void feed_device(const Batch& batch);
+  void convert(const Input& input, bool codes) const;
   Executor& executor_;
   Context& context_;
   std::vector<Input> targets_;
+  std::optional<Decoder> decoder_;
   Input weight_;
+  std::shared_ptr<void> staged_weight_;
   std::unique_ptr<Queue> queue_;  ///< null where the host shares the device's memory
 };
 

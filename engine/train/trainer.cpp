@@ -25,6 +25,7 @@ LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, De
   l.threads = o.loader_threads;
   l.prefetch = o.prefetch;
   l.cpus = o.cpus;
+  l.codes = converts_batches(device);
   l.allocate = batch_memory(device);
   return l;
 }
@@ -105,7 +106,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
-  feed_.emplace(training.fields(), *executor_, parameters.context());
+  feed_.emplace(training.fields(), loader_.coded(), *executor_, parameters.context());
   compare_plans();
   if (validation) {
     auto e = options_.evaluation;

@@ -34,6 +34,7 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   p.batch = options_.batch;
   p.precision = options_.precision;
   p.optimizer = options_.optimizer.get();
+  p.inputs_as_read = converts_batches(parameters_.context().device());
   p.grid = grid_ ? &*grid_ : nullptr;
   return std::make_unique<Executor>(graph, parameters_, p);
 }
@@ -87,7 +88,7 @@ void Trainer::set_network(const Graph& graph, Parameters parameters) {
   parameters_ = std::move(parameters);
   executor_ = make_executor(graph);
   executor_->set_loss_scale({.scale = scale.scale, .good_steps = scale.good_steps, .skipped = scale.skipped});
-  feed_.emplace(training_.fields(), *executor_, parameters_.context());
+  feed_.emplace(training_.fields(), loader_.coded(), *executor_, parameters_.context());
   compare_plans();
   if (evaluator_) evaluator_->set_network(graph, parameters_);
   state_.topology = Topology(graph).to_text();

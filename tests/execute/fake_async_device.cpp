@@ -132,6 +132,41 @@ TEST_P(FakeAsyncPlanTest, KeepsShortValuesBetweenLayers) {
   EXPECT_LE(converted.size(), most);
 }
 
+/// Inputs that the caller converts: the plan has no call for them, and the same results.
+TEST_P(FakeAsyncPlanTest, TakesInputsAsTheirReaderWantsThem) {
+  const Graph g = graph();
+  const auto optimizer = momentum();
+  int conversions[2] = {};
+  DType type[2];
+  const auto outcome = [&](bool as_read) {
+    Parameters parameters(g, *fake, 1);
+    Executor executor(g, parameters,
+                      {.batch = 2, .precision = Precision::bf16, .optimizer = &optimizer, .inputs_as_read = as_read});
+    Outcome o;
+    for (int i = 0; i < 3; ++i) {
+      fill_inputs(*fake, executor, i);
+      executor.forward(
+          {.seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f});
+      executor.backward();
+      executor.update();
+      executor.carry_states();
+      o.losses.push_back(executor.loss());
+    }
+    for (const auto& p : parameters.all())
+      for (const float v : parameters.get(p)) o.parameters.push_back(v);
+    for (const auto& row : executor.rows()) conversions[as_read] += row.op == "convert";
+    type[as_read] = executor.input("x").dtype();
+    return o;
+  };
+  const auto converted = outcome(false), as_read = outcome(true);
+  EXPECT_EQ(as_read.losses, converted.losses);
+  EXPECT_EQ(as_read.parameters, converted.parameters);
+  const bool volumes = GetParam() == std::string("volumes");
+  EXPECT_EQ(conversions[1], conversions[0] - volumes);
+  EXPECT_EQ(type[0], volumes ? DType::f32 : DType::s32);
+  EXPECT_EQ(type[1], volumes ? DType::bf16 : DType::s32);
+}
+
 /// In fp16: gradients that overflow move nothing, no state either, and halve the scale.
 void expect_skips(Context& context, const Graph& g, const Optimizer& optimizer) {
   Parameters parameters(g, context, 1);

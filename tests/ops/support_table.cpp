@@ -32,6 +32,7 @@ const std::vector<SupportRow>& support_table() {
       {"ConvMaxPool",        "on another device",                never,  never,  never,   never,   never},
       {"ConvMaxPoolForward", "on a device with small caches",    if_fast, never, if_fast, never,   never},
       {"ConvMaxPoolForward", "on another device",                never,  never,  never,   never,   never},
+      {"DecodeVoxels",         "",                                   takes,   takes,   never,   never,   never},
       {"Dense",              "dst f32",                          takes,  never,  takes,   native,  may},
       {"Dense",              "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"Dropout",            "",                                 takes,  takes,  never,   never,   never},
@@ -103,6 +104,7 @@ SupportCell cell(const ConvMaxPoolDesc& d, Device& device) { return {"ConvMaxPoo
 SupportCell cell(const ConvMaxPoolForwardDesc& d, Device& device) {
   return {"ConvMaxPoolForward", caches(device), d.conv.src.dtype};
 }
+SupportCell cell(const DecodeVoxelsDesc& d, Device&) { return {"DecodeVoxels", "", d.dst.dtype}; }
 SupportCell cell(const DenseDesc& d, Device&) {
   return {"Dense", is_half(d.dst.dtype) ? "dst of 16 bits" : "dst f32", d.src.dtype};
 }
@@ -146,7 +148,7 @@ SupportCell cell(const UpdateDesc& d, Device&) { return {"Update", "", d.param.d
 // ---- examples
 
 const Shape image{2, 16, 8, 8}, matrix{8, 16};
-const ConvParams window{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, true, {}};
+const ConvParams three_by_three{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, true, {}};
 const PoolParams halves{PoolKind::max, {2, 2}, {2, 2}, {0, 0}, {0, 0}};
 
 TensorDesc plain(const Shape& s, DType t) { return TensorDesc::plain(s, t); }
@@ -186,16 +188,21 @@ ConcatDesc example(DType t) {
 }
 template <>
 ConvDesc example(DType t) {
-  return {window, any(image, t), any({16, 16, 3, 3}, t), any(image, DType::f32)};
+  return {three_by_three, any(image, t), any({16, 16, 3, 3}, t), any(image, DType::f32)};
 }
 template <>
 ConvMaxPoolDesc example(DType t) {
-  return {window, halves, any(image, t), any({16, 16, 3, 3}, t), any({2, 16, 4, 4}, t)};
+  return {three_by_three, halves, any(image, t), any({16, 16, 3, 3}, t), any({2, 16, 4, 4}, t)};
 }
 template <>
 ConvMaxPoolForwardDesc example(DType t) {
-  const ConvDesc conv{window, last(image, t), any({16, 16, 3, 3}, t), last(image, t)};
+  const ConvDesc conv{three_by_three, last(image, t), any({16, 16, 3, 3}, t), last(image, t)};
   return {conv, halves, last({2, 16, 4, 4}, t)};
+}
+template <>
+DecodeVoxelsDesc example(DType t) {
+  const Shape volume{2, 3, 4, 4, 4};
+  return {last(volume, DType::u16), last(volume, t)};
 }
 template <>
 DenseDesc example(DType t) {

@@ -33,6 +33,7 @@ constexpr Tolerance tolerance(DType t) {
       return {8e-3, 1.6e-2};
     case DType::s32:
     case DType::u8:
+    case DType::u16:
       return {0, 0};
   }
   return {};

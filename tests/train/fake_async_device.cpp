@@ -116,5 +116,49 @@ TEST(AsyncTraining, TakesTheModelOfTheHostAndGivesItBack) {
   EXPECT_EQ(back.go().state.epoch, 3);
 }
 
+/// The losses and metrics of a run on the fake device, and its parameters at the end.
+struct CodedRun {
+  explicit CodedRun(const TrainerOptions& options, bool codes, bool by_hand = false)
+      : training(18, codes), validation(7, codes), graph(small_network()), fake(make_fake_async_context()) {
+    Parameters parameters(graph, *fake, options.seed);
+    Trainer trainer(graph, parameters, training, &validation, nullptr, options);
+    if (by_hand) {  // the caller's batches are decoded, whatever the data set could give
+      Loader loader(training, {.batch = options.batch, .seed = options.seed});
+      loader.start_epoch(0);
+      while (const Batch* batch = loader.next()) trainer.step(*batch);
+      trainer.wait();
+    } else {
+      trainer.run({&recorder});
+    }
+    last = everything(parameters);
+  }
+  CodedCubes training, validation;
+  Graph graph;
+  std::unique_ptr<Context> fake;
+  Recorder recorder;
+  std::vector<float> last;
+};
+
+TEST(AsyncTraining, DecodesOnTheDeviceToTheSameBits) {
+  auto o = small_options();
+  o.epochs = 3;
+  const CodedRun device(o, true), host(o, false);
+  EXPECT_GT(device.training.code_reads, 0);
+  EXPECT_GT(device.validation.code_reads, 0);
+  EXPECT_EQ(host.training.code_reads, 0);
+  EXPECT_EQ(device.recorder.losses, host.recorder.losses);
+  EXPECT_EQ(device.recorder.metrics, host.recorder.metrics);
+  EXPECT_EQ(device.last, host.last);
+  o.transform = std::make_shared<Flip>();  // which the device does not know
+  const CodedRun flipped(o, true), flipped_host(o, false);
+  EXPECT_EQ(flipped.training.code_reads, 0);
+  EXPECT_EQ(flipped.last, flipped_host.last);
+}
+
+TEST(AsyncTraining, TakesDecodedBatchesOfTheCallerToo) {
+  const CodedRun codes(small_options(), true, true), values(small_options(), false, true);
+  EXPECT_EQ(codes.last, values.last);
+}
+
 }  // namespace
 }  // namespace keelson::testing

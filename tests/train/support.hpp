@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -53,6 +54,57 @@ class CubeDataset final : public Dataset {
   std::int64_t samples_, edge_;
   std::uint64_t seed_;
   std::vector<Field> fields_;
+};
+
+/// Cubes as 16-bit codes of two stored channels, of which the network takes the second and the first; every second
+/// sample is mirrored.
+class CodedCubes final : public Dataset {
+ public:
+  CodedCubes(std::int64_t samples, bool has_codes)
+      : samples_(samples), has_codes_(has_codes), coded_{0, 2, {1, 0}, std::vector<float>(65536)} {
+    for (std::size_t i = 0; i < coded_.table.size(); ++i) coded_.table[i] = std::log1p(static_cast<float>(i) * 1e-3f);
+  }
+  std::int64_t size() const override { return samples_; }
+  const std::vector<Field>& fields() const override { return fields_; }
+  std::string describe() const override { return "coded cubes"; }
+  void read(std::int64_t index, void* const* dst) const override {
+    std::vector<std::uint16_t> codes(2 * voxels);
+    void* const both[] = {codes.data(), dst[1]};
+    const auto v = encode(index, both);
+    auto* x = static_cast<float*>(dst[0]);
+    for (std::int64_t i = 0; i < voxels; ++i) {
+      const auto from = static_cast<std::size_t>(v.step[2] > 0 ? i : voxels - 1 - i);
+      for (std::size_t c : {1, 0}) *x++ = coded_.table[codes[2 * from + c]] / v.divisor;
+    }
+  }
+  const CodedField* coded(const SampleTransform* transform) const override {
+    return has_codes_ && !transform ? &coded_ : nullptr;
+  }
+  ops::VoxelSample read_codes(const SampleId& id, const SampleTransform*, void* const* dst) const override {
+    ++code_reads;
+    return encode(id.index, dst);
+  }
+  mutable std::atomic<int> code_reads = 0;
+
+ private:
+  static constexpr std::int64_t edge = 6, voxels = edge * edge * edge;
+  static ops::VoxelSample encode(std::int64_t index, void* const* dst) {
+    const philox::Key key{9, 1, static_cast<std::uint64_t>(index)};
+    auto* codes = static_cast<std::uint16_t*>(dst[0]);
+    auto* y = static_cast<float*>(dst[1]);
+    y[0] = 2 * philox::uniform(key, 0) - 1;
+    y[1] = 2 * philox::uniform(key, 1) - 1;
+    for (std::int64_t i = 0; i < 2 * voxels; ++i)
+      codes[i] = static_cast<std::uint16_t>((1500 + 1000 * y[i % 2]) *
+                                            philox::uniform(key, static_cast<std::uint64_t>(8 + i)));
+    if (index % 2 == 0) return {0, {edge * edge, edge, 1}, 1, 1};
+    return {voxels - 1, {-edge * edge, -edge, -1}, 1.5f, 1};
+  }
+
+  std::int64_t samples_;
+  bool has_codes_;
+  CodedField coded_;
+  std::vector<Field> fields_{{"x", {2, edge, edge, edge}}, {"y", {2}}};
 };
 
 /// Turns every second sample, drawn at random, upside down.

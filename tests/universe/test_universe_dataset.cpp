@@ -313,6 +313,96 @@ TEST(UniverseDataset, TurnsWhileDecoding) {
   }
 }
 
+/// A sample by its codes, decoded here by the formula of ops::DecodeVoxels.
+Sample read_by_codes(const UniverseDataset& data, const SampleId& id, const SampleTransform* transform) {
+  const CodedField& coded = *data.coded(transform);
+  const Shape& shape = data.fields()[coded.field].shape;
+  const std::int64_t edge = shape[1], voxels = edge * edge * edge;
+  std::vector<std::uint16_t> codes(static_cast<std::size_t>(voxels * coded.stored_channels), 7);
+  Sample s;
+  s.y.assign(static_cast<std::size_t>(data.fields()[1].shape.elements()), -99.0f);
+  void* const dst[] = {codes.data(), s.y.data()};
+  const auto v = data.read_codes(id, transform, dst);
+  EXPECT_EQ(v.present, 1);
+  for (std::int64_t d = 0; d < edge; ++d)
+    for (std::int64_t h = 0; h < edge; ++h)
+      for (std::int64_t w = 0; w < edge; ++w)
+        for (const auto c : coded.channels) {
+          const auto voxel = v.origin + d * v.step[0] + h * v.step[1] + w * v.step[2];
+          s.x.push_back(coded.table[codes[static_cast<std::size_t>(voxel * coded.stored_channels + c)]] / v.divisor);
+        }
+  return s;
+}
+
+TEST(UniverseDataset, CodesBecomeTheSameValues) {
+  const TemporaryFolder folder;
+  const Dims shape{10, 10, 10, 3};
+  const auto x = counts<std::int16_t>(3000, 2);
+  write_sample(folder / "int16.h5", shape, x, {1, 2});
+  write_sample(folder / "uint16.h5", shape, counts<std::uint16_t>(3000, 3), {1, 2});
+  for (const auto& [name, storage] :
+       {std::pair{"compressed.h5", testing::Storage::compressed}, {"big_endian.h5", testing::Storage::big_endian}}) {
+    auto file = File::create(folder / name);
+    file.write("y", std::vector<float>{1, 2}.data(), {2});
+    file.close();
+    testing::write_foreign_int16(folder / name, "x", storage, shape, x);
+  }
+  const RandomCubeSymmetry turn;
+  for (const std::string name : {"int16.h5", "uint16.h5", "compressed.h5", "big_endian.h5"})
+    for (const std::int64_t size : {10, 5})
+      for (const auto& channels : {std::vector<int>{}, std::vector<int>{2, 0}})
+        for (const auto normalisation : {Normalisation::none, Normalisation::log1p, Normalisation::mean}) {
+          UniverseOptions o;
+          o.size = size;
+          o.channels = channels;
+          o.normalisation = normalisation;
+          const UniverseDataset data(folder / name, o);
+          for (std::int64_t index = 0; index < data.size(); index += 3) {
+            EXPECT_EQ(read_by_codes(data, {5, 0, index}, nullptr), read(data, index)) << name << " " << index;
+            const SampleId id{5, 3, index};
+            EXPECT_EQ(read_by_codes(data, id, &turn), read(data, index, RandomCubeSymmetry::draw(id))) << name;
+          }
+        }
+}
+
+TEST(UniverseDataset, LeavesNoCodesToTheDeviceThatTheHostAloneCanDecode) {
+  const TemporaryFolder folder;
+  write_sample(folder / "f.h5", {8, 8, 8, 1}, std::vector<float>(512, 1.0f), {1});
+  EXPECT_EQ(UniverseDataset(folder / "f.h5", {}).coded(nullptr), nullptr);
+  write_sample(folder / "i.h5", {8, 8, 8, 1}, counts<std::int16_t>(512, 2), {1});
+  const UniverseDataset data(folder / "i.h5", {});
+  struct Other final : SampleTransform {
+    void check(const Dataset&) const override {}
+    void apply(const SampleId&, const std::vector<Field>&, void* const*) const override {}
+    std::string describe() const override { return "other"; }
+  };
+  EXPECT_NE(data.coded(nullptr), nullptr);
+  EXPECT_EQ(data.coded(std::make_unique<Other>().get()), nullptr);
+}
+
+TEST(UniverseDataset, RefusesTheSameValuesAsCodes) {
+  const TemporaryFolder folder;
+  auto x = counts<std::int16_t>(3 * 512, 2);
+  x[3 * 100 + 1] = -1;
+  write_sample(folder / "minus.h5", {8, 8, 8, 3}, x, {1});
+  write_sample(folder / "empty.h5", {8, 8, 8, 3}, std::vector<std::int16_t>(3 * 512, 0), {1});
+  const auto both = [&](const std::string& name, Normalisation normalisation, const std::vector<int>& channels) {
+    UniverseOptions o;
+    o.channels = channels;
+    o.normalisation = normalisation;
+    const UniverseDataset data(folder / name, o);
+    const auto why = testing::message_of<InputError>([&] { read(data, 0); });
+    EXPECT_EQ(testing::message_of<InputError>([&] { read_by_codes(data, {1, 0, 0}, nullptr); }), why);
+    return why;
+  };
+  EXPECT_NE(both("minus.h5", Normalisation::log1p, {}).find("has no log(x + 1)"), std::string::npos);
+  EXPECT_NE(both("empty.h5", Normalisation::mean, {1}).find("has the mean 0"), std::string::npos);
+  UniverseOptions other_channels;
+  other_channels.channels = {0, 2};
+  const UniverseDataset data(folder / "minus.h5", other_channels);
+  EXPECT_EQ(read_by_codes(data, {1, 0, 0}, nullptr), read(data, 0));
+}
+
 /// Bytes on the heap that are in use; 0 where the C library does not count them.
 std::int64_t heap_in_use() {
 #ifdef __GLIBC__

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -72,15 +73,42 @@ bool decode_as(const Voxels& v, const VoxelFormat& format, const VoxelMap& to, f
   return largest < infinity_bits;
 }
 
+template <class T>
+std::vector<float> make_table(Normalisation normalisation) {
+  std::vector<float> t(65536);
+  for (int bits = 0; bits < 65536; ++bits) {
+    const T x = static_cast<T>(static_cast<std::uint16_t>(bits));
+    t[bits] = normalisation == Normalisation::log1p ? log1p_of(x) : static_cast<float>(x);
+  }
+  return t;
+}
+
 /// log(x + 1) of every 16-bit pattern.
 template <class T>
 const float* log1p_table() {
-  static const std::vector<float> table = [] {
-    std::vector<float> t(65536);
-    for (int bits = 0; bits < 65536; ++bits) t[bits] = log1p_of(static_cast<T>(static_cast<std::uint16_t>(bits)));
-    return t;
-  }();
+  static const std::vector<float> table = make_table<T>(Normalisation::log1p);
   return table.data();
+}
+
+template <class T>
+CodeFacts look_at(const T* codes, std::int64_t voxels, const VoxelFormat& format) {
+  CodeFacts facts;
+  const std::int64_t channels = format.stored_channels;
+  if (format.normalisation == Normalisation::log1p && std::is_signed_v<T>) {
+    T least = 0;
+    for (std::int64_t i = 0; i < voxels * channels; ++i) least = std::min(least, codes[i]);
+    facts.valid = least >= 0;  // -1 has no finite log(x + 1)
+    // A channel that nobody reads may hold what it likes.
+    if (!facts.valid && static_cast<std::int64_t>(format.channels.size()) < channels) {
+      facts.valid = true;
+      for (std::int64_t v = 0; v < voxels; ++v)
+        for (int c : format.channels) facts.valid = facts.valid && codes[v * channels + c] >= 0;
+    }
+  }
+  if (format.normalisation != Normalisation::mean) return facts;
+  for (int c : format.channels)
+    for (std::int64_t v = 0; v < voxels; ++v) facts.sum += codes[v * channels + c];
+  return facts;
 }
 
 template <class T>
@@ -108,6 +136,27 @@ bool decode(const Voxels& v, const VoxelFormat& format, const VoxelMap& map, flo
     default:
       fail("internal error: voxels of type {} reached the decoder", hdf5::to_string(v.type));
   }
+}
+
+bool has_codes(hdf5::Type type) { return type == hdf5::Type::i16 || type == hdf5::Type::u16; }
+
+std::vector<float> table_of_codes(hdf5::Type type, Normalisation normalisation) {
+  return type == hdf5::Type::i16 ? make_table<std::int16_t>(normalisation) : make_table<std::uint16_t>(normalisation);
+}
+
+CodeFacts take_codes(const Voxels& v, const VoxelFormat& format, void* dst) {
+  constexpr std::int64_t code = sizeof(std::uint16_t);
+  const std::int64_t row = v.extent[2] * format.stored_channels * code;
+  if (dst != v.src) {
+    const auto* src = static_cast<const char*>(v.src);
+    for (std::int64_t d = 0; d < v.extent[0]; ++d)
+      for (std::int64_t h = 0; h < v.extent[1]; ++h)
+        std::memcpy(static_cast<char*>(dst) + (d * v.extent[1] + h) * row,
+                    src + (d * v.stride[0] + h * v.stride[1]) * code, static_cast<std::size_t>(row));
+  }
+  const std::int64_t voxels = v.extent[0] * v.extent[1] * v.extent[2];
+  return v.type == hdf5::Type::i16 ? look_at(static_cast<const std::int16_t*>(dst), voxels, format)
+                                   : look_at(static_cast<const std::uint16_t*>(dst), voxels, format);
 }
 
 double stored_value(const Voxels& v, std::int64_t d, std::int64_t h, std::int64_t w, int channel) {

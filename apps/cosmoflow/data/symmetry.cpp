@@ -27,6 +27,19 @@ VoxelMap voxel_map(int symmetry, std::int64_t size, std::int64_t channels) {
   return map;
 }
 
+ops::VoxelSample turned_voxels(int symmetry, std::int64_t size) {
+  const CubeSymmetry s = cube_symmetry(symmetry);
+  const std::int64_t stride[3] = {size * size, size, 1};
+  ops::VoxelSample sample;
+  sample.present = 1;
+  for (int a = 0; a < 3; ++a) {
+    const auto along = static_cast<std::int32_t>(stride[s.axis[a]]);
+    sample.step[a] = s.flip[a] ? -along : along;
+    if (s.flip[a]) sample.origin += static_cast<std::int32_t>(size - 1) * along;
+  }
+  return sample;
+}
+
 void turn_cube(int symmetry, const float* src, float* dst, std::int64_t size, std::int64_t channels) {
   std::vector<int> all(static_cast<std::size_t>(channels));
   std::iota(all.begin(), all.end(), 0);

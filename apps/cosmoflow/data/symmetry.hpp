@@ -27,6 +27,9 @@ struct VoxelMap {
 };
 VoxelMap voxel_map(int symmetry, std::int64_t size, std::int64_t channels);
 
+/// The same from the other end: where each voxel of the turned cube comes from.
+ops::VoxelSample turned_voxels(int symmetry, std::int64_t size);
+
 /// dst = src turned by `symmetry`: two dense arrays (size, size, size, channels) that do not overlap.
 void turn_cube(int symmetry, const float* src, float* dst, std::int64_t size, std::int64_t channels);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "apps/cosmoflow/data/detail/decode.hpp"
 #include "apps/cosmoflow/data/detail/universe_files.hpp"
@@ -72,16 +73,23 @@ struct UniverseDataset::Impl {
   std::vector<int> channels;
   std::vector<UniverseParameter> parameters;
   std::vector<Field> fields;
+  std::optional<CodedField> coded;  ///< x, where the files hold integers
 
   void prepare_targets();
   Place place_of(std::int64_t index) const;
   void read_x(const Place& place, int symmetry, float* dst) const;
+  /// The divisor of the values.
+  float read_codes(const Place& place, void* dst) const;
   void read_y(const Place& place, float* dst) const;
-  void read_by_hdf5(const hdf5::File& file, const Place& place, const VoxelMap& map, float* dst) const;
-  void read_planes(const detail::OpenUniverse& file, const Place& place, const VoxelMap& map, float* dst) const;
+  template <class Read>
+  void with_file(const Place& place, const Read& read) const;
+  detail::Voxels read_by_hdf5(const hdf5::File& file, const Place& place, void* dst) const;
+  template <class Target, class Visit>
+  void read_planes(const detail::OpenUniverse& file, const Place& place, const Target& target,
+                   const Visit& visit) const;
   void decode(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place, const VoxelMap& map,
               float* dst) const;
-  void divide_by_mean(const Place& place, float* x) const;
+  float divisor(const Place& place, double sum) const;
   [[noreturn]] void refuse_value(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place) const;
 };
 
@@ -97,6 +105,11 @@ UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::Uni
   prepare_targets();
   fields = {{"x", {static_cast<std::int64_t>(channels.size()), edge, edge, edge}},
             {"y", {static_cast<std::int64_t>(options.targets.size())}}};
+  if (detail::has_codes(layout.type))
+    coded = {.field = 0,
+             .stored_channels = layout.channels,
+             .channels = {channels.begin(), channels.end()},
+             .table = detail::table_of_codes(layout.type, options.normalisation)};
 }
 
 UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator)
@@ -155,65 +168,100 @@ void UniverseDataset::Impl::read_y(const Place& place, float* dst) const {
   }
 }
 
-void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst) const {
-  const VoxelMap map = voxel_map(symmetry, edge, static_cast<std::int64_t>(channels.size()));
+template <class Read>
+void UniverseDataset::Impl::with_file(const Place& place, const Read& read) const {
   const auto file = files->open(place.file);
   try {
-    if (file->raw)
-      read_planes(*file, place, map, dst);
-    else
-      read_by_hdf5(*file->h5, place, map, dst);
+    read(*file);
   } catch (...) {
     files->close(place.file);  // the file may have been replaced
     throw;
   }
-  if (options.normalisation == Normalisation::mean) divide_by_mean(place, dst);
 }
 
-/// Compressed, chunked, of another byte order or type: HDF5 reads the cube and converts it.
-void UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, const VoxelMap& map,
-                                         float* dst) const {
+void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst) const {
+  const VoxelMap map = voxel_map(symmetry, edge, static_cast<std::int64_t>(channels.size()));
+  with_file(place, [&](const detail::OpenUniverse& file) {
+    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, place, map, dst); };
+    if (file.raw)
+      read_planes(file, place, [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+    else
+      take(read_by_hdf5(*file.h5, place, nullptr), 0);
+  });
+  if (options.normalisation != Normalisation::mean) return;
+  const std::int64_t n = fields[0].shape.elements();
+  double sum[4] = {};  // counts are summed exactly, so a turned sample has the same mean
+  for (std::int64_t i = 0; i < n; ++i) sum[i & 3] += dst[i];
+  const float all = divisor(place, sum[0] + sum[1] + sum[2] + sum[3]);
+  for (std::int64_t i = 0; i < n; ++i) dst[i] /= all;
+}
+
+float UniverseDataset::Impl::read_codes(const Place& place, void* dst) const {
+  const auto& layout = files->layout();
+  const std::int64_t plane = edge * edge * layout.channels * detail::element_bytes(layout.type);
+  auto* codes = static_cast<char*>(dst);
+  std::int64_t sum = 0;
+  const auto take = [&](const detail::Voxels& v, std::int64_t d) {
+    const auto facts = detail::take_codes(v, {channels, layout.channels, options.normalisation}, codes + d * plane);
+    if (!facts.valid) refuse_value(v, d, place);
+    sum += facts.sum;
+  };
+  with_file(place, [&](const detail::OpenUniverse& file) {
+    const bool whole = edge == layout.edge;
+    const auto memory = [&](std::int64_t d, std::int64_t bytes) { return whole ? codes + d * plane : scratch(bytes); };
+    if (file.raw)
+      read_planes(file, place, memory, take);
+    else
+      take(read_by_hdf5(*file.h5, place, dst), 0);
+  });
+  return options.normalisation == Normalisation::mean ? divisor(place, static_cast<double>(sum)) : 1.0f;
+}
+
+/// Compressed, chunked, of another byte order or type: HDF5 reads the cube and converts it, to `dst` or, where that is
+/// null, to this thread's memory.
+detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, void* dst) const {
   const auto& layout = files->layout();
   hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
   if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
   if (layout.many) offset.insert(offset.begin(), place.sample_of_file), count.insert(count.begin(), 1);
   const hdf5::Type type = detail::is_native(layout.type) ? layout.type : hdf5::Type::f32;
-  void* src = scratch(edge * edge * edge * layout.channels * detail::element_bytes(type));
+  if (!dst) dst = scratch(edge * edge * edge * layout.channels * detail::element_bytes(type));
   if (type == hdf5::Type::i16)
-    file.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(src));
+    file.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(dst));
   else if (type == hdf5::Type::u16)
-    file.read_box(layout.volume, offset, count, static_cast<std::uint16_t*>(src));
+    file.read_box(layout.volume, offset, count, static_cast<std::uint16_t*>(dst));
   else
-    file.read_box(layout.volume, offset, count, static_cast<float*>(src));
+    file.read_box(layout.volume, offset, count, static_cast<float*>(dst));
   const std::int64_t c = layout.channels;
-  decode({src, type, {edge, edge, edge}, {edge * edge * c, edge * c, c}}, 0, place, map, dst);
+  return {dst, type, {edge, edge, edge}, {edge * edge * c, edge * c, c}};
 }
 
-/// Reads a few planes at a time, from the first voxel that is needed to the last, and decodes them while they are in
-/// the cache.
-void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const VoxelMap& map,
-                                        float* dst) const {
+/// Reads a few planes at a time, from the first voxel that is needed to the last, to target(first plane, bytes), and
+/// calls visit(voxels, first plane) while they are in the cache.
+template <class Target, class Visit>
+void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const Target& target,
+                                        const Visit& visit) const {
   const auto& layout = files->layout();
   const std::int64_t element = detail::element_bytes(layout.type);
   const std::int64_t row = layout.edge * layout.channels;                 // elements, in the file
   const std::int64_t needed = (edge - 1) * row + edge * layout.channels;  // of a plane, first to last
   const bool whole = edge == layout.edge;
-  const std::int64_t planes = std::max(least_planes, read_bytes / (needed * element));
+  const std::int64_t planes = std::min(edge, std::max(least_planes, read_bytes / (needed * element)));
   const auto& [d0, h0, w0] = place.corner;
   const std::int64_t volume_offset = file.volume_offset + place.sample_of_file * layout.volume_elements() * element;
-  auto* memory = static_cast<char*>(scratch(std::min(planes, edge) * needed * element));
   for (std::int64_t d = 0; d < edge; d += planes) {
     const std::int64_t n = std::min(planes, edge - d);
+    auto* const to = static_cast<char*>(static_cast<void*>(target(d, planes * needed * element)));
     const auto offset_of = [&](std::int64_t plane) {
       return volume_offset + ((d0 + plane) * layout.edge * row + h0 * row + w0 * layout.channels) * element;
     };
     if (whole) {
-      file.raw->read(memory, n * needed * element, offset_of(d));
+      file.raw->read(to, n * needed * element, offset_of(d));
     } else {
       for (std::int64_t i = 0; i < n; ++i)
-        file.raw->read(memory + i * needed * element, needed * element, offset_of(d + i));
+        file.raw->read(to + i * needed * element, needed * element, offset_of(d + i));
     }
-    decode({memory, layout.type, {n, edge, edge}, {needed, row, layout.channels}}, d, place, map, dst);
+    visit(detail::Voxels{to, layout.type, {n, edge, edge}, {needed, row, layout.channels}}, d);
   }
 }
 
@@ -250,21 +298,17 @@ void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t f
   fail("internal error: no value of {} explains what was decoded", file);
 }
 
-void UniverseDataset::Impl::divide_by_mean(const Place& place, float* x) const {
-  const std::int64_t n = edge * edge * edge * static_cast<std::int64_t>(channels.size());
-  double sum[4] = {};  // counts are summed exactly, so a turned sample has the same mean
-  for (std::int64_t i = 0; i < n; ++i) sum[i & 3] += x[i];
-  const double mean = (sum[0] + sum[1] + sum[2] + sum[3]) / static_cast<double>(n);
-  const auto divisor = static_cast<float>(mean);
-  if (!(divisor > 0) || !std::isfinite(divisor)) {
-    refuse(
-        "{}: '{}' has the mean {} in the cube at {}. Expected a positive one to divide by; remake the file, or choose "
-        "another "
-        "normalisation",
-        files->path(place.file), files->layout().volume, mean,
-        hdf5::to_string(hdf5::Dims(place.corner.begin(), place.corner.end())));
-  }
-  for (std::int64_t i = 0; i < n; ++i) x[i] /= divisor;
+/// The mean of the chosen channels, of which `sum` is the sum.
+float UniverseDataset::Impl::divisor(const Place& place, double sum) const {
+  const double mean = sum / static_cast<double>(fields[0].shape.elements());
+  const auto value = static_cast<float>(mean);
+  if (value > 0 && std::isfinite(value)) return value;
+  refuse(
+      "{}: '{}' has the mean {} in the cube at {}. Expected a positive one to divide by; remake the file, or choose "
+      "another "
+      "normalisation",
+      files->path(place.file), files->layout().volume, mean,
+      hdf5::to_string(hdf5::Dims(place.corner.begin(), place.corner.end())));
 }
 
 std::int64_t UniverseDataset::size() const {
@@ -280,6 +324,21 @@ void UniverseDataset::read_transformed(const SampleId& id, const SampleTransform
   if (dynamic_cast<const RandomCubeSymmetry*>(&transform) != nullptr)
     return read_turned(id.index, RandomCubeSymmetry::draw(id), dst);
   Dataset::read_transformed(id, transform, dst);
+}
+
+const CodedField* UniverseDataset::coded(const SampleTransform* transform) const {
+  const bool known = !transform || dynamic_cast<const RandomCubeSymmetry*>(transform) != nullptr;
+  return known && impl_->coded ? &*impl_->coded : nullptr;
+}
+
+ops::VoxelSample UniverseDataset::read_codes(const SampleId& id, const SampleTransform* transform,
+                                             void* const* dst) const {
+  KEELSON_EXPECT(coded(transform));
+  const Place place = impl_->place_of(id.index);
+  auto sample = turned_voxels(transform ? RandomCubeSymmetry::draw(id) : 0, impl_->edge);
+  sample.divisor = impl_->read_codes(place, dst[0]);
+  impl_->read_y(place, static_cast<float*>(dst[1]));
+  return sample;
 }
 
 void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const* dst) const {

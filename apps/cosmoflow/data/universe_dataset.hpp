@@ -61,6 +61,9 @@ class UniverseDataset final : public Dataset {
   const std::vector<Field>& fields() const override;
   void read(std::int64_t index, void* const* dst) const override;
   void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override;
+  /// x, where the files hold int16 or uint16: for no transform and for RandomCubeSymmetry.
+  const CodedField* coded(const SampleTransform* transform) const override;
+  ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const override;
   /// As read(), with x turned by this symmetry of the cube (symmetry.hpp).
   void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
   std::string describe() const override;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
@@ -28,6 +29,20 @@ struct VoxelFormat {
 /// Writes the chosen channels of voxel (d, h, w) as floats to dst + map.offset + d * map.step[0] + ...; the box may be
 /// part of a cube. False if something written is NaN or infinite.
 bool decode(const Voxels& voxels, const VoxelFormat& format, const VoxelMap& map, float* dst);
+
+/// Whether voxels of this type are codes of 16 bits.
+bool has_codes(hdf5::Type type);
+/// The value of each of the 65536 codes; of Normalisation::mean before the division.
+std::vector<float> table_of_codes(hdf5::Type type, Normalisation normalisation);
+
+/// What must be known of codes that the host does not decode.
+struct CodeFacts {
+  bool valid = true;     ///< decode() would return true
+  std::int64_t sum = 0;  ///< of the chosen channels; only with Normalisation::mean
+};
+/// Writes the voxels to `dst` (D, H, W, stored channels), without gaps, unless they lie there already, and looks at
+/// them.
+CodeFacts take_codes(const Voxels& voxels, const VoxelFormat& format, void* dst);
 
 /// Stored value at these places of the box, as a number; for messages.
 double stored_value(const Voxels& voxels, std::int64_t d, std::int64_t h, std::int64_t w, int channel);

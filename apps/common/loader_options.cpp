@@ -1,0 +1,29 @@
+#include "apps/common/loader_options.hpp"
+
+#include <algorithm>
+
+#include "apps/common/verb.hpp"
+
+namespace keelson::app {
+
+void declare_threads(LoaderThreads& o, Verb& v) {
+  v.option("--loader-threads", o.threads, "Decoding threads per rank; 0: 1, or on a GPU the rank's cores", "N")
+      .non_negative()
+      .differs_between_ranks();
+}
+
+void declare_prefetch(LoaderThreads& o, Verb& v) {
+  v.option("--prefetch", o.prefetch, "Batches decoded ahead; 0: 2, or as many as keep the decoding threads busy", "N")
+      .non_negative()
+      .differs_between_ranks();
+}
+
+LoaderThreads decide(const LoaderThreads& wanted, const Job& job, std::int64_t batch) {
+  LoaderThreads o = wanted;
+  if (o.threads == 0) o.threads = job.on_gpu ? std::clamp(job.placement.threads - 1, 1, 8) : 1;
+  if (o.prefetch == 0)
+    o.prefetch = std::max(2, static_cast<int>((o.threads + batch - 1) / std::max<std::int64_t>(batch, 1)));
+  return o;
+}
+
+}  // namespace keelson::app
