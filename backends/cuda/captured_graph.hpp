@@ -1,14 +1,28 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "backends/cuda/handles.hpp"
+#include "engine/ops/device.hpp"
 
 namespace keelson::cuda {
 
-/// Calls `work`, which queues work on `stream`, and keeps that as a graph instead of running it. Where `work` throws or
-/// queues what cannot be recorded (a copy from pageable memory, an allocation, waiting), this throws with the reason,
-/// and the stream is as before.
-GraphExec record(cudaStream_t stream, const std::function<void()>& work);
+/// Work that was recorded as a CUDA graph.
+class CudaGraph : public CapturedGraph {
+ public:
+  CudaGraph(GraphExec graph, std::size_t kernels) : graph_(std::move(graph)), kernels_(kernels) {}
+  void launch() override;  ///< on the current instance's stream
+  std::size_t kernels() const { return kernels_; }
+
+ private:
+  GraphExec graph_;
+  std::size_t kernels_;
+};
+
+/// Calls `work`, which queues work on the current instance's stream, and keeps that as a graph instead of running it.
+/// Where `work` throws or queues what cannot be recorded (a copy from pageable memory, an allocation, waiting), this
+/// throws with the reason, and the stream is as before.
+std::unique_ptr<CudaGraph> record(const std::function<void()>& work);
 
 }  // namespace keelson::cuda

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/makers.hpp"
@@ -125,7 +126,7 @@ void CudnnConvVerb::choose() {
     }
   if (all.empty()) backends::decline("no engine of cuDNN {} takes it", cudnnGetVersion());
   Trial trial(*this);
-  std::size_t best = 0;
+  std::optional<std::size_t> best;
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
                                workspace_limit(*library_));
   try {
@@ -133,10 +134,11 @@ void CudnnConvVerb::choose() {
   } catch (const NoTrialMemory&) {
     best = 0;
   }
+  if (!best) backends::decline("none of the {} engines that cuDNN {} proposes runs", all.size(), cudnnGetVersion());
   // Not all that is proposed can be made, and what was not tried must be found out now.
   std::string why;
   for (std::size_t i = 0; i <= all.size(); ++i) {
-    const auto number = i == 0 ? best : i - 1;
+    const auto number = i == 0 ? *best : i - 1;
     try {
       plan_ = trial.take(number);
       if (!plan_) plan_ = make_plan(all[number]);

@@ -14,15 +14,6 @@ namespace keelson::cuda {
 
 namespace {
 
-class CudaRecording : public CapturedGraph {
- public:
-  explicit CudaRecording(GraphExec graph) : graph_(std::move(graph)) {}
-  void launch() override { check(cudaGraphLaunch(graph_.get(), current_stream()), "cudaGraphLaunch of recorded work"); }
-
- private:
-  GraphExec graph_;
-};
-
 class CudaDevice : public Device {
  public:
   CudaDevice() : gpu_(gpu_in_use()) {
@@ -100,9 +91,7 @@ class CudaDevice : public Device {
     use();
     return cuda::make_queue();
   }
-  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
-    return std::make_unique<CudaRecording>(cuda::record(current_stream(), work));
-  }
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override { return cuda::record(work); }
 
   int vector_width() const override { return 1; }
   DType preferred_half() const override {

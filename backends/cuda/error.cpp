@@ -49,9 +49,9 @@ std::string this_gpu() {
   return fmt::format("GPU {} ({}, {})", device, properties.name, bus);
 }
 
-void raise(const std::string& what, const std::string& decoded) {
+std::string failure(const std::string& what, const std::string& decoded) {
   cudaGetLastError();  // else a failure that does not break the context would be reported once more
-  fail("{} failed on {}: {}", what, this_gpu(), decoded);
+  return fmt::format("{} failed on {}: {}", what, this_gpu(), decoded);
 }
 
 }  // namespace keelson::cuda

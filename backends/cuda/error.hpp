@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <type_traits>
 
 #include "engine/base/error.hpp"
 
@@ -29,17 +30,27 @@ struct StatusTraits<cublasStatus_t> {
 /// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the one that this thread uses; "no GPU" where there is none.
 std::string this_gpu();
 
-/// Throws Error "WHAT failed on GPU ...: STATUS".
-[[noreturn]] void raise(const std::string& what, const std::string& decoded);
+/// What a call of cublasLt failed with. While a plan is being made the op then goes to the next backend.
+class CublasError : public Error {
+ public:
+  using Error::Error;
+};
 
-/// Throws Error unless `status` is good. `what` is the call with what matters of its arguments, e.g.
-/// check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
+/// "WHAT failed on GPU ...: STATUS". The runtime forgets its last error.
+std::string failure(const std::string& what, const std::string& decoded);
+
+/// Throws Error unless `status` is good; CublasError where it is cublasLt's. `what` is the call with what matters of
+/// its arguments, e.g. check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
 template <class Status, class... A>
 void check(Status status, fmt::format_string<A...> what, A&&... args) {
   if (status == StatusTraits<Status>::good) [[likely]]
     return;
   const auto decoded = StatusTraits<Status>::decode(status);  // before other calls replace the library's last message
-  raise(fmt::format(what, std::forward<A>(args)...), decoded);
+  const auto text = failure(fmt::format(what, std::forward<A>(args)...), decoded);
+  if constexpr (std::is_same_v<Status, cublasStatus_t>)
+    throw CublasError(text);
+  else
+    throw Error(text);
 }
 
 }  // namespace keelson::cuda

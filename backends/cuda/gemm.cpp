@@ -111,6 +111,15 @@ class Gemm::Trial {
 
 Gemm::Gemm(const LibraryPtr& library, const TensorDesc& a, const TensorDesc& b, const TensorDesc& c, Options options)
     : library_(library), a_(a), b_(b), c_(c), options_(options) {
+  try {
+    plan();
+  } catch (const CublasError& error) {
+    decline("{}", error.what());
+  }
+}
+
+void Gemm::plan() {
+  const auto &a = a_, &b = b_, &c = c_;
   if (a.dtype != b.dtype)
     decline("{} and {} are multiplied, expected one dtype", to_string(a.dtype), to_string(b.dtype));
   if (c.dtype != DType::f32 && c.dtype != a.dtype) decline("the result is {}, expected f32", to_string(c.dtype));
@@ -125,13 +134,13 @@ Gemm::Gemm(const LibraryPtr& library, const TensorDesc& a, const TensorDesc& b, 
     std::swap(left, right);
     left.by_rows = !left.by_rows, right.by_rows = !right.by_rows;
   }
-  if (options.bias && (swapped_ || c.dtype != DType::f32)) decline("a bias needs a f32 result that lies by rows");
+  if (options_.bias && (swapped_ || c.dtype != DType::f32)) decline("a bias needs a f32 result that lies by rows");
 
-  const bool rounds = options.tf32 && a.dtype == DType::f32;
+  const bool rounds = options_.tf32 && a.dtype == DType::f32;
   operation_ = make_lt_matmul(rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, right.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, left.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
-  if (options.bias) {
+  if (options_.bias) {
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     // The heuristics want to see a pointer, and do not follow it; run() sets the true one.
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(workspace_alignment));
@@ -176,11 +185,14 @@ Gemm::Algorithm Gemm::tuned(const std::vector<Algorithm>& all) const {
   for (const auto& c : all) names.push_back(text_of(c.algorithm));
   Trial trial(*this);
   try {
-    return all[library_->tuner.choose(key(all.front().alignment), names,
-                                      [&](std::size_t i) { return trial.run(all[i]); })];
+    const auto best =
+        library_->tuner.choose(key(all.front().alignment), names, [&](std::size_t i) { return trial.run(all[i]); });
+    if (best) return all[*best];
   } catch (const NoTrialMemory&) {
     return all.front();
   }
+  decline("none of the {} algorithms that cublasLt {} proposes runs on {}", all.size(), cublasLtGetVersion(),
+          this_gpu());
 }
 
 std::string Gemm::key(const std::array<std::uint32_t, 3>& alignment) const {

@@ -20,7 +20,8 @@ class Gemm {
     bool bias = false;  ///< a f32 vector of N is added to each row; c is f32, its rows together
   };
 
-  /// Chooses the algorithm, which may run candidates. Throws Unsupported for what cuBLASLt does not take.
+  /// Chooses the algorithm, which may run candidates. Throws Unsupported for what cuBLASLt does not take, refuses with
+  /// an error, or has no algorithm for that runs.
   Gemm(const LibraryPtr& library, const TensorDesc& a, const TensorDesc& b, const TensorDesc& c, Options options);
 
   /// "cublaslt:bf16". Not the algorithm: see Tuner.
@@ -37,6 +38,7 @@ class Gemm {
   };
   class Trial;
 
+  void plan();  ///< throws Unsupported, and CublasError where a call of cuBLASLt fails
   std::vector<Algorithm> candidates(const std::array<std::uint32_t, 3>& alignment) const;
   Algorithm tuned(const std::vector<Algorithm>& all) const;
   std::string key(const std::array<std::uint32_t, 3>& alignment) const;

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "backends/cuda/trial_device.hpp"
+
 namespace keelson::cuda {
 
 Library::Library(Device& d, const std::string& libraries)
     : device(d),
       gpu(gpu_in_use()),
       lt(make_lt_handle()),
-      tuner(gpu.name, fmt::format("cublasLt-{}{}", cublasLtGetVersion(), libraries)) {}
+      tuner(make_trial_device(), fmt::format("{}-cublasLt-{}{}", gpu.name, cublasLtGetVersion(), libraries)) {}
 
 std::size_t workspace_limit(const Library& library) {
   constexpr std::size_t most = std::size_t{1} << 30;

@@ -5,7 +5,8 @@
 #include <mutex>
 
 #include "backends/cuda/gpu.hpp"
-#include "backends/cuda/tuner.hpp"
+#include "backends/cuda/handles.hpp"
+#include "backends/detail/tuner.hpp"
 #include "engine/ops/context.hpp"
 
 namespace keelson::cuda {
@@ -20,7 +21,7 @@ struct Library {
   Device& device;
   Gpu gpu;
   LtHandle lt;
-  Tuner tuner;
+  backends::Tuner tuner;
   /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. A handle is for one
   /// host thread at a time, as an instance is.
   Cudnn& cudnn();
