@@ -8,22 +8,27 @@ namespace keelson::cuda {
 
 #ifdef KEELSON_HAVE_CUDNN
 
-std::optional<std::vector<std::string>> conv_engines(std::string_view gpu, const ops::ConvDesc& d, ops::Verb verb) {
+std::optional<std::vector<ConvEngine>> conv_engines(std::string_view gpu, const ops::ConvDesc& d, ops::Verb verb) {
   if (CUDNN_VERSION < 91100 || cudnnGetVersion() < 91100) return {};
   const CudnnTarget target(gpu);
-  std::vector<std::string> names;
+  std::vector<ConvEngine> all;
   for (const auto& way : conv_variants(d, verb, target))
-    for (const auto& e : way.engines) try {
-        names.push_back(way.name + CudnnPlan(e, target).name());
+    for (const auto& e : way.engines) {
+      all.push_back({way.name + e.name, e.engine, e.compiles, false, 0});
+      if (e.compiles) continue;
+      try {
+        all.back().workspace_bytes = CudnnPlan(e, target).workspace_bytes();
+        all.back().ready = true;
       } catch (const Error&) {
         continue;  // proposed, but it cannot be made: the primitive passes over it, too
       }
-  return names;
+    }
+  return all;
 }
 
 #else
 
-std::optional<std::vector<std::string>> conv_engines(std::string_view, const ops::ConvDesc&, ops::Verb) { return {}; }
+std::optional<std::vector<ConvEngine>> conv_engines(std::string_view, const ops::ConvDesc&, ops::Verb) { return {}; }
 
 #endif
 

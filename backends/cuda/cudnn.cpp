@@ -14,9 +14,13 @@ Descriptor engine_of(const Descriptor& config) {
   return engine;
 }
 
-std::string name_of(const Descriptor& config, const Descriptor& engine) {
+std::int64_t index_of(const Descriptor& engine) {
   std::int64_t index = 0;
   engine.read(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
+  return index;
+}
+
+std::string name_of(const Descriptor& config, std::int64_t index) {
   auto name = fmt::format("eng{}", index);
   std::vector<Descriptor> knobs;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -71,7 +75,7 @@ std::vector<EngineChoice> proposals(const Descriptor& graph, const CudnnTarget& 
   std::vector<EngineChoice> found;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) {
-    found.push_back({"", false, std::make_shared<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)});
+    found.push_back({0, "", false, std::make_shared<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)});
     raw.push_back(found.back().config->get());
   }
   const auto filled = heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
@@ -177,7 +181,8 @@ std::vector<EngineChoice> engines(const Descriptor& graph, const CudnnTarget& ta
     }
     for (auto& p : proposed) {
       const auto engine = engine_of(*p.config);
-      p.name = name_of(*p.config, engine);
+      p.engine = index_of(engine);
+      p.name = name_of(*p.config, p.engine);
       p.compiles = compiles(engine);
       const bool known = std::any_of(found.begin(), found.end(), [&](const auto& f) { return f.name == p.name; });
       if (!known && obeys(engine, rules)) found.push_back(std::move(p));

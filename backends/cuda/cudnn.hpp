@@ -98,8 +98,9 @@ class OperationGraph {
 
 /// An engine with its settings, as cuDNN's heuristics proposed it.
 struct EngineChoice {
-  std::string name;       ///< "eng3_k2=1_k5=4": the same engine and settings have the same name
-  bool compiles = false;  ///< its kernel is compiled when a plan is made, in every process: a second or so
+  std::int64_t engine = 0;  ///< cuDNN's number of it
+  std::string name;         ///< "eng3_k2=1_k5=4": the same engine and settings have the same name
+  bool compiles = false;    ///< its kernel is compiled when a plan is made, in every process: a second or so
   std::shared_ptr<Descriptor> config;
 };
 

@@ -19,6 +19,8 @@ constexpr int rules_version = 2;
 constexpr int rounds = 3, replays = 5;
 constexpr double milliseconds_of_replay = 0.5;
 constexpr int most_runs = 20;
+/// What takes so many times as long as another one, and more than a millisecond, is not looked at further.
+constexpr double hopeless = 10;
 
 bool switched_off() {
   const char* value = std::getenv("KEELSON_TUNE");
@@ -97,13 +99,17 @@ std::optional<Recording> Tuner::try_to_record(std::size_t candidate, int runs,
 std::optional<std::size_t> Tuner::fastest(const std::string& key, const std::vector<std::string>& candidates,
                                           const std::function<bool(std::size_t)>& run) {
   std::vector<Trial> trials;
+  double least = std::numeric_limits<double>::max();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (!attempt(i, run)) continue;  // this time it may load code and set things up
     bool ran = true;
     const double once = device_->time([&] { ran = attempt(i, run); });
-    if (!ran) continue;
+    if (!ran || once > std::max(1.0, hopeless * least)) continue;
     const int runs = std::clamp(static_cast<int>(milliseconds_of_replay / std::max(once, 1e-4)), 1, most_runs);
-    if (auto recording = try_to_record(i, runs, run)) trials.push_back({i, std::move(*recording), runs});
+    if (auto recording = try_to_record(i, runs, run)) {
+      trials.push_back({i, std::move(*recording), runs});
+      least = std::min(least, once);
+    }
   }
   if (trials.empty()) return {};
   // In turns, so that a clock that rises or falls meets all of them.

@@ -130,6 +130,15 @@ TEST_F(TunerTest, LeavesOutWhatRefusesToBeRecorded) {
   EXPECT_EQ(choose({slow, {.runs = false}}, "does not run at all"), 0U);
 }
 
+TEST_F(TunerTest, SpendsNoTimeOnWhatIsHopeless) {
+  EXPECT_EQ(choose({{.milliseconds = 2}, {.milliseconds = 15}}, "close"), 0U);
+  const int both = calls_;
+  EXPECT_EQ(choose({{.milliseconds = 2}, {.milliseconds = 25}}, "hopeless"), 0U);
+  EXPECT_LT(calls_, both);
+  EXPECT_EQ(choose({{.milliseconds = 1e-3}, {.milliseconds = 0.5}}, "short"), 0U);
+  EXPECT_GT(calls_, both) << "what is short is measured in any case";
+}
+
 TEST_F(TunerTest, SaysWhereNoneRuns) {
   EXPECT_EQ(choose({{.runs = false}, {.records = false}, {.kernels = 0}}), std::nullopt);
   EXPECT_EQ(choose({{.runs = false}, {}}), 1U) << "that was not kept";

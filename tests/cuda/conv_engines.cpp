@@ -1,12 +1,14 @@
 #include "backends/cuda/conv_engines.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 /// Which convolutions cuDNN takes, asked for GPUs that need not be here: its heuristics and its compiled kernels need
-/// none. What it would compile at run time needs the driver, so it does not count here.
+/// none. What it would compile at run time needs the GPU, so it is proposed here but does not get ready.
 namespace keelson::testing {
 namespace {
 
@@ -50,7 +52,16 @@ class ConvEnginesTest : public ::testing::TestWithParam<GpuCase> {
     return d;
   }
 
-  Names engines(const ops::ConvDesc& d, Verb v) { return cuda::conv_engines(described(GetParam()), d, v).value(); }
+  static std::vector<cuda::ConvEngine> proposed(const ops::ConvDesc& d, Verb v) {
+    return cuda::conv_engines(described(GetParam()), d, v).value();
+  }
+  /// Those that get ready.
+  static Names engines(const ops::ConvDesc& d, Verb v) {
+    Names names;
+    for (const auto& e : proposed(d, v))
+      if (e.ready) names.push_back(e.name);
+    return names;
+  }
 
   static bool any(const Names& names, const std::string& way) {
     return std::any_of(names.begin(), names.end(), [&](const auto& n) { return n.starts_with(way); });
@@ -111,6 +122,49 @@ TEST_P(ConvEnginesTest, EverythingThatConvolutionsMayHave) {
   for (const auto& [what, d] :
        {std::pair{"stride, dilation and uneven padding", strided}, {"one dimension", flat}, {"groups", grouped}})
     for (const auto v : verbs) EXPECT_FALSE(engines(d, v).empty()) << what << ", " << to_string(v);
+}
+
+TEST_P(ConvEnginesTest, SeveralEnginesAreTriedAndManySettingsOfEach) {
+  for (const auto type : {DType::bf16, DType::f16})
+    for (std::int64_t channels = 32, extent = 64; channels <= 256; channels *= 2, extent /= 2)
+      for (const auto v : verbs) {
+        const auto what = fmt::format("{}, {} channels, {}", to_string(type), channels, to_string(v));
+        std::map<std::string, std::map<std::int64_t, int>> ways;  // settings by way and engine
+        for (const auto& e : proposed(conv(channels, 2 * channels, extent, type), v)) {
+          ++ways[e.name.substr(0, e.name.rfind('/') + 1)][e.engine];
+          EXPECT_TRUE(e.ready || e.compiles) << e.name;
+        }
+        ways.erase("fused/");  // which few engines can do
+        ASSERT_FALSE(ways.empty()) << what;
+        for (const auto& [way, engines] : ways) {
+          int all = 0, most = 0;
+          for (const auto& [engine, settings] : engines) all += settings, most = std::max(most, settings);
+          EXPECT_GE(engines.size(), 3U) << what << " " << way;
+          EXPECT_LE(all, 32) << what << " " << way;
+          EXPECT_LE(most, 8) << what << " " << way;
+          EXPECT_GE(most, 4) << what << " " << way;
+        }
+      }
+}
+
+TEST_P(ConvEnginesTest, TheOrderIsTheSameEachTime) {
+  const auto d = conv(64, 128, 32, DType::bf16);
+  for (const auto v : verbs) EXPECT_EQ(engines(d, v), engines(d, v));
+}
+
+TEST_P(ConvEnginesTest, WeightGradientsOf16BitOperandsAreRounded) {
+  for (const auto type : {DType::bf16, DType::f16})
+    for (const auto& name : engines(conv(32, 64, 64, type), Verb::backward_weights))
+      EXPECT_TRUE(name.starts_with("rounded/")) << name << ": docs/architecture.md says that there is none in f32";
+}
+
+TEST_P(ConvEnginesTest, BiasAndActivationAreFusedWhereTheResultIsLarge) {
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) == nullptr) GTEST_SKIP() << "no libcuda.so.1, not even a stub";
+  const auto is_fused = [](const auto& e) { return e.name.find("fused/") != std::string::npos && e.compiles; };
+  const auto large = proposed(conv(32, 64, 64, DType::bf16), Verb::forward);
+  EXPECT_TRUE(std::any_of(large.begin(), large.end(), is_fused));
+  const auto small = proposed(conv(256, 512, 8, DType::bf16), Verb::forward);
+  EXPECT_FALSE(std::any_of(small.begin(), small.end(), is_fused));
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, ConvEnginesTest,
