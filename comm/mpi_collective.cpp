@@ -38,6 +38,21 @@ const char* call_name(Kind kind) {
   return "MPI_Irecv";
 }
 
+const char* blocking_name(Kind kind) {
+  switch (kind) {
+    case Kind::allreduce:
+      return "MPI_Allreduce";
+    case Kind::reduce_scatter:
+      return "MPI_Reduce_scatter_block";
+    case Kind::allgather:
+      return "MPI_Allgather";
+    case Kind::all_to_all:
+      return "MPI_Alltoall";
+    default:
+      return "MPI_Bcast";
+  }
+}
+
 /// `count` bytes of which the next begin `stride` bytes later: a piece of each rank's part of an array.
 MPI_Datatype make_part_type(std::size_t count, std::size_t stride) {
   MPI_Datatype bytes = MPI_DATATYPE_NULL, type = MPI_DATATYPE_NULL;
@@ -125,12 +140,15 @@ std::size_t MpiCollective::pieces() const {
   return by_root ? size * pieces_per_part_ : pieces_per_part_;
 }
 
+MpiCollective::Piece MpiCollective::piece_of(std::size_t i) const {
+  const std::size_t begin = i % pieces_per_part_ * piece_, offset = begin * desc_.element_bytes();
+  return {static_cast<const char*>(desc_.src) + offset, static_cast<char*>(desc_.dst) + offset,
+          static_cast<int>(std::min(piece_, desc_.count - begin))};
+}
+
 int MpiCollective::call(std::size_t i, MPI_Request& request) {
-  const std::size_t begin = i % pieces_per_part_ * piece_, left = std::min(piece_, desc_.count - begin);
-  const auto count = static_cast<int>(left);
+  const auto [src, dst, count] = piece_of(i);
   const MPI_Comm comm = owner_.comm_;
-  const auto* src = static_cast<const char*>(desc_.src) + begin * desc_.element_bytes();
-  auto* dst = static_cast<char*>(desc_.dst) + begin * desc_.element_bytes();
   const int tag = first_message_tag + message_;
   switch (desc_.kind) {
     case Kind::allreduce:
@@ -155,6 +173,37 @@ int MpiCollective::call(std::size_t i, MPI_Request& request) {
       break;
   }
   return MPI_Irecv(dst, count, MPI_BYTE, desc_.peer, tag, comm, &request);
+}
+
+void MpiCollective::run_blocking() {
+  KEELSON_EXPECT(!active_ && !desc_.point_to_point());
+  wait_.number = ++owner_.calls_;
+  MPI_Request all_here = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(owner_.comm_, &all_here), "MPI_Ibarrier", desc_.label);
+  owner_.complete({&all_here, 1}, wait_);
+  for (std::size_t i = 0; i < requests_.size(); ++i) check(blocking_call(i), blocking_name(desc_.kind), desc_.label);
+}
+
+int MpiCollective::blocking_call(std::size_t i) {
+  const Piece p = piece_of(i);
+  const MPI_Comm comm = owner_.comm_;
+  switch (desc_.kind) {
+    case Kind::allreduce:
+      return MPI_Allreduce(MPI_IN_PLACE, p.dst, p.count, type_, MPI_SUM, comm);
+    case Kind::reduce_scatter: {
+      if (requests_.size() == 1) return MPI_Reduce_scatter_block(p.src, p.dst, p.count, type_, MPI_SUM, comm);
+      const std::size_t root = i / pieces_per_part_;
+      return MPI_Reduce(p.src + root * desc_.bytes(), p.dst, p.count, type_, MPI_SUM, static_cast<int>(root), comm);
+    }
+    case Kind::allgather:
+      if (part_types_.empty()) return MPI_Allgather(p.src, p.count, MPI_BYTE, p.dst, p.count, MPI_BYTE, comm);
+      return MPI_Allgather(p.src, p.count, MPI_BYTE, p.dst, 1, part_types_[i], comm);
+    case Kind::all_to_all:
+      if (part_types_.empty()) return MPI_Alltoall(p.src, p.count, MPI_BYTE, p.dst, p.count, MPI_BYTE, comm);
+      return MPI_Alltoall(p.src, 1, part_types_[i], p.dst, 1, part_types_[i], comm);
+    default:
+      return MPI_Bcast(p.dst, p.count, MPI_BYTE, desc_.peer, comm);
+  }
 }
 
 }  // namespace keelson::comm::detail

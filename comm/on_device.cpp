@@ -9,7 +9,6 @@
 namespace keelson::comm {
 namespace {
 
-using detail::StagingMode;
 using detail::Transport;
 using detail::TransportFacts;
 
@@ -24,10 +23,9 @@ std::unique_ptr<Transport> make_nccl_transport(Communicator&, Device&, std::stri
 /// The facts of all ranks, in rank order. Collective.
 std::vector<TransportFacts> exchange_facts(Communicator& world, Device& device, const std::string& wish) {
   const auto wishes = world.allgather(wish), hosts = world.allgather(world.host()),
-             units = world.allgather(device.bus_id()),
-             cuda = world.allgather(world.size() > 1 && detail::mpi_knows_cuda() ? "yes" : "no");
+             units = world.allgather(device.bus_id());
   std::vector<TransportFacts> ranks;
-  for (std::size_t r = 0; r < wishes.size(); ++r) ranks.push_back({wishes[r], cuda[r] == "yes", hosts[r], units[r]});
+  for (std::size_t r = 0; r < wishes.size(); ++r) ranks.push_back({wishes[r], hosts[r], units[r]});
   return ranks;
 }
 
@@ -43,9 +41,8 @@ std::unique_ptr<Transport> make_transport(Communicator& world, Device& device, c
   }
   const std::string reason =
       nccl_built && !plan.why_not_nccl.empty() ? fmt::format(" (no NCCL: {})", plan.why_not_nccl) : "";
-  return plan.device_mpi
-             ? make_staged_transport(world, device, StagingMode::device, "CUDA-aware MPI" + reason)
-             : make_staged_transport(world, device, StagingMode::host, "staged through host memory" + reason);
+  return plan.mpi ? detail::make_mpi_transport(world, device, "CUDA-aware MPI")
+                  : detail::make_staged_transport(world, device, "staged through host memory" + reason);
 }
 
 class OnDevice final : public Communicator {

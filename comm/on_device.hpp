@@ -21,9 +21,11 @@ namespace comm {
 /// How arrays travel (Communicator::collectives() tells in words): by `wish`, which the variable KEELSON_COLLECTIVES
 /// overrides:
 /// - "nccl": by NCCL, from device to device; needs a build with it and a GPU per rank.
-/// - "mpi": by MPI, which reads and writes the device's memory: with a CUDA-aware MPI only.
 /// - "staged": copied to page-locked host memory, by MPI, and copied back, all beside the device's work.
-/// - "" or "auto": the first of these that works here.
+/// - "mpi": by MPI, which reads and writes the device's memory: with a CUDA-aware MPI only, which is not checked. A
+///   collective of all ranks is a blocking call of MPI that is made in wait() or test(), when the device's work before
+///   it has ended; test() then returns when all ranks test it or wait for it.
+/// - "" or "auto": by NCCL where that works here, else staged.
 /// Where the host can access the device's memory, world's own collectives are used whatever the wish. A group of one
 /// rank sends nothing. Throws InputError for another word and for a wish that cannot be had, with the reason.
 std::unique_ptr<Communicator> on_device(Communicator& world, Device& device, const std::string& wish = "");

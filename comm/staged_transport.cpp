@@ -8,14 +8,10 @@
 
 namespace keelson::comm::detail {
 
-StagedTransport::StagedTransport(Communicator& world, Device& device, StagingMode mode, std::string description)
-    : channel_(world.split(0, world.rank())), device_(device), mode_(mode), description_(std::move(description)) {}
+StagedTransport::StagedTransport(Communicator& world, Device& device, std::string description)
+    : channel_(world.split(0, world.rank())), device_(device), description_(std::move(description)) {}
 
 std::unique_ptr<Collective> StagedTransport::make_collective(const CollectiveDesc& desc) {
-  if (mode_ == StagingMode::device)
-    return std::make_unique<StagedCollective>(*this, StagedCollective::Array{}, StagedCollective::Array{},
-                                              std::vector<std::shared_ptr<void>>{}, channel_->make_collective(desc),
-                                              desc.label);
   const int rank = channel_->rank(), size = channel_->size();
   const std::size_t src_bytes = desc.src_bytes(rank, size), dst_bytes = desc.dst_bytes(rank, size);
   CollectiveDesc on_host = desc;
@@ -125,9 +121,8 @@ void StagedCollective::wait() {
   state_ = State::resting;
 }
 
-std::unique_ptr<Transport> make_staged_transport(Communicator& world, Device& device, StagingMode mode,
-                                                 std::string description) {
-  return std::make_unique<StagedTransport>(world, device, mode, std::move(description));
+std::unique_ptr<Transport> make_staged_transport(Communicator& world, Device& device, std::string description) {
+  return std::make_unique<StagedTransport>(world, device, std::move(description));
 }
 
 }  // namespace keelson::comm::detail

@@ -25,17 +25,15 @@ TransportPlan plan_transport(const std::vector<TransportFacts>& ranks, bool nccl
   const std::string& wish = ranks.at(0).wish;
   if (wish != "" && wish != "auto" && wish != "nccl" && wish != "mpi" && wish != "staged")
     refuse("collectives '{}' (KEELSON_COLLECTIVES): expected auto, nccl, mpi or staged", wish);
-  bool all_know_cuda = true;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].wish != wish)
       refuse("rank {} wants collectives '{}', rank 0 '{}': set KEELSON_COLLECTIVES alike on all ranks", r,
              ranks[r].wish, wish);
-    all_know_cuda = all_know_cuda && ranks[r].mpi_knows_cuda;
   }
   TransportPlan plan;
   plan.why_not_nccl = nccl_built ? shared_gpu(ranks) : "this build has no NCCL";
   plan.nccl = wish != "mpi" && wish != "staged" && plan.why_not_nccl.empty();
-  plan.device_mpi = wish == "mpi" || (wish != "staged" && all_know_cuda);
+  plan.mpi = wish == "mpi";
   if (wish == "nccl" && !plan.nccl)
     refuse("collectives 'nccl' cannot be had: {}; {}, or choose KEELSON_COLLECTIVES=staged", plan.why_not_nccl,
            nccl_built ? "start one rank per GPU" : "configure with -DKEELSON_WITH_NCCL=ON");

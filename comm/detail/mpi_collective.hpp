@@ -8,7 +8,7 @@
 
 namespace keelson::comm::detail {
 
-/// A non-blocking call on fixed memory, in pieces whose counts fit an int.
+/// A non-blocking call on fixed memory, in pieces whose counts fit an int; or blocking ones.
 class MpiCollective final : public Collective {
  public:
   MpiCollective(MpiCommunicator& owner, const CollectiveDesc& desc);
@@ -18,10 +18,20 @@ class MpiCollective final : public Collective {
   void start() override;
   bool test() override;
   void wait() override;
+  /// For a collective of all ranks, instead of start() and wait(): waits for all ranks, under the watchdog, and then
+  /// does it by blocking calls, which no watchdog sees.
+  void run_blocking();
 
  private:
+  struct Piece {
+    const char* src;
+    char* dst;
+    int count;  ///< elements
+  };
   std::size_t pieces() const;
+  Piece piece_of(std::size_t i) const;
   int call(std::size_t i, MPI_Request& request);  ///< MPI's, for piece i; returns its result
+  int blocking_call(std::size_t i);               ///< the same, blocking
   void finish();
   void end();
 

@@ -13,7 +13,7 @@ class StagedCollective;
 /// the work before the second one first, but all ranks must make MPI's calls in the same order.
 class StagedTransport final : public Transport {
  public:
-  StagedTransport(Communicator& world, Device& device, StagingMode mode, std::string description);
+  StagedTransport(Communicator& world, Device& device, std::string description);
 
   std::string describe() const override { return description_; }
   std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) override;
@@ -27,7 +27,6 @@ class StagedTransport final : public Transport {
   /// between them, elsewhere on every rank.
   std::unique_ptr<Communicator> channel_;
   Device& device_;
-  StagingMode mode_;
   std::string description_;
   std::vector<StagedCollective*> under_way_;  ///< leaving or exchanging, in the order of their start
   std::size_t made_ = 0;                      ///< collectives alive: under_way_ has room for them all

@@ -23,29 +23,28 @@ class Transport {
 /// Of one rank, which sends nothing.
 std::unique_ptr<Transport> make_local_transport(Device& device);
 
-/// Of MPI, from and to the device's memory itself or through host memory. Collective.
-enum class StagingMode : std::uint8_t { device, host };
-std::unique_ptr<Transport> make_staged_transport(Communicator& world, Device& device, StagingMode mode,
-                                                 std::string description);
+/// Of MPI, through host memory. Collective.
+std::unique_ptr<Transport> make_staged_transport(Communicator& world, Device& device, std::string description);
+
+/// Of MPI, from and to the device's memory itself, by calls that a CUDA-aware MPI supports. test() of a collective of
+/// all ranks may block until all ranks test it or wait for it. Throws InputError where `world` is not one of MPI.
+/// Collective.
+std::unique_ptr<Transport> make_mpi_transport(Communicator& world, Device& device, std::string description);
 
 /// Of NCCL, in builds that have it (KEELSON_HAVE_NCCL). Null where it does not start on a rank, on all ranks alike,
 /// with the reason in `why`. Collective.
 std::unique_ptr<Transport> make_nccl_transport(Communicator& world, Device& device, std::string& why);
 
-/// Whether MPI says that it reads and writes CUDA devices' memory.
-bool mpi_knows_cuda();
-
 /// What decides about the transport, of one rank.
 struct TransportFacts {
-  std::string wish;  ///< "", "auto", "nccl", "mpi" or "staged"
-  bool mpi_knows_cuda = false;
+  std::string wish;          ///< "", "auto", "nccl", "mpi" or "staged"
   std::string host, bus_id;  ///< where it computes; an empty bus id is a device of its own
 };
 
-/// The transports to try, first first. Only transports that may work; the last one always does.
+/// The transports to try, first first; staging through host memory comes last and always works.
 struct TransportPlan {
   bool nccl = false;
-  bool device_mpi = false;  ///< where NCCL is not used or does not start
+  bool mpi = false;  ///< on the device's memory: only where the user asks for it, since few MPIs do that well
   std::string why_not_nccl;
 };
 

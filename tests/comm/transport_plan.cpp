@@ -7,10 +7,10 @@ namespace keelson::comm::detail {
 namespace {
 
 std::vector<TransportFacts> four_ranks_on_two_nodes(const std::string& wish = "") {
-  return {{wish, false, "n0", "0000:1b:00.0"},
-          {wish, false, "n0", "0000:1c:00.0"},
-          {wish, false, "n1", "0000:1b:00.0"},
-          {wish, false, "n1", "0000:1c:00.0"}};
+  return {{wish, "n0", "0000:1b:00.0"},
+          {wish, "n0", "0000:1c:00.0"},
+          {wish, "n1", "0000:1b:00.0"},
+          {wish, "n1", "0000:1c:00.0"}};
 }
 
 std::string refusal(const std::vector<TransportFacts>& ranks, bool nccl_built) {
@@ -24,16 +24,14 @@ std::string refusal(const std::vector<TransportFacts>& ranks, bool nccl_built) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(TransportPlan, TakesTheBestOfWhatIsThere) {
-  auto ranks = four_ranks_on_two_nodes();
-  EXPECT_TRUE(plan_transport(ranks, true).nccl);
-  EXPECT_FALSE(plan_transport(ranks, true).device_mpi);
-  EXPECT_FALSE(plan_transport(ranks, false).nccl);
-  for (TransportFacts& r : ranks) r.mpi_knows_cuda = true;
-  EXPECT_TRUE(plan_transport(ranks, false).device_mpi);
-  EXPECT_TRUE(plan_transport(ranks, true).device_mpi) << "should NCCL not start";
-  ranks[2].mpi_knows_cuda = false;
-  EXPECT_FALSE(plan_transport(ranks, false).device_mpi) << "all ranks take one transport";
+TEST(TransportPlan, TakesNcclOrStagesByItself) {
+  for (const char* wish : {"", "auto"}) {
+    const auto with = plan_transport(four_ranks_on_two_nodes(wish), true);
+    EXPECT_TRUE(with.nccl);
+    EXPECT_FALSE(with.mpi) << "nor should NCCL not start";
+    const auto without = plan_transport(four_ranks_on_two_nodes(wish), false);
+    EXPECT_FALSE(without.nccl || without.mpi);
+  }
 }
 
 TEST(TransportPlan, ForgoesNcclWhereRanksShareAGpu) {
@@ -48,9 +46,9 @@ TEST(TransportPlan, ForgoesNcclWhereRanksShareAGpu) {
 
 TEST(TransportPlan, FollowsTheWish) {
   const auto staged = plan_transport(four_ranks_on_two_nodes("staged"), true);
-  EXPECT_FALSE(staged.nccl || staged.device_mpi);
+  EXPECT_FALSE(staged.nccl || staged.mpi);
   const auto mpi = plan_transport(four_ranks_on_two_nodes("mpi"), true);
-  EXPECT_TRUE(mpi.device_mpi && !mpi.nccl) << "though this MPI does not say that it can";
+  EXPECT_TRUE(mpi.mpi && !mpi.nccl);
   EXPECT_TRUE(plan_transport(four_ranks_on_two_nodes("nccl"), true).nccl);
 }
 

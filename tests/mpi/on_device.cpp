@@ -1,6 +1,7 @@
 #include "comm/on_device.hpp"
 
 #include <gtest/gtest.h>
+#include <mpi.h>
 
 #include <chrono>
 #include <cmath>
@@ -185,6 +186,30 @@ TEST_P(OnDeviceTest, EndsWhatIsUnderWay) {
   EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
 }
 
+/// What the non-blocking collectives of MPI were given. The functions below stand before MPI's own.
+std::vector<const void*> given_without_waiting;
+
+TEST(OnDeviceByMpi, GivesTheDevicesMemoryToBlockingCollectivesAlone) {
+  KEELSON_NEED_RANKS(2);
+  FakeAsyncDevice device(Reach::libraries);
+  const auto comm = comm::on_device(world(), device, "mpi");
+  const auto ranks = static_cast<std::size_t>(world().size());
+  DeviceArray<float> one(device, 30), all(device, 30 * ranks), sums(device, 30);
+  given_without_waiting.clear();
+  const auto run = [](const std::unique_ptr<Collective>& c) {
+    c->start();
+    c->wait();
+  };
+  run(comm->make_allreduce(one.data(), 30, "allreduce"));
+  run(comm->make_allgather(one.data(), all.data(), 120, "allgather"));
+  run(comm->make_all_to_all(all.data(), all.data() + 15 * ranks, 60, "all-to-all"));
+  run(comm->make_broadcast(one.data(), 120, 0, "broadcast"));
+  run(comm->make_reduce_scatter(all.data(), sums.data(), 30, "reduce-scatter"));
+  std::vector<float> host(30);
+  run(comm->on_host().make_allreduce(host.data(), 30, "on the host"));
+  EXPECT_EQ(given_without_waiting, std::vector<const void*>{host.data()});
+}
+
 class OnDeviceChoice : public MpiTest {
  protected:
   void TearDown() override {
@@ -210,6 +235,10 @@ TEST_F(OnDeviceChoice, HeedsTheVariable) {
   FakeAsyncDevice device(Reach::libraries);
   setenv("KEELSON_COLLECTIVES", "mpi", 1);
   EXPECT_EQ(comm::on_device(world(), device, "staged")->collectives(), size() == 1 ? "" : "CUDA-aware MPI");
+  for (const char* wish : {"", "auto", "staged"}) {
+    setenv("KEELSON_COLLECTIVES", wish, 1);
+    EXPECT_EQ(comm::on_device(world(), device)->collectives(), size() == 1 ? "" : "staged through host memory") << wish;
+  }
   setenv("KEELSON_COLLECTIVES", "pigeon", 1);
   EXPECT_THROW(comm::on_device(world(), device), InputError);
   unsetenv("KEELSON_COLLECTIVES");
@@ -279,5 +308,56 @@ TEST_F(OnDeviceWatchdog, ReportsForWhoeverPolls) {
   if (rank() == 0) expect_report("for the loss of step 12; not waiting for it: rank 1 (");
 }
 
+/// A world whose reports are kept, with MPI on the device's memory.
+TEST_F(OnDeviceWatchdog, NamesTheRankThatABlockingCallWouldWaitFor) {
+  KEELSON_NEED_RANKS(2);
+  FakeAsyncDevice reachable(Reach::libraries);
+  const auto by_mpi = comm::on_device(*watched, reachable, "mpi");
+  DeviceArray<float> values(reachable, 10);
+  {
+    const auto sum = by_mpi->make_allreduce(values.data(), values.size(), "gradient bucket 3");
+    if (rank() == 1) sleep(late_by);
+    sum->start();
+    sum->wait();
+  }
+  if (rank() == 0) expect_report("for gradient bucket 3; not waiting for it: rank 1 (");
+}
+
 }  // namespace
+
+void note_buffer(const void* buffer) { given_without_waiting.push_back(buffer); }
+
 }  // namespace keelson::testing
+
+extern "C" {
+
+int MPI_Iallreduce(const void* src, void* dst, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                   MPI_Request* request) {
+  keelson::testing::note_buffer(dst);
+  return PMPI_Iallreduce(src, dst, count, type, op, comm, request);
+}
+int MPI_Ireduce(const void* src, void* dst, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+                MPI_Request* request) {
+  keelson::testing::note_buffer(src);
+  return PMPI_Ireduce(src, dst, count, type, op, root, comm, request);
+}
+int MPI_Ireduce_scatter_block(const void* src, void* dst, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                              MPI_Request* request) {
+  keelson::testing::note_buffer(src);
+  return PMPI_Ireduce_scatter_block(src, dst, count, type, op, comm, request);
+}
+int MPI_Iallgather(const void* src, int src_count, MPI_Datatype src_type, void* dst, int dst_count,
+                   MPI_Datatype dst_type, MPI_Comm comm, MPI_Request* request) {
+  keelson::testing::note_buffer(src);
+  return PMPI_Iallgather(src, src_count, src_type, dst, dst_count, dst_type, comm, request);
+}
+int MPI_Ialltoall(const void* src, int src_count, MPI_Datatype src_type, void* dst, int dst_count,
+                  MPI_Datatype dst_type, MPI_Comm comm, MPI_Request* request) {
+  keelson::testing::note_buffer(src);
+  return PMPI_Ialltoall(src, src_count, src_type, dst, dst_count, dst_type, comm, request);
+}
+int MPI_Ibcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
+  keelson::testing::note_buffer(data);
+  return PMPI_Ibcast(data, count, type, root, comm, request);
+}
+}
