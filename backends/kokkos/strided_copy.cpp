@@ -1,6 +1,7 @@
 #include "backends/kokkos/strided_copy.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace keelson::kokkos {
 
@@ -12,12 +13,12 @@ using Dim = CopyPlan::Dim;
 std::vector<Dim> joined_dims(const Shape& shape, const Layout& src, const Layout& dst) {
   std::vector<Dim> dims;
   for (int i = 0; i < shape.rank(); ++i)
-    if (shape[i] != 1) dims.push_back({shape[i], src.strides()[i], dst.strides()[i]});
+    if (shape[i] != 1) dims.push_back({shape[i], src.strides()[i], dst.strides()[i], {}});
   std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.dst > b.dst; });
   std::vector<Dim> joined;
   for (const auto& d : dims) {
     if (!joined.empty() && joined.back().src == d.src * d.extent && joined.back().dst == d.dst * d.extent)
-      joined.back() = {joined.back().extent * d.extent, d.src, d.dst};
+      joined.back() = {joined.back().extent * d.extent, d.src, d.dst, {}};
     else
       joined.push_back(d);
   }
@@ -40,11 +41,14 @@ CopyPlan plan_copy(const Shape& shape, const Layout& src, const Layout& dst) {
     }
   }
   const bool runs = p.column.extent == 1;
-  p.row_tile = !runs_on_host ? 1 : runs ? std::min<Index>(p.row.extent, 16384) : detail::copy_tile;
+  p.row_tile = runs ? std::min<Index>(p.row.extent, 16384) : detail::copy_tile;
   p.column_tile = runs ? 1 : detail::copy_tile;
   for (const auto& d : dims) p.outer[p.outer_rank++] = d, p.outer_count *= d.extent;
   if (shape.elements() == 0) p.outer_count = 0;
   if (p.row_tile < 1) p.row_tile = 1;
+  const auto set_divider = [&](Dim& d) { d.by_extent = Divider(std::max<Index>(d.extent, 1), shape.elements()); };
+  set_divider(p.column);
+  for (int i = 0; i < p.outer_rank; ++i) set_divider(p.outer[i]);
   return p;
 }
 

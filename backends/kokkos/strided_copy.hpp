@@ -1,18 +1,18 @@
 #pragma once
 
-#include <array>
-#include <vector>
-
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/values.hpp"
 
 /// dst = src for arrays of one shape with any strides: the whole of Reorder and Concat.
 namespace keelson::kokkos {
 
-/// The copy as the kernel wants it, worked out once: the two dims that are fastest in dst (`row`) and in src (`column`)
-/// are moved as square tiles through registers or L1, the others enumerate the tiles.
+/// The copy as the kernels want it, worked out once. `row` is the dim that is fastest in dst, `column` the one that is
+/// fastest in src where that is another one. On a CPU the two are moved as tiles through L1, and the others enumerate
+/// the tiles.
 struct CopyPlan {
   struct Dim {
     Index extent = 1, src = 0, dst = 0;
+    Divider by_extent{};  ///< for numbers of elements
   };
   Dim row, column;
   int outer_rank = 0;
@@ -38,8 +38,9 @@ KOKKOS_FORCEINLINE_FUNCTION To converted(From x) {
     return static_cast<To>(x);
 }
 
-inline constexpr int copy_tile = runs_on_host ? 32 : 1;
+inline constexpr int copy_tile = 32;
 
+/// On a CPU.
 template <class From, class To>
 struct CopyTile {
   CopyPlan p;
@@ -88,11 +89,70 @@ struct CopyTile {
   }
 };
 
+/// On a GPU: an item moves `width` neighbours of a row, as one pack, or what is left of the row; one element where the
+/// width is 1.
+template <class From, class To, int width>
+struct CopyNeighbours {
+  CopyPlan p;
+  Divider by_packs;  ///< of a row
+  const From* src;
+  To* dst;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index begin = by_packs.split(item) * width;
+    const Index column = p.column.by_extent.split(item);
+    const From* from = src + begin * p.row.src + column * p.column.src;
+    To* to = dst + begin * p.row.dst + column * p.column.dst;
+    for (int i = p.outer_rank - 1; i >= 0; --i) {
+      const Index at = p.outer[i].by_extent.split(item);
+      from += at * p.outer[i].src;
+      to += at * p.outer[i].dst;
+    }
+    if constexpr (width == 1)
+      *to = converted<To>(*from);
+    else if (begin + width <= p.row.extent)
+      whole(from, to);
+    else
+      for (Index i = 0; i < p.row.extent - begin; ++i) to[i] = converted<To>(from[i]);
+  }
+
+  KOKKOS_FUNCTION static void whole(const From* from, To* to) {
+    const auto pack = *reinterpret_cast<const Pack<From, width>*>(from);
+    Pack<To, width> result;
+    for (int i = 0; i < width; ++i) result.x[i] = converted<To>(pack.x[i]);
+    *reinterpret_cast<Pack<To, width>*>(to) = result;
+  }
+};
+
+/// Whether rows are runs on both sides, long enough for packs, which all begin aligned.
+template <int width, class From, class To>
+bool takes_packs(const CopyPlan& p, const From* src, const To* dst) {
+  bool takes = p.row.src == 1 && p.row.dst == 1 && p.column.extent == 1 && p.row.extent >= width &&
+               aligned(src, alignof(Pack<From, width>)) && aligned(dst, alignof(Pack<To, width>));
+  for (int i = 0; i < p.outer_rank; ++i) takes = takes && p.outer[i].src % width == 0 && p.outer[i].dst % width == 0;
+  return takes;
+}
+
+template <int width, class From, class To>
+void copy_neighbours(const char* label, const CopyPlan& p, const From* src, To* dst) {
+  const Index packs = ceil_div(p.row.extent, width), items = p.outer_count * p.column.extent * packs;
+  launch(label, items, CopyNeighbours<From, To, width>{p, Divider(packs, items), src, dst});
+}
+
 }  // namespace detail
 
 template <class From, class To>
 void copy_strided(const char* label, const CopyPlan& plan, const From* src, To* dst) {
-  launch(label, plan.items(), detail::CopyTile<From, To>{plan, src, dst});
+  if constexpr (runs_on_host) {
+    launch(label, plan.items(), detail::CopyTile<From, To>{plan, src, dst});
+  } else {
+    // The narrower side moves 16 bytes.
+    constexpr int width = 16 / static_cast<int>(sizeof(From) < sizeof(To) ? sizeof(From) : sizeof(To));
+    if (detail::takes_packs<width>(plan, src, dst))
+      detail::copy_neighbours<width>(label, plan, src, dst);
+    else
+      detail::copy_neighbours<1>(label, plan, src, dst);
+  }
 }
 
 }  // namespace keelson::kokkos

@@ -17,8 +17,8 @@ struct PoolCase {
   ops::PoolParams params;
 };
 
-ops::PoolParams window(PoolKind kind, const Shape& kernel, const Shape& stride, const Shape& begin = {},
-                       const Shape& end = {}, bool count_padding = false) {
+ops::PoolParams pool_window(PoolKind kind, const Shape& kernel, const Shape& stride, const Shape& begin = {},
+                            const Shape& end = {}, bool count_padding = false) {
   const Shape none = Shape::filled(kernel.rank(), 0);
   return {kind, kernel, stride, begin.empty() ? none : begin, end.empty() ? none : end, count_padding};
 }
@@ -52,7 +52,7 @@ std::vector<PoolCase> pool_cases() {
   for (const auto& g : geometries) {
     const auto add = [&](const std::string& prefix, PoolKind kind, bool count_padding) {
       cases.push_back(
-          {prefix + g.name, g.about, g.src, window(kind, g.kernel, g.stride, g.begin, g.end, count_padding)});
+          {prefix + g.name, g.about, g.src, pool_window(kind, g.kernel, g.stride, g.begin, g.end, count_padding)});
     };
     add("max_", PoolKind::max, false);
     add("average_", PoolKind::average, false);
