@@ -36,6 +36,9 @@ std::vector<PoolCase> pool_cases() {
       {"asymmetric_2d", "unequal windows and padding, 17 channels", {1, 17, 6, 5}, {3, 2}, {1, 3}, {2, 0}, {1, 1}},
       {"global_2d", "the window is the input", {2, 5, 4, 3}, {4, 3}, {1, 1}, {}, {}},
       {"gaps_2d", "elements that no window reads", {1, 2, 9, 10}, {2, 2}, {3, 4}, {}, {}},
+      {"rest_3d", "2/2, whole packs of channels and cells with a rest", {2, 8, 5, 4, 7}, {2, 2, 2}, {2, 2, 2}, {}, {}},
+      {"rest_2d", "the same in 2-D", {1, 16, 5, 7}, {2, 2}, {2, 2}, {}, {}},
+      {"end_padding_2d", "2/2, the last windows reach over the end", {1, 8, 5, 6}, {2, 2}, {2, 2}, {0, 0}, {1, 0}},
       {"halves_3d", "CosmoFlow's 2/2, blocks", {1, 32, 6, 4, 8}, {2, 2, 2}, {2, 2, 2}, {}, {}},
       {"odd_3d", "2/2 on odd extents", {2, 3, 5, 7, 3}, {2, 2, 2}, {2, 2, 2}, {}, {}},
       {"padded_3d", "3/2 with padding at one side", {1, 4, 5, 6, 7}, {3, 3, 3}, {2, 2, 2}, {1, 0, 1}, {0, 1, 1}},
@@ -123,6 +126,17 @@ TEST_P(PoolTest, InfinityIsANumber) {
   Array x = oracle::random_distinct(c().src, "src");
   for (std::int64_t i = 0; i < x.elements(); i += 3) x[i] = -std::numeric_limits<double>::infinity();
   if (c().params.kind == PoolKind::max) check_layouts(x, "-inf");
+}
+
+/// Kernels for GPUs count in 32 bits unless a stride says that these might not do.
+TEST_P(PoolTest, StridesOfMoreThan32Bits) {
+  if (c().src[0] != 1 || !accepts_everything()) return;
+  const Array x = oracle::random_distinct(c().src, "src");
+  for (const auto& near : {Layout::plain(c().src), Layout::channels_last(c().src)}) {
+    Shape strides = near.strides();
+    strides[0] = std::int64_t{1} << 40;  // of the only sample: nothing lies there
+    check_both(Layout::strided(c().src, strides), Layout::any(), x, c().name);
+  }
 }
 
 TEST_P(PoolTest, InferenceNeedsNoWorkspace) {
