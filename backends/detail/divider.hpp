@@ -12,8 +12,9 @@ namespace keelson {
 /// device code.
 class Divider {
  public:
-  /// For 0 <= number < end. divisor >= 1.
-  constexpr Divider(std::int64_t divisor, std::int64_t end) : divisor_(divisor) {
+  /// For 0 <= number < end. A divisor below 1, the extent of what is empty, is taken as 1.
+  constexpr Divider(std::int64_t wanted, std::int64_t end) : divisor_(wanted < 1 ? 1 : wanted) {
+    const std::int64_t divisor = divisor_;
     constexpr std::int64_t limit = std::int64_t{1} << 31;
     if (end > limit || divisor > limit) return;
     // With 2^(log - 1) < divisor <= 2^log: reciprocal = floor(2^(31 + log) / divisor) + 1, which has at most 32 bits.

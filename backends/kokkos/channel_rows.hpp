@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/values.hpp"
 
 /// Kernels that do the same with every channel of a tensor (N, C, spatial...): its rows, of which each is one place of
@@ -74,10 +75,10 @@ struct HostTiles {
 template <class Body, int N>
 struct DevicePacks {
   Body body;
-  Index packs;
-  KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index row = item / packs;
-    body.template rows<N>(row, row + 1, item % packs * N);
+  Divider by_packs;
+  KOKKOS_FUNCTION void operator()(Index row) const {
+    const Index pack = by_packs.split(row);
+    body.template rows<N>(row, row + 1, pack * N);
   }
 };
 
@@ -89,7 +90,8 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
   } else {
     with_device_pack<T>(r, a, b, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      launch(label, r.rows * (r.channels / N), DevicePacks<Body, N>{body, r.channels / N});
+      const Index packs = r.channels / N, items = r.rows * packs;
+      launch(label, items, DevicePacks<Body, N>{body, Divider(packs, items)});
     });
   }
 }

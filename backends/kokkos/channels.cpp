@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/eltwise_math.hpp"
 #include "backends/kokkos/values.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 template <class T, int N>
 struct BiasActivation {
   T* values;
-  Index channels;  ///< in packs of N
+  Divider by_channels;  ///< in packs of N
   const float* bias;
   ops::EltwiseParams activation;
 
@@ -23,7 +24,8 @@ struct BiasActivation {
       float x[N];
       load(values + i * N, x);
       if (bias) {
-        const float* b = bias + i % channels * N;
+        Index row = i;
+        const float* b = bias + by_channels.split(row) * N;
         for (int j = 0; j < N; ++j) x[j] += b[j];
       }
       activate(p, x);
@@ -38,12 +40,13 @@ struct CopyChannels {
   const From* src;
   Index src_channels;
   To* dst;
-  Index dst_channels, packs;  ///< of a row; packs of N
-  bool whole;                 ///< every pack lies within src's channels and can be read as one
+  Divider by_packs;  ///< packs of N in a row of dst
+  bool whole;        ///< every pack lies within src's channels and can be read as one
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
     for (Index i = begin; i < end; ++i) {
-      const Index row = i / packs, channel = i % packs * N;
+      Index row = i;
+      const Index channel = by_packs.split(row) * N;
       const From* from = src + row * src_channels + channel;
       float x[N];
       if (whole)
@@ -59,8 +62,8 @@ template <class From, class To, int N>
 void copy_packs(const From* src, Index src_channels, To* dst, Index dst_channels, Index rows) {
   constexpr const char* label = "keelson::channels::copy";
   const bool whole = src_channels >= dst_channels && src_channels % N == 0 && aligned(src, sizeof(From) * N);
-  const Index packs = dst_channels / N;
-  for_each_block(label, rows * packs, CopyChannels<From, To, N>{src, src_channels, dst, dst_channels, packs, whole});
+  const Index packs = dst_channels / N, items = rows * packs;
+  for_each_block(label, items, CopyChannels<From, To, N>{src, src_channels, dst, Divider(packs, items), whole});
 }
 
 /// How the sums are divided: `slots` partial sums per channel, each over every slots-th row, so that neighbours in a
@@ -115,8 +118,9 @@ void add_bias_and_activate(void* values, DType type, Index rows, Index channels,
     using T = decltype(tag);
     with_pack<T>(channels, values, values, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      for_each_block(label, rows * (channels / N),
-                     BiasActivation<T, N>{static_cast<T*>(values), channels / N, bias, activation});
+      const Index packs = channels / N, items = rows * packs;
+      for_each_block(label, items,
+                     BiasActivation<T, N>{static_cast<T*>(values), Divider(packs, items), bias, activation});
     });
   });
 }

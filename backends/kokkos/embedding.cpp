@@ -1,5 +1,6 @@
 #include "engine/ops/embedding.hpp"
 
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/merge_sort.hpp"
 #include "backends/kokkos/values.hpp"
@@ -18,16 +19,21 @@ KOKKOS_INLINE_FUNCTION Index place_of(Key k) { return static_cast<Index>(k & 0xf
 
 /// How rows of `width` elements are cut into work items: whole rows on a CPU, elements on a GPU.
 struct RowItems {
-  Index width;
-  KOKKOS_FUNCTION Index per_row() const { return runs_on_host ? 1 : width; }
-  Index count(Index rows) const { return rows * per_row(); }
+  Index width, count;
+  Divider by_row;
+
+  RowItems(Index rows, Index width)
+      : width(width), count(rows * (runs_on_host ? 1 : width)), by_row(runs_on_host ? 1 : width, count) {}
 };
 
 /// Row and elements of item i.
 struct RowItem {
   Index row, begin, end;
-  KOKKOS_FUNCTION RowItem(const RowItems& r, Index i)
-      : row(i / r.per_row()), begin(runs_on_host ? 0 : i % r.width), end(runs_on_host ? r.width : begin + 1) {}
+  KOKKOS_FUNCTION RowItem(const RowItems& r, Index i) : row(i), begin(0), end(r.width) {
+    if constexpr (runs_on_host) return;
+    begin = r.by_row.split(row);
+    end = begin + 1;
+  }
 };
 
 template <class T>
@@ -144,7 +150,7 @@ struct SumRuns {
 class KokkosEmbedding : public Embedding {
  public:
   explicit KokkosEmbedding(const EmbeddingDesc& d)
-      : desc_(d), places_(d.ids.elements()), entries_(d.weights.shape[0]), items_{d.weights.shape[1]} {}
+      : desc_(d), places_(d.ids.elements()), entries_(d.weights.shape[0]), items_(places_, d.weights.shape[1]) {}
 
   Layout layout(Verb, Role r) const override {
     return r == Role::weights ? desc_.weights.layout : Layout::plain({places_, items_.width});
@@ -162,7 +168,7 @@ class KokkosEmbedding : public Embedding {
     const auto& [ids, weights, dst] = args;
     with_type(dst.dtype(), [&](auto type) {
       using T = decltype(type);
-      launch("keelson::embedding::forward", items_.count(places_),
+      launch("keelson::embedding::forward", items_.count,
              Lookup<T>{ids.data<std::int32_t>(), weights.data<float>(), dst.data<T>(), entries_, items_});
     });
   }
@@ -182,7 +188,7 @@ class KokkosEmbedding : public Embedding {
     }
     with_type(diff_dst.dtype(), [&](auto type) {
       using T = decltype(type);
-      launch("keelson::embedding::sum", items_.count(places_),
+      launch("keelson::embedding::sum", items_.count,
              SumRuns<T>{sorted, numbers, s.first, diff_dst.data<T>(), diff_rows.data<float>(), items_});
     });
   }
@@ -234,7 +240,7 @@ struct AddRow {
 
 class KokkosAddRows : public AddRows {
  public:
-  explicit KokkosAddRows(const AddRowsDesc& d) : desc_(d), items_{d.dst.shape[1]} {}
+  explicit KokkosAddRows(const AddRowsDesc& d) : desc_(d), items_(d.diff_rows.shape[0], d.dst.shape[1]) {}
   Layout layout(Verb, Role r) const override { return r == Role::src ? desc_.diff_rows.layout : desc_.dst.layout; }
   std::string name(Verb) const override { return "scatter"; }
   Cost cost(Verb) const override {
@@ -245,7 +251,7 @@ class KokkosAddRows : public AddRows {
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [rows, diff_rows, dst] = args;
     if (!desc_.accumulate) for_each_block("keelson::add_rows::zero", dst.elements(), Zero{dst.data<float>()}, 16384);
-    launch("keelson::add_rows::forward", items_.count(desc_.diff_rows.shape[0]),
+    launch("keelson::add_rows::forward", items_.count,
            AddRow{rows.data<std::int32_t>(), diff_rows.data<float>(), dst.data<float>(), items_});
   }
 

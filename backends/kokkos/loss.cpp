@@ -99,7 +99,8 @@ class KokkosLoss : public Loss {
     auto* lanes = reinterpret_cast<Exponentials*>(rows + o.rows);
     launch("keelson::loss::lanes", o.rows * lanes_, ClassLane{o, lanes_, lanes});
     launch("keelson::loss::rows", o.rows, ClassTotal{o, lanes_, lanes, rows, parts});
-    if (o.diff) launch("keelson::loss::gradient", o.rows * o.features, ClassGradient{o, rows});
+    if (const Index all = o.rows * o.features; o.diff)
+      launch("keelson::loss::gradient", all, ClassGradient{o, rows, Divider(o.features, all)});
     return o.rows;
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/loss_rows.hpp"
 
 /// Losses of wide rows on a GPU: `lanes` work items share a row, each takes every lanes-th element, so that a warp
@@ -106,9 +107,11 @@ struct ClassTotal {
 struct ClassGradient {
   LossRows o;
   const ClassRow* rows;
+  Divider by_features;
 
   KOKKOS_FUNCTION void operator()(Index i) const {
-    const Index r = i / o.features, f = i % o.features;
+    Index r = i;
+    const Index f = by_features.split(r);
     const ClassRow row = rows[r];
     const float x = o.prediction[i];
     if (row.share == 0)

@@ -1,5 +1,6 @@
 #include "engine/ops/recurrent_cell.hpp"
 
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
 #include "backends/kokkos/vector_math.hpp"
@@ -16,18 +17,24 @@ KOKKOS_FORCEINLINE_FUNCTION float fast_sigmoid(float x) { return 1.0f / (1.0f + 
 
 /// One sample and a run of hidden units is a work item.
 struct Grid {
+  static constexpr Index run = runs_on_host ? 256 : 1;
   Index batch, steps, hidden, states;
-  Index run = runs_on_host ? 256 : 1;
-  Index runs() const { return ceil_div(hidden, run); }
-  Index items() const { return batch * runs(); }
+  Divider by_runs;
+
+  Grid(Index batch, Index steps, Index hidden, Index states)
+      : batch(batch),
+        steps(steps),
+        hidden(hidden),
+        states(states),
+        by_runs(ceil_div(hidden, run), batch * ceil_div(hidden, run)) {}
+  Index items() const { return batch * by_runs.divisor(); }
 };
 
 struct Item {
   Index n, begin, end;
   KOKKOS_FUNCTION Item(const Grid& g, Index i) {
-    const Index runs = (g.hidden + g.run - 1) / g.run;
-    n = i / runs;
-    begin = i % runs * g.run;
+    begin = g.by_runs.split(i) * g.run;
+    n = i;
     end = begin + g.run < g.hidden ? begin + g.run : g.hidden;
   }
 };

@@ -46,7 +46,7 @@ CopyPlan plan_copy(const Shape& shape, const Layout& src, const Layout& dst) {
   for (const auto& d : dims) p.outer[p.outer_rank++] = d, p.outer_count *= d.extent;
   if (shape.elements() == 0) p.outer_count = 0;
   if (p.row_tile < 1) p.row_tile = 1;
-  const auto set_divider = [&](Dim& d) { d.by_extent = Divider(std::max<Index>(d.extent, 1), shape.elements()); };
+  const auto set_divider = [&](Dim& d) { d.by_extent = Divider(d.extent, shape.elements()); };
   set_divider(p.column);
   for (int i = 0; i < p.outer_rank; ++i) set_divider(p.outer[i]);
   return p;

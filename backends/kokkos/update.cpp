@@ -1,5 +1,6 @@
 #include "engine/ops/update.hpp"
 
+#include "backends/detail/divider.hpp"
 #include "backends/kokkos/flat.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/factory.hpp"
@@ -126,9 +127,10 @@ struct Step {
 struct StepRows {
   Step step;
   const std::int32_t* rows;
-  Index width, items;  ///< work items of a row
-  KOKKOS_FUNCTION void operator()(Index i) const {
-    const Index m = i / items;
+  Index width;
+  Divider by_items;  ///< work items of a row
+  KOKKOS_FUNCTION void operator()(Index m) const {
+    const Index i = by_items.split(m);
     if (rows[m] < 0) return;
     Step s = step;
     const Index to = rows[m] * width;
@@ -136,7 +138,7 @@ struct StepRows {
     s.param += to;
     if (s.moment1) s.moment1 += to;
     if (s.moment2) s.moment2 += to;
-    s(i % items, width, items);
+    s(i, width, by_items.divisor());
   }
 };
 
@@ -174,7 +176,8 @@ class KokkosUpdate : public Update {
                     p.kind == UpdateKind::adam ? moment2.data<float>() : nullptr};
     if (desc_.rows > 0) {
       const Index width = desc_.param.shape[1], items = runs_on_host ? 1 : ceil_div(width, 8);
-      launch(label, desc_.rows * items, StepRows{step, rows.data<std::int32_t>(), width, items});
+      launch(label, desc_.rows * items,
+             StepRows{step, rows.data<std::int32_t>(), width, Divider(items, desc_.rows * items)});
     } else {
       for_flat_elements(label, param.stored_elements(), step);
     }

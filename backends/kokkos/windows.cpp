@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "backends/detail/divider.hpp"
+
 namespace keelson::kokkos {
 
 namespace {
@@ -62,13 +64,13 @@ struct GatherWindows {
 template <class Chunk>
 struct TapsBeforeFilters {
   const Chunk* weights;
-  Index filters, taps, chunks;
+  Divider filters, taps, chunks;
   Chunk* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index chunk = item % chunks, row = item / chunks;
-    const Index filter = row % filters, tap = row / filters % taps, group = row / filters / taps;
-    dst[item] = weights[((group * filters + filter) * taps + tap) * chunks + chunk];
+    Index group = item;
+    const Index chunk = chunks.split(group), filter = filters.split(group), tap = taps.split(group);
+    dst[item] = weights[((group * filters.divisor() + filter) * taps.divisor() + tap) * chunks.divisor() + chunk];
   }
 };
 
@@ -103,9 +105,10 @@ void taps_before_filters(const void* weights, Index groups, Index filters, Index
   with_chunk(run, address(weights) | address(dst), [&](auto tag) {
     using Chunk = decltype(tag);
     const auto chunks = static_cast<Index>(run / sizeof(Chunk));
-    launch(
-        label, groups * taps * filters * chunks,
-        TapsBeforeFilters<Chunk>{static_cast<const Chunk*>(weights), filters, taps, chunks, static_cast<Chunk*>(dst)});
+    const Index items = groups * taps * filters * chunks;
+    launch(label, items,
+           TapsBeforeFilters<Chunk>{static_cast<const Chunk*>(weights), Divider(filters, items), Divider(taps, items),
+                                    Divider(chunks, items), static_cast<Chunk*>(dst)});
   });
 }
 
