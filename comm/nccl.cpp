@@ -177,7 +177,7 @@ ncclDataType_t nccl_type(CollectiveDesc::Element element) {
   return element == Element::byte ? ncclInt8 : element == Element::f32 ? ncclFloat32 : ncclFloat64;
 }
 
-const char* call_name(CollectiveDesc::Kind kind) {
+const char* nccl_name(CollectiveDesc::Kind kind) {
   using Kind = CollectiveDesc::Kind;
   switch (kind) {
     case Kind::allreduce:
@@ -235,7 +235,7 @@ ncclResult_t call_nccl(const CollectiveDesc& d, int size, ncclComm_t comm, cudaS
 
 std::unique_ptr<Collective> NcclTransport::make_collective(const CollectiveDesc& desc) {
   CollectiveDesc named = desc;
-  named.label = fmt::format("{} of {}", call_name(desc.kind), desc.label);
+  named.label = fmt::format("{} of {}", nccl_name(desc.kind), desc.label);
   return std::make_unique<NcclCollective>(*this, named);
 }
 
