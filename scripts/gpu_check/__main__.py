@@ -1,0 +1,158 @@
+"""gpu-check.sh: the stages in their order, their results, the table."""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import traceback
+
+from . import correctness, machine, speed, targets, training
+from .check import FAILED, SKIPPED, Check
+from .node import Node, Unusable, unpack
+
+
+def two_ranks(check):
+    training.ranks(check)
+    correctness.mpi_tests(check)
+
+
+class Stage:
+    """seconds: its own limit. needs_gpu: it says nothing on a CPU, so it does not run there."""
+
+    def __init__(self, name, seconds, needs_gpu, run):
+        self.name, self.seconds, self.needs_gpu, self.run = name, seconds, needs_gpu, run
+
+
+STAGES = [
+    Stage("machine", 30, False, machine.machine),
+    Stage("ops", 80, False, correctness.ops),
+    Stage("bench", 130, False, speed.bench),
+    Stage("torch", 100, False, speed.torch),
+    Stage("accuracy", 45, False, training.accuracy),
+    Stage("input", 40, False, training.input_from_files),
+    Stage("replay", 30, True, training.replay),
+    Stage("ranks", 30, False, two_ranks),
+    Stage("sanitizer", 60, True, correctness.sanitizer),
+]
+EPILOG = """stages: """ + ", ".join(s.name for s in STAGES) + """
+
+--out gets results.jsonl (one JSON object per result, as they come), summary.json (the machine, the targets, what failed),
+table.txt, logs/ with the output of every command, and logs.tar.gz, which is all of it in one file.
+exit codes: 0 all targets hold; 1 something failed; 2 the command line or the archive cannot be used; 77 nothing failed,
+but something was skipped (all targets, where there is no GPU)."""
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="gpu-check.sh", description=__doc__, epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--archive", action="append", metavar="FILE",
+                      help="archive by cpack; once more for each that belongs to it (-check, -nvidia)")
+    what.add_argument("--programs", metavar="DIR", help="folder with the programs: bin/ of a build or of an unpacked "
+                      "archive. Default: bin/ beside this script's folder, as in the archive")
+    parser.add_argument("--out", default="gpu-check", metavar="DIR", help="folder for the results (default: %(default)s)")
+    parser.add_argument("--stages", metavar="LIST", help="these alone, e.g. bench,torch; `machine` always runs")
+    parser.add_argument("--time-limit", type=float, default=530, metavar="SECONDS", help="of all (default: %(default)s)")
+    parser.add_argument("--stage-limit", type=float, metavar="SECONDS", help="of each stage, instead of its own")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does the check itself work? A minute or less")
+    options = parser.parse_args(arguments)
+    names = [s.name for s in STAGES]
+    chosen = options.stages.split(",") if options.stages else names
+    unknown = [name for name in chosen if name not in names]
+    if unknown:
+        parser.error(f"no stage '{unknown[0]}'; there are {', '.join(names)}")
+    options.stages = [s for s in STAGES if s.name in chosen or s.name == "machine"]
+    return options
+
+
+def programs_of(options, out):
+    if options.archive:
+        return unpack(options.archive, out / "archive") / "bin"
+    if options.programs:
+        return pathlib.Path(options.programs)
+    beside = pathlib.Path(__file__).resolve().parents[2] / "bin"
+    if not beside.is_dir():
+        raise Unusable("neither --archive nor --programs is given, and this script does not lie in an unpacked archive")
+    return beside
+
+
+def run_stage(check, stage, limit):
+    check.begin(stage.name, limit if limit and stage.name != "machine" else stage.seconds)
+    if check.end - time.monotonic() < 2:
+        check.record(stage.name, SKIPPED, reason="the time limit of the whole was reached")
+    elif check.gpu and (stage.needs_gpu or not check.programs_run):
+        check.record(stage.name, SKIPPED, reason=f"no GPU: {check.gpu}")
+    else:
+        try:
+            stage.run(check)
+        except Exception as e:  # a fault of a stage must not take the others' results along
+            check.record(stage.name, FAILED, reason=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
+
+
+def monitor(check):
+    """nvidia-smi, which writes clocks, power and load to logs/gpu.csv every second; None where it is not there."""
+    tool = check.node.tool("nvidia-smi")
+    if not tool or check.gpu != "":
+        return None
+    query = "timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used"
+    return subprocess.Popen([tool, f"--query-gpu={query}", "--format=csv", "-lms", "1000"], stdin=subprocess.DEVNULL,
+                            stdout=open(check.logs / "gpu.csv", "w"), stderr=subprocess.STDOUT)
+
+
+def conclude(check, started):
+    rows = targets.judge(check)
+    failed = [r for r in check.results if r["status"] == FAILED]
+    skipped = [r for r in check.results + rows if r["status"] == SKIPPED]
+    code = 1 if failed or any(r["status"] == FAILED for r in rows) else 77 if skipped else 0
+    facts = check.found("machine", "facts") or {}
+    summary = {"exit_code": code, "gpu": check.gpu == "", "no_gpu": check.gpu or None, "quick": check.quick,
+               "seconds": round(time.monotonic() - started, 1), "machine": facts.get("facts"), "targets": rows,
+               "failed": failed, "skipped": [{k: r.get(k) for k in ("stage", "name", "reason")}
+                                             for r in check.results if r["status"] == SKIPPED]}
+    (check.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    text = targets.table(rows)
+    (check.out / "table.txt").write_text(text + "\n")
+    with tarfile.open(check.out / "logs.tar.gz", "w:gz") as tar:
+        for name in ("results.jsonl", "summary.json", "table.txt", "logs", "cache"):
+            if (check.out / name).exists():
+                tar.add(check.out / name)
+    print(f"\n{text}\n", flush=True)
+    if check.gpu:
+        print(f"No GPU: {check.gpu}")
+    for r in failed:
+        print(f"failed: {r['stage']}: {r['name']}: {r.get('reason', 'see ' + r.get('log', 'results.jsonl'))}")
+    print(f"Results: {check.out}; send logs.tar.gz of it to whoever shall mend what failed.", flush=True)
+    return code
+
+
+def main(arguments=None):
+    started = time.monotonic()
+    options = parse(arguments)
+    out = pathlib.Path(options.out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        node = Node(programs_of(options, out), out)
+    except Unusable as e:
+        print(f"gpu-check: error: {e}", file=sys.stderr)
+        return 2
+    check = Check(out, node, options.time_limit - (time.monotonic() - started), options.quick)
+    watch = None
+    for stage in options.stages:
+        run_stage(check, stage, options.stage_limit)
+        if stage.name == "machine":
+            watch = monitor(check)
+    shutil.rmtree(out / "universes", ignore_errors=True)
+    for checkpoints in out.glob("runs/*/checkpoints"):
+        shutil.rmtree(checkpoints)
+    if watch:
+        watch.terminate()
+        watch.wait()
+    return conclude(check, started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""What all stages share: commands within time limits, and results that are written as they come."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+NO_TIME = "not begun: the time of the stage is used up"
+TAIL_LINES = 25
+HIDDEN = ("stage", "name", "status", "seconds", "log", "exit_code", "traceback")  # from the line on the screen
+
+
+class Ended:
+    """A command that has ended, or was ended at its limit."""
+
+    def __init__(self, command, code, seconds, log, reason):
+        """code: None where it was not begun, or ended at its limit. reason: why it failed; None where it did not."""
+        self.command, self.code, self.seconds, self.log, self.reason = command, code, seconds, log, reason
+
+    @property
+    def ok(self):
+        return self.reason is None
+
+    def text(self, stream="out"):
+        return pathlib.Path(f"{self.log}.{stream}").read_text(errors="replace")
+
+    def json(self):
+        """The JSON object that a program printed as its last line."""
+        lines = [line for line in self.text().splitlines() if line.startswith("{")]
+        if not lines:
+            raise ValueError(f"no JSON object in {self.log}.out")
+        return json.loads(lines[-1])
+
+    def tail(self):
+        return {stream: self.text(stream).splitlines()[-TAIL_LINES:] for stream in ("out", "err")}
+
+
+class Check:
+    """One run of gpu-check.sh: its folder, its programs, its time, its results."""
+
+    def __init__(self, out, node, seconds, quick):
+        self.out, self.node, self.quick = pathlib.Path(out), node, quick
+        self.logs = self.out / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.end = time.monotonic() + seconds
+        self.stage, self.stage_end = "", self.end
+        self.results = []
+        # Known after the stage `machine`: whether the programs run here, and why they find no GPU ("": they find one).
+        self.programs_run, self.gpu = False, None
+        self.lock = threading.Lock()
+        self.file = open(self.out / "results.jsonl", "w", buffering=1)
+
+    def begin(self, stage, seconds):
+        self.stage, self.stage_end = stage, min(self.end, time.monotonic() + seconds)
+        print(f"=== {stage} (at most {max(0, self.stage_end - time.monotonic()):.0f} s)", flush=True)
+
+    def left(self):
+        """Seconds that the stage at hand still has."""
+        return self.stage_end - time.monotonic()
+
+    def run(self, name, command, limit=3600.0, env=None, cwd=None):
+        """Runs a command; its output goes to logs/<stage>-<name>.out and .err. At the limit its whole group is killed."""
+        log = self.logs / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{self.stage}-{name}")
+        command = [str(c) for c in command]
+        limit = min(limit, self.left())
+        start = time.monotonic()
+        with open(f"{log}.out", "w") as out, open(f"{log}.err", "w") as err:
+            if limit < 1:
+                return Ended(command, None, 0.0, log, NO_TIME)
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,
+                                           env={**self.node.env, **(env or {})}, start_new_session=True)
+            except OSError as e:
+                return Ended(command, None, 0.0, log, f"cannot be started: {e}")
+            try:
+                code = process.wait(limit)
+                reason = None if code == 0 else f"exit code {code}" if code > 0 else f"ended by signal {-code}"
+            except subprocess.TimeoutExpired:
+                code, reason = None, f"ended after its limit of {limit:.0f} s"
+            try:  # what the command may have left running, mpirun's ranks for instance
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        return Ended(command, code, time.monotonic() - start, log, reason)
+
+    def record(self, name, status, ended=None, **values):
+        """One line of results.jsonl. A failure takes the command and the last lines of its output along."""
+        result = {"stage": self.stage, "name": name, "status": status, **values}
+        if ended is not None:
+            result["seconds"] = round(ended.seconds, 3)
+            result["log"] = str(ended.log.relative_to(self.out))
+            if status == FAILED and ended.reason == NO_TIME:
+                result.update(status=SKIPPED, reason=NO_TIME)
+            elif status == FAILED:
+                if not ended.ok:
+                    result.setdefault("reason", ended.reason)
+                result.update(command=ended.command, exit_code=ended.code, tail=ended.tail())
+        with self.lock:
+            self.results.append(result)
+            self.file.write(json.dumps(result) + "\n")
+            said = {k: v for k, v in result.items() if k not in HIDDEN and isinstance(v, (str, int, float))}
+            shown = ", ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}" for k, v in said.items())
+            print(f"{result['status']:>7}  {name}" + (f": {shown}" if shown else ""), flush=True)
+        return result
+
+    def found(self, stage, name=None):
+        """The last result of that stage and name, or None."""
+        for result in reversed(self.results):
+            if result["stage"] == stage and name in (None, result["name"]):
+                return result
+        return None

@@ -1,0 +1,112 @@
+"""Stages that run the project's own tests on the device: `ops`, `sanitizer`, and the MPI tests of `ranks`."""
+
+import concurrent.futures
+import json
+import re
+
+from .check import FAILED, PASSED, SKIPPED
+
+PROGRAMS = ("test_ops", "test_cuda", "test_execute", "test_plan", "test_nets", "test_train")
+# These read files of the sources, which an archive has not.
+NEED_SOURCES = "SupportTable.DocumentShowsIt:Checkpoint.ReadsOlderFilesOfThisFormat"
+MOST_FAILURES = 20  # of a suite, in the results; all are in its log
+AT_A_TIME = 4  # processes that share the GPU
+# A part of each kind of kernel: what compute-sanitizer makes hundreds of times slower must be small.
+REDUCED = ("Softmax/*:Eltwise/*:Pool/*:Reorder/*:Sum/*:Concat/*:Update/*:UpdateRows/*:SumSquares/*:CheckGradients/*:"
+           "Embedding/*:Dropout/*:Loss/*:RecurrentCell/*:Cases/*:ConvMaxPool/*:Conv/ConvOneCase.*:Dense/*:MatMul/*:Lamb/*")
+QUICK = ("test_ops", ("Softmax/SoftmaxTest", "Eltwise", "Flops"))
+
+
+def suites(check, program):
+    """The names of a GoogleTest program's suites; None where it does not start."""
+    listed = check.run(f"list {program}", [check.node.program(program), "--gtest_list_tests"], 30)
+    if not listed.ok:
+        check.record(program, FAILED, listed)
+        return None
+    return [line.strip().split()[0][:-1] for line in listed.text().splitlines() if line and not line.startswith(" ")]
+
+
+def outcome(done, report):
+    """What a GoogleTest program found: counts, and its failures, also those of a program that crashed."""
+    started = re.findall(r"^\[ RUN      \] (\S+)", done.text(), re.M)
+    found = {"tests": len(started), "skipped": len(set(re.findall(r"^\[  SKIPPED \] (\S+) \(", done.text(), re.M))),
+             "failures": []}
+    if report.exists():
+        for suite in json.loads(report.read_text())["testsuites"]:
+            for test in suite["testsuite"]:
+                if "failures" in test and len(found["failures"]) < MOST_FAILURES:
+                    found["failures"].append({"test": f"{suite['name']}.{test['name']}",
+                                              "why": [f["failure"][:2000] for f in test["failures"]]})
+    elif not done.ok:
+        found["failures"].append({"test": started[-1] if started else "before the first test", "why": [
+            f"{done.reason}; the last lines: " + " | ".join(done.tail()["out"][-3:] + done.tail()["err"][-6:])]})
+    return found
+
+
+def run_suite(check, program, suite):
+    """In a process of its own: what breaks the device for one suite leaves the others alone."""
+    name = f"{program} {suite}"
+    report = check.logs / (re.sub(r"[^A-Za-z0-9._-]+", "_", f"{check.stage}-{name}") + ".json")
+    done = check.run(name, [check.node.program(program), f"--gtest_filter={suite}.*:-{NEED_SOURCES}",
+                            f"--gtest_output=json:{report}"], 120, {"KEELSON_TUNE": "off", "OMP_NUM_THREADS": "2"})
+    found = outcome(done, report)
+    check.record(name, PASSED if done.ok else FAILED, done, **found)
+
+
+def ops(check):
+    """Every suite of the tests that use the device. KEELSON_TUNE=off: the libraries' first proposals."""
+    todo = []
+    for program in PROGRAMS if not check.quick else QUICK[:1]:
+        if not check.node.program(program):
+            if program != "test_cuda" or not check.gpu:
+                check.record(program, FAILED, reason=f"{program} is not in {check.node.programs}; unpack the archive "
+                                                     "...-check.tar.gz too")
+            continue
+        names = suites(check, program) or []
+        todo += [(program, suite) for suite in names if not check.quick or suite in QUICK[1]]
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        for waited in [pool.submit(run_suite, check, *work) for work in todo]:
+            waited.result()
+
+
+def is_clean(text):
+    """Whether compute-sanitizer summed up and found nothing: "ERROR SUMMARY: 0 errors", under racecheck "RACECHECK SUMMARY:
+    0 hazards displayed (0 errors, 0 warnings)"."""
+    summaries = re.findall(r"^=+ \w* ?SUMMARY: (\d+) ", text, re.M)
+    return bool(summaries) and set(summaries) == {"0"}
+
+
+def sanitizer(check):
+    """compute-sanitizer on small tests of each kind of kernel, and on a whole small step."""
+    tool = check.node.tool("compute-sanitizer")
+    if not tool:
+        check.record("compute-sanitizer", SKIPPED, reason="no compute-sanitizer, in PATH or CUDA_HOME")
+        return
+    step = [check.node.program("keelson-bench"), "step", "--size", 32, "--steps", 1, "--warmup", 2, "--precision", "bf16"]
+    tests = [check.node.program("test_ops"), f"--gtest_filter={REDUCED}"]
+    env = {"KEELSON_TUNE": "off"}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        def examine(checker, name, command):
+            options = ["--tool", checker, "--error-exitcode", "99", "--print-limit", "20"]
+            done = check.run(f"{checker} {name}", [tool, *options, *command], env=env)
+            text = done.text() + done.text("err")
+            clean = done.ok and is_clean(text)
+            said = [line for line in text.splitlines() if line.startswith("=========")]
+            check.record(f"{checker} {name}", PASSED if clean else FAILED, done, summary=said[-1:],
+                         **({} if clean else {"found": said[:60]}))
+        waits = [pool.submit(examine, checker, name, command) for name, command in (("step", step), ("ops", tests))
+                 for checker in ("memcheck", "racecheck")]
+        for wait in waits:
+            wait.result()
+
+
+def mpi_tests(check):
+    """The tests of communication between two ranks, which here share the GPU."""
+    if not check.node.program("test_mpi") or not check.node.mpiexec():
+        check.record("test_mpi", SKIPPED, reason="no test_mpi, or no mpirun")
+        return
+    done = check.run("test_mpi", [*check.node.mpiexec(), "-n", 2, check.node.program("test_mpi"),
+                                  "--gtest_filter=" + ("CommunicatorTest.*" if check.quick else "*")],
+                     env={"KEELSON_TUNE": "off", "OMP_NUM_THREADS": "1"})
+    failed = sorted(set(re.findall(r"^\[  FAILED  \] (\S+?),? ", done.text(), re.M)))
+    check.record("test_mpi", PASSED if done.ok else FAILED, done, failures=failed)

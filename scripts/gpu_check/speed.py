@@ -1,0 +1,103 @@
+"""Stages that time steps: `bench`, and `torch`, which takes turns with PyTorch on the same GPU."""
+
+import json
+import os
+import pathlib
+import re
+import statistics
+import sys
+
+from .check import FAILED, PASSED, SKIPPED
+
+RATES = {"mlperf": "samples_per_second", "paper": "samples_per_second"}  # the others: words_per_second
+TURNS = 2
+
+
+def size_of(check, net):
+    if net.startswith("lstm-"):
+        return ()
+    return ("--size", 128 if not check.quick else 80 if net == "paper" else 32)
+
+
+def cases(check):
+    """(net, precision, batch, with the plan's rows), the most telling ones first; batch 0 is the network's own."""
+    if check.quick:
+        return [("mlperf", "fp32", 1, True), ("lstm-small", "fp32", 0, False)]
+    telling = [("mlperf", "bf16", 1), ("lstm-medium", "bf16", 0), ("lstm-large", "bf16", 0), ("mlperf", "fp32", 1),
+               ("paper", "bf16", 1), ("lstm-small", "bf16", 0)]
+    everything = [(net, precision, batch) for batch in (1, 4) for net in ("mlperf", "paper")
+                  for precision in ("bf16", "tf32", "fp16", "fp32")]
+    everything += [(net, precision, 0) for precision in ("tf32", "fp32", "fp16")
+                   for net in ("lstm-medium", "lstm-large", "lstm-small")]
+    return [(*case, True) for case in telling] + [(*case, False) for case in everything if case not in telling]
+
+
+def rate(net, result):
+    return result[RATES.get(net, "words_per_second")]
+
+
+def step(check, name, net, precision, batch, *options):
+    """keelson-bench step; returns what ended and its JSON."""
+    steps = 2 if check.quick else 20
+    done = check.run(name, [check.node.program("keelson-bench"), "step", "--net", net, *size_of(check, net), "--batch", batch,
+                            "--precision", precision, "--steps", steps, "--json", *options], env={"KEELSON_VERBOSE": "1"})
+    return done, done.json() if done.ok else None
+
+
+def bench(check):
+    """Each network in each precision. KEELSON_VERBOSE=1: what the tuner measured is in the log of the case."""
+    for net, precision, batch, rows in cases(check):
+        name = f"{net} {precision}" + (f" batch {batch}" if batch else "")
+        done, result = step(check, name, net, precision, batch)
+        if not done.ok:
+            check.record(name, FAILED, done)
+            continue
+        tuned = [line for line in done.text("err").splitlines() if re.search("algorithms run|is the fastest", line)]
+        values = {"rate": rate(net, result), "milliseconds": result["seconds_per_step"] * 1e3,
+                  "gflop_per_second": result["gflop_per_second"]}
+        check.record(name, PASSED, done, **values, result=result, tuned=len(tuned), tuner=tuned)
+        if rows:  # once more, since calls that are timed one by one make a step slower
+            done, result = step(check, f"plan {name}", net, precision, batch, "--plan")
+            if not done.ok:
+                check.record(f"plan {name}", FAILED, done)
+                continue
+            slowest = sorted(result["rows"], key=lambda r: -r["milliseconds"])[:8]
+            check.record(f"plan {name}", PASSED, done, calls=len(result["rows"]),
+                         milliseconds=sum(r["milliseconds"] for r in result["rows"]), rows=result["rows"],
+                         peaks=result["peaks"], slowest=[[r["phase"], r["node"], r["op"], r["kernel"], r["milliseconds"],
+                                                          r["share_of_peak"]] for r in slowest])
+
+
+def torch(check):
+    """Keelson, PyTorch, Keelson, PyTorch: PyTorch's fastest settings (torch_step.py) on the same GPU."""
+    python = os.environ.get("KEELSON_TORCH_PYTHON", sys.executable)
+    script = pathlib.Path(__file__).with_name("torch_step.py")
+    plain = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}  # PyTorch brings its own libraries
+    there = check.run("import", [python, script, "--version"], 60, plain)
+    if not there.ok:
+        check.record("PyTorch", SKIPPED, there, reason="no PyTorch: " + (there.text("err").splitlines() or ["?"])[-1])
+        return
+    check.record("PyTorch", PASSED, there, **there.json())
+    precision = "fp32" if check.gpu else "bf16"
+    for net in ("mlperf",) if check.quick else ("mlperf", "lstm-medium", "lstm-large", "paper"):
+        batch = 20 if net.startswith("lstm-") else 1
+        ours, theirs, failed = [], [], None
+        for turn in range(TURNS):
+            done, result = step(check, f"keelson {net} {turn}", net, precision, batch)
+            if not done.ok:
+                failed = done
+                break
+            ours.append(rate(net, result))
+            peer = check.run(f"torch {net} {turn}", [python, script, "--net", net, *size_of(check, net), "--batch", batch,
+                                                     "--precision", precision, "--steps", 1 if check.quick else 8], 60, plain)
+            if not peer.ok:
+                failed = peer
+                break
+            theirs.append(peer.json())
+        if failed:
+            check.record(net, FAILED, failed, keelson=ours)
+            continue
+        best = [max(v["rate"] for v in p["variants"].values() if "rate" in v) for p in theirs]
+        check.record(net, PASSED, precision=precision, batch=batch, keelson=statistics.median(ours),
+                     pytorch=statistics.median(best), times=statistics.median(o / t for o, t in zip(ours, best)),
+                     turns=[ours, best], variants=theirs[-1]["variants"])

@@ -1,0 +1,116 @@
+"""The table: what must hold, what was measured, whether it holds."""
+
+from .check import FAILED, PASSED, SKIPPED
+
+
+class Target:
+    """name; measure(check) returns (text, whether it holds), or None where nothing was measured; stage: where it comes
+    from."""
+
+    def __init__(self, name, stage, measure):
+        self.name, self.stage, self.measure = name, stage, measure
+
+
+def value(check, stage, name, key):
+    found = check.found(stage, name)
+    return found.get(key) if found and found["status"] == PASSED else None
+
+
+def all_passed(stage, prefix=""):
+    """Every result of the stage whose name begins with the prefix passed; those that were skipped do not count."""
+    def measure(check):
+        results = [r for r in check.results if r["stage"] == stage and r["name"].startswith(prefix)]
+        counted = [r for r in results if r["status"] != SKIPPED]
+        if not counted:
+            return None
+        bad = [r["name"] for r in counted if r["status"] == FAILED]
+        return (f"{len(counted) - len(bad)} of {len(counted)}" + (f"; not: {', '.join(bad[:4])}" if bad else ""), not bad)
+    return measure
+
+
+def op_tests(check):
+    results = [r for r in check.results if r["stage"] == "ops" and "tests" in r]
+    ran = sum(r["tests"] - r["skipped"] for r in results)
+    broken = [r["name"] for r in check.results if r["stage"] == "ops" and r["status"] == FAILED]
+    if not ran and not broken:
+        return None
+    return f"{ran} tests ran, {len(broken)} suites failed", ran > 0 and not broken
+
+
+def at_least(least, text, *where):
+    def measure(check):
+        measured = value(check, *where)
+        return None if measured is None else (text.format(measured), measured >= least)
+    return measure
+
+
+def files_of_step(check):
+    """Training from files over the step alone; the step of stage `bench`, if that is there, else of stage `input`."""
+    training = value(check, "input", "training", "samples_per_second")
+    step = value(check, "bench", "mlperf bf16 batch 1", "rate") or value(check, "input", "step", "samples_per_second")
+    return None if not training or not step else (f"{training:.0f} of {step:.0f} samples/s, {training / step:.3f}",
+                                                  training / step >= 0.95)
+
+
+def near(precision):
+    def measure(check):
+        found = check.found("accuracy", precision)
+        if not found or found.get("apart") is None:
+            return None
+        return f"{found['mae']:.4f}, {100 * found['apart']:.2f} % apart", found["status"] == PASSED
+    return measure
+
+
+TARGETS = [
+    Target("tests on the device pass", "ops", op_tests),
+    Target("recorded steps = unrecorded ones, bit for bit", "replay", all_passed("replay")),
+    Target("compute-sanitizer memcheck clean", "sanitizer", all_passed("sanitizer", "memcheck")),
+    Target("compute-sanitizer racecheck clean", "sanitizer", all_passed("sanitizer", "racecheck")),
+    Target("bf16: validation MAE within 2 % of fp32", "accuracy", near("bf16")),
+    Target("fp16: validation MAE within 2 % of fp32", "accuracy", near("fp16")),
+    Target("two ranks on one GPU = one rank", "ranks", all_passed("ranks")),
+    Target("every network runs in every precision", "bench", all_passed("bench")),
+    Target("MLPerf CosmoFlow 128^3, bf16, batch 1: 300 samples/s", "bench",
+           at_least(300, "{:.0f} samples/s", "bench", "mlperf bf16 batch 1", "rate")),
+    Target("the same from files: 0.95 of the step", "input", files_of_step),
+    Target("the same against PyTorch: 1.5 times", "torch", at_least(1.5, "{:.2f} times", "torch", "mlperf", "times")),
+    Target("medium LSTM against PyTorch's cuDNN: 1 time", "torch",
+           at_least(1, "{:.2f} times", "torch", "lstm-medium", "times")),
+    Target("large LSTM against PyTorch's cuDNN: 1 time", "torch",
+           at_least(1, "{:.2f} times", "torch", "lstm-large", "times")),
+]
+
+
+def why_not_measured(check, stage):
+    """The reason that the stage itself gave, or that it did not run."""
+    results = [r for r in check.results if r["stage"] == stage]
+    reasons = [r["reason"] for r in results if r["status"] == SKIPPED and "reason" in r]
+    if reasons:
+        return reasons[0]
+    return f"stage {stage} has not measured it" if results else f"stage {stage} was not asked for"
+
+
+def judge(check):
+    """Each target as {"target", "stage", "status", "measured"}. Without a GPU, or in small, none passes: all are skipped."""
+    rows = []
+    for target in TARGETS:
+        measured = target.measure(check)
+        row = {"target": target.name, "stage": target.stage, "measured": measured and measured[0]}
+        failed = any(r["stage"] in (target.stage, "data", "run") and r["status"] == FAILED for r in check.results)
+        if check.gpu != "" or check.quick:
+            row.update(status=SKIPPED, reason="no GPU" if check.gpu != "" else "--quick")
+        elif measured:
+            row["status"] = PASSED if measured[1] else FAILED
+        else:
+            row.update(status=FAILED if failed else SKIPPED, reason=why_not_measured(check, target.stage))
+        rows.append(row)
+    return rows
+
+
+def table(rows):
+    words = {PASSED: "yes", FAILED: "NO"}
+    lines = [("target", "measured", "passed")]
+    for row in rows:
+        lines.append((row["target"], row["measured"] or "", words.get(row["status"], f"skipped: {row.get('reason', '')}")))
+    widths = [max(len(line[i]) for line in lines) for i in range(2)]
+    return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in lines)
