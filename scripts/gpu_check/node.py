@@ -70,13 +70,14 @@ class Node:
             raise Unusable(f"no keelson-bench in {self.programs}; give --archive FILE or --programs DIR "
                            "(the folder bin/ of a build or of an unpacked archive)")
         self.env = dict(os.environ, KEELSON_CACHE=str(out / "cache"), XDG_CACHE_HOME=str(out / "cache"),
-                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", GTEST_COLOR="no")
         self.folders = library_folders()
         mpi = self.programs.parent / "mpi"
         if mpi.is_dir():  # Open MPI of the machine that built, for nodes without one
-            self.env.update(OPAL_PREFIX=str(mpi), PMIX_INSTALL_PREFIX=str(mpi), PATH=f"{mpi}/bin:{os.environ['PATH']}",
-                            OMPI_MCA_mca_base_component_show_load_errors="0",
-                            PMIX_MCA_mca_base_component_show_load_errors="0")
+            self.env.update(OPAL_BINDIR=f"{mpi}/bin", OPAL_LIBDIR=f"{mpi}/lib", OPAL_PKGLIBDIR=f"{mpi}/plugins",
+                            OPAL_PKGDATADIR=f"{mpi}/share", OPAL_SYSCONFDIR=f"{mpi}/share",
+                            OMPI_MCA_mca_base_component_path=f"{mpi}/plugins",
+                            PMIX_MCA_mca_base_component_path=f"{mpi}/pmix", PATH=f"{mpi}/bin:{os.environ['PATH']}")
             self.folders.insert(0, str(mpi / "lib"))
         given = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
         self.env["LD_LIBRARY_PATH"] = ":".join(given + self.folders)

@@ -1,0 +1,56 @@
+# mpi/ of the archive for scripts/gpu-check.sh: Open MPI 4 of the machine that builds, with what it loads, for two ranks on
+# one node without an MPI of its own. Jobs use the site's MPI.
+find_program(ompi_info ompi_info HINTS ${MPI_CXX_COMPILER}/.. NO_CACHE)
+foreach(what IN ITEMS bindir pkglibdir pkgdatadir)
+  set(${what})
+  if(ompi_info)
+    execute_process(COMMAND ${ompi_info} --path ${what} --parsable OUTPUT_VARIABLE said ERROR_QUIET)
+    if(said MATCHES "path:${what}:([^\n]+)")
+      set(${what} ${CMAKE_MATCH_1})
+    endif()
+  endif()
+endforeach()
+if(NOT EXISTS "${bindir}/orted" OR NOT EXISTS "${pkglibdir}/mca_pml_ob1.so")
+  message(STATUS "No MPI for the archive of gpu-check.sh: only Open MPI 4 can be carried.")
+  return()
+endif()
+
+# The plugins of one node, without those for networks, files and other launchers, which load libraries of their own.
+file(GLOB plugins ${pkglibdir}/mca_*.so)
+list(FILTER plugins EXCLUDE REGEX
+  "mca_(atomic|crs|fbtl|fcoll|fs|io|memheap|mtl|scoll|sharedfp|snapc|spml|sshmem|sstore|vprotocol)_|_(cm|hcoll|monitoring|ofi|openib|portals4|psm2?|tm|ucc|ucx|uct|usnic|verbs)\\.so$")
+foreach(library IN LISTS MPI_CXX_LIBRARIES)
+  if(library MATCHES "libmpi\\.so")
+    file(REAL_PATH ${library} mpi_real)
+    string(REGEX MATCH "libmpi\\.so\\.[0-9]+" mpi_name ${mpi_real})
+    install(FILES ${mpi_real} RENAME ${mpi_name} DESTINATION mpi/lib COMPONENT check EXCLUDE_FROM_ALL)
+  endif()
+endforeach()
+install(PROGRAMS ${bindir}/orted DESTINATION mpi/bin COMPONENT check EXCLUDE_FROM_ALL)
+file(REAL_PATH ${MPIEXEC_EXECUTABLE} mpirun_real)
+install(PROGRAMS ${mpirun_real} RENAME mpirun DESTINATION mpi/bin COMPONENT check EXCLUDE_FROM_ALL)
+install(FILES ${plugins} DESTINATION mpi/plugins COMPONENT check EXCLUDE_FROM_ALL)
+install(DIRECTORY ${pkgdatadir}/ DESTINATION mpi/share COMPONENT check EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "help-*.txt")
+
+# Their libraries, and what PMIx loads besides.
+file(GLOB pmix ${pkglibdir}/mca_pmix_ext*.so)
+if(pmix)
+  find_library(pmix_library NAMES libpmix.so.2 NO_CACHE)
+  cmake_path(GET pmix_library PARENT_PATH folder)
+  file(GLOB pmix_plugins ${folder}/pmix2/lib/pmix/*.so)
+  list(FILTER pmix_plugins EXCLUDE REGEX "munge|pnet|pcompress")
+  install(FILES ${pmix_plugins} DESTINATION mpi/pmix COMPONENT check EXCLUDE_FROM_ALL)
+endif()
+set(modules ${plugins} ${pmix_plugins})
+string(CONFIGURE [==[
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "@mpirun_real@" "@bindir@/orted" MODULES @modules@ LIBRARIES "@mpi_real@"
+    PRE_EXCLUDE_REGEXES "^ld-linux" "^linux-vdso" "^lib(c|m|dl|rt|pthread|util|gcc_s|stdc\\+\\+)\\.so"
+    RESOLVED_DEPENDENCIES_VAR libraries UNRESOLVED_DEPENDENCIES_VAR lost)
+  if(lost)
+    message(FATAL_ERROR "Open MPI's plugins need libraries that are not here: ${lost}")
+  endif()
+  foreach(library IN LISTS libraries)
+    file(INSTALL "${library}" DESTINATION "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/mpi/lib" FOLLOW_SYMLINK_CHAIN)
+  endforeach()
+]==] script @ONLY)
+install(CODE "${script}" COMPONENT check EXCLUDE_FROM_ALL)
