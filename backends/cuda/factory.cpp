@@ -5,7 +5,6 @@
 #endif
 
 #include "backends/cuda/makers.hpp"
-#include "backends/cuda/padded_channels.hpp"
 #include "engine/ops/op_list.hpp"
 
 namespace keelson::cuda {

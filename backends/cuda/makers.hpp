@@ -9,5 +9,9 @@ namespace keelson::cuda {
 ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
 ops::Expected<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
 ops::Expected<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);
+/// Between padded channels and dense channels-last values.
+ops::Expected<ops::Reorder> make_padding_reorder(const ops::ReorderDesc& d);
+/// To padded channels.
+ops::Expected<ops::DecodeVoxels> make_padding_decode(const ops::DecodeVoxelsDesc& d);
 
 }  // namespace keelson::cuda

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "backends/cuda/library.hpp"
-#include "engine/ops/fwd.hpp"
+#include "engine/tensor/tensor.hpp"
 
 /// Channels-last values with zeros behind each element's channels, so that their number is what tensor cores take at
 /// once. A convolution asks for them once, where all its verbs would pad a copy of their own.
@@ -27,10 +26,5 @@ class PaddedChannels final : public OpaqueLayout {
   DType dtype_;
   std::int64_t channels_;
 };
-
-/// Between padded channels and dense channels-last values.
-ops::Expected<ops::Reorder> make_padding_reorder(const ops::ReorderDesc& d);
-/// To padded channels.
-ops::Expected<ops::DecodeVoxels> make_padding_decode(const ops::DecodeVoxelsDesc& d);
 
 }  // namespace keelson::cuda

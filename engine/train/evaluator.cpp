@@ -7,6 +7,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/exact_sum.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/train/detail/evaluated_batch.hpp"
 
 namespace keelson {
 namespace {
@@ -54,6 +55,8 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
   prepare_metrics();
 }
+
+Evaluator::~Evaluator() = default;
 
 const Executor& Evaluator::executor() const {
   KEELSON_EXPECT(executor_);
@@ -175,10 +178,10 @@ Evaluation Evaluator::run() {
       if (!std::isfinite(of_batch) && !bad_step) bad_step = launched.front()->step;
     }
   };
-  std::int64_t step = 0;
-  for (; const Batch* batch = loader_.next(); ++step) {
+  std::size_t turn = 0;
+  for (std::int64_t step = 0; const Batch* batch = loader_.next(); ++step) {
     if (batch->count == 0) continue;
-    auto& into = *batches_[step % 2];
+    auto& into = *batches_[turn++ % std::size(batches_)];
     launch(*batch, into, step);
     launched.push_back(&into);
     retire_but(ahead);

@@ -8,12 +8,15 @@
 
 #include "engine/data/loader.hpp"
 #include "engine/execute/executor.hpp"
-#include "engine/train/detail/evaluated_batch.hpp"
 #include "engine/train/input_pipeline.hpp"
 #include "engine/train/metric.hpp"
 #include "engine/train/sample_unit.hpp"
 
 namespace keelson {
+
+namespace detail {
+class EvaluatedBatch;
+}
 
 /// How a network is evaluated.
 struct EvaluatorOptions {
@@ -52,6 +55,7 @@ class Evaluator {
   /// the ranks have different data. Collective.
   Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
             const EvaluatorOptions& options);
+  ~Evaluator();
   /// Evaluates all samples once. The metrics keep their values until the next run(). Throws Error on all ranks if the
   /// loss or the first metric is not finite. Collective.
   Evaluation run();

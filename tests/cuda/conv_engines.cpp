@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
+
+#include "backends/cuda/padded_channels.hpp"
 
 /// Which convolutions cuDNN takes, asked for GPUs that need not be here: its heuristics and its compiled kernels need
 /// none. What it would compile at run time needs the GPU, so it is proposed here but does not get ready.
@@ -92,6 +95,21 @@ TEST_P(ConvEnginesTest, FewChannelsAreTriedPaddedAndAsTheyAre) {
   }
   EXPECT_FALSE(any(engines(d, Verb::backward_data), "pad8/"));
   EXPECT_FALSE(any(engines(conv(16, 32, 16, DType::bf16), Verb::forward), "pad8/"));
+}
+
+/// A source that has its channels padded is read where it lies.
+TEST_P(ConvEnginesTest, PaddedSourcesAreNotPaddedAgain) {
+  for (const auto& [type, tf32, channels] : {std::tuple{DType::bf16, false, 8}, {DType::f32, true, 4}}) {
+    auto d = conv(3, 32, 128, type);
+    d.tf32 = tf32;
+    d.src.layout = cuda::PaddedChannels::layout(d.src.shape, type, channels);
+    EXPECT_EQ(d.src.bytes(), static_cast<std::size_t>(channels) * 128 * 128 * 128 * size_of(type));
+    for (const auto v : {Verb::forward, Verb::backward_weights}) {
+      const auto names = engines(d, v);
+      EXPECT_FALSE(names.empty());
+      for (const auto& n : names) EXPECT_TRUE(n.starts_with(fmt::format("pad{}/", channels))) << n;
+    }
+  }
 }
 
 TEST_P(ConvEnginesTest, ExactF32KeepsOffTensorCores) {
