@@ -6,10 +6,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "comm/detail/backoff.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/process.hpp"
 

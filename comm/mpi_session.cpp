@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/backoff.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "engine/base/detail/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -50,7 +50,7 @@ bool complete(MPI_Request& request, double seconds) {
     if (done) return true;
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (seconds >= 0 && waited.count() >= seconds) return false;
-    if (seconds < 0 && waited.count() >= detail::Backoff::late)
+    if (seconds < 0 && waited.count() >= Backoff::late)
       detail::end_if_over("the end of the program", waited.count(), true);
     if (waited.count() < 0.001)
       sched_yield();

@@ -2,9 +2,9 @@
 #include <exception>
 #include <vector>
 
-#include "comm/detail/backoff.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/transport.hpp"
+#include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {
@@ -52,7 +52,7 @@ class DeviceCollective final : public Collective {
         exchange_(*transport.mpi_, desc),
         point_to_point_(desc.point_to_point()),
         device_work_("the device's work before " + desc.label),
-        queue_(transport.device_.make_queue()) {
+        queue_(transport.device_.make_urgent_queue()) {
     transport_.under_way_.reserve(++transport_.made_);
   }
   ~DeviceCollective() override {

@@ -4,8 +4,9 @@
 #include <exception>
 #include <utility>
 
-#include "comm/detail/backoff.hpp"
 #include "comm/detail/transport.hpp"
+#include "comm/detail/watched_call.hpp"
+#include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
 
 // Only in builds with NCCL. The device must be the calling thread's current CUDA device, as its backend leaves it.
@@ -28,9 +29,22 @@ std::string version() {
 /// One rank's part of a clique. Made and used without NCCL's non-blocking mode, which starts a thread for each call.
 class Clique {
  public:
-  Clique(const ncclUniqueId& id, int size, int rank) {
-    if (const auto result = ncclCommInitRank(&comm_, size, id, rank); result != ncclSuccess)
-      fail_nccl(result, nullptr, "ncclCommInitRank");
+  Clique(Communicator& world, Device& device, const ncclUniqueId& id) {
+    struct Made {
+      ncclComm_t comm = nullptr;
+      ncclResult_t result = ncclSuccess;
+    };
+    const auto made = std::make_shared<Made>();
+    const int size = world.size(), rank = world.rank();
+    // It waits for all ranks.
+    call_watched(world, "ncclCommInitRank", [made, size, rank, id, &device] {
+      {
+        const InstanceScope scope(device.current_instance());
+      }  // this thread's GPU from now on
+      made->result = ncclCommInitRank(&made->comm, size, id, rank);
+    });
+    if (made->result != ncclSuccess) fail_nccl(made->result, nullptr, "ncclCommInitRank");
+    comm_ = made->comm;
   }
   ~Clique() {
     // Ending it in order waits for all ranks, who may never come. Nobody listens to how that went.
@@ -67,7 +81,7 @@ class Clique {
 class NcclTransport final : public Transport {
  public:
   NcclTransport(Communicator& world, Device& device, std::unique_ptr<Clique> clique)
-      : world_(world), clique_(std::move(clique)), queue_(device.make_queue()) {}
+      : world_(world), clique_(std::move(clique)), queue_(device.make_urgent_queue()) {}
   ~NcclTransport() override;
 
   std::string describe() const override { return version(); }
@@ -278,7 +292,7 @@ std::unique_ptr<Transport> make_nccl_transport(Communicator& world, Device& devi
   std::unique_ptr<Clique> clique;
   std::string trouble;
   try {
-    clique = std::make_unique<Clique>(common_id(world), world.size(), world.rank());
+    clique = std::make_unique<Clique>(world, device, common_id(world));
   } catch (const Error& error) {
     trouble = error.what();
   }

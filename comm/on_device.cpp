@@ -48,7 +48,11 @@ std::unique_ptr<Transport> make_transport(Communicator& world, Device& device, c
 class OnDevice final : public Communicator {
  public:
   OnDevice(Communicator& world, Device& device, std::string wish)
-      : world_(world), device_(device), wish_(std::move(wish)), transport_(make_transport(world, device, wish_)) {}
+      : world_(world),
+        device_(device),
+        wish_(std::move(wish)),
+        transport_(make_transport(world, device, wish_)),
+        watch_(device.watch_waits([this](double seconds) { poll("the device's work", seconds); })) {}
   OnDevice(std::unique_ptr<Communicator> owned, Device& device, std::string wish)
       : owned_(std::move(owned)),
         world_(*owned_),
@@ -101,6 +105,7 @@ class OnDevice final : public Communicator {
   Device& device_;
   std::string wish_;
   std::unique_ptr<Transport> transport_;  ///< null: world's own collectives
+  std::shared_ptr<void> watch_;           ///< of waits for the device, by the group that all others are parts of
 };
 
 }  // namespace

@@ -18,6 +18,9 @@ namespace comm {
 /// A collective's start() takes its place behind the work queued on the device so far and returns. After its wait(), or
 /// once test() is true, work queued on the device sees the result; the host need not have waited for that work.
 ///
+/// While it lives, the watchdog of `world` looks at waits of the calling host thread for `device`: see
+/// Device::watch_waits().
+///
 /// How arrays travel (Communicator::collectives() tells in words): by `wish`, which the variable KEELSON_COLLECTIVES
 /// overrides:
 /// - "nccl": by NCCL, from device to device; needs a build with it and a GPU per rank.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "comm/detail/backoff.hpp"
+#include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {
@@ -47,7 +47,7 @@ StagedCollective::StagedCollective(StagedTransport& transport, Array src, Array 
       device_work_("the device's work before " + label),
       memory_(std::move(memory)),
       exchange_(std::move(exchange)),
-      queue_(transport.device_.make_queue()) {
+      queue_(transport.device_.make_urgent_queue()) {
   transport_.under_way_.reserve(++transport_.made_);
 }
 

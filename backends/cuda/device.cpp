@@ -78,7 +78,9 @@ class CudaDevice : public Device {
   void zero(void* dst, std::size_t bytes) override {
     check(cudaMemsetAsync(dst, 0, bytes, current_stream()), "cudaMemsetAsync of {} bytes", bytes);
   }
-  void fence() override { check(cudaStreamSynchronize(current_stream()), "work on the GPU"); }
+  void fence() override {
+    wait_until([stream = current_stream()] { return is_idle(stream, "work on the GPU"); });
+  }
 
   ExecutionInstance& current_instance() override { return cuda::current_instance(); }
   std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options) override {
@@ -89,7 +91,11 @@ class CudaDevice : public Device {
   }
   std::unique_ptr<Queue> make_queue() override {
     use();
-    return cuda::make_queue();
+    return cuda::make_queue(*this, make_stream());
+  }
+  std::unique_ptr<Queue> make_urgent_queue() override {
+    use();
+    return cuda::make_queue(*this, make_urgent_stream());
   }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override { return cuda::record(work); }
 

@@ -10,6 +10,24 @@ Stream make_stream() {
   return Stream(s);
 }
 
+Stream make_urgent_stream() {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t s = nullptr;
+  check(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority {}", greatest);
+  return Stream(s);
+}
+
+bool is_idle(cudaStream_t stream, const char* what) {
+  const auto status = cudaStreamQuery(stream);
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // not an error, but the next call that looks would take it for one
+    return false;
+  }
+  check(status, "{}", what);
+  return true;
+}
+
 Event make_event() {
   cudaEvent_t e = nullptr;
   check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "cudaEventCreateWithFlags");

@@ -40,9 +40,11 @@ using LtMatmul = Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using LtLayout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using LtPreference = Owner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-Stream make_stream();  ///< that does not wait for the legacy default stream, nor that for it
-Event make_event();    ///< for order only
-Event make_timer();    ///< an event that can be timed
+Stream make_stream();         ///< that does not wait for the legacy default stream, nor that for it
+Stream make_urgent_stream();  ///< another such; its kernels go before those of all others that have not begun
+bool is_idle(cudaStream_t stream, const char* what);  ///< whether all that was queued there, `what`, has ended
+Event make_event();                                   ///< for order only
+Event make_timer();                                   ///< an event that can be timed
 /// Contents undefined. `label` names it in messages.
 GpuMemory allocate_gpu(std::size_t bytes, const std::string& label);
 /// Zero-filled, readable by all GPUs of the process.

@@ -8,7 +8,8 @@ namespace {
 
 class CudaQueue : public Queue {
  public:
-  CudaQueue() : stream_(make_stream()), before_(make_event()), after_(make_event()) {}
+  CudaQueue(Device& device, Stream stream)
+      : device_(device), stream_(std::move(stream)), before_(make_event()), after_(make_event()) {}
   ~CudaQueue() override { (void)cudaStreamSynchronize(stream_.get()); }  // the memory it works on may go next
 
   // An event may be recorded anew at once: waiting is for what it stood for when the wait was queued.
@@ -24,16 +25,10 @@ class CudaQueue : public Queue {
           "cudaMemcpyAsync of {} bytes from the GPU", bytes);
   }
 
-  bool idle() override {
-    const auto status = cudaStreamQuery(stream_.get());
-    if (status == cudaErrorNotReady) {
-      cudaGetLastError();  // not an error, but the next call that looks would take it for one
-      return false;
-    }
-    check(status, "work queued beside the execution instances");
-    return true;
+  bool idle() override { return is_idle(stream_.get(), "work queued beside the execution instances"); }
+  void wait() override {
+    device_.wait_until([this] { return idle(); });
   }
-  void wait() override { check(cudaStreamSynchronize(stream_.get()), "work queued beside the execution instances"); }
   void* native() override { return stream_.get(); }
 
  private:
@@ -42,12 +37,15 @@ class CudaQueue : public Queue {
     check(cudaStreamWaitEvent(second, event.get(), 0), "cudaStreamWaitEvent");
   }
 
+  Device& device_;
   Stream stream_;
   Event before_, after_;
 };
 
 }  // namespace
 
-std::unique_ptr<Queue> make_queue() { return std::make_unique<CudaQueue>(); }
+std::unique_ptr<Queue> make_queue(Device& device, Stream stream) {
+  return std::make_unique<CudaQueue>(device, std::move(stream));
+}
 
 }  // namespace keelson::cuda

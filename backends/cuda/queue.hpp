@@ -7,7 +7,7 @@
 
 namespace keelson::cuda {
 
-/// A stream beside those of the execution instances.
-std::unique_ptr<Queue> make_queue();
+/// A stream beside those of the execution instances. `device` lets watchdogs look while the host waits for it.
+std::unique_ptr<Queue> make_queue(Device& device, Stream stream);
 
 }  // namespace keelson::cuda

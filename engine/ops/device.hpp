@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "engine/ops/peaks.hpp"
 #include "engine/tensor/dtype.hpp"
@@ -123,6 +125,8 @@ class Device {
   virtual std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options = {}) = 0;
   /// A queue of its own, beside all instances.
   virtual std::unique_ptr<Queue> make_queue() = 0;
+  /// As make_queue(). What is ready there goes before all other work of the device: for what other ranks wait for.
+  virtual std::unique_ptr<Queue> make_urgent_queue() { return make_queue(); }
   /// Calls `work`, which queues work on the current instance and does nothing else (no copy to or from the host, no
   /// allocation, no fence), and keeps what it queued instead of running it. Only where can_capture(); throws Error
   /// where this work cannot be captured.
@@ -133,6 +137,23 @@ class Device {
   /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
   /// most. Another process at work on the same device lowers both values.
   virtual DevicePeaks measure_peaks() = 0;
+
+  /// Lets a watchdog look at long waits for this device, whose work may in turn wait for other ranks. A wait by
+  /// fence(), copy_to_host() or Queue::wait() in the calling host thread calls `late` over and over from half a second
+  /// on, with the seconds since it began. What `late` throws ends the wait and passes through. Ends with the returned
+  /// handle.
+  [[nodiscard]] std::shared_ptr<void> watch_waits(std::function<void(double seconds)> late);
+  /// For those who implement a device and its queues: asks `ended` over and over until it says so, and lets watchdogs
+  /// look. It asks without a pause at first, then lets other threads have the core in between, and only after half a
+  /// second sleeps for 20 us between two questions.
+  void wait_until(const std::function<bool()>& ended);
+
+ private:
+  struct Watch {
+    std::thread::id thread;
+    std::function<void(double seconds)> late;
+  };
+  std::vector<std::weak_ptr<Watch>> watches_;
 };
 
 }  // namespace keelson

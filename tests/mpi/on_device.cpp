@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicators.hpp"
+#include "comm/detail/watched_call.hpp"
 #include "engine/base/error.hpp"
 #include "tests/mpi/device_array.hpp"
 #include "tests/mpi/world.hpp"
@@ -293,6 +294,29 @@ TEST_F(OnDeviceWatchdog, NamesTheRankWhoseDeviceIsLate) {
   }
   EXPECT_EQ(array.values(), std::vector<float>(array.size(), static_cast<float>(size())));
   if (rank() == 0) expect_report("for gradient bucket 3; waiting for an earlier call: rank 1 (");
+}
+
+TEST_F(OnDeviceWatchdog, LooksAtAFence) {
+  if (rank() == 0) device.stall(late_by);
+  device.fence();
+  comm->barrier();
+  if (rank() == 0 && size() > 1) expect_report("s for the device's work");
+}
+
+TEST_F(OnDeviceWatchdog, LooksAtACopyToTheHost) {
+  if (rank() == 0) device.stall(late_by);
+  EXPECT_EQ(array.values(), std::vector<float>(array.size(), 1.0f));
+  comm->barrier();
+  if (rank() == 0 && size() > 1) expect_report("s for the device's work");
+}
+
+TEST_F(OnDeviceWatchdog, LooksAtALibrarysOwnWait) {
+  comm::detail::call_watched(*watched, "the library's start", [late = rank() == 0] {
+    if (late) sleep(late_by);
+  });
+  comm->barrier();
+  if (rank() == 0 && size() > 1) expect_report("s for the library's start");
+  EXPECT_THROW(comm::detail::call_watched(*watched, "", [] { throw Error("NCCL: no"); }), Error);
 }
 
 TEST_F(OnDeviceWatchdog, ReportsForWhoeverPolls) {

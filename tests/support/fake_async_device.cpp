@@ -145,8 +145,13 @@ void FakeAsyncDevice::copy_from_host(void* dst, const void* src, std::size_t byt
       [to = inside(dst), data = std::vector<char>(from, from + bytes)] { move_bytes(to, data.data(), data.size()); });
 }
 
-void FakeAsyncDevice::copy_to_host(void* dst, const void* src, std::size_t bytes) {
+void FakeAsyncDevice::fence() {
+  wait_until([this] { return !stalls(); });
   lane().run();
+}
+
+void FakeAsyncDevice::copy_to_host(void* dst, const void* src, std::size_t bytes) {
+  fence();
   move_bytes(dst, inside(src), bytes);
 }
 

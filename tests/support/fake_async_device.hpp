@@ -61,7 +61,7 @@ class FakeAsyncDevice : public Device {
   void copy_to_host(void* dst, const void* src, std::size_t bytes) override;
   void copy(void* dst, const void* src, std::size_t bytes) override;
   void zero(void* dst, std::size_t bytes) override;
-  void fence() override { lane().run(); }
+  void fence() override;
   ExecutionInstance& current_instance() override;
   std::shared_ptr<ExecutionInstance> make_instance(const InstanceOptions& options) override;
   std::unique_ptr<Queue> make_queue() override;
@@ -74,7 +74,8 @@ class FakeAsyncDevice : public Device {
   void queue(std::function<void()> work) { lane().add(std::move(work)); }
   int launches() const { return replays_; }  ///< recordings started so far
   bool idle() const;                         ///< whether all work but that of queues has ended
-  void stall(double seconds);                ///< from now on, no queue does anything for so long unless waited for
+  /// From now on nothing is done for so long; a wait for a queue ends that queue's stall.
+  void stall(double seconds);
   bool stalls() const { return std::chrono::steady_clock::now() < stalls_until_; }
   int queues_at_work() const;  ///< those with something left to do
   char* inside(const void* device) const;

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace keelson::comm::detail {
+namespace keelson {
 
 /// How to wait by testing over and over: eagerly at first, then leaving the core to others between two tests.
 class Backoff {
@@ -17,4 +17,4 @@ class Backoff {
   std::chrono::steady_clock::time_point since_{};
 };
 
-}  // namespace keelson::comm::detail
+}  // namespace keelson

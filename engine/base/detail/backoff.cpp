@@ -1,10 +1,10 @@
-#include "comm/detail/backoff.hpp"
+#include "engine/base/detail/backoff.hpp"
 
 #include <sched.h>
 
 #include <thread>
 
-namespace keelson::comm::detail {
+namespace keelson {
 
 double Backoff::operator()() {
   constexpr int eager = 200;  // tests before others may have the core, and before the clock is read
@@ -18,4 +18,4 @@ double Backoff::operator()() {
   return seconds;
 }
 
-}  // namespace keelson::comm::detail
+}  // namespace keelson
