@@ -77,15 +77,7 @@ if(NOT KEELSON_WITH_ONEDNN STREQUAL "OFF")
 endif()
 
 # --- what the cuda backend calls
-set(KEELSON_HAVE_CUDNN OFF)
-if(KEELSON_HAVE_CUDA AND (KEELSON_WITH_CUDNN OR KEELSON_WITH_CUDNN STREQUAL "AUTO"))
-  find_package(cuDNN 9 QUIET)
-  if(cuDNN_FOUND)
-    set(KEELSON_HAVE_CUDNN ON)
-  elseif(NOT KEELSON_WITH_CUDNN STREQUAL "AUTO")
-    message(FATAL_ERROR "KEELSON_WITH_CUDNN=ON, but cuDNN 9 was not found (${cuDNN_VERSION}); set cuDNN_ROOT.")
-  endif()
-endif()
+include(KeelsonCudnn)
 
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}); Kokkos Kernels ${KEELSON_HAVE_KOKKOS_KERNELS}; "
                "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}")

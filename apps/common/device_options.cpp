@@ -1,5 +1,9 @@
 #include "apps/common/device_options.hpp"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "apps/common/verb.hpp"
 #include "backends/registry.hpp"
 #include "comm/on_device.hpp"
@@ -21,6 +25,8 @@ std::string DeviceSession::describe() const {
 DeviceSession open_device(const DeviceOptions& o, Job& job, const std::string& backends) {
   DeviceSession w;
   w.context = backends::make_context(o.device, backends);
+  if (job.world.rank() == 0)
+    w.context->on_remark([](const std::string& remark) { fmt::print(stderr, "note: {}\n", remark); });
   if (o.memory_limit > 0) w.context->device().limit_memory(o.memory_limit);
   w.ranks = comm::on_device(job.world, w.context->device());
   return w;

@@ -16,7 +16,10 @@ ops::Expected<ops::Conv> by_products(const LibraryPtr& library, const ops::ConvD
                                      const std::string& why_not_better) {
   const auto limit = std::min(workspace_limit(*library), std::size_t{256} << 20);
   auto made = kokkos::make_gemm_conv(d, [&](const ops::MatMulDesc& m) { return make_matmul(library, m); }, limit);
-  if (!made.primitive) made.unsupported_reason = why_not_better + "; " + made.unsupported_reason;
+  if (made.primitive)
+    made.remark = "convolutions are computed as matrix products, which is slower than cuDNN: " + why_not_better;
+  else
+    made.unsupported_reason = why_not_better + "; " + made.unsupported_reason;
   return made;
 }
 

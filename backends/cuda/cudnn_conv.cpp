@@ -278,6 +278,9 @@ std::string unfit(const ConvDesc& d) {
 }  // namespace
 
 Expected<Conv> make_cudnn_conv(const LibraryPtr& library, const ConvDesc& d) {
+  if (cudnnGetVersion() >= 91100 && library->gpu.architecture < 75)
+    return fmt::format("cuDNN {} has no kernels for sm_{}; cuDNN 9.10 for CUDA 12 is the last one that has",
+                       cudnnGetVersion(), library->gpu.architecture);
   if (auto why = unfit(d); !why.empty()) return why;
   ConvDesc fixed = d;
   for (auto* t : {&fixed.src, &fixed.weights, &fixed.dst}) t->layout = Layout::channels_last(t->shape);

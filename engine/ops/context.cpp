@@ -49,6 +49,10 @@ void Context::reorder(const Tensor& src, const Tensor& dst) {
   device_->fence();
 }
 
+void Context::tell(const std::string& remark, const std::string& op) {
+  if (on_remark_ && told_.insert(remark).second) on_remark_(fmt::format("{} (first: {})", remark, op));
+}
+
 void Context::report(const std::string& op, const ops::Primitive& taken_by, const std::string& declined) const {
   if (!verbose()) return;
   fmt::print(stderr, "keelson: {}: {} ({}){}{}\n", op, taken_by.backend(), taken_by.name(ops::Verb::forward),

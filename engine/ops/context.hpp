@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.hpp"
@@ -37,6 +40,7 @@ class Context {
         made.primitive->set_backend(f->name());
         made.primitive->set_description(desc);
         report(ops::description_of(desc), *made.primitive, reasons);
+        if (!made.remark.empty()) tell(made.remark, ops::description_of(desc));
         return std::move(made.primitive);
       }
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.unsupported_reason);
@@ -54,6 +58,10 @@ class Context {
     return p;
   }
 
+  /// `tell` is given each remark of a backend about the primitives that it makes from now on
+  /// (ops::Expected::remark), once, with the first op that it holds for. Without it nobody is told.
+  void on_remark(std::function<void(const std::string&)> tell) { on_remark_ = std::move(tell); }
+
   /// Logical data in plain order (row-major), from and to host memory, whatever the tensor's layout. f32 tensors only.
   void write_plain(const Tensor& dst, const float* host);
   /// The reverse of write_plain().
@@ -63,9 +71,12 @@ class Context {
   /// To stderr, under KEELSON_VERBOSE=1.
   void report(const std::string& op, const ops::Primitive& taken_by, const std::string& declined) const;
   void reorder(const Tensor& src, const Tensor& dst);  ///< once, now
+  void tell(const std::string& remark, const std::string& op);
 
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<ops::OpFactory>> factories_;
+  std::function<void(const std::string&)> on_remark_;
+  std::set<std::string> told_;  ///< remarks
 };
 
 }  // namespace keelson

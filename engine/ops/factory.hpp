@@ -21,6 +21,9 @@ struct Expected {
   Expected(std::string reason) : unsupported_reason(std::move(reason)) {}  // NOLINT
   std::unique_ptr<Op> primitive;                                           ///< null: declined
   std::string unsupported_reason;                                          ///< where declined
+  /// What the user should know of how the primitive works, where that is not as it should be: a sentence without a full
+  /// stop, the same for all descriptions that it holds for; empty: nothing.
+  std::string remark;
 };
 
 /// One backend: for a description it makes the primitive or says why not. It never throws for what it does not support;

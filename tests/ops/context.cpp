@@ -55,5 +55,22 @@ TEST(Context, SaysWhyNoBackendMakesAnOp) {
   }
 }
 
+TEST(Context, TellsEachRemarkOnce) {
+  const auto c = context_with([](const ops::SoftmaxDesc& d) {
+    Answer answer(context("kokkos").make(d));
+    if (d.axis == 1) answer.remark = "softmax is computed slowly: no library";
+    return answer;
+  });
+  std::vector<std::string> told;
+  EXPECT_TRUE(c->try_make(softmax)) << "nobody listens";
+  c->on_remark([&](const std::string& text) { told.push_back(text); });
+  c->make(ops::SoftmaxDesc{TensorDesc::plain({2, 3}), 0});
+  EXPECT_TRUE(told.empty());
+  c->make(softmax);
+  c->make(ops::SoftmaxDesc{TensorDesc::plain({4, 5}), 1});
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0], "softmax is computed slowly: no library (first: " + describe(softmax) + ")");
+}
+
 }  // namespace
 }  // namespace keelson::testing
