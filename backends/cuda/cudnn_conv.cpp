@@ -164,7 +164,7 @@ CudnnConvVerb::Parts CudnnConvVerb::parts_of(const ConvVariant& v, std::size_t w
   p.weights = p.end;
   if (copies_weights(v)) p.end += align(bytes_of(v.padded.weights.shape, v.types.weights));
   p.sums = p.end;
-  if (verb_ == Verb::backward_weights && d_.params.bias)
+  if (verb_ == Verb::backward_weights && d_.writes_diff_bias())
     p.end += align(kokkos::channel_sums_scratch(dst_rows_, d_.dst.shape[1]));
   p.workspace = p.end;
   p.end += workspace;
@@ -197,7 +197,7 @@ void CudnnConvVerb::run(const ConvVariant& v, CudnnPlan& plan, const ConvOperand
     if (copies_weights(v))
       kokkos::copy_channels(used.weights, v.types.weights, v.padded.weights.shape[1], o.weights, DType::f32,
                             d_.weights.shape[1], weight_rows_);
-    if (d_.params.bias)
+    if (d_.writes_diff_bias())
       kokkos::channel_sums(o.dst, v.types.dst, dst_rows_, d_.dst.shape[1], static_cast<float*>(o.bias),
                            part(scratch, parts.sums));
   }

@@ -191,7 +191,7 @@ class KokkosConv : public Conv {
              AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_, g_.ci, g_.co,
                                    g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
     });
-    if (desc_.params.bias) bias_gradient(diff_dst, diff_bias, part(scratch, used));
+    if (desc_.writes_diff_bias()) bias_gradient(diff_dst, diff_bias, part(scratch, used));
   }
 
  private:

@@ -238,7 +238,7 @@ class GemmConv : public Conv {
       weights_.run(last, at(diff_dst.raw(), piece * src_.piece * o + g * co_, d_.src.dtype), a, y, sums + sums_bytes());
       if (piece > 0) for_each_block(label, size, AddPart{whole, reinterpret_cast<const float*>(part)});
     });
-    if (d_.params.bias) channel_sums(diff_dst.raw(), d_.src.dtype, src_.rows, o, diff_bias.data<float>(), sums);
+    if (d_.writes_diff_bias()) channel_sums(diff_dst.raw(), d_.src.dtype, src_.rows, o, diff_bias.data<float>(), sums);
   }
 
  private:
@@ -253,7 +253,7 @@ class GemmConv : public Conv {
     return src_.pieces() > 1 ? align64(static_cast<std::size_t>(co_ * src_.columns) * sizeof(float)) : 0;
   }
   std::size_t sums_bytes() const {
-    return d_.params.bias ? align64(channel_sums_scratch(src_.rows, d_.dst.shape[1])) : 0;
+    return d_.writes_diff_bias() ? align64(channel_sums_scratch(src_.rows, d_.dst.shape[1])) : 0;
   }
 
   ConvDesc d_;

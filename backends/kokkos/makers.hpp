@@ -15,6 +15,7 @@ ops::Expected<ops::BatchNorm> make(const ops::BatchNormDesc& d);
 ops::Expected<ops::BatchNormBackward> make(const ops::BatchNormBackwardDesc& d);
 ops::Expected<ops::BatchNormStatistics> make(const ops::BatchNormStatisticsDesc& d);
 ops::Expected<ops::BatchNormSums> make(const ops::BatchNormSumsDesc& d);
+ops::Expected<ops::BiasGradient> make(const ops::BiasGradientDesc& d);
 ops::Expected<ops::CheckGradients> make(const ops::CheckGradientsDesc& d);
 ops::Expected<ops::Concat> make(const ops::ConcatDesc& d);
 ops::Expected<ops::Conv> make(const ops::ConvDesc& d);

@@ -325,7 +325,7 @@ struct BackwardCells : PoolWindows<Runs> {
     const I corner = this->corner(p, begin), o = p.offset(g.dst), step = this->dst_lane();
     const PoolBox<I> covered = g.inside(begin);
     float diff[lanes];
-    std::int32_t number[lanes];
+    std::int32_t number[lanes] = {};
     load_lanes(diff_dst + o, step, diff);
     if (chosen)
       load_numbers(chosen + o, step, number);

@@ -29,8 +29,9 @@ class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
                                                          begin, end, forward, attributes(), true);
         },
         [&](const Operands& o, const auto& forward) {
-          return ConvKinds::BackwardWeights::primitive_desc(library->engine, direct, o.src, o.weights, bias_, o.dst,
-                                                            stride, gaps, begin, end, forward, attributes(), true);
+          return ConvKinds::BackwardWeights::primitive_desc(library->engine, direct, o.src, o.weights, diff_bias_,
+                                                            o.dst, stride, gaps, begin, end, forward, attributes(),
+                                                            true);
         });
   }
 };

@@ -18,7 +18,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
  public:
   void forward(const typename Desc::Op::template Forward<ops::Tensors>& args) override {
     const auto& [src, weights, bias, dst, scratch] = args;
-    run(this->forward_call(), src, weights, dst, bias, scratch);
+    run(this->forward_call(), src, weights, dst, d_.params.bias ? &bias : nullptr, scratch);
   }
   void backward_data(const typename Desc::Op::template BackwardData<ops::Tensors>& args) override {
     const auto& [diff_dst, weights, diff_src, scratch] = args;
@@ -26,7 +26,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   }
   void backward_weights(const typename Desc::Op::template BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
-    run(this->weights_call(), src, diff_dst, diff_weights, diff_bias, scratch);
+    run(this->weights_call(), src, diff_dst, diff_weights, d_.writes_diff_bias() ? &diff_bias : nullptr, scratch);
   }
 
  protected:
@@ -40,6 +40,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
               to_string(d.weights.dtype), to_string(d.dst.dtype));
     given_ = {to_desc(d.src), to_desc(d.weights, groups), to_desc(d.dst)};
     if (d.params.bias) bias_ = to_desc(bias_tensor_);
+    if (d.writes_diff_bias()) diff_bias_ = bias_;
   }
 
   /// Where src, weights and diff_dst are of low precision, results stay f32. The makers get Operands (and forward's
@@ -92,7 +93,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   Desc d_;
   double flops_;
   TensorDesc bias_tensor_;
-  dnnl::memory::desc bias_;  ///< zero where there is no bias
+  dnnl::memory::desc bias_, diff_bias_;  ///< zero where there is no bias, or nobody wants its gradient
   Operands given_;
 
  private:
@@ -129,9 +130,9 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
            (!d_.training || ((!d_.diff_src || as_good(a.data, own.data)) && as_good(a.weights, own.weights)));
   }
 
-  void run(Call& call, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& bias, const Tensor& scratch) {
-    if (d_.params.bias)
-      call.run({&a, &b, &c, &bias}, &scratch);
+  void run(Call& call, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor* bias, const Tensor& scratch) {
+    if (bias)
+      call.run({&a, &b, &c, bias}, &scratch);
     else
       call.run({&a, &b, &c}, &scratch);
   }
@@ -163,7 +164,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     bind(call, Role::src, DNNL_ARG_SRC, pd.src_desc(), d_.src);
     bind(call, Role::diff_dst, DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), d_.dst);
     bind(call, Role::diff_weights, DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc(), d_.weights);
-    if (d_.params.bias) call.bind(Role::diff_bias, DNNL_ARG_DIFF_BIAS, bias_, bias_tensor_);
+    if (d_.writes_diff_bias()) call.bind(Role::diff_bias, DNNL_ARG_DIFF_BIAS, diff_bias_, bias_tensor_);
   }
 };
 

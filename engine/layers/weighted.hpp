@@ -55,16 +55,16 @@ auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result
   return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
 }
 
-/// Emits the gradients of weights and bias and, where somebody wants it, of the source.
+/// Emits the gradients of weights, of the bias if this primitive writes it and, where somebody wants it, of the source.
 template <class Op>
-void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff, bool has_bias) {
+void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff) {
   using enum ops::Role;
   using enum ops::Verb;
   const auto& op = f.op;
   const BufferId diff_w = b.converted(diff, op->layout(backward_weights, diff_dst), f.type);
   const BufferId x_w = b.in_layout(f.x, op->layout(backward_weights, src));
   const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
-  const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
+  const BufferId db = op->description().writes_diff_bias() ? b.new_gradient("bias", Layout::any()) : no_buffer;
   b.backward_weights(op, {.src = x_w, .diff_dst = diff_w, .diff_weights = dw, .diff_bias = db});
   b.finish_gradients();
   if (!b.wants_diff_src(0)) return;
@@ -80,7 +80,7 @@ BackwardFn plan_weighted(ForwardBuilder& p, bool has_bias, const ops::EltwisePar
   const auto f = forward_weighted(p, has_bias, p.dst_request(), describe);
   p.set_dst(f.y);
   return [=](BackwardBuilder& back) {
-    backward_weighted(back, f, activation_backward(back, activation, f.y, back.diff_dst()), has_bias);
+    backward_weighted(back, f, activation_backward(back, activation, f.y, back.diff_dst()));
   };
 }
 

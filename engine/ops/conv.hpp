@@ -32,6 +32,10 @@ struct ConvDesc {
   bool training = true;  ///< also make the backward verbs
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+  /// backward_weights writes diff_bias, where there is a bias (false: the caller has it from BiasGradient)
+  bool diff_bias = true;
+
+  bool writes_diff_bias() const { return params.bias && diff_bias; }  ///< both
 
   friend bool operator==(const ConvDesc&, const ConvDesc&) = default;
 };

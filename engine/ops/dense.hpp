@@ -24,6 +24,8 @@ struct DenseDesc {
   bool diff_src = true;  ///< backward_data is wanted
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
+  bool writes_diff_bias() const { return params.bias; }  ///< whether backward_weights writes diff_bias
+
   friend bool operator==(const DenseDesc&, const DenseDesc&) = default;
 };
 

@@ -123,6 +123,10 @@ std::string describe(const BatchNormBackwardDesc& d) {
   return fmt::format("gradients of batch normalization, src {}", to_string(d.src));
 }
 
+std::string describe(const BiasGradientDesc& d) {
+  return fmt::format("gradient of the bias, diff_dst {}", to_string(d.diff_dst));
+}
+
 std::string describe(const LambStepDesc& d) { return fmt::format("lamb step, parameter {}", to_string(d.param)); }
 
 }  // namespace keelson::ops

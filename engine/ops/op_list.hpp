@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/ops/batch_norm.hpp"
+#include "engine/ops/bias_gradient.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/conv.hpp"
 #include "engine/ops/conv_max_pool.hpp"
@@ -30,6 +31,7 @@ using OpList = TypeList<
     BatchNormBackwardDesc,
     BatchNormStatisticsDesc,
     BatchNormSumsDesc,
+    BiasGradientDesc,
     CheckGradientsDesc,
     ConcatDesc,
     ConvDesc,

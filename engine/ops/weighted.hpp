@@ -5,7 +5,7 @@
 namespace keelson::ops {
 
 /// What convolution and dense have in common: src, weights and bias make dst; src and weights are of one dtype. `Desc`
-/// has src, weights, dst and params.bias.
+/// has src, weights, dst, params.bias and writes_diff_bias().
 template <class Desc>
 class WeightedPrimitive : public DescribedPrimitive<Desc> {
  public:
@@ -41,6 +41,7 @@ class WeightedPrimitive : public DescribedPrimitive<Desc> {
     In<K, Role::src, &Desc::src> src;
     In<K, Role::diff_dst, &WeightedPrimitive::diff_dst_desc> diff_dst;
     Out<K, Role::diff_weights, &WeightedPrimitive::diff_weights_desc> diff_weights;
+    /// Absent where writes_diff_bias() is false.
     OptionalOut<K, Role::diff_bias, &WeightedPrimitive::bias_desc> diff_bias;
     Scratch<K> scratch;
   };

@@ -23,6 +23,7 @@ const std::vector<SupportRow>& support_table() {
       {"BatchNormBackward",    "",                                   takes,   takes,   never,   never,   never},
       {"BatchNormStatistics",  "",                                   takes,   never,   never,   never,   never},
       {"BatchNormSums",        "",                                   takes,   takes,   never,   never,   never},
+      {"BiasGradient",       "",                                 takes,  takes,  never,   never,   never},
       {"CheckGradients",     "",                                 takes,  never,  never,   never,   never},
       {"Concat",             "",                                 takes,  takes,  if_fast, if_fast, may},
       {"Conv",               "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
@@ -90,6 +91,7 @@ SupportCell cell(const BatchNormDesc& d, Device&) { return {"BatchNorm", strided
 SupportCell cell(const BatchNormBackwardDesc& d, Device&) { return {"BatchNormBackward", "", d.src.dtype}; }
 SupportCell cell(const BatchNormStatisticsDesc&, Device&) { return {"BatchNormStatistics", "", DType::f32}; }
 SupportCell cell(const BatchNormSumsDesc& d, Device&) { return {"BatchNormSums", "", d.src.dtype}; }
+SupportCell cell(const BiasGradientDesc& d, Device&) { return {"BiasGradient", "", d.diff_dst.dtype}; }
 SupportCell cell(const CheckGradientsDesc&, Device&) { return {"CheckGradients", "", DType::f32}; }
 SupportCell cell(const ConcatDesc& d, Device&) { return {"Concat", "", d.dst.dtype}; }
 SupportCell cell(const ConvDesc& d, Device&) {
@@ -177,6 +179,10 @@ BatchNormStatisticsDesc example(DType) {
 template <>
 BatchNormSumsDesc example(DType t) {
   return {last(image, t), 2};
+}
+template <>
+BiasGradientDesc example(DType t) {
+  return {last(image, t)};
 }
 template <>
 CheckGradientsDesc example(DType) {

@@ -115,8 +115,10 @@ auto add_verbs() {
     } else {
       return std::type_identity<A>();
     }
-  } else {
+  } else if constexpr (requires { typename Op::template BackwardData<Tensors>; }) {
     return std::type_identity<WithBackwardWeights<WithBackwardData<Base, Op>, Op>>();
+  } else {
+    return std::type_identity<WithBackwardWeights<Base, Op>>();
   }
 }
 
