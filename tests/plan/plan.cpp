@@ -145,6 +145,36 @@ TEST_P(PlanTest, Bf16ReachesConvolutionsByThemselves) {
   EXPECT_EQ(hash[0] != hash[1], ctx().try_make(d) != nullptr);
 }
 
+/// Where the gradient of the convolution's result is made, here since the windows overlap, the bias has its gradient
+/// from the pooled one, which is smaller.
+TEST_P(PlanTest, SumsTheBiasOfAPooledConvolutionFromThePooledGradient) {
+  Graph g;
+  const Var x = g.input("x", {3, 13, 12, 11}), y = g.input("y", {3});
+  const Var a = max_pool(leaky_relu(conv(x, {.filters = 16}, "a"), 0.3f), {.size = 3, .stride = 2});
+  g.set_output("prediction", dense(flatten(a), 3, "out"));
+  mse(Var{&g, g.outputs()[0].second}, y);
+  std::vector<std::vector<float>> gradients[2];
+  for (const bool fuse : {false, true}) {
+    Parameters parameters(g, ctx(), 1);
+    Executor executor(g, parameters, {.batch = 2, .fuse = fuse});
+    set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 13, 12, 11}, "x"));
+    set_input(ctx(), executor, "y", oracle::random_uniform({2, 3}, "y", 0, 1));
+    executor.forward({});
+    executor.backward();
+    for (const auto& p : parameters.all()) gradients[fuse].push_back(executor.gradient(p.name));
+    const auto rows = executor.plan().rows();
+    const auto sum =
+        std::find_if(rows.begin(), rows.end(), [](const PlanRow& r) { return r.op == "bias bwd weights"; });
+    ASSERT_EQ(sum != rows.end(), fuse);
+    if (fuse) {
+      EXPECT_NEAR(sum->megabytes, 2 * 16 * 6 * 5 * 5 * 4e-6, 1e-6);
+    }
+  }
+  ASSERT_EQ(gradients[0].size(), gradients[1].size());
+  for (std::size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_LT(relative_error(flat(gradients[1][i]), flat(gradients[0][i])), 1e-5);
+}
+
 /// A convolution whose result is too large for the caches, with planes that the pooling drops.
 TEST_P(PlanTest, DepthTilesChangeNothingButTheMemory) {
   Graph g;
