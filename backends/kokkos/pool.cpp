@@ -53,6 +53,8 @@ class KokkosPool : public Pool {
       auto* x = diff_src.data<T>();
       const void* chosen = desc_.params.kind == PoolKind::max ? workspace.raw() : nullptr;
       with_geometry([&](const auto& g) {
+        if (desc_.params.kind == PoolKind::average && !overlapping())
+          return backward(g, y, static_cast<const NoChoice*>(nullptr), x);
         if constexpr (!std::decay_t<decltype(g)>::fixed)
           if (wide_index()) return backward(g, y, static_cast<const std::int32_t*>(chosen), x);
         backward(g, y, static_cast<const std::uint8_t*>(chosen), x);
@@ -154,7 +156,7 @@ class KokkosPool : public Pool {
     const bool gather = overlapping();
     const auto r = runs<T>(g, gather ? src_ : dst_, x, y, chosen);
     using Runs = std::decay_t<decltype(r)>;
-    if constexpr (!Geometry::fixed)
+    if constexpr (!Geometry::fixed && !std::is_same_v<Chosen, NoChoice>)
       if (gather) return launch(label, r.items.count, BackwardGather<Runs, T, Chosen>(r, y, chosen, x));
     launch(label, r.items.count, BackwardCells<Runs, T, Chosen>(r, y, chosen, x));
   }

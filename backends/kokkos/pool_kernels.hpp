@@ -191,6 +191,9 @@ KOKKOS_INLINE_FUNCTION void store_numbers(Chosen* y, Index lane, const std::int3
   }
 }
 
+/// Stands for the type of argmax indices where average pooling has none.
+struct NoChoice {};
+
 /// What forward and window-wise backward share: a run of windows, each stepping through its own part of src.
 template <class Runs>
 struct PoolWindows : Runs {
@@ -302,8 +305,9 @@ template <class Runs, class T, class Chosen>
 struct BackwardCells : PoolWindows<Runs> {
   using I = typename Runs::I;
   using Value = T;
+  static constexpr bool chooses = !std::is_same_v<Chosen, NoChoice>;
   const T* diff_dst;
-  const Chosen* chosen;  ///< null for average pooling
+  const Chosen* chosen;
   T* diff_src;
 
   BackwardCells(const Runs& r, const T* y, const Chosen* c, T* x)
@@ -325,12 +329,15 @@ struct BackwardCells : PoolWindows<Runs> {
     const I corner = this->corner(p, begin), o = p.offset(g.dst), step = this->dst_lane();
     const PoolBox<I> covered = g.inside(begin);
     float diff[lanes];
-    std::int32_t number[lanes] = {};
+    [[maybe_unused]] std::int32_t number[lanes];
     load_lanes(diff_dst + o, step, diff);
-    if (chosen)
+    if constexpr (chooses) {
       load_numbers(chosen + o, step, number);
-    else
-      KEELSON_KEEP_LOOP for (int l = 0; l < lanes; ++l) diff[l] *= g.average_factor(covered);
+    } else {
+      const float factor = g.average_factor(covered);
+      KEELSON_KEEP_LOOP
+      for (int l = 0; l < lanes; ++l) diff[l] *= factor, number[l] = 0;
+    }
 
     PoolBox<I> cell{};
     bool is_window = Runs::fixed;
@@ -360,7 +367,7 @@ struct BackwardCells : PoolWindows<Runs> {
           const std::int32_t tap = g.tap(d, h, w);
           float value[lanes];
           KEELSON_KEEP_LOOP
-          for (int l = 0; l < lanes; ++l) value[l] = inside && (!chosen || number[l] == tap) ? diff[l] : 0.0f;
+          for (int l = 0; l < lanes; ++l) value[l] = inside && (!chooses || number[l] == tap) ? diff[l] : 0.0f;
           store_lanes(to + (d * g.src.stride[0] + h * g.src.stride[1] + w * g.src.stride[2]), lane, value);
         }
   }
