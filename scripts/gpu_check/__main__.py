@@ -29,14 +29,15 @@ class Stage:
 
 STAGES = [
     Stage("machine", 30, False, machine.machine),
-    Stage("ops", 80, False, correctness.ops),
+    Stage("ops", 70, False, correctness.ops),
     Stage("bench", 130, False, speed.bench),
-    Stage("torch", 100, False, speed.torch),
+    Stage("torch", 85, False, speed.torch),
     Stage("accuracy", 45, False, training.accuracy),
     Stage("input", 40, False, training.input_from_files),
-    Stage("replay", 30, True, training.replay),
+    Stage("replay", 40, True, training.replay),
     Stage("ranks", 30, False, two_ranks),
     Stage("sanitizer", 60, True, correctness.sanitizer),
+    Stage("rest", 600, False, speed.rest),
 ]
 EPILOG = """stages: """ + ", ".join(s.name for s in STAGES) + """
 

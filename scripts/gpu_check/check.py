@@ -15,6 +15,15 @@ TAIL_LINES = 25
 HIDDEN = ("stage", "name", "status", "seconds", "log", "exit_code", "traceback")  # from the line on the screen
 
 
+def end_group(process, number):
+    """Sends the signal to the command and all it has started, and waits a little for the command to end."""
+    try:
+        os.killpg(process.pid, number)
+        process.wait(5)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+
+
 class Ended:
     """A command that has ended, or was ended at its limit."""
 
@@ -64,7 +73,7 @@ class Check:
         return self.stage_end - time.monotonic()
 
     def run(self, name, command, limit=3600.0, env=None, cwd=None):
-        """Runs a command; its output goes to logs/<stage>-<name>.out and .err. At the limit its whole group is killed."""
+        """Runs a command; its output goes to logs/<stage>-<name>.out and .err. At the limit its whole group is ended."""
         log = self.logs / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{self.stage}-{name}")
         command = [str(c) for c in command]
         limit = min(limit, self.left())
@@ -82,11 +91,8 @@ class Check:
                 reason = None if code == 0 else f"exit code {code}" if code > 0 else f"ended by signal {-code}"
             except subprocess.TimeoutExpired:
                 code, reason = None, f"ended after its limit of {limit:.0f} s"
-            try:  # what the command may have left running, mpirun's ranks for instance
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+                end_group(process, signal.SIGTERM)  # mpirun then ends its ranks, which are groups of their own
+            end_group(process, signal.SIGKILL)  # whatever is left of it
         return Ended(command, code, time.monotonic() - start, log, reason)
 
     def record(self, name, status, ended=None, **values):

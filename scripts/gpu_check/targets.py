@@ -4,8 +4,8 @@ from .check import FAILED, PASSED, SKIPPED
 
 
 class Target:
-    """name; measure(check) returns (text, whether it holds), or None where nothing was measured; stage: where it comes
-    from."""
+    """name; measure(check) returns (text, whether it holds), or None where nothing was measured; whether it holds is None
+    where a part was not measured. stage: where it comes from."""
 
     def __init__(self, name, stage, measure):
         self.name, self.stage, self.measure = name, stage, measure
@@ -17,14 +17,15 @@ def value(check, stage, name, key):
 
 
 def all_passed(stage, prefix=""):
-    """Every result of the stage whose name begins with the prefix passed; those that were skipped do not count."""
+    """The last result of each name of the stage that begins with the prefix passed; not known if one was skipped."""
     def measure(check):
-        results = [r for r in check.results if r["stage"] == stage and r["name"].startswith(prefix)]
-        counted = [r for r in results if r["status"] != SKIPPED]
-        if not counted:
+        last = {r["name"]: r["status"] for r in check.results if r["stage"] == stage and r["name"].startswith(prefix)}
+        bad = [name for name, status in last.items() if status == FAILED]
+        passed = [name for name, status in last.items() if status == PASSED]
+        if not bad and not passed:
             return None
-        bad = [r["name"] for r in counted if r["status"] == FAILED]
-        return (f"{len(counted) - len(bad)} of {len(counted)}" + (f"; not: {', '.join(bad[:4])}" if bad else ""), not bad)
+        return (f"{len(passed)} of {len(last)}" + (f"; not: {', '.join(bad[:4])}" if bad else ""),
+                False if bad else True if len(passed) == len(last) else None)
     return measure
 
 
@@ -99,7 +100,7 @@ def judge(check):
         failed = any(r["stage"] in (target.stage, "data", "run") and r["status"] == FAILED for r in check.results)
         if check.gpu != "" or check.quick:
             row.update(status=SKIPPED, reason="no GPU" if check.gpu != "" else "--quick")
-        elif measured:
+        elif measured and measured[1] is not None:
             row["status"] = PASSED if measured[1] else FAILED
         else:
             row.update(status=FAILED if failed else SKIPPED, reason=why_not_measured(check, target.stage))

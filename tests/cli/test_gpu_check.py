@@ -52,7 +52,7 @@ class Folder(unittest.TestCase):
 class Stages(Folder):
     def test_stages_run_on_this_build_and_no_target_passes(self):
         text = self.check("--programs", os.environ["KEELSON_BIN"], "--quick", "--time-limit", 6000, "--stage-limit", 600,
-                          "--stages", "ops,bench,accuracy,input,ranks,replay,sanitizer", code=77)
+                          "--stages", "ops,bench,accuracy,input,ranks,replay,sanitizer,rest", code=77)
         results, summary = self.results()
         self.assertEqual(summary["failed"], [])
         self.assertEqual({row["status"] for row in summary["targets"]}, {SKIPPED}, "tiny sizes, or a CPU, prove nothing")
@@ -148,9 +148,11 @@ class Targets(unittest.TestCase):
         run = Run(("ops", "test_ops A", PASSED, {"tests": 3, "skipped": 0}), ("ops", "test_ops B", FAILED, {"tests": 1, "skipped": 0}),
                   ("accuracy", "bf16", FAILED, {"mae": 0.3, "apart": 0.021}), ("accuracy", "fp16", PASSED, {"mae": 0.3, "apart": 0.001}),
                   ("torch", "PyTorch", SKIPPED, {"reason": "no PyTorch: why"}),
-                  ("sanitizer", "memcheck step", PASSED, {}), ("sanitizer", "racecheck step", FAILED, {}))
+                  ("sanitizer", "memcheck step", PASSED, {}), ("sanitizer", "racecheck step", FAILED, {}),
+                  ("bench", "paper fp16 batch 4", PASSED, {}), ("bench", "lstm-small fp32", SKIPPED, {"reason": NO_TIME}),
+                  ("replay", "bf16", SKIPPED, {"reason": NO_TIME}), ("replay", "bf16", PASSED, {}))
         expected = {"tests on the device": FAILED, "bf16: validation": FAILED, "fp16: validation": PASSED, "memcheck": PASSED,
-                    "racecheck": FAILED, "large LSTM": SKIPPED, "two ranks": SKIPPED, "300 samples/s": SKIPPED}
+                    "racecheck": FAILED, "every network": SKIPPED, "recorded steps": PASSED, "large LSTM": SKIPPED, "two ranks": SKIPPED, "300 samples/s": SKIPPED}
         self.assertEqual({words: run.status(words) for words in expected}, expected)
         self.assertIn("skipped: no PyTorch: why", targets.table(targets.judge(run)))
 
