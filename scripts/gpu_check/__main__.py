@@ -29,13 +29,13 @@ class Stage:
 
 STAGES = [
     Stage("machine", 30, False, machine.machine),
-    Stage("ops", 70, False, correctness.ops),
+    Stage("ops", 90, False, correctness.ops),
     Stage("bench", 130, False, speed.bench),
     Stage("torch", 85, False, speed.torch),
     Stage("accuracy", 45, False, training.accuracy),
     Stage("input", 40, False, training.input_from_files),
     Stage("replay", 40, True, training.replay),
-    Stage("ranks", 30, False, two_ranks),
+    Stage("ranks", 45, False, two_ranks),
     Stage("sanitizer", 60, True, correctness.sanitizer),
     Stage("rest", 600, False, speed.rest),
 ]

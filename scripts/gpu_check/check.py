@@ -11,6 +11,7 @@ import time
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 NO_TIME = "not begun: the time of the stage is used up"
+LEAST_SECONDS = 15  # a command that has less left would only be ended
 TAIL_LINES = 25
 HIDDEN = ("stage", "name", "status", "seconds", "log", "exit_code", "traceback")  # from the line on the screen
 
@@ -57,7 +58,7 @@ class Check:
         self.logs = self.out / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + seconds
-        self.stage, self.stage_end = "", self.end
+        self.stage, self.stage_end, self.stage_seconds = "", self.end, seconds
         self.results = []
         # Known after the stage `machine`: whether the programs run here, and why they find no GPU ("": they find one).
         self.programs_run, self.gpu = False, None
@@ -65,6 +66,7 @@ class Check:
         self.file = open(self.out / "results.jsonl", "w", buffering=1)
 
     def begin(self, stage, seconds):
+        self.stage_seconds = seconds
         self.stage, self.stage_end = stage, min(self.end, time.monotonic() + seconds)
         print(f"=== {stage} (at most {max(0, self.stage_end - time.monotonic()):.0f} s)", flush=True)
 
@@ -77,9 +79,10 @@ class Check:
         log = self.logs / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{self.stage}-{name}")
         command = [str(c) for c in command]
         limit = min(limit, self.left())
+        needed = min(LEAST_SECONDS, self.stage_seconds / 2)
         start = time.monotonic()
         with open(f"{log}.out", "w") as out, open(f"{log}.err", "w") as err:
-            if limit < 1:
+            if limit < needed:
                 return Ended(command, None, 0.0, log, NO_TIME)
             try:
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,

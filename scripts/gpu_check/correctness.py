@@ -2,19 +2,20 @@
 
 import concurrent.futures
 import json
+import os
 import re
 
 from .check import FAILED, PASSED, SKIPPED
 
-PROGRAMS = ("test_ops", "test_cuda", "test_execute", "test_plan", "test_nets", "test_train")
+PROGRAMS = ("test_nets", "test_ops", "test_cuda", "test_train", "test_execute", "test_plan")  # the longest suites first
 # These read files of the sources, which an archive has not.
 NEED_SOURCES = "SupportTable.DocumentShowsIt:Checkpoint.ReadsOlderFilesOfThisFormat"
 MOST_FAILURES = 20  # of a suite, in the results; all are in its log
-AT_A_TIME = 4  # processes that share the GPU
+AT_A_TIME = max(2, min(8, len(os.sched_getaffinity(0)) // 2))  # processes that share the GPU
 # Every sixteenth test of each kind of kernel: what compute-sanitizer makes many times slower must be small.
 REDUCED = ("Softmax/*:Eltwise/*:Pool/*:Reorder/*:Sum/*:Concat/*:Update/*:UpdateRows/*:SumSquares/*:CheckGradients/*:"
            "Embedding/*:Dropout/*:Loss/*:RecurrentCell/*:Cases/*:ConvMaxPool/*:Conv/ConvOneCase.*:Dense/*:MatMul/*:Lamb/*")
-QUICK = ("test_ops", ("Softmax/SoftmaxTest", "Eltwise", "Flops"))
+QUICK = ("Softmax/SoftmaxTest", "Eltwise", "Flops")  # of test_ops
 
 
 def suites(check, program):
@@ -56,14 +57,14 @@ def run_suite(check, program, suite):
 def ops(check):
     """Every suite of the tests that use the device. KEELSON_TUNE=off: the libraries' first proposals."""
     todo = []
-    for program in PROGRAMS if not check.quick else QUICK[:1]:
+    for program in PROGRAMS if not check.quick else ("test_ops",):
         if not check.node.program(program):
             if program != "test_cuda" or not check.gpu:
                 check.record(program, FAILED, reason=f"{program} is not in {check.node.programs}; unpack the archive "
                                                      "...-check.tar.gz too")
             continue
         names = suites(check, program) or []
-        todo += [(program, suite) for suite in names if not check.quick or suite in QUICK[1]]
+        todo += [(program, suite) for suite in names if not check.quick or suite in QUICK]
     with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
         for waited in [pool.submit(run_suite, check, *work) for work in todo]:
             waited.result()

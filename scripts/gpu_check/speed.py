@@ -94,7 +94,7 @@ def torch(check):
     plain = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}  # PyTorch brings its own libraries
     there = check.run("import", [python, script, "--version"], 60, plain)
     if not there.ok:
-        check.record("PyTorch", SKIPPED, there, reason="no PyTorch: " + (there.text("err").splitlines() or ["?"])[-1])
+        check.record("PyTorch", SKIPPED, there, reason="not there: " + (there.text("err").splitlines() or ["?"])[-1])
         return
     check.record("PyTorch", PASSED, there, **there.json())
     precision = "fp32" if check.gpu else "bf16"

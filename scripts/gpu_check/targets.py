@@ -30,12 +30,13 @@ def all_passed(stage, prefix=""):
 
 
 def op_tests(check):
-    results = [r for r in check.results if r["stage"] == "ops" and "tests" in r]
-    ran = sum(r["tests"] - r["skipped"] for r in results)
-    broken = [r["name"] for r in check.results if r["stage"] == "ops" and r["status"] == FAILED]
+    results = [r for r in check.results if r["stage"] == "ops"]
+    ran = sum(r.get("tests", 0) - r.get("skipped", 0) for r in results)
+    broken, left_out = (sum(r["status"] == status for r in results) for status in (FAILED, SKIPPED))
     if not ran and not broken:
         return None
-    return f"{ran} tests ran, {len(broken)} suites failed", ran > 0 and not broken
+    text = f"{ran} tests ran, {broken} suites failed" + (f", {left_out} had no time" if left_out else "")
+    return text, False if broken else None if left_out else True
 
 
 def at_least(least, text, *where):
@@ -83,11 +84,12 @@ TARGETS = [
 
 
 def why_not_measured(check, stage):
-    """The reason that the stage itself gave, or that it did not run."""
+    """The reason that the stage itself gave, the worst first, or that it did not run."""
     results = [r for r in check.results if r["stage"] == stage]
-    reasons = [r["reason"] for r in results if r["status"] == SKIPPED and "reason" in r]
-    if reasons:
-        return reasons[0]
+    for status in (FAILED, SKIPPED):
+        for r in results:
+            if r["status"] == status and "reason" in r:
+                return f"{r['name']}: {r['reason']}" if r["name"] != stage else r["reason"]
     return f"stage {stage} has not measured it" if results else f"stage {stage} was not asked for"
 
 
@@ -97,7 +99,7 @@ def judge(check):
     for target in TARGETS:
         measured = target.measure(check)
         row = {"target": target.name, "stage": target.stage, "measured": measured and measured[0]}
-        failed = any(r["stage"] in (target.stage, "data", "run") and r["status"] == FAILED for r in check.results)
+        failed = any(r["stage"] in (target.stage, "data") and r["status"] == FAILED for r in check.results)
         if check.gpu != "" or check.quick:
             row.update(status=SKIPPED, reason="no GPU" if check.gpu != "" else "--quick")
         elif measured and measured[1] is not None:
@@ -109,9 +111,9 @@ def judge(check):
 
 
 def table(rows):
-    words = {PASSED: "yes", FAILED: "NO"}
+    words = {PASSED: "yes", FAILED: "NO", SKIPPED: "skipped"}
     lines = [("target", "measured", "passed")]
     for row in rows:
-        lines.append((row["target"], row["measured"] or "", words.get(row["status"], f"skipped: {row.get('reason', '')}")))
+        lines.append((row["target"], row["measured"] or "", words[row["status"]] + (f": {row['reason']}" if "reason" in row else "")))
     widths = [max(len(line[i]) for line in lines) for i in range(2)]
     return "\n".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in lines)

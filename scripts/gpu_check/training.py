@@ -50,7 +50,7 @@ def accuracy(check):
     data = universes(check)
     if not data:
         return
-    steps, batch = (8, 2) if check.quick else (200, 4)
+    steps, batch = (8, 2) if check.quick else (200, 1)
     samples = check.found("data")["files"]
     epochs = -(-steps * batch // samples)
     mae = {}

@@ -147,17 +147,22 @@ class Targets(unittest.TestCase):
     def test_what_fails_or_is_not_measured_does_not_pass(self):
         run = Run(("ops", "test_ops A", PASSED, {"tests": 3, "skipped": 0}), ("ops", "test_ops B", FAILED, {"tests": 1, "skipped": 0}),
                   ("accuracy", "bf16", FAILED, {"mae": 0.3, "apart": 0.021}), ("accuracy", "fp16", PASSED, {"mae": 0.3, "apart": 0.001}),
-                  ("torch", "PyTorch", SKIPPED, {"reason": "no PyTorch: why"}),
+                  ("torch", "PyTorch", SKIPPED, {"reason": "not there: why"}),
                   ("sanitizer", "memcheck step", PASSED, {}), ("sanitizer", "racecheck step", FAILED, {}),
                   ("bench", "paper fp16 batch 4", PASSED, {}), ("bench", "lstm-small fp32", SKIPPED, {"reason": NO_TIME}),
                   ("replay", "bf16", SKIPPED, {"reason": NO_TIME}), ("replay", "bf16", PASSED, {}))
         expected = {"tests on the device": FAILED, "bf16: validation": FAILED, "fp16: validation": PASSED, "memcheck": PASSED,
                     "racecheck": FAILED, "every network": SKIPPED, "recorded steps": PASSED, "large LSTM": SKIPPED, "two ranks": SKIPPED, "300 samples/s": SKIPPED}
         self.assertEqual({words: run.status(words) for words in expected}, expected)
-        self.assertIn("skipped: no PyTorch: why", targets.table(targets.judge(run)))
+        self.assertIn("skipped: PyTorch: not there: why", targets.table(targets.judge(run)))
 
     def test_tests_that_all_were_skipped_do_not_pass(self):
         self.assertNotEqual(Run(("ops", "test_ops A", PASSED, {"tests": 3, "skipped": 3})).status("tests on the device"), PASSED)
+
+    def test_tests_that_had_no_time_are_told(self):
+        run = Run(("ops", "test_ops A", PASSED, {"tests": 3, "skipped": 1}), ("ops", "test_ops B", SKIPPED, {"reason": NO_TIME}))
+        row = next(row for row in targets.judge(run) if row["stage"] == "ops")
+        self.assertEqual((row["status"], row["measured"]), (SKIPPED, "2 tests ran, 0 suites failed, 1 had no time"))
 
     def test_without_a_gpu_nothing_passes(self):
         run = Run(("bench", "mlperf bf16 batch 1", PASSED, {"rate": 1000}))
