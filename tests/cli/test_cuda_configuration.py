@@ -30,7 +30,7 @@ class Cudnn(unittest.TestCase):
         parts = zip(("MAJOR", "MINOR", "PATCHLEVEL"), version.split("."))
         (self.folder / "cudnn_version.h").write_text("".join(f"#define CUDNN_{p} {n}\n" for p, n in parts))
         done = subprocess.run(
-            ["cmake", "-S", self.folder, "-B", self.folder / "build", "--fresh",
+            ["cmake", "-G", "Ninja", "-S", self.folder, "-B", self.folder / "build", "--fresh",
              f"-DcuDNN_INCLUDE_DIR={self.folder}", f"-DcuDNN_LIBRARY={self.folder}/libcudnn.so",
              f"-DCMAKE_CUDA_ARCHITECTURES={architectures}", *options],
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
