@@ -1,6 +1,5 @@
 """Stages that time steps: `bench`, and `torch`, which takes turns with PyTorch on the same GPU."""
 
-import json
 import os
 import pathlib
 import statistics
