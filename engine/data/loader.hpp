@@ -31,17 +31,15 @@ struct LoaderOptions {
 
 /// One rank's part of a global batch, in host memory.
 struct Batch {
-  std::vector<void*> fields;  ///< `batch` samples each, contiguous; samples beyond `count` are zero
-  /// The field that lies in `fields` as codes, and (batch) how each sample's codes become values; null: all fields are
-  /// decoded.
-  const CodedField* coded = nullptr;
-  const ops::VoxelSample* voxels = nullptr;
-  const float* weight = nullptr;          ///< (batch): 1 for the first `count`, then 0
-  std::int64_t count = 0;                 ///< samples of this rank; may be 0 in the last step of an epoch
-  std::int64_t global_count = 0;          ///< of all ranks
-  std::int64_t sample_offset = 0;         ///< this rank's first place in the global batch: rank * batch
-  const std::int64_t* indices = nullptr;  ///< (count) dataset indices
-  double wait_seconds = 0;                ///< how long next() waited for it
+  std::vector<void*> fields;                 ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  const CodedField* coded = nullptr;         ///< the field that lies in `fields` as codes; null: all are decoded
+  const ops::VoxelSample* voxels = nullptr;  ///< (batch) how each sample's codes become values; null without codes
+  const float* weight = nullptr;             ///< (batch): 1 for the first `count`, then 0
+  std::int64_t count = 0;                    ///< samples of this rank; may be 0 in the last step of an epoch
+  std::int64_t global_count = 0;             ///< of all ranks
+  std::int64_t sample_offset = 0;            ///< this rank's first place in the global batch: rank * batch
+  const std::int64_t* indices = nullptr;     ///< (count) dataset indices
+  double wait_seconds = 0;                   ///< how long next() waited for it
 };
 
 /// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only, or, not
