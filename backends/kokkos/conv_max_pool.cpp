@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/detail/depth_tiled_conv.hpp"
+#include "backends/kokkos/conv_max_pool_device.hpp"
 #include "backends/kokkos/conv_max_pool_kernels.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
@@ -213,8 +214,9 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   Index bias_lines_, parts_ = 1, slots_ = 1;  ///< of backward weights
 };
 
-std::string unsuitable(const ConvMaxPoolDesc& d) {
-  if (!runs_on_host) return "its kernels are for CPUs";
+}  // namespace
+
+std::string unfit_for_argmax(const ConvMaxPoolDesc& d) {
   const auto all = [](const Shape& s, Index value) {
     return std::all_of(s.begin(), s.end(), [=](Index v) { return v == value; });
   };
@@ -228,11 +230,10 @@ std::string unsuitable(const ConvMaxPoolDesc& d) {
   return "";
 }
 
-}  // namespace
-
 Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
+  if (!runs_on_host) return make_argmax_weights(desc);
   ConvMaxPoolDesc d = desc;
-  if (auto why = unsuitable(d); !why.empty()) return why;
+  if (auto why = unfit_for_argmax(d); !why.empty()) return why;
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
     t->layout = chosen(*t, Layout::channels_last(t->shape));

@@ -21,10 +21,22 @@ ConvMaxPoolOp make_backward(ForwardBuilder& p, const ops::ConvDesc& conv, const 
                                          any(ops::pool_dst_shape(conv.dst.shape, pool)), p.wants_diff_src(0)});
 }
 
+/// The gradient of the weights by argmax indices of a forward pass of two calls, where a backend has it for these
+/// operands. A first layer needs no other gradient; the bias has its own op.
+ConvMaxPoolOp make_weights_gradient(ForwardBuilder& p, const ops::ConvDesc& conv, const ops::PoolParams& pool,
+                                    const TensorDesc& src, const Layout& weights_layout, const TensorDesc& dst) {
+  if (!p.training() || p.wants_diff_src(0)) return nullptr;
+  ops::ConvParams params = conv.params;
+  params.bias = false;
+  const TensorDesc weights{p.parameter("weights").shape, DType::f32, weights_layout};
+  return p.try_make(ops::ConvMaxPoolDesc{params, pool, src, weights, dst, false, conv.tf32});
+}
+
 void backward_by_argmax(BackwardBuilder& b, const ConvMaxPoolOp& op, BufferId x, BufferId diff, BufferId workspace,
                         bool has_bias) {
-  diff = b.in_layout(diff, op->layout(backward_weights, diff_dst));
-  const BufferId x_w = b.in_layout(x, op->layout(backward_weights, src));
+  const ops::ConvMaxPoolDesc& d = op->description();
+  diff = b.converted(diff, op->layout(backward_weights, diff_dst), d.dst.dtype);
+  const BufferId x_w = b.converted(x, op->layout(backward_weights, src), d.src.dtype);
   const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
   const BufferId db = has_bias ? b.new_gradient("bias", Layout::any()) : no_buffer;
   b.backward_weights(op, {.src = x_w, .diff_dst = diff, .workspace = workspace, .diff_weights = dw, .diff_bias = db});
@@ -100,10 +112,15 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   const PlannedPool planned = plan_pool(p, pool, f.y);
   // The argmax indices are read in the layout in which the pooling left them.
   const bool by_argmax = sparse && p.desc(planned.dst).layout == sparse->layout(backward_weights, diff_dst);
+  const ConvMaxPoolOp of_weights =
+      sparse ? nullptr
+             : make_weights_gradient(p, conv, pool, p.desc(f.x), f.op->layout(backward_weights, diff_weights),
+                                     p.desc(planned.dst));
   return [=](BackwardBuilder& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
     if (by_argmax) return backward_by_argmax(b, sparse, f.src, diff, planned.workspace, has_bias);
     if (has_bias) bias_gradient(b, diff);
+    if (of_weights) return backward_by_argmax(b, of_weights, f.x, diff, planned.workspace, false);
     const BufferId unpooled = pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {
       return b.new_buffer("diff_dst", {conv.dst.shape, type, layout});
     });

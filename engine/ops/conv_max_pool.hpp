@@ -14,14 +14,17 @@ class ConvMaxPoolForward;
 /// instead: it needs 1/8 of the FLOPs of Pool's and Conv's backward verbs, to the same result up to rounding, and
 /// diff_dst is never made.
 ///
-/// src (N, C, spatial...), weights (O, C, kernel...), dst (N, O, spatial'...) is the pooled result. Layouts may be
-/// `any`.
+/// src (N, C, spatial...), weights (O, C, kernel...), dst (N, O, spatial'...) is the pooled result. src and dst are of
+/// one dtype, f32, bf16 or f16; weights, bias, their gradients and all sums are f32. Layouts may be `any`. Backends for
+/// GPUs know nothing but the gradient of the weights (no diff_src, no bias), and want to be given the layouts of src
+/// and dst: those that the forward pass has left them in.
 struct ConvMaxPoolDesc {
   using Op = ConvMaxPoolBackward;
   ConvParams conv;
   PoolParams pool;
   TensorDesc src, weights, dst;
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
+  bool tf32 = false;     ///< as in ConvDesc
 
   TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
 };

@@ -115,6 +115,94 @@ TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
 INSTANTIATE_TEST_SUITE_P(ConvMaxPool, ConvMaxPoolTest, ::testing::ValuesIn(on_every_context(conv_max_pool_cases())),
                          CaseName());
 
+/// What GPUs take: the gradient of the weights alone.
+std::vector<ConvMaxPoolCase> weights_alone_cases() {
+  const Shape k3{3, 3, 3}, same{1, 1, 1}, none{0, 0, 0}, w2{2, 2, 2};
+  std::vector<ConvMaxPoolCase> cases = {
+      {"first_layer", "CosmoFlow's conv1: 4 channels, a pack", {2, 4, 8, 8, 8}, 32, k3, same, same, w2},
+      {"odd_extents", "what the windows drop", {2, 3, 5, 7, 9}, 7, k3, same, same, w2},
+      {"valid", "no window is at the border", {1, 8, 6, 6, 8}, 8, k3, none, none, w2},
+      {"wide_padding", "taps that never meet src", {1, 4, 3, 3, 3}, 5, k3, {3, 2, 4}, {4, 3, 2}, w2},
+      {"asymmetric", "unequal padding and windows", {1, 4, 7, 8, 9}, 4, k3, {1, 0, 2}, {0, 2, 1}, {3, 2, 1}},
+      {"depth_of_2", "a kernel of 2 x 3 x 3", {1, 4, 6, 6, 6}, 4, {2, 3, 3}, none, none, w2},
+      {"pointwise", "a kernel of 1", {2, 8, 4, 4, 4}, 12, same, none, none, w2},
+      {"pointwise_2d", "the same in 2-D, single channels", {2, 3, 6, 5}, 4, {1, 1}, {0, 0}, {0, 0}, {2, 2}},
+      {"two_dims", "2-D", {3, 12, 10, 12}, 20, {3, 3}, {1, 1}, {1, 1}, {2, 2}},
+      {"windows_of_3", "2-D", {1, 5, 11, 10}, 6, {3, 3}, {1, 1}, {1, 1}, {3, 3}},
+      {"one_window", "a window that is the convolution's result", {1, 4, 4, 4}, 3, {3, 3}, {1, 1}, {1, 1}, {4, 4}},
+      {"slots", "a gradient summed in parts, and these in two steps", {1, 2, 24, 26, 22}, 3, k3, same, same, w2},
+  };
+  for (std::int64_t c = 1; c <= 9; ++c)
+    cases.push_back(
+        {fmt::format("channels_{}", c), "packs and single channels", {1, c, 4, 6, 5}, 5, k3, same, same, w2});
+  for (auto& c : cases) c.bias = false;
+  return cases;
+}
+
+class ArgmaxWeightsTest : public CaseTest<ConvMaxPoolCase> {};
+
+TEST_P(ArgmaxWeightsTest, MatchesPoolingAndConvolutionInEveryType) {
+  if (ctx().device().has_small_caches()) GTEST_SKIP() << "its kernels are for GPUs";
+  const auto conv = c().conv();
+  const auto pool = c().pool();
+  const Shape unpooled = ops::conv_dst_shape(c().src, conv, c().filters), pooled = ops::pool_dst_shape(unpooled, pool);
+  const auto last = [](const Shape& s, DType t) { return TensorDesc{s, t, Layout::channels_last(s)}; };
+  for (const auto type : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(to_string(type));
+    const auto op = make(ops::ConvMaxPoolDesc{
+        conv, pool, last(c().src, type), {c().weights(), DType::f32, Layout::any()}, last(pooled, type), false});
+    if (!op) continue;
+    const Array x = rounded(oracle::random_uniform(c().src, "src"), type),
+                y = rounded(oracle::random_distinct(unpooled, "unpooled"), type),
+                dy = rounded(oracle::random_uniform(pooled, "diff_dst"), type);
+    const auto pooling = ctx().make(ops::PoolDesc{pool, last(unpooled, type), last(pooled, type), true});
+    const auto argmax = scratch(ctx(), pooling->workspace_bytes());
+    pooling->forward({put(ctx(), y, Layout::channels_last(unpooled), type),
+                      destination(ctx(), pooled, Layout::channels_last(pooled), type), argmax});
+    const auto dw = destination(ctx(), c().weights(), op->layout(Verb::backward_weights, Role::diff_weights));
+    const auto extra = scratch(ctx(), op->scratch_bytes(Verb::backward_weights));
+    run_backward_weights(
+        "backward weights", *op,
+        {put(ctx(), x, op->layout(Verb::backward_weights, Role::src), type),
+         put(ctx(), dy, op->layout(Verb::backward_weights, Role::diff_dst), type), argmax, dw, Tensor(), extra});
+    check(dw, oracle::conv_backward_weights(x, oracle::pool_backward(dy, y, pool), c().weights(), conv),
+          "diff_weights");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ConvMaxPool, ArgmaxWeightsTest, ::testing::ValuesIn(on_every_context(weights_alone_cases())),
+                         CaseName());
+
+TEST(ConvMaxPool, GpusDeclineWhatTheyCannotDo) {
+  Context& ctx = context(network_contexts().back());
+  if (ctx.device().has_small_caches()) GTEST_SKIP() << "what GPUs decline";
+  const auto why = [&](auto change) {
+    ConvMaxPoolCase c{"", "", {1, 4, 8, 8, 8}, 8, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {2, 2, 2}, false};
+    const Shape dst = ops::pool_dst_shape(ops::conv_dst_shape(c.src, c.conv(), c.filters), c.pool());
+    ops::ConvMaxPoolDesc d{c.conv(),
+                           c.pool(),
+                           {c.src, DType::bf16, Layout::channels_last(c.src)},
+                           {c.weights(), DType::f32, Layout::any()},
+                           {dst, DType::bf16, Layout::channels_last(dst)},
+                           false};
+    change(d);
+    std::string reason;
+    return ctx.try_make(d, &reason) ? std::string() : reason;
+  };
+  const auto expect = [](const std::string& reason, const std::string& part) {
+    EXPECT_NE(reason.find(part), reason.npos) << reason << " has not: " << part;
+  };
+  EXPECT_EQ(why([](auto&) {}), "");
+  expect(why([](auto& d) { d.diff_src = true; }), "the gradient of src");
+  expect(why([](auto& d) { d.conv.bias = true; }), "BiasGradient");
+  expect(why([](auto& d) { d.conv.stride = {2, 2, 2}; }), "stride");
+  expect(why([](auto& d) { d.pool.stride = {1, 1, 1}; }), "side by side");
+  expect(why([](auto& d) { d.conv.kernel = {3, 3, 5}; }), "3 x 3");
+  expect(why([](auto& d) { d.dst.dtype = DType::f32; }), "dst f32");
+  expect(why([](auto& d) { d.dst.layout = Layout::any(); }), "dst is not channels-last");
+  expect(why([](auto& d) { d.src.layout = Layout::plain(d.src.shape); }), "src is not channels-last");
+}
+
 TEST(ConvMaxPool, DeclinesWhatItCannotDo) {
   const ConvMaxPoolCase plain{"", "", {1, 4, 8, 8, 8}, 8, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {2, 2, 2}};
   const auto accepted = [&](auto change) {

@@ -31,6 +31,7 @@ const std::vector<SupportRow>& support_table() {
       {"Conv",               "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"ConvMaxPool",        "on a device with small caches",    takes,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device",                never,  never,  never,   never,   never},
+      {"ConvMaxPool",        "on another device, weights alone", takes,  takes,  never,   never,   never},
       {"ConvMaxPoolForward", "on a device with small caches",    if_fast, never, if_fast, never,   never},
       {"ConvMaxPoolForward", "on another device",                never,  never,  never,   never,   never},
       {"DecodeVoxels",         "",                                   takes,   takes,   never,   never,   never},
@@ -102,7 +103,10 @@ SupportCell cell(const ConvDesc& d, Device&) {
                                : "layouts given, dst f32",
           d.src.dtype};
 }
-SupportCell cell(const ConvMaxPoolDesc& d, Device& device) { return {"ConvMaxPool", caches(device), d.src.dtype}; }
+SupportCell cell(const ConvMaxPoolDesc& d, Device& device) {
+  const bool weights_alone = !device.has_small_caches() && !d.diff_src && !d.conv.bias && !d.dst.layout.is_any();
+  return {"ConvMaxPool", weights_alone ? "on another device, weights alone" : caches(device), d.src.dtype};
+}
 SupportCell cell(const ConvMaxPoolForwardDesc& d, Device& device) {
   return {"ConvMaxPoolForward", caches(device), d.conv.src.dtype};
 }

@@ -1,0 +1,149 @@
+#include "engine/ops/conv_max_pool.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "backends/cuda/makers.hpp"
+#include "backends/cuda/padded_channels.hpp"
+#include "backends/kokkos/conv_max_pool_device.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "engine/base/align.hpp"
+#include "engine/ops/factory.hpp"
+
+namespace keelson::cuda {
+
+namespace {
+
+using namespace ops;
+
+TensorDesc channels_last(const Shape& s, DType t) { return {s, t, Layout::channels_last(s)}; }
+
+/// Where the operands of one call lie.
+struct Operands {
+  void *src, *diff_dst, *argmax;
+  float* diff_weights;
+  std::byte* scratch;
+};
+
+/// The gradient of the weights, either from the argmax indices, or as frameworks have it: the gradient of the
+/// convolution's result is made, zeros in most places, and multiplied.
+class EitherWay : public ConvMaxPoolBackward {
+ public:
+  EitherWay(const LibraryPtr& library, const ConvMaxPoolDesc& d, std::unique_ptr<Pool> pool, std::unique_ptr<Conv> conv,
+            std::int64_t channels)
+      : d_(d),
+        unpooled_(pool->description().src),
+        pool_(std::move(pool)),
+        conv_(std::move(conv)),
+        argmax_(d, channels) {
+    choose(*library);
+  }
+
+  /// Whether a way was found that runs.
+  bool runs() const { return way_.has_value(); }
+
+  Layout layout(Verb, Role r) const override {
+    if (r == Role::src || r == Role::diff_src) return d_.src.layout;
+    if (r == Role::weights || r == Role::diff_weights) return d_.weights.layout;
+    if (r == Role::dst || r == Role::diff_dst) return d_.dst.layout;
+    return Layout::plain({d_.dst.shape[1]});
+  }
+  // Neither the way nor its own need of memory: ranks whose caches differ would take their plans for different ones.
+  std::string name(Verb) const override { return "argmax or dense"; }
+  std::size_t scratch_bytes(Verb v) const override {
+    if (v != Verb::backward_weights) return 0;
+    return std::max(argmax_.scratch_bytes(), dense_bytes());
+  }
+  Cost cost(Verb) const override { return argmax_.cost(); }
+
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, workspace, diff_weights, diff_bias, scratch] = args;
+    run(*way_, {src.raw(), diff_dst.raw(), workspace.raw(), diff_weights.data<float>(),
+                static_cast<std::byte*>(scratch.raw())});
+  }
+  void backward_data(const BackwardData<ops::Tensors>&) override {
+    fail("the gradient of src was not asked for: {}", describe(d_));
+  }
+
+ private:
+  enum Way : std::size_t { dense, by_argmax };
+
+  std::size_t dense_bytes() const {
+    return align64(unpooled_.bytes()) +
+           std::max(pool_->scratch_bytes(Verb::backward_data), conv_->scratch_bytes(Verb::backward_weights));
+  }
+
+  void run(std::size_t way, const Operands& o) const {
+    if (way == by_argmax) return argmax_.run(o.src, o.diff_dst, o.argmax, o.diff_weights, o.scratch);
+    const auto bytes = static_cast<std::int64_t>(dense_bytes() - align64(unpooled_.bytes()));
+    const Tensor unpooled(unpooled_, o.scratch), diff_dst(d_.dst, o.diff_dst), src(d_.src, o.src),
+        weights(d_.weights, o.diff_weights),
+        scratch(TensorDesc::plain({bytes}, DType::u8), o.scratch + align64(unpooled_.bytes())),
+        argmax(TensorDesc::plain({d_.dst.elements()}, DType::u8), o.argmax);
+    pool_->backward_data({.diff_dst = diff_dst, .workspace = argmax, .diff_src = unpooled, .scratch = scratch});
+    conv_->backward_weights(
+        {.src = src, .diff_dst = unpooled, .diff_weights = weights, .diff_bias = {}, .scratch = scratch});
+  }
+
+  void choose(Library& library) {
+    const auto key = fmt::format("backward weights {}{}", describe(d_), d_.tf32 ? " tf32" : "");
+    GpuMemory memory;
+    const auto trial = [&](std::size_t way) {
+      const auto src = align64(d_.src.bytes()), dst = align64(d_.dst.bytes()), indices = align64(dst_elements()),
+                 weights = align64(d_.weights.bytes());
+      if (!memory) {
+        memory = trial_memory(src + dst + indices + weights + align64(scratch_bytes(Verb::backward_weights)));
+        if (!memory) throw NoTrialMemory();
+        kokkos::fill_argmax(static_cast<std::byte*>(memory.get()) + src + dst, d_.dst.elements(),
+                            d_.pool.kernel.elements());
+      }
+      auto* at = static_cast<std::byte*>(memory.get());
+      run(way, {at, at + src, at + src + dst, reinterpret_cast<float*>(at + src + dst + indices),
+                at + src + dst + indices + weights});
+      return true;
+    };
+    try {
+      way_ = library.tuner.choose(key, {"dense", "argmax"}, trial);
+    } catch (const NoTrialMemory&) {
+      way_ = dense;
+    }
+  }
+  std::size_t dst_elements() const { return static_cast<std::size_t>(d_.dst.elements()); }
+
+  ConvMaxPoolDesc d_;
+  TensorDesc unpooled_;
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Conv> conv_;
+  kokkos::ArgmaxWeights argmax_;
+  std::optional<std::size_t> way_;
+};
+
+}  // namespace
+
+Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, const ConvMaxPoolDesc& desc) {
+  if (auto why = kokkos::unfit_for_argmax_weights(desc); !why.empty()) return why;
+  ConvMaxPoolDesc d = desc;
+  if (d.weights.layout.is_any()) d.weights.layout = Layout::channels_last(d.weights.shape);
+  const auto padded = PaddedChannels::channels_of(d.src.layout);
+  if (padded == 0 && !(d.src.layout == Layout::channels_last(d.src.shape)))
+    return std::string("src is neither channels-last nor padded");
+  const TensorDesc unpooled = channels_last(conv_dst_shape(d.src.shape, d.conv, d.weights.shape[0]), d.dst.dtype);
+  auto pool = kokkos::make(PoolDesc{d.pool, unpooled, d.dst, true});
+  if (!pool.primitive) return pool.unsupported_reason;
+  // Described as the forward pass describes a convolution with a bias, for which the engines are chosen by now.
+  ConvDesc conv{d.conv, d.src, {d.weights.shape, d.src.dtype, Layout::any()}, unpooled, true, false, d.tf32, false};
+  conv.params.bias = true;
+  if (padded > 0) conv.src.layout = Layout::any();
+  auto made = make_conv(library, conv);
+  if (!made.primitive) return made.unsupported_reason;
+  const auto layout = [&](Role r) { return made.primitive->layout(Verb::backward_weights, r); };
+  if (!(layout(Role::src) == d.src.layout) || !(layout(Role::diff_dst) == unpooled.layout) ||
+      !(layout(Role::diff_weights) == d.weights.layout))
+    return std::string("the convolution wants other layouts");
+  auto op = std::make_unique<EitherWay>(library, d, std::move(pool.primitive), std::move(made.primitive),
+                                        padded > 0 ? padded : d.src.shape[1]);
+  if (!op->runs()) return std::string("neither the dense way nor the one by argmax indices runs");
+  return std::unique_ptr<ConvMaxPoolBackward>(std::move(op));
+}
+
+}  // namespace keelson::cuda
