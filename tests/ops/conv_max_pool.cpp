@@ -1,5 +1,7 @@
 #include "engine/ops/conv_max_pool.hpp"
 
+#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/conv_max_pool_device.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -161,12 +163,23 @@ TEST_P(ArgmaxWeightsTest, MatchesPoolingAndConvolutionInEveryType) {
                       destination(ctx(), pooled, Layout::channels_last(pooled), type), argmax});
     const auto dw = destination(ctx(), c().weights(), op->layout(Verb::backward_weights, Role::diff_weights));
     const auto extra = scratch(ctx(), op->scratch_bytes(Verb::backward_weights));
-    run_backward_weights(
-        "backward weights", *op,
-        {put(ctx(), x, op->layout(Verb::backward_weights, Role::src), type),
-         put(ctx(), dy, op->layout(Verb::backward_weights, Role::diff_dst), type), argmax, dw, Tensor(), extra});
-    check(dw, oracle::conv_backward_weights(x, oracle::pool_backward(dy, y, pool), c().weights(), conv),
-          "diff_weights");
+    const auto src = put(ctx(), x, op->layout(Verb::backward_weights, Role::src), type),
+               diff_dst = put(ctx(), dy, op->layout(Verb::backward_weights, Role::diff_dst), type);
+    run_backward_weights("backward weights", *op, {src, diff_dst, argmax, dw, Tensor(), extra});
+    const Array want = oracle::conv_backward_weights(x, oracle::pool_backward(dy, y, pool), c().weights(), conv);
+    check(dw, want, "diff_weights");
+
+    // As the cuda backend has it: channels that mean nothing behind those of src, and weights in another layout.
+    auto d = op->description();
+    d.weights.layout = Layout::plain(c().weights());
+    const auto channels = c().src[1], wide = (channels / 4 + 1) * 4, rows = src.elements() / channels;
+    const auto padded = ctx().allocate(TensorDesc::plain({rows, wide}, type), "padded src");
+    kokkos::copy_channels(src.raw(), type, channels, padded.raw(), type, wide, rows);
+    const kokkos::ArgmaxWeights of_padded(d, wide);
+    const auto plain = destination(ctx(), c().weights(), d.weights.layout),
+               more = scratch(ctx(), of_padded.scratch_bytes());
+    of_padded.run(padded.raw(), diff_dst.raw(), argmax.raw(), plain.data<float>(), more.raw());
+    check(plain, want, "diff_weights from padded channels");
   }
 }
 
