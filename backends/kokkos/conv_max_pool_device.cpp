@@ -210,8 +210,8 @@ std::size_t ArgmaxWeights::scratch_bytes() const {
 }
 
 Cost ArgmaxWeights::cost() const {
-  const auto taps = static_cast<double>(d_.weights.elements() / d_.dst.shape[1]);
-  return {2 * taps * static_cast<double>(d_.dst.elements()),
+  const Index taps = d_.weights.elements() / d_.dst.shape[1];
+  return {2 * static_cast<double>(taps) * static_cast<double>(d_.dst.elements()),
           static_cast<double>(d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes() + scratch_bytes()) +
               static_cast<double>(d_.dst.elements())};
 }
