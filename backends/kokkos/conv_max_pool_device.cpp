@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/detail/divider.hpp"
+#include "backends/kokkos/tile.hpp"
 #include "backends/kokkos/values.hpp"
 
 namespace keelson::kokkos {
