@@ -35,6 +35,21 @@ std::unique_ptr<Communicator> make_world(const Watchdog& watchdog = Watchdog::fr
 std::unique_ptr<Communicator> make_from_handle(int fortran_handle,
                                                const Watchdog& watchdog = Watchdog::from_environment());
 
+/// How long an algorithm takes to sum an array over ranks.
+struct AllreduceTime {
+  std::string algorithm;  ///< as KEELSON_ALLREDUCE names it: "two-level", "ring:1M"; or "MPI_Allreduce"
+  double seconds = 0;     ///< median over some runs of the slowest rank's time
+  bool blocking = false;  ///< MPI's blocking call, for comparison: never chosen, since nothing can overlap with it
+};
+
+/// Times the allreduce of so many bytes of f32 in host memory by all algorithms that Communicator::make_allreduce
+/// chooses from. Empty for a group of one rank. Collective.
+std::vector<AllreduceTime> time_allreduces(Communicator& group, std::size_t bytes, Wire wire = Wire::fp32);
+
+/// The algorithm that Communicator::make_allreduce takes for so many bytes of f32 in host memory, by name; empty for a
+/// group of one rank. Collective.
+std::string allreduce_algorithm(Communicator& group, std::size_t bytes, Wire wire = Wire::fp32);
+
 /// How the work of one rank ended.
 struct Outcome {
   int exit_code = 0;    ///< of the rank

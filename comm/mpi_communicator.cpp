@@ -65,6 +65,8 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog) : comm
 }
 
 MpiCommunicator::~MpiCommunicator() {
+  chooser_.reset();
+  allreduces_.reset();
   stall_detector_.reset();
   if (mpi_running() && !left_unfinished()) MPI_Comm_free(&comm_);
 }
@@ -91,6 +93,7 @@ void MpiCommunicator::complete(std::span<MPI_Request> requests, Wait wait) {
       int done = 0;
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", wait.label);
       if (done) break;
+      UnderWay::advance();
       if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
     }
   }
@@ -187,7 +190,20 @@ std::vector<float> MpiCommunicator::gather(const std::vector<float>& mine, int r
 }
 
 std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& desc) {
-  return std::make_unique<MpiCollective>(*this, desc);
+  const bool sums_floats =
+      desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32 && desc.count > 0;
+  if (!sums_floats) return std::make_unique<MpiCollective>(*this, desc);
+  const AllreduceAlgorithm algorithm = chooser().choose(desc.bytes(), desc.wire);
+  return std::make_unique<MpiCollective>(*this, desc, allreduces_->make(algorithm, desc));
+}
+
+AllreduceChooser& MpiCommunicator::chooser() {
+  if (!chooser_) {
+    barrier();  // under the watchdog, which cannot see into the calls that follow
+    allreduces_ = std::make_unique<Allreduces>(comm_);
+    chooser_ = std::make_unique<AllreduceChooser>(*allreduces_);
+  }
+  return *chooser_;
 }
 
 int MpiCommunicator::message_number(const CollectiveDesc& desc) {
@@ -203,7 +219,8 @@ int MpiCommunicator::message_number(const CollectiveDesc& desc) {
 }
 
 void MpiCommunicator::progress() {
-  // Testing one request drives all: MPI's progress is that of the process.
+  UnderWay::advance();
+  // Testing one request of MPI drives all: MPI's progress is that of the process.
   if (!active_.empty()) active_.front()->test();
 }
 
@@ -218,6 +235,15 @@ void MpiCommunicator::poll(std::string_view waiting_for, double seconds) {
 
 void MpiCommunicator::abort(int exit_code) { end_job(exit_code); }
 
+namespace {
+
+AllreduceChooser* chooser_of(Communicator& group) {
+  auto* mpi = dynamic_cast<MpiCommunicator*>(&group.on_host());
+  return mpi ? &mpi->chooser() : nullptr;
+}
+
+}  // namespace
+
 std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog) {
   int size = 0;
   check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -227,3 +253,17 @@ std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog) {
 }
 
 }  // namespace keelson::comm::detail
+
+namespace keelson::comm {
+
+std::vector<AllreduceTime> time_allreduces(Communicator& group, std::size_t bytes, Wire wire) {
+  auto* chooser = detail::chooser_of(group);
+  return chooser ? chooser->measure(bytes, wire) : std::vector<AllreduceTime>{};
+}
+
+std::string allreduce_algorithm(Communicator& group, std::size_t bytes, Wire wire) {
+  auto* chooser = detail::chooser_of(group);
+  return chooser ? chooser->choose(bytes, wire).to_string() : "";
+}
+
+}  // namespace keelson::comm

@@ -8,6 +8,7 @@
 #include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/verb.hpp"
+#include "comm/communicators.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 struct AllreduceOptions {
   std::uint64_t least = 4 << 10, most = 64 << 20;
   int factor = 4, repeats = 20, warmup = 3;
-  bool json = false;
+  bool json = false, compare = false;
   app::DeviceOptions device;
 };
 
@@ -23,6 +24,8 @@ struct SizeResult {
   std::uint64_t bytes = 0;
   Timing seconds;
   int ranks = 1;
+  std::string algorithm;                        ///< empty: not ours to choose
+  std::vector<comm::AllreduceTime> algorithms;  ///< with --compare
 
   /// Bytes of the array per second.
   double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds.median; }
@@ -63,26 +66,36 @@ SizeResult measure(std::uint64_t bytes, const AllreduceOptions& o, Context& cont
     if (i >= 0) seconds.push_back(std::chrono::duration<double>(clock::now() - start).count());
   }
   world.allreduce(seconds.data(), seconds.size(), Reduction::max);
-  return {bytes, summarize(std::move(seconds)), world.size()};
+  SizeResult result{bytes, summarize(std::move(seconds)), world.size(), "", {}};
+  if (!device.shares_host_memory()) return result;
+  result.algorithm = comm::allreduce_algorithm(world, bytes);
+  if (o.compare) result.algorithms = comm::time_allreduces(world, bytes);
+  return result;
 }
 
 void print_head(const AllreduceOptions& o, const app::Job& job, const app::DeviceSession& place) {
   fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", job.machine, place.describe(), o.repeats);
   if (job.world.size() == 1) fmt::print("one rank has nobody to talk to: start this under mpirun or srun\n");
-  fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}\n", "bytes", "floats", "us", "(fastest, slowest)", "algbw GB/s",
-             "busbw GB/s");
+  fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}  {}\n", "bytes", "floats", "us", "(fastest, slowest)",
+             "algbw GB/s", "busbw GB/s", "algorithm");
 }
 
 void print_row(const SizeResult& r) {
   const auto& s = r.seconds;
-  fmt::print("{:>12} {:>12} {:>12.1f} {:>24} {:>12.3f} {:>12.3f}\n", r.bytes, r.bytes / sizeof(float), s.median * 1e6,
-             fmt::format("({:.1f}, {:.1f})", s.fastest * 1e6, s.slowest * 1e6), r.algorithm_bandwidth() * 1e-9,
-             r.bus_bandwidth() * 1e-9);
+  fmt::print("{:>12} {:>12} {:>12.1f} {:>24} {:>12.3f} {:>12.3f}  {}\n", r.bytes, r.bytes / sizeof(float),
+             s.median * 1e6, fmt::format("({:.1f}, {:.1f})", s.fastest * 1e6, s.slowest * 1e6),
+             r.algorithm_bandwidth() * 1e-9, r.bus_bandwidth() * 1e-9, r.algorithm);
+  for (const auto& [algorithm, seconds, blocking] : r.algorithms)
+    fmt::print("{:>25} {:>12.1f}   {}{}\n", "", seconds * 1e6, algorithm, blocking ? " (blocking)" : "");
   std::fflush(stdout);
 }
 
 nlohmann::json json_of(const SizeResult& r) {
+  auto algorithms = nlohmann::json::object();
+  for (const auto& [algorithm, seconds, blocking] : r.algorithms) algorithms[algorithm] = seconds;
   return {{"bytes", r.bytes},
+          {"algorithm", r.algorithm},
+          {"algorithms_seconds", std::move(algorithms)},
           {"seconds", r.seconds.median},
           {"seconds_fastest", r.seconds.fastest},
           {"seconds_slowest", r.seconds.slowest},
@@ -125,6 +138,7 @@ void define_allreduce(app::CommandLine& line) {
   v.option("--factor", o->factor, "From one size to the next", "N").between(2, 1 << 20);
   v.option("--repeats", o->repeats, "Timed sums of each size, of which the median counts", "N").positive();
   v.option("--warmup", o->warmup, "Sums before those", "N").non_negative();
+  v.flag("--compare", o->compare, "Time all algorithms, and MPI_Allreduce, beside the one that is chosen");
   app::declare(o->device, v);
   v.flag("--json", o->json, "Print one JSON object");
 }

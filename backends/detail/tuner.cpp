@@ -22,21 +22,6 @@ constexpr int most_runs = 20;
 /// What takes so many times as long as another one, and more than a millisecond, is not looked at further.
 constexpr double hopeless = 10;
 
-bool switched_off() {
-  const char* value = std::getenv("KEELSON_TUNE");
-  const std::string wish = value ? value : "";
-  if (wish != "" && wish != "on" && wish != "off")
-    refuse("KEELSON_TUNE={}: 'on' (measure algorithms, the default) or 'off' is expected", wish);
-  return wish == "off";
-}
-
-std::filesystem::path cache_file(std::string name) {
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
-  const auto folder = cache_folder();
-  return folder.empty() ? folder : folder / fmt::format("{}-v{}.json", name, rules_version);
-}
-
 /// A candidate that runs, recorded so many times over that launching costs nothing: a step is launched as one, too.
 struct Trial {
   std::size_t candidate;
@@ -56,7 +41,9 @@ bool attempt(std::size_t candidate, const std::function<bool(std::size_t)>& run)
 }  // namespace
 
 Tuner::Tuner(std::unique_ptr<TrialDevice> device, const std::string& name)
-    : device_(std::move(device)), cache_(cache_file(name)), off_(switched_off()) {}
+    : device_(std::move(device)),
+      cache_(choice_file(fmt::format("{}-v{}", name, rules_version))),
+      off_(tuning_is_off()) {}
 
 std::optional<std::size_t> Tuner::choose(const std::string& key, const std::vector<std::string>& candidates,
                                          const std::function<bool(std::size_t)>& run) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/allreduce/chooser.hpp"
 #include "comm/communicators.hpp"
 #include "comm/detail/message_numbers.hpp"
 #include "comm/detail/stall_detector.hpp"
@@ -47,6 +48,9 @@ class MpiCommunicator final : public Communicator {
   std::string collectives() const override { return "MPI"; }
   [[noreturn]] void abort(int exit_code) override;
 
+  /// Of this group. Waits for all ranks when first called. Collective.
+  AllreduceChooser& chooser();
+
  private:
   friend class MpiCollective;
 
@@ -67,7 +71,9 @@ class MpiCommunicator final : public Communicator {
   std::uint64_t calls_ = 1;             ///< of the whole group, begun; the making of this included
   std::vector<MpiCollective*> active_;  ///< started and not known to be done, oldest first
   MessageNumbers messages_;
-  std::size_t made_ = 0;  ///< collectives alive: active_ has room for them all
+  std::unique_ptr<Allreduces> allreduces_;     ///< null until the first allreduce of floats is made
+  std::unique_ptr<AllreduceChooser> chooser_;  ///< with allreduces_
+  std::size_t made_ = 0;                       ///< collectives alive: active_ has room for them all
 };
 
 /// `comm` as a Communicator: without MPI if it has one rank (it is freed then).

@@ -11,6 +11,11 @@ namespace keelson {
 /// How the values of the ranks become one.
 enum class Reduction : std::uint8_t { sum, min, max };
 
+/// How the numbers of an allreduce of f32 travel between nodes. Sums are made in f32 all the same. In 16 bits, each
+/// rank keeps what rounding takes away from the numbers that it sends, and adds it in the next call of the same
+/// Collective (error feedback). All ranks get the same bits.
+enum class Wire : std::uint8_t { fp32, bf16, fp16 };
+
 /// What a Collective does, with which arrays. Arrays of different roles do not overlap, but where one array has both.
 ///
 /// | kind           | src                                     | dst                                      | peer     |
@@ -35,6 +40,7 @@ struct CollectiveDesc {
   Element element = Element::byte;  ///< their type
   int peer = 0;                     ///< a rank; of send and receive also negative: no rank
   std::string label;                ///< names the array in messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
+  Wire wire = Wire::fp32;           ///< of an allreduce of f32
 
   /// Whether elements of several ranks are added up.
   bool sums() const { return kind == Kind::allreduce || kind == Kind::reduce_scatter; }

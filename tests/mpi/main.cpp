@@ -58,6 +58,8 @@ int main(int argc, char** argv) {
   setenv("KEELSON_WATCHDOG", "30", 0);
   setenv("KEELSON_WATCHDOG_ABORT", "90", 0);
   unsetenv("KEELSON_COLLECTIVES");
+  unsetenv("KEELSON_ALLREDUCE");
+  setenv("KEELSON_TUNE", "off", 1);  // the same order of summation in all communicators
   ::testing::InitGoogleTest(&argc, argv);
   return keelson::testing::run_tests();
 }

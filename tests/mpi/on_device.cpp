@@ -32,6 +32,14 @@ std::vector<T> waves(std::size_t count, int rank, int step) {
   return v;
 }
 
+/// Sums over any number of ranks are exact: the order of summation, which differs between transports, does not show.
+template <class T>
+std::vector<T> exact_waves(std::size_t count, int rank, int step) {
+  auto v = waves<T>(count, rank, step);
+  for (T& x : v) x = std::round(x * 1024) / 1024;
+  return v;
+}
+
 /// What the world's own reduction makes of the same numbers in host memory.
 template <class T>
 std::vector<T> summed_on_hosts(std::vector<T> values) {
@@ -66,10 +74,10 @@ TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
   DeviceArray<double> loss(device, 2);
   const auto loss_sum = comm->make_allreduce(loss.data(), loss.size(), "loss");
   for (int step = 0; step < 3; ++step) {
-    loss = waves<double>(loss.size(), rank(), step);
+    loss = exact_waves<double>(loss.size(), rank(), step);
     loss_sum->start();
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      arrays[i] = waves<float>(counts[i], rank(), step);
+      arrays[i] = exact_waves<float>(counts[i], rank(), step);
       sums[i]->start();
       // Each rank gets on at its own pace, and all meet in other calls in between.
       for (int n = 0; n < 3 * rank() + step; ++n) comm->progress();
@@ -83,8 +91,8 @@ TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
     loss_sum->wait();
     EXPECT_TRUE(loss_sum->test());
     for (std::size_t i = 0; i < sums.size(); ++i)
-      EXPECT_EQ(arrays[i].values(), summed_on_hosts(waves<float>(counts[i], rank(), step))) << counts[i];
-    EXPECT_EQ(loss.values(), summed_on_hosts(waves<double>(loss.size(), rank(), step)));
+      EXPECT_EQ(arrays[i].values(), summed_on_hosts(exact_waves<float>(counts[i], rank(), step))) << counts[i];
+    EXPECT_EQ(loss.values(), summed_on_hosts(exact_waves<double>(loss.size(), rank(), step)));
   }
 }
 
@@ -207,7 +215,7 @@ TEST(OnDeviceByMpi, GivesTheDevicesMemoryToBlockingCollectivesAlone) {
   run(comm->make_broadcast(one.data(), 120, 0, "broadcast"));
   run(comm->make_reduce_scatter(all.data(), sums.data(), 30, "reduce-scatter"));
   std::vector<float> host(30);
-  run(comm->on_host().make_allreduce(host.data(), 30, "on the host"));
+  run(comm->on_host().make_broadcast(host.data(), 120, 0, "on the host"));
   EXPECT_EQ(given_without_waiting, std::vector<const void*>{host.data()});
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson {
@@ -78,6 +79,20 @@ void ChoiceCache::write() {
   } catch (const Error&) {
     // A full or read-only disk costs the next run its time, no more.
   }
+}
+
+bool tuning_is_off() {
+  const std::string wish = environment("KEELSON_TUNE");
+  if (wish != "" && wish != "on" && wish != "off")
+    refuse("KEELSON_TUNE={}: 'on' (measure algorithms, the default) or 'off' is expected", wish);
+  return wish == "off";
+}
+
+fs::path choice_file(std::string name) {
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
+  const auto folder = cache_folder();
+  return folder.empty() ? folder : folder / (name + ".json");
 }
 
 fs::path cache_folder() {

@@ -1,0 +1,95 @@
+#include "comm/allreduce/algorithm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+using Kind = AllreduceAlgorithm::Kind;
+
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+
+constexpr std::array<std::pair<Kind, std::string_view>, 6> names{{{Kind::mpi, "mpi"},
+                                                                  {Kind::two_level, "two-level"},
+                                                                  {Kind::two_level_ring, "two-level-ring"},
+                                                                  {Kind::ring, "ring"},
+                                                                  {Kind::halving, "halving"},
+                                                                  {Kind::doubling, "doubling"}}};
+
+/// "4M", "512K"; nothing for another text.
+std::optional<std::size_t> parse_size(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  const std::size_t unit = text.back() == 'K' ? KiB : text.back() == 'M' ? MiB : 0;
+  const auto number = parse_number<std::size_t>(std::string(text.substr(0, text.size() - 1)));
+  return unit > 0 && number && *number > 0 ? std::optional(*number * unit) : std::nullopt;
+}
+
+}  // namespace
+
+std::string AllreduceAlgorithm::to_string() const {
+  const auto* name = std::find_if(names.begin(), names.end(), [this](const auto& n) { return n.first == kind; });
+  const std::string piece = piece_bytes == 0         ? ""
+                            : piece_bytes % MiB == 0 ? fmt::format(":{}M", piece_bytes / MiB)
+                                                     : fmt::format(":{}K", piece_bytes / KiB);
+  return std::string(name->second) + piece;
+}
+
+AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto name = text.substr(0, colon);
+  const auto* found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.second == name; });
+  if (found != names.end() && colon == std::string_view::npos) return {found->first, 0};
+  const bool in_pieces =
+      found != names.end() && found->first != Kind::two_level && found->first != Kind::two_level_ring;
+  const auto piece = colon == std::string_view::npos ? std::nullopt : parse_size(text.substr(colon + 1));
+  if (in_pieces && piece) return {found->first, *piece};
+  refuse(
+      "allreduce algorithm '{}' (KEELSON_ALLREDUCE): expected auto, mpi, two-level, two-level-ring, ring, halving or "
+      "doubling; all but two-level may have the size of pieces behind them, as in ring:4M or mpi:512K",
+      text);
+}
+
+bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
+  switch (algorithm.kind) {
+    case Kind::mpi:
+    case Kind::doubling:  // both ranks of a pair add what the other has rounded: they would differ
+      return facts.wire == Wire::fp32;
+    case Kind::two_level:
+    case Kind::two_level_ring:
+      return facts.shared_memory;
+    case Kind::ring:
+    case Kind::halving:
+      break;
+  }
+  return true;
+}
+
+std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes) {
+  std::vector<AllreduceAlgorithm> all;
+  all.push_back({Kind::two_level, 0});
+  if (facts.nodes > 1) all.push_back({Kind::two_level_ring, 0});
+  if (bytes <= 64 * KiB) {
+    all.push_back({Kind::mpi, 0});
+    all.push_back({Kind::doubling, 0});
+  } else {
+    all.push_back({Kind::halving, 0});
+    all.push_back({Kind::mpi, 0});
+    all.push_back({Kind::ring, 0});
+  }
+  for (const std::size_t piece : {MiB, 4 * MiB})
+    if (bytes > piece) {
+      all.push_back({Kind::halving, piece});
+      all.push_back({Kind::ring, piece});
+      all.push_back({Kind::mpi, piece});
+    }
+  std::erase_if(all, [&](const AllreduceAlgorithm& a) { return !can_be_had(a, facts); });
+  if (all.empty()) all.push_back({Kind::halving, 0});  // few bytes in 16 bits, without shared memory
+  return all;
+}
+
+}  // namespace keelson::comm::detail

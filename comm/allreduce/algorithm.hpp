@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/communicator.hpp"
+
+namespace keelson::comm::detail {
+
+/// A way to sum an array over ranks.
+struct AllreduceAlgorithm {
+  enum class Kind : unsigned char {
+    mpi,             ///< the MPI library's MPI_Iallreduce
+    two_level,       ///< NodeSum; with several nodes: recursive halving between them
+    two_level_ring,  ///< NodeSum, with a ring between nodes
+    ring,
+    halving,
+    doubling  ///< PeerExchange over all ranks
+  };
+
+  Kind kind = Kind::mpi;
+  std::size_t piece_bytes = 0;  ///< of the pieces that long arrays go in, a few at a time; 0: in one piece
+
+  /// "ring:4M"
+  std::string to_string() const;
+  /// The algorithm of this name. Throws InputError, with all names, for another text.
+  static AllreduceAlgorithm parse(std::string_view text);
+  bool operator==(const AllreduceAlgorithm&) const = default;
+};
+
+/// What decides which algorithms can be had.
+struct AllreduceFacts {
+  int ranks = 1, nodes = 1;
+  bool shared_memory = false;  ///< ranks of a node can share memory
+  Wire wire = Wire::fp32;
+};
+
+/// The algorithms that are worth timing for an array of so many bytes, the one of the rule of thumb first. Those that
+/// cannot be had are not among them. Never empty.
+std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes);
+
+/// Whether `algorithm` sums arrays of `facts` as asked: the MPI library knows no Wire but fp32, say.
+bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts);
+
+}  // namespace keelson::comm::detail

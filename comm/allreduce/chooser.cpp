@@ -1,0 +1,178 @@
+#include "comm/allreduce/chooser.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "comm/detail/mpi_support.hpp"
+#include "engine/base/detail/backoff.hpp"
+#include "engine/base/environment.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/verbose.hpp"
+
+namespace keelson::comm::detail {
+namespace {
+
+constexpr std::size_t longest_choice = 256;
+
+constexpr double seconds_per_algorithm = 0.01;
+constexpr int rounds = 2;  ///< of which the quicker one counts: other work of the machine comes and goes
+constexpr int least_runs = 3, most_runs = 31;
+/// What takes so many times as long as another one in its first run is not looked at further.
+constexpr double hopeless = 4;
+
+/// The first line of the library's own name, "Open MPI v5.0.7".
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
+std::string wire_name(Wire wire) { return wire == Wire::fp32 ? "fp32" : wire == Wire::bf16 ? "bf16" : "fp16"; }
+
+void wait_for(MPI_Request request) {
+  Backoff backoff;
+  for (int done = 0; !done;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "timing of algorithms");
+    if (done) return;
+    UnderWay::advance();
+    backoff();
+  }
+}
+
+void run(CollectiveWork& work) {
+  work.start();
+  Backoff backoff;
+  for (auto progress = work.advance(); progress != CollectiveWork::Progress::done; progress = work.advance()) {
+    if (progress == CollectiveWork::Progress::some) backoff = {};
+    UnderWay::advance();
+    backoff();
+  }
+}
+
+/// Seconds of each run, of the slowest rank.
+std::vector<double> time_runs(MPI_Comm comm, int runs, const std::function<void()>& work) {
+  std::vector<double> seconds(static_cast<std::size_t>(runs));
+  for (double& s : seconds) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier", "timing of algorithms");
+    wait_for(request);
+    const double start = MPI_Wtime();
+    work();
+    s = MPI_Wtime() - start;
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallreduce(MPI_IN_PLACE, seconds.data(), runs, MPI_DOUBLE, MPI_MAX, comm, &request), "MPI_Iallreduce");
+  wait_for(request);
+  return seconds;
+}
+
+/// The median; or of the first run alone, where that is so much slower than `best`.
+double time(MPI_Comm comm, double best, const std::function<void()>& work) {
+  time_runs(comm, 1, work);  // first use: connections, pages
+  const double first = time_runs(comm, 1, work)[0];
+  if (first > hopeless * best) return first;
+  const int runs = std::clamp(static_cast<int>(seconds_per_algorithm / std::max(first, 1e-9)), least_runs, most_runs);
+  auto seconds = time_runs(comm, runs, work);
+  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
+  return seconds[static_cast<std::size_t>(runs / 2)];
+}
+
+}  // namespace
+
+AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
+    : allreduces_(allreduces), wish_(environment("KEELSON_ALLREDUCE")), off_(tuning_is_off()) {
+  if (wish_ == "auto") wish_.clear();
+  if (!wish_.empty()) AllreduceAlgorithm::parse(wish_);
+  MPI_Comm_rank(allreduces_.comm(), &rank_);
+  if (rank_ == 0) cache_ = ChoiceCache(choice_file("allreduce-" + mpi_library()));
+}
+
+AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire) {
+  if (!wish_.empty()) return AllreduceAlgorithm::parse(wish_);
+  const auto facts = allreduces_.facts(wire);
+  if (off_) return allreduce_candidates(facts, bytes).front();
+  const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, sizeof(float)));
+  const auto found = known_.find({size, wire});
+  if (found != known_.end()) return found->second;
+  const std::string key =
+      fmt::format("{} ranks, {} nodes, {} bytes, {}", facts.ranks, facts.nodes, size, wire_name(wire));
+  return known_[{size, wire}] = AllreduceAlgorithm::parse(agree(key, size, wire));
+}
+
+/// The first rank looks into the file. If the choice is not there, it calls upon all to measure.
+std::string AllreduceChooser::agree(const std::string& key, std::size_t bytes, Wire wire) {
+  const auto share = [this](std::string choice) {
+    std::array<char, longest_choice> text{};
+    std::copy_n(choice.data(), std::min(choice.size(), longest_choice - 1), text.data());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0, allreduces_.comm(), &request),
+          "MPI_Ibcast", "choice of an algorithm");
+    wait_for(request);
+    return std::string(text.data());
+  };
+  if (rank_ != 0) {
+    const std::string choice = share({});
+    return choice.empty() ? choose_by_time(bytes, wire) : choice;
+  }
+  bool measured = false;
+  const auto usable = [&](const std::string& choice) {
+    try {
+      return can_be_had(AllreduceAlgorithm::parse(choice), allreduces_.facts(wire));
+    } catch (const InputError&) {
+      return false;  // of a later version
+    }
+  };
+  const std::string choice = cache_.choose(key, usable, [&] {
+    measured = true;
+    share({});
+    return choose_by_time(bytes, wire);
+  });
+  return measured ? choice : share(choice);
+}
+
+std::string AllreduceChooser::choose_by_time(std::size_t bytes, Wire wire) {
+  auto all = measure(bytes, wire);
+  std::erase_if(all, [](const AllreduceTime& t) { return t.blocking; });
+  const auto best =
+      std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  if (verbose() && rank_ == 0) {
+    std::string text =
+        fmt::format("allreduce of {} bytes over {} ranks: {}", bytes, allreduces_.facts(wire).ranks, best->algorithm);
+    for (const AllreduceTime& t : all) text += fmt::format(", {} {:.1f} us", t.algorithm, t.seconds * 1e6);
+    fmt::print(stderr, "keelson: {}\n", text);
+  }
+  return best->algorithm;
+}
+
+std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wire) {
+  std::vector<float> data(bytes / sizeof(float));
+  CollectiveDesc desc{CollectiveDesc::Kind::allreduce, data.data(), data.data(), data.size(),
+                      CollectiveDesc::Element::f32,    0,           "array",     wire};
+  std::vector<AllreduceTime> all;
+  std::vector<std::function<void()>> runs;
+  for (const AllreduceAlgorithm& algorithm : allreduce_candidates(allreduces_.facts(wire), bytes)) {
+    all.push_back({algorithm.to_string(), std::numeric_limits<double>::max(), false});
+    runs.emplace_back([work = std::shared_ptr(allreduces_.make(algorithm, desc))] { run(*work); });
+  }
+  if (wire == Wire::fp32) {
+    all.push_back({"MPI_Allreduce", std::numeric_limits<double>::max(), true});
+    runs.emplace_back(
+        [calls = std::make_shared<MpiCalls>(allreduces_.comm(), desc, 0, piece)] { calls->run_blocking(); });
+  }
+  double best = std::numeric_limits<double>::max();
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].seconds < std::numeric_limits<double>::max() && all[i].seconds > hopeless * best) continue;
+      all[i].seconds = std::min(all[i].seconds, time(allreduces_.comm(), best, runs[i]));
+      best = std::min(best, all[i].seconds);
+    }
+  return all;
+}
+
+}  // namespace keelson::comm::detail

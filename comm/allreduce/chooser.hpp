@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/allreduce/algorithm.hpp"
+#include "comm/allreduce/allreduces.hpp"
+#include "comm/communicators.hpp"
+#include "engine/base/detail/choice_cache.hpp"
+
+namespace keelson::comm::detail {
+
+/// Chooses the algorithm for an array by timing those that can be had, once per power of two of bytes. What was chosen
+/// is kept in a file, per MPI library, number of ranks and nodes. KEELSON_ALLREDUCE names the algorithm instead.
+/// KEELSON_TUNE=off takes the rule of thumb. KEELSON_VERBOSE=1 prints what was timed.
+class AllreduceChooser {
+ public:
+  /// Throws InputError where the environment names no algorithm.
+  explicit AllreduceChooser(Allreduces& allreduces);
+
+  /// The same on all ranks. Collective.
+  AllreduceAlgorithm choose(std::size_t bytes, Wire wire);
+  /// Seconds of each algorithm, of the slowest rank, and of the blocking MPI_Allreduce. Collective.
+  std::vector<AllreduceTime> measure(std::size_t bytes, Wire wire);
+
+ private:
+  std::string choose_by_time(std::size_t bytes, Wire wire);
+  std::string agree(const std::string& key, std::size_t bytes, Wire wire);
+
+  Allreduces& allreduces_;
+  std::string wish_;  ///< KEELSON_ALLREDUCE; empty: none
+  bool off_;
+  int rank_ = 0;
+  ChoiceCache cache_;                                                 ///< of rank 0
+  std::map<std::pair<std::size_t, Wire>, AllreduceAlgorithm> known_;  ///< by power of two of bytes
+};
+
+}  // namespace keelson::comm::detail

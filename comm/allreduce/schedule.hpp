@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace keelson::comm::detail {
+
+/// One exchange of a rank with at most two others. The array is cut into Schedule::blocks equal blocks; the ranges are
+/// of blocks [begin, end), and empty where nothing is sent or received.
+struct ExchangeStep {
+  /// What happens to values that are sent in fewer bits than they have (Wire).
+  enum class Sends : unsigned char {
+    terms,  ///< terms of a sum that this rank needs no longer: what rounding takes away, it adds to its next sum
+    sums,   ///< final sums, which all ranks must have alike: rounded here, too
+    copies  ///< values that were rounded before
+  };
+
+  int send_to = -1, receive_from = -1;  ///< ranks
+  std::size_t send_begin = 0, send_end = 0, receive_begin = 0, receive_end = 0;
+  bool adds = false;  ///< what is received is added to the own values, else takes their place
+  Sends sends = Sends::terms;
+};
+
+/// What one rank does to sum an array over all ranks, in place. Every rank ends with the same bits.
+struct Schedule {
+  std::size_t blocks = 1;
+  std::vector<ExchangeStep> steps;
+
+  /// First element of a block of an array of `count` elements; of block `blocks`: its end.
+  std::size_t begin_of(std::size_t block, std::size_t count) const {
+    return count / blocks * block + count % blocks * block / blocks;
+  }
+};
+
+/// Reduce-scatter and allgather round a ring. Each rank sends 2 (ranks - 1) / ranks of the array, the least possible,
+/// in 2 (ranks - 1) steps. Sums begin at another rank in each block. Patarasuk and Yuan, J. Parallel Distrib. Comput.
+/// 69 (2009) 117.
+Schedule make_ring(int rank, int ranks);
+
+/// Reduce-scatter by recursive halving, allgather by recursive doubling: as few bytes in 2 log2(ranks) steps, nearest
+/// ranks first. Where `ranks` is no power of two, r ranks above the power below first share their terms with a
+/// neighbor, which adds up for both: 2 steps more at the beginning and 1 at the end. Thakur, Rabenseifner and Gropp,
+/// Int. J. High Perform. Comput. Appl. 19 (2005) 49.
+Schedule make_halving(int rank, int ranks);
+
+/// Recursive doubling: the whole array goes to a partner in each of log2(ranks) steps; the quickest for few bytes.
+/// Other numbers of ranks as in make_halving(). Same source.
+Schedule make_doubling(int rank, int ranks);
+
+}  // namespace keelson::comm::detail
