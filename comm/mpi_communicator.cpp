@@ -261,6 +261,11 @@ std::vector<AllreduceTime> time_allreduces(Communicator& group, std::size_t byte
   return chooser ? chooser->measure(bytes, wire) : std::vector<AllreduceTime>{};
 }
 
+std::size_t choose_bucket_bytes(Communicator& group, Wire wire) {
+  auto* chooser = detail::chooser_of(group);
+  return chooser ? chooser->choose_bucket_bytes(wire) : std::size_t{8} << 20;
+}
+
 std::string allreduce_algorithm(Communicator& group, std::size_t bytes, Wire wire) {
   auto* chooser = detail::chooser_of(group);
   return chooser ? chooser->choose(bytes, wire).to_string() : "";

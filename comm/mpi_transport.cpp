@@ -143,6 +143,9 @@ class DeviceCollective final : public Collective {
 };
 
 std::unique_ptr<Collective> MpiTransport::make_collective(const CollectiveDesc& desc) {
+  if (desc.wire != Wire::fp32)
+    refuse("{}: MPI sends fp32 from the memory of devices; give --wire fp32, or set KEELSON_COLLECTIVES=staged",
+           desc.label);
   return std::make_unique<DeviceCollective>(*this, desc);
 }
 

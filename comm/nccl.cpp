@@ -248,6 +248,8 @@ ncclResult_t call_nccl(const CollectiveDesc& d, int size, ncclComm_t comm, cudaS
 }
 
 std::unique_ptr<Collective> NcclTransport::make_collective(const CollectiveDesc& desc) {
+  if (desc.wire != Wire::fp32)
+    refuse("{}: NCCL sends fp32; give --wire fp32, or set KEELSON_COLLECTIVES=staged", desc.label);
   CollectiveDesc named = desc;
   named.label = fmt::format("{} of {}", nccl_name(desc.kind), desc.label);
   return std::make_unique<NcclCollective>(*this, named);

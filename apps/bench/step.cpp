@@ -10,6 +10,7 @@
 #include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
+#include "apps/common/exchange_options.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
@@ -21,6 +22,7 @@ namespace {
 struct StepOptions {
   std::string net = "mlperf", backend, roofline, precision = "default";
   app::DeviceOptions device;
+  app::ExchangeWishes exchange;
   std::int64_t size = 0, batch = 0;
   int steps = 10, warmup = 2;
   bool plan = false, json = false, remeasure = false;
@@ -63,7 +65,14 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
   return seconds;
 }
 
-Timing measure(const StepOptions& o, Executor& executor, Communicator& world, Device& device) {
+/// What was measured.
+struct StepTimes {
+  Timing step;  ///< seconds, of the slowest rank in each step
+  double least_waiting = 0,
+         most_waiting = 0;  ///< seconds of a step that a rank waits for others, least and most of ranks
+};
+
+StepTimes measure(const StepOptions& o, Executor& executor, Communicator& world, Device& device) {
   ops::StepParams step_params;
   step_params.learning_rate = 1e-3f;
   step_params.sample_offset = world.rank() * executor.batch();
@@ -73,8 +82,12 @@ Timing measure(const StepOptions& o, Executor& executor, Communicator& world, De
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
   const int together = !device.is_asynchronous() || o.profile() ? 1 : 10;
   std::vector<double> seconds;
+  executor.take_exchange_seconds();
   for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, executor, world, device, step_params));
-  return summarize(std::move(seconds));
+  double least = executor.take_exchange_seconds() / (o.steps * together), most = least;
+  world.allreduce(&least, 1, Reduction::min);
+  world.allreduce(&most, 1, Reduction::max);
+  return {summarize(std::move(seconds)), least, most};
 }
 
 /// What one run of the verb found out, on rank 0.
@@ -85,7 +98,9 @@ struct StepResult {
   const Executor& executor;
   Precision precision;
   std::string device;
-  Timing seconds;  ///< a step, of the slowest rank in each step
+  Timing seconds;  ///< as StepTimes::step
+  StepTimes times;
+  ExchangeOptions exchange;
   DevicePeaks peaks;
 
   std::int64_t batch() const { return executor.batch(); }
@@ -113,6 +128,9 @@ nlohmann::json json_of(const StepResult& r) {
                    {"seconds_slowest", r.seconds.slowest},
                    {"samples_per_second", r.samples_per_second()},
                    {"gflop_per_second", r.gflop_per_second()},
+                   {"bucket_bytes", r.exchange.bucket_bytes},
+                   {"waiting_least_seconds", r.times.least_waiting},
+                   {"waiting_most_seconds", r.times.most_waiting},
                    {"arena_bytes", r.executor.plan().arena_bytes()},
                    {"arena_lower_bound", r.executor.plan().arena_lower_bound()}};
   if (r.net.size > 0) j["size"] = r.net.size;
@@ -149,6 +167,13 @@ void print_text(const StepResult& r) {
   fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
              r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.units_per_second(),
              r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
+  if (r.job.world.size() == 1) return;
+  constexpr double mebi = 1024 * 1024;
+  fmt::print(
+      "buckets of {:.3g} MiB; waiting for other ranks: {:.1f} % of the step on the rank that waits least, {:.1f} % on "
+      "the one that waits most\n",
+      static_cast<double>(r.exchange.bucket_bytes) / mebi, 100 * r.times.least_waiting / r.seconds.median,
+      100 * r.times.most_waiting / r.seconds.median);
 }
 
 void report(const StepResult& r) {
@@ -172,12 +197,14 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   const ProcessGrid grid(*place.ranks);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .grid = &grid};
+  options.exchange = app::decide(o.exchange, *place.ranks);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Executor executor(net.graph, parameters, options);
   fill_inputs(*context, net, executor);
-  const Timing timing = measure(o, executor, job.world, context->device());
-  if (job.world.rank() == 0) report({o, job, net, executor, options.precision, place.describe(), timing, peaks});
+  const StepTimes times = measure(o, executor, job.world, context->device());
+  if (job.world.rank() == 0)
+    report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks});
   return ExitCode::done;
 }
 
@@ -199,6 +226,7 @@ void define_step(app::CommandLine& line) {
        "what is faster here, measured at the start")
       .one_of(precisions());
   app::declare(o->device, v);
+  app::declare(o->exchange, v);
   option_backend(v, o->backend);
   v.flag("--plan", o->plan,
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

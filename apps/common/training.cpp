@@ -126,6 +126,7 @@ void declare(TrainingOptions& o, Verb& v) {
   declare(o.device, v);
   declare_threads(o.loader, v);
   declare_prefetch(o.loader, v);
+  declare(o.exchange, v);
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
@@ -172,6 +173,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
   const ProcessGrid grid(world);
+  t.exchange = decide(options_.exchange, world);
   t.precision = choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .grid = &grid});
   t.config["precision"] = to_string(t.precision);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {

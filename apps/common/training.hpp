@@ -8,6 +8,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
+#include "apps/common/exchange_options.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
@@ -24,6 +25,7 @@ struct TrainingOptions {
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2;
   LoaderThreads loader;
+  ExchangeWishes exchange;
   double time_limit = 0;
   DeviceOptions device;
 };

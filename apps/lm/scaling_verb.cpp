@@ -71,10 +71,8 @@ ScalingRow measure(const ScalingOptions& o, const nets::LstmLmConfiguration& net
   const auto step = [&] {
     executor.forward(step_params);
     executor.backward();
-    const auto wait = Clock::now();
-    executor.finish_exchange();
-    waiting += since(wait);
     executor.update();
+    waiting += executor.take_exchange_seconds();
     executor.carry_states();
     ++step_params.step;
   };

@@ -11,11 +11,14 @@
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
 #include "engine/base/verbose.hpp"
 
 namespace keelson::comm::detail {
 namespace {
 
+constexpr std::size_t mebi = std::size_t{1} << 20;
+constexpr std::size_t least_bucket = mebi, most_bucket = 16 * mebi;
 constexpr std::size_t longest_choice = 256;
 
 constexpr double seconds_per_algorithm = 0.01;
@@ -34,6 +37,11 @@ std::string mpi_library() {
 }
 
 std::string wire_name(Wire wire) { return wire == Wire::fp32 ? "fp32" : wire == Wire::bf16 ? "bf16" : "fp16"; }
+
+CollectiveDesc allreduce_of(std::vector<float>& data, Wire wire) {
+  return {CollectiveDesc::Kind::allreduce, data.data(), data.data(), data.size(),
+          CollectiveDesc::Element::f32,    0,           "array",     wire};
+}
 
 void wait_for(MPI_Request request) {
   Backoff backoff;
@@ -93,6 +101,11 @@ AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
   if (rank_ == 0) cache_ = ChoiceCache(choice_file("allreduce-" + mpi_library()));
 }
 
+std::string AllreduceChooser::group_key(Wire wire) const {
+  const auto facts = allreduces_.facts(wire);
+  return fmt::format("{} ranks, {} nodes, {}", facts.ranks, facts.nodes, wire_name(wire));
+}
+
 AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire) {
   if (!wish_.empty()) return AllreduceAlgorithm::parse(wish_);
   const auto facts = allreduces_.facts(wire);
@@ -100,14 +113,34 @@ AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire) {
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, sizeof(float)));
   const auto found = known_.find({size, wire});
   if (found != known_.end()) return found->second;
-  const std::string key =
-      fmt::format("{} ranks, {} nodes, {} bytes, {}", facts.ranks, facts.nodes, size, wire_name(wire));
-  return known_[{size, wire}] = AllreduceAlgorithm::parse(agree(key, size, wire));
+  const auto usable = [&](const std::string& choice) {
+    try {
+      return can_be_had(AllreduceAlgorithm::parse(choice), facts);
+    } catch (const InputError&) {
+      return false;  // of a later version
+    }
+  };
+  const std::string choice =
+      agree(fmt::format("{}, {} bytes", group_key(wire), size), usable, [&] { return fastest_algorithm(size, wire); });
+  return known_[{size, wire}] = AllreduceAlgorithm::parse(choice);
+}
+
+std::size_t AllreduceChooser::choose_bucket_bytes(Wire wire) {
+  constexpr std::size_t rule_of_thumb = 8 * mebi;
+  if (off_ || !wish_.empty()) return rule_of_thumb;
+  const auto usable = [](const std::string& choice) {
+    return parse_number<std::size_t>(choice).value_or(0) >= least_bucket;
+  };
+  for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) choose(bytes, wire);
+  const std::string choice =
+      agree(fmt::format("{}, bytes of a bucket", group_key(wire)), usable, [&] { return fastest_bucket(wire); });
+  return *parse_number<std::size_t>(choice);
 }
 
 /// The first rank looks into the file. If the choice is not there, it calls upon all to measure.
-std::string AllreduceChooser::agree(const std::string& key, std::size_t bytes, Wire wire) {
-  const auto share = [this](std::string choice) {
+std::string AllreduceChooser::agree(const std::string& key, const std::function<bool(const std::string&)>& usable,
+                                    const std::function<std::string()>& measure) {
+  const auto share = [this](const std::string& choice) {
     std::array<char, longest_choice> text{};
     std::copy_n(choice.data(), std::min(choice.size(), longest_choice - 1), text.data());
     MPI_Request request = MPI_REQUEST_NULL;
@@ -118,25 +151,18 @@ std::string AllreduceChooser::agree(const std::string& key, std::size_t bytes, W
   };
   if (rank_ != 0) {
     const std::string choice = share({});
-    return choice.empty() ? choose_by_time(bytes, wire) : choice;
+    return choice.empty() ? measure() : choice;
   }
   bool measured = false;
-  const auto usable = [&](const std::string& choice) {
-    try {
-      return can_be_had(AllreduceAlgorithm::parse(choice), allreduces_.facts(wire));
-    } catch (const InputError&) {
-      return false;  // of a later version
-    }
-  };
   const std::string choice = cache_.choose(key, usable, [&] {
     measured = true;
     share({});
-    return choose_by_time(bytes, wire);
+    return measure();
   });
   return measured ? choice : share(choice);
 }
 
-std::string AllreduceChooser::choose_by_time(std::size_t bytes, Wire wire) {
+std::string AllreduceChooser::fastest_algorithm(std::size_t bytes, Wire wire) {
   auto all = measure(bytes, wire);
   std::erase_if(all, [](const AllreduceTime& t) { return t.blocking; });
   const auto best =
@@ -150,10 +176,29 @@ std::string AllreduceChooser::choose_by_time(std::size_t bytes, Wire wire) {
   return best->algorithm;
 }
 
+std::string AllreduceChooser::fastest_bucket(Wire wire) {
+  constexpr double nearly = 0.9;
+  std::map<std::size_t, double> speed;
+  double best = 0;
+  for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) {
+    const AllreduceAlgorithm algorithm = choose(bytes, wire);
+    std::vector<float> data(bytes / sizeof(float));
+    const auto work = allreduces_.make(algorithm, allreduce_of(data, wire));
+    const double seconds = time(allreduces_.comm(), std::numeric_limits<double>::max(), [&] { run(*work); });
+    speed[bytes] = static_cast<double>(bytes) / seconds;
+    best = std::max(best, speed[bytes]);
+  }
+  const auto chosen =
+      std::find_if(speed.begin(), speed.end(), [&](const auto& s) { return s.second >= nearly * best; });
+  if (verbose() && rank_ == 0)
+    fmt::print(stderr, "keelson: gradient buckets of {} MiB: {:.2f} GB/s, the best size {:.2f} GB/s\n",
+               chosen->first / mebi, chosen->second * 1e-9, best * 1e-9);
+  return std::to_string(chosen->first);
+}
+
 std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wire) {
   std::vector<float> data(bytes / sizeof(float));
-  CollectiveDesc desc{CollectiveDesc::Kind::allreduce, data.data(), data.data(), data.size(),
-                      CollectiveDesc::Element::f32,    0,           "array",     wire};
+  const CollectiveDesc desc = allreduce_of(data, wire);
   std::vector<AllreduceTime> all;
   std::vector<std::function<void()>> runs;
   for (const AllreduceAlgorithm& algorithm : allreduce_candidates(allreduces_.facts(wire), bytes)) {

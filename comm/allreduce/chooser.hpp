@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,12 +23,18 @@ class AllreduceChooser {
 
   /// The same on all ranks. Collective.
   AllreduceAlgorithm choose(std::size_t bytes, Wire wire);
+  /// As comm::choose_bucket_bytes(). Collective.
+  std::size_t choose_bucket_bytes(Wire wire);
   /// Seconds of each algorithm, of the slowest rank, and of the blocking MPI_Allreduce. Collective.
   std::vector<AllreduceTime> measure(std::size_t bytes, Wire wire);
 
  private:
-  std::string choose_by_time(std::size_t bytes, Wire wire);
-  std::string agree(const std::string& key, std::size_t bytes, Wire wire);
+  /// The choice for `key` of the first rank's file, or else what `measure` returns on all ranks.
+  std::string agree(const std::string& key, const std::function<bool(const std::string&)>& usable,
+                    const std::function<std::string()>& measure);
+  std::string fastest_algorithm(std::size_t bytes, Wire wire);
+  std::string fastest_bucket(Wire wire);
+  std::string group_key(Wire wire) const;
 
   Allreduces& allreduces_;
   std::string wish_;  ///< KEELSON_ALLREDUCE; empty: none

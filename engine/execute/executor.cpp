@@ -64,10 +64,18 @@ struct Executor::Impl {
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
-  void finish_exchange() {
+  /// Runs the section exchange. Buckets that updates wait for may still be under way.
+  void run_exchange() {
     if (!in_exchange) return;
     run(compiled.sections.backward_end, compiled.sections.exchange_end);
     in_exchange = false;
+  }
+  /// Waits for all buckets; a second wait for the same collective returns at once.
+  void finish_exchange() {
+    run_exchange();
+    const auto& all = compiled.program.calls();
+    for (std::size_t i = compiled.sections.exchange_end; i < all.size(); ++i)
+      if (all[i].communication()) bindings.calls()[i].run();
   }
   void write_scale(const ops::LossScale& scale) {
     if (compiled.loss_scale != no_buffer)
@@ -202,7 +210,7 @@ void Executor::finish_exchange() const {
 void Executor::update() {
   const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
-  impl_->finish_exchange();
+  impl_->run_exchange();
   impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
 }
 
@@ -230,7 +238,7 @@ std::vector<std::string> Executor::states() const {
 
 double Executor::loss() const {
   const Turn turn(*impl_);
-  impl_->finish_exchange();
+  impl_->run_exchange();
   double value = 0;
   impl_->device().copy_to_host(&value, impl_->bindings.tensor(impl_->compiled.loss).raw(), sizeof value);
   return value;
@@ -238,7 +246,7 @@ double Executor::loss() const {
 
 void Executor::start_readback() {
   const Turn turn(*impl_);
-  impl_->finish_exchange();
+  impl_->run_exchange();
   impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss),
                        impl_->bindings.tensor(impl_->compiled.loss_scale));
 }
@@ -247,6 +255,8 @@ Executor::StepResult Executor::take_readback() {
   const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
   return impl_->readback.take(impl_->compiled.options.communicator());
 }
+
+double Executor::take_exchange_seconds() { return impl_->calls.take_waited(); }
 
 ops::LossScale Executor::loss_scale() const {
   const Turn turn(*impl_);

@@ -98,8 +98,11 @@ class Executor {
   /// Gradient of a parameter after backward(), over all ranks, times the loss scale: a copy on the host in row-major
   /// order. Throws Error for a parameter without a gradient.
   std::vector<float> gradient(const std::string& parameter) const;
-  /// Waits until the exchange that backward() has started is over. Collective.
+  /// Waits until the exchange that backward() has started is over. update() waits for each bucket of gradients only
+  /// when it needs that bucket. Collective.
   void finish_exchange() const;
+  /// Seconds that the host has waited for other ranks in the exchange since the last call of this function.
+  double take_exchange_seconds();
 
   /// Runs the forward pass of the last step again. Returns the first node, parameter or input with a value that is not
   /// finite: "parameter conv1/weights", "layer conv2"; empty if all values are finite.

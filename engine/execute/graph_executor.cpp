@@ -15,7 +15,9 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
   captures_ = captures_ && !checker_;
   const auto& list = program.calls();
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const bool queues_only = list[i].computation() != nullptr;
+    const Communication* communication = list[i].communication();
+    const bool queues_only = communication == nullptr;
+    waits_.push_back(communication && communication->step == Communication::Step::wait);
     const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
     if (cut || segments_.empty() || segments_.back().queues_only != queues_only)
       segments_.push_back({i, i, queues_only, queues_only, false, nullptr});
@@ -43,11 +45,12 @@ void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
   using Clock = std::chrono::steady_clock;
   auto& calls = bound_;
   for (std::size_t i = s.first; i < s.last; ++i) {
-    const auto start = profiling_ ? Clock::now() : Clock::time_point{};
+    const auto start = profiling_ || waits_[i] ? Clock::now() : Clock::time_point{};
     if (checker_)
       checker_->run(i, calls[i]);
     else
       calls[i].run();
+    if (waits_[i]) waited_ += std::chrono::duration<double>(Clock::now() - start).count();
     if (profiling_) {
       device_.fence();
       calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(Clock::now() - start).count());

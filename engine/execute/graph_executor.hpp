@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "engine/execute/call_checker.hpp"
 
@@ -22,6 +24,8 @@ class GraphExecutor {
   void forget();
   /// On: calls are executed and timed one by one (BoundCall::milliseconds).
   void set_profiling(bool on);
+  /// Seconds that the host has waited in communications since the last call of this function.
+  double take_waited() { return std::exchange(waited_, 0); }
 
  private:
   struct Segment {
@@ -38,7 +42,9 @@ class GraphExecutor {
   Device& device_;
   std::vector<Segment> segments_;
   std::optional<CallChecker> checker_;
+  std::vector<bool> waits_;  ///< by call
   bool captures_, profiling_ = false;
+  double waited_ = 0;
 };
 
 }  // namespace keelson

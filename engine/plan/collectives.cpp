@@ -94,7 +94,8 @@ class Inserter {
   Users& users(BufferId b) { return users_[static_cast<std::size_t>(program_.root(b))]; }
   const Distribution& held(BufferId b) const { return program_.buffer(program_.root(b)).distribution; }
   void note_users(int c);
-  void add_sum(BufferId whole, const std::vector<BufferId>& parts, const std::string& node, const std::string& label);
+  void add_sum(BufferId whole, const std::vector<BufferId>& parts, const Bucket& names);
+  int first_update(const Buffer& bucket) const;
 
   CompileState& build_;
   Program& program_;
@@ -124,7 +125,7 @@ void Inserter::add_buckets(const std::vector<Bucket>& buckets) {
   for (const Bucket& b : buckets) {
     for (BufferId part : b.parts) users(part).in_bucket = true;
     users(b.whole).in_bucket = true;
-    if (build_.ranks(Distribution::Axis::data) > 1) add_sum(b.whole, b.parts, b.node, b.label);
+    if (build_.ranks(Distribution::Axis::data) > 1) add_sum(b.whole, b.parts, b);
   }
 }
 
@@ -133,12 +134,25 @@ void Inserter::add_partial_values() {
     const Buffer& buffer = program_.buffer(b);
     if (buffer.view_of != no_buffer || users(b).in_bucket || !buffer.distribution.is_partial()) continue;
     if (build_.ranks(buffer.distribution.axis) > 1 && (buffer.keep || users(b).first_reader >= 0))
-      add_sum(b, {b}, buffer.name, buffer.name);
+      add_sum(b, {b}, {b, {}, buffer.name, buffer.name, Wire::fp32});
   }
 }
 
-void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const std::string& node,
-                       const std::string& label) {
+/// The first call of the section update that reads gradients of this bucket, as a parameter's own or among those of a
+/// larger part of the block; -1: none.
+int Inserter::first_update(const Buffer& bucket) const {
+  const auto reads = [&](const Operand& o) {
+    if (o.id == no_buffer || !o.reads()) return false;
+    const Buffer& b = program_.buffer(program_.root(o.id));
+    return b.storage == Storage::gradients && b.offset < bucket.offset + bucket.bytes &&
+           bucket.offset < b.offset + b.bytes;
+  };
+  for (std::size_t c = exchange_end_; c < calls_.size(); ++c)
+    if (std::any_of(calls_[c].operands.begin(), calls_[c].operands.end(), reads)) return static_cast<int>(c);
+  return -1;
+}
+
+void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const Bucket& names) {
   Insertion i;
   for (BufferId part : parts) {
     const Users& u = users(part);
@@ -146,10 +160,13 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
     if (u.first_reader < 0 || u.first_reader >= static_cast<int>(backward_end_)) continue;
     if (i.first_reader < 0 || u.first_reader < i.first_reader) i.first_reader = u.first_reader;
   }
+  if (i.first_reader < 0 && users(whole).in_bucket) i.first_reader = first_update(program_.buffer(whole));
   KEELSON_EXPECT(i.first_reader < 0 || i.first_reader > i.last_writer);
-  const Phase phase = i.first_reader < 0 ? Phase::exchange : calls_[static_cast<std::size_t>(i.first_reader)].phase;
+  const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(backward_end_);
+  const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
   const auto axis = program_.buffer(parts[0]).distribution.axis;
-  i.start = start_of(build_, {phase, node, ""}, {.kind = Kind::allreduce, .axis = axis, .dst = whole, .label = label});
+  i.start = start_of(build_, {phase, names.node, ""},
+                     {.kind = Kind::allreduce, .axis = axis, .dst = whole, .wire = names.wire, .label = names.label});
   insertions_.push_back(std::move(i));
 }
 

@@ -26,6 +26,7 @@ struct Bucket {
   BufferId whole;               ///< covers all parts
   std::vector<BufferId> parts;  ///< the values, in the order of their memory
   std::string node, label;  ///< "bucket 3", in reports; "gradient bucket 3 (conv4/weights ... conv3/bias)", in errors
+  Wire wire;                ///< of the exchange
 };
 
 /// The pass that turns partial values into replicated ones where a call reads them. It inserts an allreduce for each
@@ -33,9 +34,10 @@ struct Bucket {
 /// value. The wait stands right before the first call that reads the sum, so that other calls run in between. `gathers`
 /// are the starts of other collectives, for which the pass inserts start and wait in the same way.
 ///
-/// A section is complete by itself: a collective whose value is written in forward and read later starts in backward.
-/// Where an update or the caller (Buffer::keep) reads the sum, the wait stands in the section exchange, before the
-/// computations of that section. With one rank along an axis nothing is inserted for that axis.
+/// A collective whose value is written in forward and read later starts in backward. The wait for a bucket that updates
+/// read stands in the section update, before the first of these calls: while parameters of one bucket are updated, the
+/// next buckets are on their way. Where the caller (Buffer::keep) reads the sum, the wait stands in the section
+/// exchange, before the computations of that section. With one rank along an axis nothing is inserted for that axis.
 Sections insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers);
 
 }  // namespace keelson

@@ -157,7 +157,7 @@ void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
     BackwardBuilder b(build, i);
     backward[i](b);
   }
-  gradients.emplace(build, options.bucket_bytes);
+  gradients.emplace(build, options.exchange);
 }
 
 /// PlanOptions::inputs_as_read. A state stays as it is: the plan itself writes the next one.

@@ -24,13 +24,13 @@ SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
 
 }  // namespace
 
-Gradients::Gradients(CompileState& build, std::size_t bucket_bytes) {
-  fill_buckets(build, bucket_bytes);
+Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
+  fill_buckets(build, exchange);
   if (build.ranks(Distribution::Axis::data) == 1) return;
   for (SparseGradient& g : build.sparse_gradients) g = merge_rows(build, gather(build, g));
 }
 
-void Gradients::fill_buckets(CompileState& build, std::size_t bucket_bytes) {
+void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchange) {
   Program& program = build.program;
   std::int64_t begin = 0;
   std::vector<BufferId> parts;
@@ -40,7 +40,7 @@ void Gradients::fill_buckets(CompileState& build, std::size_t bucket_bytes) {
     const BufferId whole = program.add(node, TensorDesc::plain({floats_ - begin}), Storage::gradients);
     program.buffer(whole).offset = static_cast<std::size_t>(begin) * sizeof(float);
     const std::string label = fmt::format("gradient {} ({}{})", node, first, first == last ? "" : " ... " + last);
-    buckets_.push_back({whole, std::move(parts), node, label});
+    buckets_.push_back({whole, std::move(parts), node, label, exchange.wire});
     begin = floats_;
     parts.clear();
   };
@@ -52,7 +52,7 @@ void Gradients::fill_buckets(CompileState& build, std::size_t bucket_bytes) {
     const auto floats = static_cast<std::int64_t>(b.bytes / sizeof(float));
     floats_ += (floats + floats_per_line - 1) / floats_per_line * floats_per_line;
     parts.push_back(id);
-    if (static_cast<std::size_t>(floats_ - begin) * sizeof(float) >= bucket_bytes) close(name);
+    if (static_cast<std::size_t>(floats_ - begin) * sizeof(float) >= exchange.bucket_bytes) close(name);
   }
   if (begin < floats_) close(build.gradients.back().first);
 }

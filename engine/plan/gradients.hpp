@@ -9,17 +9,17 @@ namespace keelson {
 /// gathered from all ranks and then added up.
 class Gradients {
  public:
-  /// Gives the gradient buffers of the program their places in the block, in buckets of at least `bucket_bytes` bytes
-  /// (the last bucket may hold less). Appends the calls that add up gathered rows. `build.sparse_gradients` are those
-  /// of all ranks afterwards.
-  Gradients(CompileState& build, std::size_t bucket_bytes);
+  /// Gives the gradient buffers of the program their places in the block, in buckets of at least
+  /// `exchange.bucket_bytes` bytes (the last bucket may hold less). Appends the calls that add up gathered rows.
+  /// `build.sparse_gradients` are those of all ranks afterwards.
+  Gradients(CompileState& build, const ExchangeOptions& exchange);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }  ///< in the order in which backward fills them
   const std::vector<Call>& gathers() const { return gathers_; }    ///< starts of the allgathers of rows
   std::int64_t floats() const { return floats_; }                  ///< f32 elements of the block
 
  private:
-  void fill_buckets(CompileState& build, std::size_t bucket_bytes);
+  void fill_buckets(CompileState& build, const ExchangeOptions& exchange);
   SparseGradient gather(CompileState& build, const SparseGradient& mine);
 
   std::int64_t floats_ = 0;

@@ -15,6 +15,12 @@ namespace keelson {
 
 struct CompiledGraph;
 
+/// How ranks exchange gradients.
+struct ExchangeOptions {
+  std::size_t bucket_bytes = 8u << 20;  ///< a gradient bucket is exchanged when it holds this many bytes
+  Wire wire = Wire::fp32;               ///< of the buckets, between nodes
+};
+
 /// How a graph is compiled.
 struct PlanOptions {
   std::int64_t batch = 1;  ///< samples per step and rank
@@ -23,7 +29,7 @@ struct PlanOptions {
   /// In which type layers multiply. Where a backend also takes results of 16 bits (GPUs), values between layers are
   /// kept in this type, too.
   Precision precision = Precision::fp32;
-  std::size_t bucket_bytes = 8u << 20;   ///< bytes; a gradient bucket is exchanged when it holds this much
+  ExchangeOptions exchange;              ///< of gradients over ranks
   const Optimizer* optimizer = nullptr;  ///< null: gradients only, no update
   /// An input that one reorder or conversion alone reads then has the layout and dtype of that call's result, and the
   /// call is gone: for callers that convert what they bring anyway. Executor::input(name).desc() says what is expected.

@@ -44,6 +44,7 @@ struct TrainerOptions {
   bool shuffle = true;                               ///< new sample order in each epoch; else the order of the data set
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
+  ExchangeOptions exchange;                          ///< as in PlanOptions
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
   Schedule schedule;                                                     ///< learning rate
   double target = 0;      ///< > 0: training ends when the validation metric is this value or better

@@ -34,6 +34,7 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   p.batch = options_.batch;
   p.precision = options_.precision;
   p.optimizer = options_.optimizer.get();
+  p.exchange = options_.exchange;
   p.inputs_as_read = converts_batches(parameters_.context().device());
   p.grid = grid_ ? &*grid_ : nullptr;
   return std::make_unique<Executor>(graph, parameters_, p);

@@ -157,9 +157,9 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   executor_->forward(s);
   executor_->backward();
   lap(seconds.compute);
-  executor_->finish_exchange();
   const double loss = runs_ahead_ ? 0 : executor_->loss();
   lap(seconds.exchange);
+  executor_->take_exchange_seconds();
   ++state_.step;
   ++state_.step_in_epoch;
   state_.samples += batch.global_count;
@@ -176,6 +176,9 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
     retire(0);  // of the step before, while this one goes on
   }
   lap(seconds.compute);
+  const double waited = executor_->take_exchange_seconds();  // for buckets, by the update
+  seconds.compute -= waited;
+  seconds.exchange += waited;
   feed_->finish();
   lap(seconds.copy);
   return now;

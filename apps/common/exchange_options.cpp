@@ -1,0 +1,29 @@
+#include "apps/common/exchange_options.hpp"
+
+#include "apps/common/verb.hpp"
+#include "comm/communicators.hpp"
+
+namespace keelson::app {
+
+void declare(ExchangeWishes& o, Verb& v) {
+  constexpr double most = 1024;
+  v.option("--bucket-mb", o.bucket_mb,
+           "MiB of gradients that ranks exchange at once, beside the backward pass; 0: what measures best", "MIB")
+      .between(0, most);
+  v.option("--wire", o.wire,
+           "Numbers that travel between nodes: fp32; or bf16 or fp16, where each rank adds what rounding took away to "
+           "its next step's gradients",
+           "TYPE")
+      .one_of({"fp32", "bf16", "fp16"});
+}
+
+ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks) {
+  ExchangeOptions o;
+  o.wire = wanted.wire == "bf16" ? Wire::bf16 : wanted.wire == "fp16" ? Wire::fp16 : Wire::fp32;
+  constexpr double mebi = 1024 * 1024;
+  o.bucket_bytes = wanted.bucket_mb > 0 ? static_cast<std::size_t>(wanted.bucket_mb * mebi)
+                                        : comm::choose_bucket_bytes(ranks, o.wire);
+  return o;
+}
+
+}  // namespace keelson::app
