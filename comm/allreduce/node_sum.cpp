@@ -7,9 +7,19 @@
 namespace keelson::comm::detail {
 namespace {
 
-constexpr std::size_t slots = 4;
-/// Within a node, all slots fit a core's second cache. Between nodes, pieces are long enough for the network.
-std::size_t slot_bytes(int nodes) { return nodes == 1 ? std::size_t{256} << 10 : std::size_t{1} << 20; }
+constexpr std::size_t kilo = 1024, mega = 1024 * kilo;
+
+/// Within a node, some slots fit a core's second cache. Between nodes, pieces are long enough for the network.
+std::size_t slot_bytes(int nodes) { return nodes == 1 ? 256 * kilo : mega; }
+
+/// Room for whole buckets, so that ranks meet seldom: a rank that is at work puts its terms there, and the others go on
+/// without it. All ranks of a node together stay within what containers have as shared memory, 64 MiB.
+std::size_t slots(MPI_Comm node, int nodes) {
+  int ranks = 1;
+  MPI_Comm_size(node, &ranks);
+  constexpr std::size_t least = 4, most_of_rank = 16 * mega, most_of_node = 48 * mega;
+  return std::max(least, std::min(most_of_rank, most_of_node / static_cast<std::size_t>(ranks)) / slot_bytes(nodes));
+}
 constexpr std::size_t small_floats = 512;    // below this, handing parts around costs more than adding up all
 constexpr std::size_t floats_per_line = 16;  // ranks write to cache lines of their own
 
@@ -17,13 +27,13 @@ constexpr std::size_t floats_per_line = 16;  // ranks write to cache lines of th
 
 NodeSum::NodeSum(const NodeLayout& layout, Schedule between, Wire wire, int number)
     : layout_(layout),
-      memory_(layout.node, slot_bytes(layout.nodes), slots),
+      memory_(layout.node, slot_bytes(layout.nodes), slots(layout.node, layout.nodes)),
       between_(std::move(between)),
-      pieces_(slots) {
+      pieces_(memory_.slots()) {
   if (layout_.nodes == 1 || memory_.rank() >= layout_.parts) return;
   const std::size_t longest = part_of(0, floats_per_slot()).end;
-  for (std::size_t slot = 0; slot < slots; ++slot) {
-    const int tag = number * static_cast<int>(slots) + static_cast<int>(slot);
+  for (std::size_t slot = 0; slot < memory_.slots(); ++slot) {
+    const int tag = static_cast<int>(static_cast<std::size_t>(number) * memory_.slots() + slot);
     exchanges_.push_back(std::make_unique<PeerExchange>(layout_.peers, tag, between_, longest, wire));
   }
 }
@@ -138,7 +148,8 @@ bool NodeSum::advance() {
     if (published_ < summed_ && (exchanges_.empty() || exchanges_[slot_of(published_)]->advance() == done))
       publish(published_++);
     if (summed_ < filled_ && (piece(summed_).small || all_at(&Counters::filled, summed_ + 1))) sum(summed_++);
-    if (first_ && filled_ < gathered_ + slots && (filled_ < slots || all_at(&Counters::emptied, filled_ - slots + 1))) {
+    if (first_ && filled_ < gathered_ + memory_.slots() &&
+        (filled_ < memory_.slots() || all_at(&Counters::emptied, filled_ - memory_.slots() + 1))) {
       take_next_piece();
       fill(filled_++);
     }
