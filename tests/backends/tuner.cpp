@@ -85,6 +85,7 @@ class TunerTest : public ::testing::Test {
   TunerTest() {
     fs::remove_all(folder_);
     ::setenv("KEELSON_CACHE", folder_.c_str(), 1);
+    ::unsetenv("KEELSON_TUNE");  // off in the other tests
   }
   ~TunerTest() override {
     ::unsetenv("KEELSON_CACHE");
