@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 
+#include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/exact_sum.hpp"
 #include "engine/base/ranks.hpp"
@@ -161,6 +162,7 @@ void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
 
 Evaluation Evaluator::run() {
   KEELSON_EXPECT(executor_);
+  const Activity activity(Activity::Kind::evaluation);
   const auto begin = std::chrono::steady_clock::now();
   Evaluation e;
   e.samples = dataset_.size();

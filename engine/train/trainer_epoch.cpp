@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "engine/base/activity.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/train/trainer.hpp"
 
@@ -10,6 +11,7 @@ namespace keelson {
 Evaluation Trainer::validate() {
   if (!evaluator_) fail("validate() was called on a trainer without validation data: give the trainer a data set");
   retire(0);
+  const Activity activity(Activity::Kind::validation, state_.step, state_.epoch + 1);
   tell([&](auto& o) { o.on_validation_start(state_); });
   auto validation = evaluator_->run();
   validation_seconds_ = validation.seconds;
@@ -95,6 +97,8 @@ void Trainer::save_checkpoint(bool best) {
   retire(0);
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
+  // After the last step of an epoch the next one has begun, without a step.
+  const Activity activity(Activity::Kind::checkpoint, state_.step, state_.epoch + (state_.step_in_epoch > 0 ? 1 : 0));
   if (executor_->plan().checks_gradients()) {
     const auto scale = executor_->loss_scale();
     state_.loss_scale = scale.scale;

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/train/trainer.hpp"
 
@@ -67,9 +68,14 @@ bool Trainer::step() {
   stop_ = limit_reached();
   if (stop_) return false;
   ask_for_change();
+  const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   load_from_here();
   const auto start = Clock::now();
-  const Batch* batch = loader_.next();
+  const Batch* batch = nullptr;
+  {
+    const TraceSpan span("input wait", "input");
+    batch = loader_.next();
+  }
   KEELSON_EXPECT(batch);
   loader_at_ = {state_.epoch, state_.step_in_epoch + 1};
   train_on(*batch, start);
@@ -81,6 +87,7 @@ void Trainer::step(const Batch& given) {
   begin();
   if (epoch_done()) begin_next_epoch();
   ask_for_change();
+  const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   Batch batch = given;
   if (!batch.weight) {
     weights_.assign(static_cast<std::size_t>(options_.batch), 0.0f);

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/base/trace.hpp"
+
+namespace keelson {
+
+/// What the calling thread is at work on, from construction to destruction: part of the watchdog's messages, and a span
+/// of the process' trace. Of activities within one another the outermost one counts for messages.
+class Activity {
+ public:
+  enum class Kind : std::uint8_t { step, validation, checkpoint, evaluation };  ///< what is done
+
+  /// `step`: of a step its number from 1, else the steps done; `epoch`: from 1. An evaluation has neither.
+  explicit Activity(Kind kind, std::int64_t step = 0, std::int64_t epoch = 0);
+  ~Activity();
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+
+  /// Whether the calling thread is at work on something.
+  static bool any();
+  /// The calling thread's: "step 12 (epoch 3)", "the validation after step 12 (epoch 3)"; empty: none.
+  static std::string describe();
+
+ private:
+  TraceSpan span_;
+  Kind kind_;
+  std::int64_t step_, epoch_;
+};
+
+}  // namespace keelson
