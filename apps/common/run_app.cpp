@@ -17,6 +17,7 @@
 #include "comm/communicators.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/file_error.hpp"
+#include "engine/base/printable.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson::app {
@@ -67,10 +68,21 @@ void compare_command_lines(const CommandLine::Request& request, Communicator& wo
   compare_values(world, dashed(request.options->common_values()), "options");
 }
 
+/// Variables that change results, or how ranks exchange values: launchers do not pass all of them on to all nodes.
+void compare_environments(Communicator& world) {
+  std::map<std::string, std::string> values;
+  for (const char* name :
+       {"KEELSON_BACKEND", "KEELSON_COLLECTIVES", "KEELSON_TUNE", "NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE"})
+    values[name] = printable(environment(name));
+  compare_values(world, values, "environment variables",
+                 "set them alike on all ranks; mpirun passes them on with -x NAME, srun by itself");
+}
+
 /// The part that needs all ranks: from the placement to the end of the verb.
 ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppInfo& info,
                   const std::vector<std::string>& arguments) {
   compare_command_lines(request, world, info);
+  compare_environments(world);
   const auto placement = comm::decide_placement(comm::placement_facts(world));
   comm::bind(placement);
   const backends::Runtime runtime(placement.threads, world.local_rank());

@@ -24,11 +24,13 @@ class Ranks(Case):
         assert done.returncode == 0, done.stderr
         cls.addClassCleanup(shutil.rmtree, cls.shared)
 
-    def start(self, program, *command_lines, folders=None):
-        """One rank for each command line, in a folder of its own if there are some."""
+    def start(self, program, *command_lines, folders=None, environments=None):
+        """One rank for each command line, in a folder of its own and with variables of its own if there are some."""
         command = list(MPIEXEC)
         for rank, arguments in enumerate(command_lines):
             words = [program.path] + [str(a) for a in arguments]
+            if environments:
+                words = ["env"] + [f"{name}={value}" for name, value in environments[rank].items()] + words
             if folders:
                 words = ["sh", "-c", 'cd "$0" && exec "$@"', str(folders[rank])] + words
             command += ([":"] if rank else []) + ["-n", "1"] + words
@@ -51,6 +53,15 @@ class Ranks(Case):
                              says=rf"{option} is {other} on rank 1 \(\S+\), {one} on rank 0 \(\S+\)")
         self.refused(COSMOFLOW, train, train + ["--augment"], says=r"--augment is true on rank 1 \(\S+\), false on rank 0")
         self.refused(COSMOFLOW, train, ["evaluate", "--checkpoint", self.out], says="the verb is evaluate on rank 1")
+
+    def test_environment(self):
+        for name, value, command in (("KEELSON_BACKEND", "kokkos", ["train", "--data", self.data, "--out", self.out]),
+                                     ("KEELSON_COLLECTIVES", "staged", ["train", "--data", self.data, "--out", self.out]),
+                                     ("KEELSON_TUNE", "off", ["evaluate", "--checkpoint", self.out])):
+            with self.subTest(name):
+                self.refused(COSMOFLOW, command, command, environments=[{}, {name: value}],
+                             says=rf"different environment variables: {name} is {value} on rank 1 \(\S+\), not given on "
+                                  r"rank 0 \(\S+\); set them alike on all ranks")
 
     def test_resuming_on_one_rank_alone(self):
         train = ["train", "--data", self.data, "--out", self.out]
