@@ -12,14 +12,18 @@
 namespace keelson::comm {
 
 /// What a rank does when a collective call takes long: after every `seconds` the lowest waiting rank reports the call's
-/// label and the ranks that have not reached it. Waiting goes on, until `abort_seconds` (0: for ever) end the job with
-/// exit code 1.
+/// label, what the rank is at work on (Activity), and the ranks that have not reached the call. Waiting goes on, until
+/// the job is ended with exit code 1.
 struct Watchdog {
-  double seconds = 300;                            ///< KEELSON_WATCHDOG; 0: off
-  double abort_seconds = 0;                        ///< KEELSON_WATCHDOG_ABORT
+  double seconds = 300;  ///< KEELSON_WATCHDOG; 0: off
+  /// Seconds of waiting after which the job is ended, in an Activity (training, evaluation); 0: never.
+  double abort_seconds = 900;
+  /// The same before and after, where one rank may have much to do while the others wait.
+  double abort_elsewhere_seconds = 0;
   std::function<void(const std::string&)> report;  ///< empty: a line on stderr
 
-  /// The defaults above, changed by the environment. Throws InputError where a variable is not a number of seconds.
+  /// The defaults above, changed by the environment: KEELSON_WATCHDOG_ABORT is meant for both; without it abort_seconds
+  /// is three times `seconds`. Throws InputError where a variable is not a number of seconds.
   static Watchdog from_environment();
 };
 

@@ -7,11 +7,14 @@
 
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson::comm::detail {
 namespace {
+
+constexpr double longest_gap = 5;  // seconds between two polls of a process that runs, on a crowded machine
 
 /// Ranks 1, 2, 4 ... of those that are no collectors, so that few speak when no collector waits.
 bool chosen(int rank) { return std::has_single_bit(static_cast<unsigned>(rank)); }
@@ -25,9 +28,9 @@ StallDetector::StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watc
   collectors_ = std::min(size_, 4);
   heard_.resize(static_cast<std::size_t>(size_));
   // Early enough that all who wait are known when the first report is due.
-  const double limit =
-      std::min(watchdog_.seconds > 0 ? watchdog_.seconds : std::numeric_limits<double>::infinity(),
-               watchdog_.abort_seconds > 0 ? watchdog_.abort_seconds : std::numeric_limits<double>::infinity());
+  double limit = std::numeric_limits<double>::infinity();
+  for (const double seconds : {watchdog_.seconds, watchdog_.abort_seconds, watchdog_.abort_elsewhere_seconds})
+    if (seconds > 0) limit = std::min(limit, seconds);
   announce_every_ = std::min(limit / 4, std::max(10.0, limit / 30));
 }
 
@@ -42,6 +45,10 @@ StallDetector::~StallDetector() {
 
 void StallDetector::poll(Wait& wait, double seconds) {
   end_if_over(wait.label, seconds, wait.for_first_rank);
+  // Polls follow each other within milliseconds. When a suspended job goes on, its waits have not been long.
+  if (seconds - wait.polled > longest_gap) wait.stopped += seconds - wait.polled;
+  wait.polled = seconds;
+  seconds -= wait.stopped;
   if (seconds < announce_every_) return;
   if (wait.announcements == 0) listen(&wait);  // what came before: see there
   if (seconds >= (wait.announcements + 1) * announce_every_) announce(wait);
@@ -50,10 +57,11 @@ void StallDetector::poll(Wait& wait, double seconds) {
     ++wait.reports;
     if (is_reporter(wait)) report(wait, seconds, "");
   }
-  if (watchdog_.abort_seconds > 0 && seconds >= watchdog_.abort_seconds) {
+  const double most = Activity::any() ? watchdog_.abort_seconds : watchdog_.abort_elsewhere_seconds;
+  if (most > 0 && seconds >= most) {
     // The others give the one who speaks time to do so.
     const bool speaker = is_reporter(wait);
-    if (!speaker && seconds < watchdog_.abort_seconds + 2) return;
+    if (!speaker && seconds < most + 2) return;
     if (speaker) report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
     end_job(static_cast<int>(ExitCode::failure));
   }
@@ -136,9 +144,10 @@ std::string StallDetector::who(const Wait& wait) const {
 
 void StallDetector::report(const Wait& wait, double seconds, std::string_view end) const {
   const std::string peer = wait.peer < 0 ? "" : fmt::format(" with {}", name_ranks({wait.peer}, hosts_));
+  const std::string at_work_on = Activity::any() ? " in " + Activity::describe() : "";
   const std::string text =
-      fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}{}", rank_,
-                  hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, peer, who(wait), end);
+      fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}{}{}", rank_,
+                  hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, peer, at_work_on, who(wait), end);
   if (watchdog_.report) return watchdog_.report(text);
   std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(stderr);

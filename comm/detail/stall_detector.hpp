@@ -23,6 +23,8 @@ struct Wait {
   int peer = -1;                ///< of a send or receive: the other rank
   int announcements = 0;
   int reports = 0;
+  double polled = 0;   ///< seconds after which the last poll came
+  double stopped = 0;  ///< seconds in which this process did not run: a batch system had suspended the job
 };
 
 /// The watchdog of one communicator. A late rank cannot be asked, so those who wait tell each other: a rank that has

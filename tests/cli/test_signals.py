@@ -92,6 +92,28 @@ class Ranks(LmCase):
         self.assertEqual(run.returncode, 75, err)
         self.assertIn("interrupted after epoch", out)
 
+    def test_a_rank_that_is_stopped(self):
+        """The watchdog names the rank, what the others wait for and in which step, and ends the run."""
+        command = LM.command(2, "train", "--train", self.text / "ptb.train.txt", "--out", self.out, *SMALL, "--layers", 1,
+                             "--epochs", 100000, "--checkpoint-every", 0, "--log-every", 1)
+        run = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, "KEELSON_WATCHDOG": "5"})
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        metrics = self.out / "metrics.jsonl"
+        while run.poll() is None and not (metrics.exists() and '"step"' in metrics.read_text()):
+            time.sleep(0.01)
+        stopped = children(run.pid)[1]
+        os.kill(stopped, signal.SIGSTOP)
+        _, err = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, 1, err)
+        lines = [line for line in err.splitlines() if line.startswith("watchdog: ")]
+        for line in lines:
+            self.assertRegex(line, r"^watchdog: rank 0 \(\S+\) has waited \d+ s for .+ in step \d+ \(epoch \d+\); "
+                                   r"not waiting for it: rank 1 \(\S+\)")
+        self.assertTrue(lines[-1].endswith("; ending the job (KEELSON_WATCHDOG_ABORT)"), err)
+        self.assertIn("has waited 15 s", lines[-1])
+
     def test_a_rank_that_fails_tells_those_that_wait(self):
         """Launchers may leave them to wait, as this one does, which looks at the shells only."""
         shell = ["sh", "-c", '"$@"; echo "rank $PMIX_RANK ended with $?"; sleep 100', "sh"]

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicators.hpp"
+#include "engine/base/activity.hpp"
 #include "tests/mpi/world.hpp"
 
 namespace keelson::testing {
@@ -63,6 +64,28 @@ TEST_F(WatchdogTest, NamesTheLateRankAndTheCall) {
       EXPECT_TRUE(contains(report, late == 0 ? "watchdog: rank 1 (" : "watchdog: rank 0 (")) << "one speaks for all";
     }
   }
+}
+
+TEST_F(WatchdogTest, NamesTheStep) {
+  KEELSON_NEED_RANKS(2);
+  const Activity step(Activity::Kind::step, 12, 3);
+  const auto reports = reports_when_late(1, late_by);
+  ASSERT_FALSE(reports.empty());
+  for (const std::string& report : reports)
+    EXPECT_TRUE(contains(report, "for gradient bucket 3 in step 12 (epoch 3); not waiting for it: rank 1 (")) << report;
+}
+
+TEST_F(WatchdogTest, AJobThatWasSuspendedHasNotWaited) {
+  KEELSON_NEED_RANKS(2);
+  if (rank() == 0) {  // the lowest, who speaks
+    watched_->poll("the loss", 0.6);
+    watched_->poll("the loss", 3600);
+    EXPECT_TRUE(reports_.empty());
+    watched_->poll("the loss", 3600 + limit);
+    ASSERT_EQ(reports_.size(), 1u);
+    EXPECT_TRUE(contains(reports_[0], "has waited 3 s for the loss")) << reports_[0];
+  }
+  watched_->barrier();
 }
 
 TEST_F(WatchdogTest, WatchesBlockingCallsToo) {
