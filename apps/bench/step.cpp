@@ -11,7 +11,9 @@
 #include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/exchange_options.hpp"
+#include "apps/common/trace_option.hpp"
 #include "apps/common/verb.hpp"
+#include "engine/base/activity.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/execute/choose_precision.hpp"
@@ -25,6 +27,7 @@ struct StepOptions {
   app::ExchangeWishes exchange;
   std::int64_t size = 0, batch = 0;
   int steps = 10, warmup = 2;
+  app::TraceOption trace;
   bool plan = false, json = false, remeasure = false;
   bool profile() const { return plan || !roofline.empty(); }
 };
@@ -54,6 +57,7 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
   world.barrier();
   const auto start = clock::now();
   for (int i = 0; i < count; ++i, ++step_params.step) {
+    const Activity activity(Activity::Kind::step, static_cast<std::int64_t>(step_params.step) + 1, 1);
     executor.forward(step_params);
     executor.backward();
     executor.update();
@@ -196,6 +200,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   DevicePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   const ProcessGrid grid(*place.ranks);
+  const auto trace = app::begin_trace(o.trace, job.world);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .grid = &grid};
   options.exchange = app::decide(o.exchange, *place.ranks);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
@@ -203,6 +208,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   Executor executor(net.graph, parameters, options);
   fill_inputs(*context, net, executor);
   const StepTimes times = measure(o, executor, job.world, context->device());
+  app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
   if (job.world.rank() == 0)
     report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks});
   return ExitCode::done;
@@ -233,6 +239,7 @@ void define_step(app::CommandLine& line) {
          "peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth of a copy");
   v.option_without_default("--roofline", o->roofline,
                            "Draw the calls on the machine's measured roofline: one HTML page", "FILE");
+  app::declare(o->trace, v);
   option_remeasure(v, o->remeasure);
   v.flag("--json", o->json, "Print one JSON object; with the calls if --plan or --roofline is given");
 }

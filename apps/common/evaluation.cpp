@@ -15,6 +15,7 @@ void declare_evaluation(EvaluationOptions& o, Verb& v) {
   v.option("--batch", o.batch, "Samples per rank at a time", "SAMPLES").positive();
   declare_threads(o.loader, v);
   v.flag("--json", o.json, "Print the result as JSON");
+  declare(o.trace, v);
 }
 
 void check_family(const CheckpointReader& checkpoint, const std::string& family, const std::string& name) {

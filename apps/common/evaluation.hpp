@@ -6,6 +6,7 @@
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/loader_options.hpp"
+#include "apps/common/trace_option.hpp"
 #include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 
@@ -18,9 +19,10 @@ struct EvaluationOptions {
   LoaderThreads loader;
   bool json = false;
   DeviceOptions device;
+  TraceOption trace;
 };
 
-/// --checkpoint and the device; --batch, --loader-threads and --json.
+/// --checkpoint and the device; --batch, --loader-threads, --json and --trace.
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 

@@ -127,6 +127,7 @@ void declare(TrainingOptions& o, Verb& v) {
   declare_threads(o.loader, v);
   declare_prefetch(o.loader, v);
   declare(o.exchange, v);
+  declare(o.trace, v);
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
@@ -183,6 +184,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   }
   std::optional<FolderLock> lock;  // on rank 0
   t.before_checkpoint = [&] { lock->require(); };
+  const auto trace = begin_trace(options_.trace, job_.world);  // outlives what it traces
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;
@@ -198,7 +200,11 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   std::vector<TrainObserver*> observers;  // of every rank
   if (task.targets)
     observers.push_back(&targets.emplace(task.training, t.evaluation.target, &world, *task.targets->baseline));
-  if (world.rank() != 0) return exit_code(trainer.run(observers).reason);
+  if (world.rank() != 0) {
+    const auto code = exit_code(trainer.run(observers).reason);
+    end_trace(options_.trace, trace.get(), job_.world, nullptr);
+    return code;
+  }
 
   print_frame(task, t, job_, place, trainer);
   const auto every =
@@ -207,6 +213,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   Console console(stdout, t, trainer.steps_per_epoch(), task.targets);
   observers.insert(observers.end(), {&recorder, &console});
   const auto code = exit_code(trainer.run(observers).reason);
+  end_trace(options_.trace, trace.get(), job_.world, stdout);
   fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted)
     fmt::print("to continue: {} train --resume {}\n", job_.program, folder_.path.string());

@@ -12,6 +12,7 @@
 #include "apps/common/loader_options.hpp"
 #include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
+#include "apps/common/trace_option.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/train/checkpoint_reader.hpp"
 
@@ -28,6 +29,7 @@ struct TrainingOptions {
   ExchangeWishes exchange;
   double time_limit = 0;
   DeviceOptions device;
+  TraceOption trace;
 };
 
 /// Declares them on a train verb.

@@ -120,6 +120,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
   const auto requirements = parse_requirements(o.require, metric->targets());
+  const auto trace = app::begin_trace(o.trace, world);
   const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   Parameters parameters(graph, *context, run.seed);
@@ -138,6 +139,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   }
   baseline->set_mean(mean);
   const auto result = evaluator.run();
+  app::end_trace(o.trace, trace.get(), world, o.json ? nullptr : stdout);
   if (world.rank() != 0) return ExitCode::done;
 
   const auto rows = rows_of(*metric, *baseline, run.net == "paper");

@@ -86,6 +86,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
         "it, as `keelson-lm corpus` writes it, and a model of words whose vocabulary has all of them",
         files[0]);
 
+  const auto trace = app::begin_trace(o.trace, world);
   const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
@@ -97,6 +98,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   Evaluator evaluator(graph, parameters, *text, &world, e);
   checkpoint.load(network_name(model.run), parameters, std::nullopt);
   const auto result = evaluator.run();
+  app::end_trace(o.trace, trace.get(), world, o.json ? nullptr : stdout);
   if (world.rank() == 0) {
     const Outcome outcome{o, *text, result, source, unknown};
     if (o.json)

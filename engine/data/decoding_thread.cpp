@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "engine/base/trace.hpp"
 #include "engine/data/detail/decoding_thread.hpp"
 
 namespace keelson::detail {
@@ -38,6 +39,7 @@ std::thread start_decoding_thread(std::function<void()> work, const std::vector<
   try {
     std::thread thread([work = std::move(work), cpus] {
       pin_to(cpus);
+      name_thread_in_traces("decoder");
       work();
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

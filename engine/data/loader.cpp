@@ -14,6 +14,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
+#include "engine/base/trace.hpp"
 #include "engine/data/detail/decoding_thread.hpp"
 
 namespace keelson {
@@ -198,6 +199,7 @@ void Loader::Impl::work() {
     lock.unlock();
     std::exception_ptr error;
     try {
+      const TraceSpan span("decode a sample", "input");
       decode(buffer, sample);
     } catch (...) {
       error = std::current_exception();
@@ -242,6 +244,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 const Batch* Loader::next() {
   Impl& d = *impl_;
+  const TraceSpan span("input wait", "input");
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(d.mutex);
   KEELSON_EXPECT(d.epoch >= 0);

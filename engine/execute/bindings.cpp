@@ -103,6 +103,7 @@ BoundCall Bindings::bind(const Call& call) {
     bound.run = [run = collective] { run->start(); };
   else
     bound.run = [run = collective] { run->wait(); };
+  bound.collective = collective;
   return bound;
 }
 
@@ -130,7 +131,9 @@ void Bindings::move(BufferId buffer, void* data) {
     if (!moved) continue;
     const Communication* c = call.communication();
     if (c && c->step == Communication::Step::start) collectives_[static_cast<std::size_t>(c->channel)] = nullptr;
-    calls_[i].run = bind(call).run;
+    BoundCall bound = bind(call);
+    calls_[i].run = std::move(bound.run);
+    calls_[i].collective = std::move(bound.collective);
   }
 }
 

@@ -7,9 +7,10 @@ namespace keelson {
 
 /// A call with its operands in memory.
 struct BoundCall {
-  std::vector<Tensor> tensors;      ///< in the order of the operands; an absent one is empty
-  std::function<void()> run;        ///< executes the computation, or starts or awaits the collective
-  std::vector<float> milliseconds;  ///< one per profiled step
+  std::vector<Tensor> tensors;                       ///< in the order of the operands; an absent one is empty
+  std::function<void()> run;                         ///< executes the computation, or starts or awaits the collective
+  std::vector<float> milliseconds;                   ///< one per profiled step
+  std::shared_ptr<Collective> collective = nullptr;  ///< of a communication
 };
 
 /// The memory of one executor, and the calls of its plan bound to it.

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "engine/base/counted.hpp"
+#include "engine/base/trace.hpp"
 #include "engine/execute/async_readback.hpp"
 #include "engine/execute/bindings.hpp"
 #include "engine/execute/graph_executor.hpp"
@@ -67,6 +68,7 @@ struct Executor::Impl {
   /// Runs the section exchange. Buckets that updates wait for may still be under way.
   void run_exchange() {
     if (!in_exchange) return;
+    const TraceSpan span("exchange", "phase");
     run(compiled.sections.backward_end, compiled.sections.exchange_end);
     in_exchange = false;
   }
@@ -190,6 +192,7 @@ Tensor Executor::output(const std::string& name) const {
 void Executor::forward(const ops::StepParams& params) {
   const Turn turn(*impl_);
   impl_->finish_exchange();
+  const TraceSpan span("forward", "phase");
   impl_->refresh();
   impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params, sizeof params);
   impl_->run(0, impl_->compiled.sections.forward_end);
@@ -197,6 +200,7 @@ void Executor::forward(const ops::StepParams& params) {
 
 void Executor::backward() {
   const Turn turn(*impl_);
+  const TraceSpan span("backward", "phase");
   KEELSON_EXPECT(impl_->compiled.options.training);
   impl_->in_exchange = impl_->exchanges();
   impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
@@ -211,6 +215,7 @@ void Executor::update() {
   const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->run_exchange();
+  const TraceSpan span("update", "phase");
   impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
 }
 
@@ -253,6 +258,7 @@ void Executor::start_readback() {
 
 Executor::StepResult Executor::take_readback() {
   const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
+  const TraceSpan span("wait for the loss", "phase");
   return impl_->readback.take(impl_->compiled.options.communicator());
 }
 

@@ -1,7 +1,6 @@
 #include "engine/execute/graph_executor.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "engine/base/error.hpp"
 #include "engine/base/verbose.hpp"
@@ -10,7 +9,7 @@ namespace keelson {
 
 GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                              const std::vector<std::size_t>& cuts)
-    : bound_(calls), device_(device), captures_(device.can_capture()) {
+    : program_(program), bound_(calls), device_(device), captures_(device.can_capture()) {
   if (checks_calls()) checker_.emplace(program, device);
   captures_ = captures_ && !checker_;
   const auto& list = program.calls();
@@ -41,21 +40,36 @@ void GraphExecutor::set_profiling(bool on) {
   }
 }
 
+CallTracer* GraphExecutor::tracer() {
+  TraceRecorder* recorder = TraceRecorder::active();
+  if (!recorder) return nullptr;
+  // Where the host runs ahead of the device, asking could change when collectives go to the library.
+  if (!tracer_ || tracer_->recorder() != recorder)
+    tracer_.emplace(program_, bound_, device_.shares_host_memory(), *recorder);
+  return &*tracer_;
+}
+
+void GraphExecutor::execute(std::size_t i) {
+  CallTracer* tracer = this->tracer();
+  const bool timed = profiling_ || waits_[i] || tracer;
+  const TraceTime begin = timed ? trace_now() : 0;
+  if (checker_)
+    checker_->run(i, bound_[i]);
+  else
+    bound_[i].run();
+  if (profiling_) device_.fence();
+  if (!timed) return;
+  const TraceTime end = trace_now();
+  if (profiling_) bound_[i].milliseconds.push_back(static_cast<float>(end - begin) * 1e-6f);
+  if (waits_[i]) waited_ += static_cast<double>(end - begin) * 1e-9;
+  if (tracer) tracer->ran(i, begin, end);
+}
+
 void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
-  using Clock = std::chrono::steady_clock;
-  auto& calls = bound_;
   for (std::size_t i = s.first; i < s.last; ++i) {
-    const auto start = profiling_ || waits_[i] ? Clock::now() : Clock::time_point{};
-    if (checker_)
-      checker_->run(i, calls[i]);
-    else
-      calls[i].run();
-    if (waits_[i]) waited_ += std::chrono::duration<double>(Clock::now() - start).count();
-    if (profiling_) {
-      device_.fence();
-      calls[i].milliseconds.push_back(std::chrono::duration<float, std::milli>(Clock::now() - start).count());
-    }
+    execute(i);
     if (communicator) communicator->progress();
+    if (tracer_ && communicator && TraceRecorder::active()) tracer_->look();
   }
 }
 
@@ -75,7 +89,9 @@ void GraphExecutor::run(std::size_t first, std::size_t last, Communicator* commu
     KEELSON_EXPECT(s.last <= last);
     if (!s.captured && s.warm && s.capturable && captures_ && !profiling_) capture(s);
     if (s.captured && !profiling_) {
+      const TraceTime begin = trace_now();
       s.captured->launch();
+      if (CallTracer* t = tracer()) t->launched(s.first, s.last, begin, trace_now());
       if (communicator) communicator->progress();
     } else {
       execute(s, communicator);

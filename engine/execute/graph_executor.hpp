@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "engine/execute/call_checker.hpp"
+#include "engine/execute/call_tracer.hpp"
 
 namespace keelson {
 
 /// Runs the calls of a program. Where the device can capture work, each run of consecutive computations is captured at
 /// its second execution and launched as a whole from then on. The first execution is for work that kernels do only
 /// once. Communications stand between the captured graphs. A run that cannot be captured is executed call by call.
-/// Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured.
+/// Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder is active a
+/// CallTracer records the calls.
 class GraphExecutor {
  public:
   /// `calls`: the bound calls of the program. `cuts`: rising indices of calls at which run() may begin or end (the
@@ -37,11 +39,17 @@ class GraphExecutor {
   };
   void capture(Segment& s);
   void execute(const Segment& s, Communicator* communicator);
+  /// Runs call `i` and measures what is wanted of it.
+  void execute(std::size_t i);
+  /// That of the active recorder; null: nothing is traced.
+  CallTracer* tracer();
 
+  const Program& program_;
   std::vector<BoundCall>& bound_;
   Device& device_;
   std::vector<Segment> segments_;
   std::optional<CallChecker> checker_;
+  std::optional<CallTracer> tracer_;
   std::vector<bool> waits_;  ///< by call
   bool captures_, profiling_ = false;
   double waited_ = 0;

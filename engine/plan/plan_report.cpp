@@ -30,21 +30,24 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
           {"activations", compiled.program.arena_bytes()}};
 }
 
+std::string op_name(const Call& call) {
+  const Computation* computed = call.computation();
+  if (!computed || computed->verb == ops::Verb::forward) return call.op;
+  return fmt::format("{} {}", call.op, computed->verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
+}
+
 std::vector<PlanRow> plan_rows(const Program& program) {
   std::vector<PlanRow> rows;
   for (const Call& c : program.calls()) {
     const Computation* computed = c.computation();
-    const ops::Verb verb = computed ? computed->verb : ops::Verb::forward;
     PlanRow r;
     r.phase = to_string(c.phase);
     r.node = c.node;
-    r.op = verb == ops::Verb::forward
-               ? c.op
-               : fmt::format("{} {}", c.op, verb == ops::Verb::backward_data ? "bwd data" : "bwd weights");
+    r.op = op_name(c);
     if (computed) {
       r.backend = computed->primitive->backend();
-      r.kernel = computed->primitive->name(verb);
-      const ops::Cost cost = computed->primitive->cost(verb);
+      r.kernel = computed->primitive->name(computed->verb);
+      const ops::Cost cost = computed->primitive->cost(computed->verb);
       r.gflop = cost.flops * 1e-9;
       r.megabytes = cost.bytes * 1e-6;
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/trace.hpp"
+
 namespace keelson {
 namespace {
 
@@ -95,10 +97,15 @@ std::size_t InputPipeline::prepare_decoder(const CodedField& coded, const Input&
   return d.codes.bytes();
 }
 
-void InputPipeline::feed(const Batch& batch) { queue_ ? feed_device(batch) : feed_here(batch); }
+void InputPipeline::feed(const Batch& batch) {
+  const TraceSpan span("copy", "input");
+  queue_ ? feed_device(batch) : feed_here(batch);
+}
 
 void InputPipeline::finish() {
-  if (queue_) queue_->wait();
+  if (!queue_) return;
+  const TraceSpan span("wait for the copy", "input");
+  queue_->wait();
 }
 
 void InputPipeline::feed_here(const Batch& batch) {

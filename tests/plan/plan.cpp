@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "engine/base/trace.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/adam.hpp"
@@ -291,7 +292,15 @@ TEST_P(PlanTest, AStepAllocatesNothingAndRepeatsItsBits) {
     // Our own code allocates nothing. Kokkos copies the label of a kernel that it starts, and a oneDNN primitive keeps
     // some bookkeeping of its own for each execution: small change on the heap, never an array.
     const Allocations used = allocations_of(step);
-    EXPECT_LE(used.bytes, 2048 * static_cast<std::int64_t>(executor.rows().size())) << used.calls;
+    const std::int64_t most = 2048 * static_cast<std::int64_t>(executor.rows().size());
+    EXPECT_LE(used.bytes, most) << used.calls;
+    // Nor does a trace, once it knows the names of the calls.
+    const TraceRecorder recorder(1000);
+    step();
+    const Allocations traced = allocations_of(step);
+    EXPECT_LE(traced.bytes, most) << traced.calls;
+    EXPECT_LE(traced.calls, used.calls);
+    EXPECT_GT(recorder.events().size(), 2 * executor.rows().size());
     for (const auto& p : parameters.all())
       for (float v : parameters.get(p)) result.push_back(v);
   }

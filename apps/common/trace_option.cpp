@@ -1,0 +1,29 @@
+#include "apps/common/trace_option.hpp"
+
+#include <fmt/format.h>
+
+#include "apps/common/verb.hpp"
+
+namespace keelson::app {
+
+void declare(TraceOption& o, Verb& v) {
+  v.option_without_default("--trace", o.file,
+                           "Write what all ranks did when: one JSON file, which https://ui.perfetto.dev opens", "FILE");
+  v.option("--trace-events", o.events,
+           "Events that the trace keeps of each rank, of which the newest stay; 0: 4 million of all ranks, at least "
+           "2000 and at most 250000 of each",
+           "N")
+      .non_negative();
+}
+
+std::unique_ptr<TraceFile> begin_trace(const TraceOption& o, Communicator& world) {
+  return o.file.empty() ? nullptr : std::make_unique<TraceFile>(o.file, world, o.events);
+}
+
+void end_trace(const TraceOption& o, TraceFile* trace, Communicator& world, std::FILE* out) {
+  if (!trace) return;
+  trace->finish();
+  if (world.rank() == 0 && out) fmt::print(out, "trace: {} (open it in https://ui.perfetto.dev)\n", o.file);
+}
+
+}  // namespace keelson::app
