@@ -120,6 +120,7 @@ void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool be
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {
   write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);
+  report_.times = trainer_.run_times();
   write_report();
 }
 

@@ -8,6 +8,7 @@
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/machine.hpp"
+#include "apps/common/time_table.hpp"
 #include "apps/common/training_targets.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
@@ -214,6 +215,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   observers.insert(observers.end(), {&recorder, &console});
   const auto code = exit_code(trainer.run(observers).reason);
   end_trace(options_.trace, trace.get(), job_.world, stdout);
+  if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
   fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted)
     fmt::print("to continue: {} train --resume {}\n", job_.program, folder_.path.string());

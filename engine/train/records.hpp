@@ -9,7 +9,7 @@ namespace keelson {
 /// Where the wall time of some steps went, in seconds, on one rank.
 struct TimeSplit {
   double compute = 0;   ///< forward, backward and update, with the exchange that runs at the same time
-  double exchange = 0;  ///< waiting for gradients of other ranks
+  double exchange = 0;  ///< waiting for what other ranks send: gradients, sums, votes
   double data = 0;      ///< waiting for samples
   double copy = 0;      ///< handing samples to the device
   /// Sum of all parts.

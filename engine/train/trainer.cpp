@@ -105,7 +105,8 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       loader_(training, training_loader(options_, communicator, parameters.context().device())),
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
-      runs_ahead_(parameters.context().device().is_asynchronous()) {
+      runs_ahead_(parameters.context().device().is_asynchronous()),
+      waits_(communicator) {
   feed_.emplace(training.fields(), loader_.coded(), *executor_, parameters.context());
   compare_plans();
   if (validation) {

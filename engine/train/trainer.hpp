@@ -19,6 +19,7 @@
 #include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/observer.hpp"
+#include "engine/train/run_times.hpp"
 #include "engine/train/stop_vote.hpp"
 
 namespace keelson {
@@ -151,6 +152,10 @@ class Trainer {
   void save_checkpoint(bool best = false);
 
   const RunState& state() const { return state_; }  ///< after the latest step
+  /// Where the time since the first step of this run went. On rank 0 of all ranks, elsewhere empty. Collective.
+  RunTimes gather_times();
+  /// What gather_times() found at the end of run(): from on_stop() of the observers on. None without other ranks.
+  const std::optional<RunTimes>& run_times() const { return run_times_; }
   /// The executor of the current network; valid until the network changes.
   const Executor& executor() const { return *executor_; }
   /// Steps of one epoch: training samples / global batch, rounded up.
@@ -224,11 +229,14 @@ class Trainer {
   std::vector<float> weights_;  ///< of a batch that brings none
   std::chrono::steady_clock::time_point run_start_;
   double seconds_before_ = 0;
-  std::int64_t saved_step_ = -1, run_steps_ = 0;
+  std::int64_t saved_step_ = -1, run_steps_ = 0, steps_before_ = 0;
   bool runs_ahead_;  ///< steps are queued while the device is at work on the one before
   std::vector<Launched> launched_;
   double last_rate_ = 0;
-  TimeSplit epoch_seconds_;
+  TimeSplit epoch_seconds_, run_seconds_;
+  WaitSplit waits_;
+  double run_validation_ = 0, run_checkpoints_ = 0;  ///< seconds
+  std::optional<RunTimes> run_times_;
   double epoch_wall_ = 0, validation_seconds_ = 0;
   std::int64_t epoch_samples_ = 0;  ///< of this run
 };

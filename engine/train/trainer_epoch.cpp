@@ -13,8 +13,10 @@ Evaluation Trainer::validate() {
   retire(0);
   const Activity activity(Activity::Kind::validation, state_.step, state_.epoch + 1);
   tell([&](auto& o) { o.on_validation_start(state_); });
+  const auto begin = std::chrono::steady_clock::now();
   auto validation = evaluator_->run();
   validation_seconds_ = validation.seconds;
+  run_validation_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return validation;
 }
 
@@ -116,7 +118,9 @@ void Trainer::save_checkpoint(bool best) {
     state_.carried.clear();
     tell([&](auto& o) { o.on_checkpoint(state_, path, best); });
   });
-  vote_.reserve(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  vote_.reserve(seconds);
+  run_checkpoints_ += seconds;
 }
 
 void Trainer::stop_for(const Launched& step, const std::string& what) {

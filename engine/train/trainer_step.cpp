@@ -40,6 +40,7 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers) {
   }
   wait();
   if (saved_step_ != state_.step) save_checkpoint(false);
+  if (communicator_ && communicator_->size() > 1) run_times_ = gather_times();
   tell([&](auto& o) { o.on_stop(state_, *stop_); });
   return {*stop_, state_};
 }
@@ -52,7 +53,23 @@ void Trainer::begin() {
   epoch_seconds_ = {};
   epoch_wall_ = 0;
   epoch_samples_ = 0;
+  run_seconds_ = {};
+  run_validation_ = run_checkpoints_ = 0;
+  steps_before_ = state_.step;
+  waits_ = WaitSplit(communicator_);
   tell([&](auto& o) { o.on_start(state_, resumed_from_); });
+}
+
+RunTimes Trainer::gather_times() {
+  if (!communicator_) fail("gather_times() needs a communicator");
+  const TimeSplit& s = run_seconds_;
+  const double communication = std::min(waits_.communication(), s.exchange);
+  auto times = gather_run_times(
+      {s.compute, communication, s.exchange - communication, s.data, s.copy, run_validation_, run_checkpoints_, 0},
+      since(run_start_), communicator_->on_host());
+  times.steps = state_.step - steps_before_;
+  times.host_runs_ahead = runs_ahead_;
+  return times;
 }
 
 std::optional<StopReason> Trainer::limit_reached() const {
@@ -71,11 +88,7 @@ bool Trainer::step() {
   const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   load_from_here();
   const auto start = Clock::now();
-  const Batch* batch = nullptr;
-  {
-    const TraceSpan span("input wait", "input");
-    batch = loader_.next();
-  }
+  const Batch* batch = loader_.next();
   KEELSON_EXPECT(batch);
   loader_at_ = {state_.epoch, state_.step_in_epoch + 1};
   train_on(*batch, start);
@@ -121,11 +134,18 @@ void Trainer::train_on(const Batch& batch, Clock::time_point start) {
   const double waited = since(start);
   auto now = launch(batch);
   now.record.seconds.data = waited;
-  const auto decision = vote_.end();
+  const auto voted = Clock::now();
+  const auto decision = [&] {
+    const TraceSpan span("wait for the vote", "exchange");
+    return vote_.end();
+  }();
+  now.record.seconds.exchange += since(voted);
   const auto wall = since(start);
   vote_.step_took(wall);
   now.record.rate = units(batch.global_count) / wall;
   epoch_seconds_ += now.record.seconds;
+  run_seconds_ += now.record.seconds;
+  waits_.add(now.record.seconds.exchange);
   epoch_wall_ += wall;
   epoch_samples_ += batch.global_count;
   state_.seconds = seconds_before_ + since(run_start_);
@@ -164,6 +184,9 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   executor_->forward(s);
   executor_->backward();
   lap(seconds.compute);
+  const double between = executor_->take_exchange_seconds();  // for sums that layers need, as batch normalization
+  seconds.compute -= between;
+  seconds.exchange += between;
   const double loss = runs_ahead_ ? 0 : executor_->loss();
   lap(seconds.exchange);
   executor_->take_exchange_seconds();

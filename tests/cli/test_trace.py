@@ -1,7 +1,8 @@
-"""--trace: one file for all ranks, also of runs that are interrupted or fail."""
+"""--trace: one file for all ranks, also of runs that are interrupted or fail; and the table of where the time went."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -102,10 +103,27 @@ class Train(LmCase, TraceCase):
             self.assertGreaterEqual(len(spans(file, "checkpoint", rank)), 1)
             self.assertGreaterEqual(len(spans(file, "input wait", rank)), len(steps))
             self.assertGreaterEqual(len(spans(file, "copy", rank)), len(steps))
+        self.table(out, len(steps))
+        self.assertIn("exposed communication", (self.out / "report.html").read_text())
 
         evaluated = self.folder / "evaluated.json"
         self.evaluate(self.out, "--trace", evaluated, ranks=2)
         self.assertEqual(len(spans(self.read(evaluated, (0, 1)), "evaluation")), 2)
+
+    def table(self, out, steps):
+        """Its figures add up: shares to the whole, seconds to the run's."""
+        head = re.search(rf"where the time went: {steps} steps on 2 ranks, ([\d.]+) s\n", out)
+        self.assertTrue(head, out)
+        rows = re.findall(r"^(\w[\w ]*?) +([\d.]+) % +([\d.]+) s +([\d.]+) s \(rank (\d)\) +([\d.]+) s \(rank (\d)\)$", out,
+                          re.MULTILINE)
+        self.assertEqual([row[0] for row in rows],
+                         ["compute", "exposed communication", "waiting for slower ranks", "input", "copy", "validation",
+                          "checkpoints", "other"])
+        self.assertAlmostEqual(sum(float(row[1]) for row in rows), 100, delta=0.5)
+        self.assertAlmostEqual(sum(float(row[2]) for row in rows), float(head[1]), delta=0.1)
+        for row in rows:
+            self.assertLessEqual(float(row[3]), float(row[2]) + 0.01)
+            self.assertLessEqual(float(row[2]), float(row[5]) + 0.01)
 
     def test_interrupted(self):
         run = self.start("--epochs", 100000, "--checkpoint-every", 0)
@@ -116,6 +134,7 @@ class Train(LmCase, TraceCase):
         run.send_signal(signal.SIGUSR1)
         out, err = run.communicate(timeout=100)
         self.assertEqual(run.returncode, 75, err)
+        self.assertIn("where the time went: ", out)
         file = self.read(self.folder / "trace.json", (0, 1))
         last = max(e["args"]["step"] for e in spans(file, "step"))
         for rank in (0, 1):  # the newest events are there

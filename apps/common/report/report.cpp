@@ -7,6 +7,7 @@
 
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_plot.hpp"
+#include "apps/common/time_table.hpp"
 
 namespace keelson::app {
 namespace {
@@ -145,6 +146,22 @@ std::string predictions(const ReportInput& in) {
   return out + "</div><p class='note'>" + escape(in.targets_note) + "</p>";
 }
 
+std::string times_of_ranks(const RunTimes& t) {
+  std::string out = fmt::format(
+      "<table class='narrow'><tr><th>{} ranks, {:.1f} s</th><th class='n'>share</th><th class='n'>mean, s</th>"
+      "<th class='n'>least, s</th><th class='n'>rank</th><th class='n'>most, s</th><th class='n'>rank</th></tr>",
+      t.ranks, t.seconds);
+  for (std::size_t p = 0; p < time_parts; ++p) {
+    const auto part = static_cast<TimePart>(p);
+    const RunTimes::Spread& s = t[part];
+    out += fmt::format(
+        "<tr><td>{}</td><td class='n'>{:.1f} %</td><td class='n'>{:.2f}</td><td class='n'>{:.2f}</td><td "
+        "class='n'>{}</td><td class='n'>{:.2f}</td><td class='n'>{}</td></tr>",
+        to_string(part), 100 * t.share(part), s.mean, s.least, s.least_rank, s.most, s.most_rank);
+  }
+  return out + "</table><p class='note'>" + escape(advice(t)) + ".</p>";
+}
+
 std::string time_split(const ReportInput& in) {
   TimeSplit sum;
   double validation = 0;
@@ -159,7 +176,8 @@ std::string time_split(const ReportInput& in) {
                                 "s") +
               "<p class='note'>Wall time of rank 0. Exchange that goes on behind the backward pass costs no time of "
               "its own and is not "
-              "counted; time lost to slower ranks counts as waiting for gradients.</p>");
+              "counted; time lost to slower ranks counts as waiting for gradients.</p>") +
+         (in.times ? card(times_of_ranks(*in.times)) : "");
 }
 
 std::string facts(const std::string& title, const ReportInput::Facts& rows) {

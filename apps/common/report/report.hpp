@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "apps/common/report/metrics_file.hpp"
 #include "engine/execute/executor.hpp"
 #include "engine/train/metric.hpp"
+#include "engine/train/run_times.hpp"
 
 namespace keelson::app {
 
@@ -34,6 +36,7 @@ struct ReportInput {
 
   using Facts = std::vector<std::pair<std::string, std::string>>;
   Facts machine, configuration;
+  std::optional<RunTimes> times;  ///< of a run on several ranks, at its end
   std::vector<PlanRow> plan;
   std::string plan_note;
 };

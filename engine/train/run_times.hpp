@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/communicator.hpp"
+
+namespace keelson {
+
+/// The parts of a run's wall time, in the order of tables.
+enum class TimePart : std::uint8_t {
+  compute,        ///< forward, backward and update
+  communication,  ///< exposed: waited for although all ranks had come
+  imbalance,      ///< waited for ranks that came later
+  input,          ///< waited for samples
+  copy,           ///< samples handed to the device
+  validation,     ///< all of it
+  checkpoints,    ///< those that were written, or waited for while rank 0 wrote them
+  other,          ///< start of epochs, observers, and the rest
+};
+inline constexpr std::size_t time_parts = 8;
+std::string_view to_string(TimePart part);  ///< "exposed communication"
+
+/// Where the wall time of a run went, over all ranks.
+struct RunTimes {
+  /// Seconds of all ranks.
+  struct Spread {
+    double mean = 0, least = 0, most = 0;
+    int least_rank = 0, most_rank = 0;  ///< the lowest of those that have it
+    std::string most_host;              ///< of most_rank
+  };
+  int ranks = 1;
+  std::int64_t steps = 0;
+  /// The host only queues the work of a device: compute then includes the exchange and the device's waiting for other
+  /// ranks, of which communication and imbalance show little.
+  bool host_runs_ahead = false;
+  double seconds = 0;                    ///< of the run: mean of all ranks, and sum of the parts' means
+  std::array<Spread, time_parts> parts;  ///< by TimePart
+  const Spread& operator[](TimePart part) const { return parts[static_cast<std::size_t>(part)]; }
+  double share(TimePart part) const { return seconds > 0 ? (*this)[part].mean / seconds : 0; }  ///< of `seconds`
+};
+
+/// Of this rank: seconds of the parts but `other`, which becomes the rest of `wall`. What is there of all ranks is in
+/// the result of rank 0. Collective.
+RunTimes gather_run_times(std::array<double, time_parts> mine, double wall, Communicator& ranks);
+
+/// Splits the waits of synchronous steps: the least wait of all ranks in a step is communication, since the rank that
+/// came last waited for nobody; what another rank waited beyond that, it waited for slower ranks. Keeps the waits of
+/// some steps, and reduces them together.
+class WaitSplit {
+ public:
+  explicit WaitSplit(Communicator* ranks);  ///< null, or of one rank: nothing is reduced
+  /// Adds the wait of one step, in seconds. Collective: the ranks add the same number of waits.
+  void add(double seconds);
+  /// Seconds of communication in all steps so far. Collective.
+  double communication();
+
+ private:
+  void reduce();
+  static constexpr std::size_t steps_together = 1024;
+  Communicator* ranks_;
+  std::array<double, steps_together> waits_{};
+  std::size_t kept_ = 0;
+  double communication_ = 0;
+};
+
+}  // namespace keelson
