@@ -45,6 +45,8 @@ StallDetector::~StallDetector() {
 
 void StallDetector::poll(Wait& wait, double seconds) {
   end_if_over(wait.label, seconds, wait.for_first_rank);
+  if (seconds < wait.polled)  // what is waited for has moved, and the time is counted anew
+    wait = {.number = wait.number, .label = wait.label, .for_first_rank = wait.for_first_rank, .peer = wait.peer};
   // Polls follow each other within milliseconds. When a suspended job goes on, its waits have not been long.
   if (seconds - wait.polled > longest_gap) wait.stopped += seconds - wait.polled;
   wait.polled = seconds;

@@ -71,8 +71,8 @@ void compare_command_lines(const CommandLine::Request& request, Communicator& wo
 /// Variables that change results, or how ranks exchange values: launchers do not pass all of them on to all nodes.
 void compare_environments(Communicator& world) {
   std::map<std::string, std::string> values;
-  for (const char* name :
-       {"KEELSON_BACKEND", "KEELSON_COLLECTIVES", "KEELSON_TUNE", "NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE"})
+  for (const char* name : {"KEELSON_ALLREDUCE", "KEELSON_BACKEND", "KEELSON_COLLECTIVES", "KEELSON_NODE_RANKS",
+                           "KEELSON_TUNE", "NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE"})
     values[name] = printable(environment(name));
   compare_values(world, values, "environment variables",
                  "set them alike on all ranks; mpirun passes them on with -x NAME, srun by itself");

@@ -57,9 +57,10 @@ class Ranks(Case):
     def test_environment(self):
         for name, value, command in (("KEELSON_BACKEND", "kokkos", ["train", "--data", self.data, "--out", self.out]),
                                      ("KEELSON_COLLECTIVES", "staged", ["train", "--data", self.data, "--out", self.out]),
-                                     ("KEELSON_TUNE", "off", ["evaluate", "--checkpoint", self.out])):
+                                     ("KEELSON_ALLREDUCE", "ring", ["train", "--data", self.data, "--out", self.out]),
+                                     ("KEELSON_TUNE", "on", ["evaluate", "--checkpoint", self.out])):
             with self.subTest(name):
-                self.refused(COSMOFLOW, command, command, environments=[{}, {name: value}],
+                self.refused(COSMOFLOW, command, command, environments=[{name: ""}, {name: value}],
                              says=rf"different environment variables: {name} is {value} on rank 1 \(\S+\), not given on "
                                   r"rank 0 \(\S+\); set them alike on all ranks")
 
