@@ -33,7 +33,8 @@ void define_fail(app::CommandLine& line) {
     Communicator& world = job.world;
     if (o->rank < 0 || o->rank == world.rank()) {
       const std::string own = o->differently ? fmt::format(" of rank {}", world.rank()) : "";
-      std::vector<float> sent(100);  // gone when the exception passes, though its sum is under way
+      std::vector<double> sent(
+          100);  // made on this rank alone; gone when the exception passes, though its sum is under way
       const auto sum = world.make_allreduce(sent.data(), sent.size(), "a sum");
       if (o->kind == "active") sum->start();
       if (o->kind == "input" || o->kind == "active") refuse("bad input{}", own);
