@@ -152,6 +152,7 @@ nlohmann::json json_of(const StepResult& r) {
                          {"gflop", row.gflop},
                          {"megabytes", row.megabytes},
                          {"milliseconds", row.milliseconds},
+                         {"gradient_bytes", row.gradient_bytes},
                          {"gflop_per_second", row.gflop_per_second()},
                          {"gigabytes_per_second", row.gigabytes_per_second()},
                          {"share_of_peak", row.share(r.peaks)}});

@@ -50,6 +50,8 @@ struct PlanRow {
   std::string layout;               ///< of the first result: "plain", "channels-last"
   double gflop = 0, megabytes = 0;  ///< work of the call in 10^9 FLOP; memory read and written in 10^6 bytes
   double milliseconds = 0;          ///< median over profiled steps; 0 if not profiled
+  /// Gradients that are whole on this rank behind the call, which is the last to write them: bytes of f32.
+  std::size_t gradient_bytes = 0;
 
   /// 10^9 FLOP per second; 0 if not profiled.
   double gflop_per_second() const { return milliseconds > 0 ? gflop / milliseconds * 1e3 : 0; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <ostream>
+#include <set>
 
 namespace keelson {
 
@@ -15,6 +16,24 @@ const TensorDesc* written(const Program& program, const Call& call) {
 }
 
 constexpr double mebi = 1024.0 * 1024.0;
+
+/// For each call the bytes of gradients that no later computation writes.
+std::vector<std::size_t> completed_gradients(const Program& program) {
+  const auto& calls = program.calls();
+  std::vector<std::size_t> bytes(calls.size());
+  std::set<BufferId> seen;
+  for (std::size_t i = calls.size(); i-- > 0;) {
+    if (!calls[i].computation()) continue;
+    for (const Operand& o : calls[i].operands) {
+      if (!o.writes()) continue;
+      BufferId id = o.id;
+      while (program.buffer(id).view_of != no_buffer) id = program.buffer(id).view_of;
+      const Buffer& b = program.buffer(id);
+      if (b.storage == Storage::gradients && seen.insert(id).second) bytes[i] += b.bytes;
+    }
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -38,6 +57,7 @@ std::string op_name(const Call& call) {
 
 std::vector<PlanRow> plan_rows(const Program& program) {
   std::vector<PlanRow> rows;
+  const auto completed = completed_gradients(program);
   for (const Call& c : program.calls()) {
     const Computation* computed = c.computation();
     PlanRow r;
@@ -52,6 +72,7 @@ std::vector<PlanRow> plan_rows(const Program& program) {
       r.megabytes = cost.bytes * 1e-6;
     }
     if (const TensorDesc* d = written(program, c)) r.layout = d->layout.describe(d->shape);
+    r.gradient_bytes = completed[rows.size()];
     rows.push_back(std::move(r));
   }
   return rows;
