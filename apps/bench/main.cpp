@@ -8,5 +8,6 @@ int main(int argc, char** argv) {
                         bench::define_ops(line);
                         bench::define_allreduce(line);
                         bench::define_input(line);
+                        bench::define_scale(line);
                       });
 }

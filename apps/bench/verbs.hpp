@@ -9,5 +9,6 @@ void define_step(app::CommandLine& line);
 void define_ops(app::CommandLine& line);
 void define_allreduce(app::CommandLine& line);
 void define_input(app::CommandLine& line);
+void define_scale(app::CommandLine& line);
 
 }  // namespace keelson::bench

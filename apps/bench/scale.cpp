@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/scale/scale_page.hpp"
+#include "apps/bench/verbs.hpp"
+#include "apps/common/verb.hpp"
+#include "engine/base/atomic_file.hpp"
+
+namespace keelson::bench {
+namespace {
+
+struct ScaleOptions {
+  std::string machine = "cori", profile, html;
+  std::vector<int> ranks;
+  std::vector<std::string> exchange;
+  double step_ms = 0, samples = 1, strong = 0, imbalance = -1;
+  std::uint64_t bucket_bytes = 8 << 20;
+  int steps = 2, seed = 1;
+  bool json = false, show_machine = false;
+};
+
+StepProfile profile_on(const Machine& machine, const ScaleOptions& o) {
+  const StepProfile measured = read_profile(o.profile).with_samples(o.samples);
+  if (o.step_ms <= 0 && measured.gflop <= 0)
+    refuse("--profile {}: its calls have no FLOPs to scale by; give --step-ms", o.profile);
+  const double seconds = o.step_ms > 0 ? o.step_ms * 1e-3 : measured.gflop * 1e9 / machine.flops_per_second;
+  return measured.slower(seconds / measured.seconds());
+}
+
+std::vector<int> ranks_of(const Machine& machine, const ScaleOptions& o) {
+  if (!o.ranks.empty()) return o.ranks;
+  std::vector<int> ranks;
+  for (int nodes = 1; nodes * machine.ranks_per_node <= machine.most_ranks && nodes <= 1024; nodes *= 8)
+    ranks.push_back(nodes * machine.ranks_per_node);
+  return ranks;
+}
+
+std::vector<NamedExchange> chosen(const Machine& machine, const ScaleOptions& o) {
+  auto all = exchanges(machine, o.bucket_bytes);
+  if (o.exchange.empty()) return all;
+  std::vector<NamedExchange> some;
+  std::vector<std::string> names;
+  for (const auto& e : all) names.push_back(e.name);
+  for (const auto& name : o.exchange) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+      refuse("--exchange {}: not one of {} on the machine '{}'", name, fmt::join(names, ", "), machine.name);
+    some.push_back(all[static_cast<std::size_t>(found - names.begin())]);
+  }
+  return some;
+}
+
+void print_row(const ScalePoint& p) {
+  fmt::print("{:<12} {:>7} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>9.1f} {:>9.0f} {:>9.1f} % {:>9.1f}\n", p.exchange,
+             p.ranks, p.result.step * 1e3, p.alone * 1e3, p.imbalance() * 1e3, p.exposed() * 1e3,
+             p.result.wire_bytes * 1e-6, p.result.messages, 100 * p.efficiency, p.result.wall_seconds);
+  std::fflush(stdout);
+}
+
+void print_head(const ScaleStudy& study, const std::string& what) {
+  fmt::print("\n{}: {} on a machine {}; simulated, mean of {} steps\n", what, study.profile.title, study.machine.title,
+             study.steps);
+  fmt::print("{:<12} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>11} {:>9}\n", "exchange", "ranks", "step ms",
+             "alone ms", "imbalance", "exposed", "MB sent", "messages", "efficiency", "took s");
+}
+
+nlohmann::json json_of(const ScalePoint& p) {
+  return {{"exchange", p.exchange},
+          {"ranks", p.ranks},
+          {"samples_per_rank", p.samples},
+          {"seconds_per_step", p.result.step},
+          {"seconds_alone", p.alone},
+          {"seconds_imbalance", p.imbalance()},
+          {"seconds_exposed", p.exposed()},
+          {"bytes_sent", p.result.wire_bytes},
+          {"messages_sent", p.result.messages},
+          {"efficiency", p.efficiency},
+          {"simulation", {{"seconds", p.result.wall_seconds}, {"megabytes", p.result.megabytes}}}};
+}
+
+nlohmann::json json_of(const std::vector<ScalePoint>& points) {
+  auto all = nlohmann::json::array();
+  for (const auto& p : points) all.push_back(json_of(p));
+  return all;
+}
+
+void report(const ScaleOptions& o, const ScalePage& page) {
+  if (!o.html.empty()) write_atomically(o.html, render_scale(page));
+  const auto published = published_on(page.study.machine);
+  if (o.json) {
+    nlohmann::json j{{"machine", json_of(page.study.machine)},
+                     {"profile", page.study.profile.title},
+                     {"weak", json_of(page.weak)},
+                     {"strong", json_of(page.strong)}};
+    if (published)
+      j["published"] = {{"ranks", published->ranks}, {"efficiency", published->efficiency}, {"what", published->what}};
+    fmt::print("{}\n", j.dump());
+    return;
+  }
+  fmt::print("\n");
+  for (const auto& e : page.exchanges) fmt::print("{:<12} {}\n", e.name, e.what);
+  if (published)
+    fmt::print("published    {:.1f} % at {} ranks: {}\n", 100 * published->efficiency, published->ranks,
+               published->what);
+  if (!o.html.empty()) fmt::print("page: {}\n", o.html);
+}
+
+ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
+  Machine machine = make_machine(o.machine);
+  if (o.imbalance >= 0) machine.imbalance = o.imbalance;
+  if (o.show_machine) {
+    if (job.world.rank() == 0) fmt::print("{}\n", json_of(machine).dump(2));
+    return ExitCode::done;
+  }
+  if (job.world.size() > 1) refuse("scale simulates all ranks in one process: start it without mpirun or srun");
+  if (o.profile.empty()) refuse("--profile is missing: keelson-bench step --plan --json > FILE makes one");
+  const ScaleStudy study{profile_on(machine, o), machine, o.steps, static_cast<unsigned>(o.seed), replay_program()};
+  ScalePage page{study, chosen(machine, o), {}, {}};
+  const auto ranks = ranks_of(machine, o);
+  if (!o.json) print_head(study, "weak scaling");
+  for (const auto& exchange : page.exchanges)
+    for (const int n : ranks) {
+      page.weak.push_back(study.weak(exchange, n));
+      if (!o.json) print_row(page.weak.back());
+    }
+  if (o.strong > 0 && !o.json) print_head(study, fmt::format("strong scaling, global batch {}", o.strong));
+  for (const int n : ranks) {
+    if (o.strong <= 0 || n > o.strong) continue;
+    page.strong.push_back(study.strong(page.exchanges.back(), n, o.strong));
+    if (!o.json) print_row(page.strong.back());
+  }
+  report(o, page);
+  std::fflush(stdout);
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_scale(app::CommandLine& line) {
+  auto o = std::make_shared<ScaleOptions>();
+  auto& v = line.verb("scale", "Simulate a measured step with its exchange of gradients on thousands of ranks",
+                      [o](app::Job& job) { return run_scale(*o, job); });
+  v.option_without_default("--profile", o->profile, "What keelson-bench step --plan --json has printed", "FILE");
+  v.option("--machine", o->machine,
+           fmt::format("Machine: {}, or a JSON file such as --show-machine prints", fmt::join(machine_names(), ", ")),
+           "NAME|FILE");
+  v.flag("--show-machine", o->show_machine, "Print the machine's description as JSON, and end");
+  v.option_without_default("--ranks", o->ranks, "Numbers of ranks; default: 1 to 512 nodes", "N,...")
+      .comma_separated()
+      .positive();
+  v.option_without_default(
+       "--exchange", o->exchange,
+       "Ways to exchange gradients: blocking, buckets, overlap, two-level, compressed; default: all", "WAY,...")
+      .comma_separated();
+  v.option("--step-ms", o->step_ms,
+           "Milliseconds of a step on the machine; 0: the profile's FLOPs over the machine's rate in training", "MS")
+      .non_negative();
+  v.option("--samples", o->samples, "Samples of a rank and step, as a multiple of the profile's", "FACTOR").positive();
+  v.option("--strong", o->strong,
+           "Also strong scaling, with so many samples for all ranks together (multiples of the profile's); 0: no",
+           "SAMPLES")
+      .non_negative();
+  v.option("--bucket-bytes", o->bucket_bytes, "Size of buckets; K, M and G are powers of 1024", "SIZE").byte_size();
+  v.option_without_default("--imbalance", o->imbalance,
+                           "Standard deviation of a rank's time for a step, as a part of it; default: the machine's",
+                           "PART")
+      .between(0, 1);
+  v.option("--steps", o->steps, "Simulated steps, of which the mean counts", "N").positive();
+  v.option("--seed", o->seed, "Of the imbalance", "N").non_negative();
+  v.option_without_default("--html", o->html, "Draw efficiency over ranks: one HTML page", "FILE");
+  v.flag("--json", o->json, "Print one JSON object");
+}
+
+}  // namespace keelson::bench
