@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/scale/compare.hpp"
 #include "apps/bench/scale/scale_page.hpp"
+#include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
@@ -12,7 +15,7 @@ namespace keelson::bench {
 namespace {
 
 struct ScaleOptions {
-  std::string machine = "cori", profile, html;
+  std::string machine = "cori", profile, html, compare;
   std::vector<int> ranks;
   std::vector<std::string> exchange;
   double step_ms = 0, samples = 1, strong = 0, imbalance = -1;
@@ -107,6 +110,29 @@ void report(const ScaleOptions& o, const ScalePage& page) {
   if (!o.html.empty()) fmt::print("page: {}\n", o.html);
 }
 
+/// Measured sums beside simulated ones.
+ExitCode compare_allreduces(const ScaleOptions& o, const Machine& machine) {
+  const auto rows = compare_with(o.compare, machine, replay_program());
+  if (o.json) {
+    auto all = nlohmann::json::array();
+    for (const auto& r : rows)
+      all.push_back(
+          {{"bytes", r.bytes}, {"algorithm", r.algorithm}, {"measured", r.measured}, {"simulated", r.simulated}});
+    fmt::print("{}\n", all.dump());
+    return ExitCode::done;
+  }
+  fmt::print("sums as in {}, on a machine {}\n", o.compare, machine.title);
+  fmt::print("{:>12} {:<16} {:>12} {:>12} {:>9}\n", "bytes", "algorithm", "measured us", "simulated us", "error");
+  std::vector<double> errors;
+  for (const auto& r : rows) {
+    errors.push_back(std::abs(r.simulated / r.measured - 1));
+    fmt::print("{:>12} {:<16} {:>12.1f} {:>12.1f} {:>+7.0f} %\n", r.bytes, r.algorithm, r.measured * 1e6,
+               r.simulated * 1e6, 100 * (r.simulated / r.measured - 1));
+  }
+  fmt::print("median error {:.0f} %\n", 100 * summarize(errors).median);
+  return ExitCode::done;
+}
+
 ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
   Machine machine = make_machine(o.machine);
   if (o.imbalance >= 0) machine.imbalance = o.imbalance;
@@ -115,6 +141,7 @@ ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
     return ExitCode::done;
   }
   if (job.world.size() > 1) refuse("scale simulates all ranks in one process: start it without mpirun or srun");
+  if (!o.compare.empty()) return compare_allreduces(o, machine);
   if (o.profile.empty()) refuse("--profile is missing: keelson-bench step --plan --json > FILE makes one");
   const ScaleStudy study{profile_on(machine, o), machine, o.steps, static_cast<unsigned>(o.seed), replay_program()};
   ScalePage page{study, chosen(machine, o), {}, {}};
@@ -146,6 +173,10 @@ void define_scale(app::CommandLine& line) {
   v.option("--machine", o->machine,
            fmt::format("Machine: {}, or a JSON file such as --show-machine prints", fmt::join(machine_names(), ", ")),
            "NAME|FILE");
+  v.option_without_default("--compare", o->compare,
+                           "Simulate the sums that keelson-bench allreduce --json has timed on the machine, "
+                           "and print both times",
+                           "FILE");
   v.flag("--show-machine", o->show_machine, "Print the machine's description as JSON, and end");
   v.option_without_default("--ranks", o->ranks, "Numbers of ranks; default: 1 to 512 nodes", "N,...")
       .comma_separated()

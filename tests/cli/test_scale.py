@@ -191,6 +191,24 @@ class Scale(unittest.TestCase):
         self.assertRegex(text, r"published +90\.7 % at 27360 ranks")
 
     @unittest.skipUnless(os.path.exists(REPLAY), "built without SimGrid")
+    def test_compares_with_measured_sums(self):
+        machine, file = self.path("two.json"), self.path("sums.json")
+        with open(machine, "w") as f:
+            json.dump(MACHINE, f)
+        parts = 2 * (LATENCY + 1e-6) + 8 * MB * (2 / 1e9 + 1 / 4e9)
+        sums = [{"bytes": 16 * MB, "algorithm": "halving", "seconds_fastest": parts / 2},
+                {"bytes": 4, "algorithm": "mpi", "seconds_fastest": 1}]
+        with open(file, "w") as f:
+            json.dump({"ranks": 2, "sizes": sums}, f)
+        (row,) = json.loads(self.run_scale("--machine", machine, "--compare", file, "--json").stdout)
+        self.assertEqual((row["bytes"], row["algorithm"]), (16 * MB, "halving"))
+        self.assertAlmostEqual(row["simulated"] / row["measured"], 2, 3)
+        self.assertRegex(self.run_scale("--machine", machine, "--compare", file).stdout, r"\+100 %\nmedian error 100 %")
+        with open(file, "w") as f:
+            json.dump({"ranks": 2, "sizes": sums[1:]}, f)
+        self.assertIn("no sum in it that can be simulated", self.refused("--machine", machine, "--compare", file))
+
+    @unittest.skipUnless(os.path.exists(REPLAY), "built without SimGrid")
     def test_refusals_of_points(self):
         given = ("--profile", self.profile)
         self.assertIn("has 9688 ranks", self.refused(*given, "--ranks", 100000))
