@@ -63,7 +63,11 @@ ReplayResult run_replay(const fs::path& program, const ReplayJob& job) {
   FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) fail("cannot start {}", program.string());
   std::string text;
-  for (char buffer[4096]; const std::size_t n = std::fread(buffer, 1, sizeof buffer, pipe);) text.append(buffer, n);
+  char buffer[4096];
+  for (std::size_t n = 1; n > 0;) {
+    n = std::fread(buffer, 1, sizeof buffer, pipe);
+    text.append(buffer, n);
+  }
   const int status = ::pclose(pipe);
   const auto last = text.find_last_not_of('\n');
   const auto line = text.substr(0, last + 1).rfind('\n');
