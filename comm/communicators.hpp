@@ -63,6 +63,7 @@ std::size_t choose_bucket_bytes(Communicator& group, Wire wire = Wire::fp32);
 struct Outcome {
   int exit_code = 0;    ///< of the rank
   std::string message;  ///< empty if all went well
+  int rank = 0;         ///< its number when the job began; set by MpiSession::conclude()
 };
 
 /// Starts MPI if this process belongs to a job of several processes and the host program has not done so, and ends it
@@ -83,9 +84,9 @@ class MpiSession {
 
   bool active() const;  ///< MPI is initialised, by us or by the host program
 
-  /// Every rank calls this once, when its work has ended, well or not. Returns the outcomes of all ranks, in rank
-  /// order, if all ranks get here; a rank that failed waits only for the grace and then gets nothing: the others are
-  /// still at work, wait for this rank for ever, and must be ended by abort().
+  /// Every rank calls this once, when its work has ended, well or not. Returns the outcomes of all ranks that are
+  /// alive, in rank order, if all of them get here; a rank that failed waits only for the grace and then gets nothing:
+  /// the others are still at work, wait for this rank for ever, and must be ended by abort().
   std::optional<std::vector<Outcome>> conclude(const Outcome& mine);
 
   /// Ends every rank of the job with this exit code, now. Those that wait for this rank are told so and end by

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/ulfm.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/process.hpp"
@@ -33,7 +34,12 @@ std::optional<int> told_failure() {
   if (told_over == MPI_COMM_NULL) return std::nullopt;
   int there = 0, code = 0;
   MPI_Status status;
-  check(MPI_Iprobe(MPI_ANY_SOURCE, tag_failed, told_over, &there, &status), "MPI_Iprobe", "end of the job");
+  const int found = MPI_Iprobe(MPI_ANY_SOURCE, tag_failed, told_over, &there, &status);
+  if (ulfm::is_loss(found)) {  // the dead tell nothing, but others may
+    ulfm::acknowledge(told_over);
+    return std::nullopt;
+  }
+  check(found, "MPI_Iprobe", "end of the job");
   if (!there) return std::nullopt;
   check(MPI_Recv(&code, 1, MPI_INT, status.MPI_SOURCE, tag_failed, told_over, MPI_STATUS_IGNORE), "MPI_Recv",
         "end of the job");
@@ -65,12 +71,15 @@ void tell_failure(int exit_code) {
   MPI_Comm_size(told_over, &size);
   requests.reserve(static_cast<std::size_t>(size));
   for (int to = 0; to < size; ++to)
-    if (to != rank) MPI_Isend(&code, 1, MPI_INT, to, tag_failed, told_over, &requests.emplace_back());
+    if (to != rank) MPI_Isend(&code, 1, MPI_INT, to, tag_failed, told_over, &requests.emplace_back(MPI_REQUEST_NULL));
   constexpr double enough = 1;
   int sent = 0;
   for (const auto start = Clock::now(); !sent && since(start) < enough;) {
-    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-      return;
+    sent = 1;
+    for (MPI_Request& request : requests) {  // one by one: that to a dead rank fails
+      int done = 0;
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) sent = 0;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

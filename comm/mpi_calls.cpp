@@ -4,6 +4,7 @@
 
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {
@@ -84,8 +85,8 @@ MpiCalls::~MpiCalls() {
 }
 
 void MpiCalls::start() {
-  for (std::size_t i = 0; i < requests_.size(); ++i) check(call(i, requests_[i]), call_name(desc_.kind), desc_.label);
   done_ = 0;
+  for (std::size_t i = 0; i < requests_.size(); ++i) check(call(i, requests_[i]), call_name(desc_.kind), desc_.label);
 }
 
 CollectiveWork::Progress MpiCalls::advance() {
@@ -95,6 +96,17 @@ CollectiveWork::Progress MpiCalls::advance() {
     if (!done) return Progress::none;
   }
   return Progress::done;
+}
+
+void MpiCalls::abandon() {
+  constexpr double enough = 10;  // it ends at once
+  Backoff backoff;
+  for (; done_ < requests_.size(); ++done_)
+    for (int done = 0; MPI_Test(&requests_[done_], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done;)
+      if (backoff() > enough) {
+        leave_unfinished();
+        fail("{}: MPI did not let go of it within {} s after a rank was lost", desc_.label, enough);
+      }
 }
 
 std::size_t MpiCalls::pieces() const {

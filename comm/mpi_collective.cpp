@@ -15,7 +15,8 @@ MpiCollective::MpiCollective(MpiCommunicator& owner, const CollectiveDesc& desc,
       desc_(desc),
       message_(desc.point_to_point() ? owner.message_number(desc) : 0),
       work_(work ? std::move(work)
-                 : std::make_unique<MpiCalls>(owner.comm_, desc, first_message_tag + message_, piece)) {
+                 : std::make_unique<MpiCalls>(owner.comm_, desc, first_message_tag + message_, piece)),
+      generation_(owner.generation_) {
   wait_.label = desc_.label;
   if (desc_.point_to_point()) wait_.peer = desc_.peer;
   owner_.active_.reserve(++owner_.made_);
@@ -27,7 +28,7 @@ MpiCollective::MpiCollective(MpiCommunicator& owner, const CollectiveDesc& desc)
 
 MpiCollective::~MpiCollective() {
   --owner_.made_;
-  if (desc_.point_to_point()) owner_.messages_.give_back(desc_, message_);
+  if (desc_.point_to_point() && generation_ == owner_.generation_) owner_.messages_.give_back(desc_, message_);
   if (active_) end();
   if (work_->needs_driving()) UnderWay::reserve(-1);
 }
@@ -45,10 +46,12 @@ void MpiCollective::end() {
 
 void MpiCollective::start() {
   KEELSON_EXPECT(!active_);
+  if (generation_ != owner_.generation_)
+    throw RanksLost(fmt::format("{} belongs to a group of ranks of which some were lost", desc_.label));
   if (!desc_.point_to_point()) wait_.number = ++owner_.calls_;  // counted alike on all ranks
-  work_->start();
   active_ = true;
   owner_.active_.push_back(this);
+  work_->start();
   if (work_->needs_driving()) UnderWay::add(*work_);
 }
 
@@ -69,6 +72,11 @@ void MpiCollective::wait() {
     UnderWay::advance();
     if (const double seconds = backoff(); seconds >= Backoff::late) owner_.stall_detector_->poll(wait, seconds);
   }
+  finish();
+}
+
+void MpiCollective::abandon() {
+  work_->abandon();
   finish();
 }
 

@@ -4,11 +4,13 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/ulfm.hpp"
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/process.hpp"
@@ -65,6 +67,8 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog) : comm
 }
 
 MpiCommunicator::~MpiCommunicator() {
+  if (parent_ != nullptr) std::erase(parent_->parts_, this);
+  for (MpiCommunicator* part : parts_) part->parent_ = nullptr;
   chooser_.reset();
   allreduces_.reset();
   stall_detector_.reset();
@@ -74,16 +78,23 @@ MpiCommunicator::~MpiCommunicator() {
 void MpiCommunicator::find_nodes() {
   MPI_Comm local = MPI_COMM_NULL;
   check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
-  MPI_Comm_rank(local, &local_rank_);
-  MPI_Comm_size(local, &local_size_);
-  // The lowest rank of each node counts the nodes before its own.
-  const int leads = local_rank_ == 0 ? 1 : 0;
-  int before = 0;
-  check(MPI_Exscan(&leads, &before, 1, MPI_INT, MPI_SUM, comm_), "MPI_Exscan", "nodes");
-  node_ = rank_ == 0 ? 0 : before;
-  check(MPI_Bcast(&node_, 1, MPI_INT, 0, local), "MPI_Bcast", "nodes");
-  check(MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, comm_), "MPI_Allreduce", "nodes");
+  int lowest = rank_;  // of the node
+  check(MPI_Bcast(&lowest, 1, MPI_INT, 0, local), "MPI_Bcast", "nodes");
   MPI_Comm_free(&local);
+  nodes_of_.resize(static_cast<std::size_t>(size_));
+  check(MPI_Allgather(&lowest, 1, MPI_INT, nodes_of_.data(), 1, MPI_INT, comm_), "MPI_Allgather", "nodes");
+  count_nodes();
+}
+
+/// Numbers the nodes in the order of their lowest ranks, whatever numbers they have, and finds this rank's place.
+void MpiCommunicator::count_nodes() {
+  std::map<int, int> numbers;
+  for (int& node : nodes_of_) node = numbers.try_emplace(node, static_cast<int>(numbers.size())).first->second;
+  nodes_ = static_cast<int>(numbers.size());
+  const auto mine = nodes_of_.begin() + rank_;
+  node_ = *mine;
+  local_rank_ = static_cast<int>(std::count(nodes_of_.begin(), mine, node_));
+  local_size_ = static_cast<int>(std::count(nodes_of_.begin(), nodes_of_.end(), node_));
 }
 
 void MpiCommunicator::complete(std::span<MPI_Request> requests, Wait wait) {
@@ -91,7 +102,9 @@ void MpiCommunicator::complete(std::span<MPI_Request> requests, Wait wait) {
   for (MPI_Request& request : requests) {
     for (;;) {
       int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a collective call", wait.label);
+      const int result = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (ulfm::is_loss(result)) revoke();  // those who wait for ranks that are alive learn it, too
+      check(result, "a collective call", wait.label);
       if (done) break;
       UnderWay::advance();
       if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
@@ -107,7 +120,13 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   barrier();  // under the watchdog, which cannot see into MPI_Comm_split
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
-  return part == MPI_COMM_NULL ? nullptr : adopt(part, stall_detector_->watchdog());
+  if (part == MPI_COMM_NULL) return nullptr;
+  auto group = adopt(part, stall_detector_->watchdog());
+  if (auto* made = dynamic_cast<MpiCommunicator*>(group.get())) {
+    made->parent_ = this;
+    parts_.push_back(made);
+  }
+  return group;
 }
 
 void MpiCommunicator::barrier() {
@@ -192,7 +211,10 @@ std::vector<float> MpiCommunicator::gather(const std::vector<float>& mine, int r
 std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& desc) {
   const bool sums_floats =
       desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32 && desc.count > 0;
-  if (!sums_floats) return std::make_unique<MpiCollective>(*this, desc);
+  if (survives_losses() && desc.wire != Wire::fp32)
+    refuse("{}: numbers cannot travel in 16 bits where ranks can be lost; start mpirun without --with-ft", desc.label);
+  // The others share memory and messages that nobody could take away from a rank that waits for a dead one.
+  if (!sums_floats || survives_losses()) return std::make_unique<MpiCollective>(*this, desc);
   const AllreduceAlgorithm algorithm = chooser().choose(desc.bytes(), desc.wire);
   return std::make_unique<MpiCollective>(*this, desc, allreduces_->make(algorithm, desc));
 }
@@ -225,6 +247,8 @@ void MpiCommunicator::progress() {
 }
 
 void MpiCommunicator::poll(std::string_view waiting_for, double seconds) {
+  if (survives_losses() && ulfm::knows_of_loss(comm_))
+    throw RanksLost(fmt::format("a rank was lost during the wait for {}", waiting_for));
   if (seconds < polled_) polling_ = {};  // another wait than last time
   polled_ = seconds;
   polling_.label = waiting_for;

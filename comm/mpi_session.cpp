@@ -11,6 +11,7 @@
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/ulfm.hpp"
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
@@ -62,11 +63,16 @@ bool complete(MPI_Request& request, double seconds) {
 }  // namespace
 
 struct MpiSession::Impl {
+  /// Whether all ranks are alive and `good`, alike on all that are alive; nothing: this rank has waited long enough.
+  std::optional<bool> agree(bool good, double seconds);
+  bool gather(const Outcome& mine, double seconds, std::vector<Outcome>& outcomes);
+
   bool owns = false;
   double grace = 2;
   MPI_Comm control = MPI_COMM_NULL;  ///< for the end of the program alone; null without MPI
-  std::array<int, 2> own{};          ///< MPI reads and writes these even when conclude() has given up
+  std::array<int, 3> own{};          ///< MPI reads and writes these even when conclude() has given up
   std::vector<int> all;
+  int flag = 1;
 };
 
 std::string MpiSession::launched() {
@@ -118,32 +124,74 @@ MpiSession::~MpiSession() {
 
 bool MpiSession::active() const { return impl_->control != MPI_COMM_NULL; }
 
+std::optional<bool> MpiSession::Impl::agree(bool good, double seconds) {
+  if (!good) detail::ulfm::revoke(control);
+  flag = good && !detail::ulfm::knows_of_loss(control) ? 1 : 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  bool alive = true;
+  try {
+    detail::check(detail::ulfm::start_agreement(control, &flag, &request), "MPIX_Comm_iagree");
+    if (!complete(request, seconds)) return std::nullopt;
+  } catch (const RanksLost&) {
+    alive = false;
+  }
+  alive = alive && flag != 0;
+  if (!alive) detail::ulfm::revoke(control);
+  return alive;
+}
+
+/// Exchanges the outcomes. False: this rank has waited long enough.
+bool MpiSession::Impl::gather(const Outcome& mine, double seconds, std::vector<Outcome>& outcomes) {
+  int size = 0, rank = 0;
+  MPI_Comm_size(control, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  own = {mine.exit_code, static_cast<int>(mine.message.size()), rank};
+  constexpr std::size_t width = std::tuple_size_v<decltype(own)>;
+  all.assign(width * static_cast<std::size_t>(size), 0);
+  MPI_Request request = MPI_REQUEST_NULL;
+  detail::check(MPI_Iallgather(own.data(), width, MPI_INT, all.data(), width, MPI_INT, control, &request),
+                "MPI_Iallgather");
+  if (!complete(request, seconds)) return false;
+
+  std::vector<int> count(static_cast<std::size_t>(size)), at(static_cast<std::size_t>(size) + 1, 0);
+  for (std::size_t r = 0; r < count.size(); ++r) at[r + 1] = at[r] + (count[r] = all[width * r + 1]);
+  std::string texts(static_cast<std::size_t>(at.back()), '\0');
+  detail::check(MPI_Iallgatherv(mine.message.data(), own[1], MPI_CHAR, texts.data(), count.data(), at.data(), MPI_CHAR,
+                                control, &request),
+                "MPI_Iallgatherv");
+  complete(request, -1);
+  outcomes.resize(static_cast<std::size_t>(size));
+  for (std::size_t r = 0; r < outcomes.size(); ++r)
+    outcomes[r] = {all[width * r], texts.substr(static_cast<std::size_t>(at[r]), static_cast<std::size_t>(count[r])),
+                   all[width * r + 2]};
+  return true;
+}
+
+/// With ranks that died, the others exchange their outcomes over a communicator without them, and agree that they have
+/// them, since one more may die meanwhile.
 std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine) {
   if (!active()) return std::vector<Outcome>{mine};
   if (detail::left_unfinished()) return std::nullopt;
-  int size = 0;
-  MPI_Comm_size(impl_->control, &size);
-
   const bool failed = mine.exit_code != 0 && !mine.message.empty();
-  auto& own = impl_->own = {mine.exit_code, static_cast<int>(mine.message.size())};
-  auto& all = impl_->all;
-  all.assign(2 * static_cast<std::size_t>(size), 0);
-  MPI_Request request = MPI_REQUEST_NULL;
-  detail::check(MPI_Iallgather(own.data(), 2, MPI_INT, all.data(), 2, MPI_INT, impl_->control, &request),
-                "MPI_Iallgather");
-  if (!complete(request, failed ? impl_->grace : -1)) return std::nullopt;
-
-  std::vector<int> count(static_cast<std::size_t>(size)), at(static_cast<std::size_t>(size) + 1, 0);
-  for (std::size_t r = 0; r < count.size(); ++r) at[r + 1] = at[r] + (count[r] = all[2 * r + 1]);
-  std::string texts(static_cast<std::size_t>(at.back()), '\0');
-  detail::check(MPI_Iallgatherv(mine.message.data(), own[1], MPI_CHAR, texts.data(), count.data(), at.data(), MPI_CHAR,
-                                impl_->control, &request),
-                "MPI_Iallgatherv");
-  complete(request, -1);
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
-  for (std::size_t r = 0; r < outcomes.size(); ++r)
-    outcomes[r] = {all[2 * r], texts.substr(static_cast<std::size_t>(at[r]), static_cast<std::size_t>(count[r]))};
-  return outcomes;
+  const double seconds = failed ? impl_->grace : -1;
+  std::vector<Outcome> outcomes;
+  if (!detail::ulfm::enabled())
+    return impl_->gather(mine, seconds, outcomes) ? std::optional(std::move(outcomes)) : std::nullopt;
+  for (;;) {
+    const auto here = impl_->agree(true, seconds);
+    if (!here) return std::nullopt;
+    bool good = *here;
+    try {
+      if (good) impl_->gather(mine, -1, outcomes);
+    } catch (const RanksLost&) {
+      good = false;
+    }
+    if (impl_->agree(good, -1).value_or(false)) return outcomes;
+    MPI_Comm left = detail::ulfm::shrink(impl_->control);
+    MPI_Comm_free(&impl_->control);
+    impl_->control = left;
+    detail::use_control(left, impl_->grace);
+  }
 }
 
 void MpiSession::abort(int exit_code) {

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/ulfm.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {
@@ -10,6 +11,9 @@ void check(int code, const char* call, std::string_view label) {
   int length = 0;
   MPI_Error_string(code, text, &length);
   const std::string about = label.empty() ? "" : fmt::format(" ({})", label);
+  if (ulfm::is_loss(code))
+    throw RanksLost(
+        fmt::format("{}{} failed: {}", call, about, std::string_view(text, static_cast<std::size_t>(length))));
   fail("{}{} failed: {}", call, about, std::string_view(text, static_cast<std::size_t>(length)));
 }
 

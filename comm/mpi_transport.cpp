@@ -31,6 +31,7 @@ class MpiTransport final : public Transport {
   std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) override;
   void progress() override;
   void poll(std::string_view waiting_for, double seconds) override { channel_->poll(waiting_for, seconds); }
+  void abandon() override;
 
  private:
   friend class DeviceCollective;
@@ -152,6 +153,15 @@ std::unique_ptr<Collective> MpiTransport::make_collective(const CollectiveDesc& 
 void MpiTransport::progress() {
   for (DeviceCollective* c : under_way_) c->leave();
   channel_->progress();
+}
+
+/// MPI has ended its part already, with the group.
+void MpiTransport::abandon() {
+  for (DeviceCollective* c : under_way_) {
+    c->queue_->wait();
+    c->state_ = DeviceCollective::State::resting;
+  }
+  under_way_.clear();
 }
 
 }  // namespace

@@ -13,10 +13,13 @@
 namespace keelson::comm::detail {
 namespace {
 
-[[noreturn]] void fail_nccl(ncclResult_t result, ncclComm_t comm, const std::string& call) {
+[[noreturn]] void fail_nccl(ncclResult_t result, ncclComm_t comm, const std::string& call, bool survives = false) {
   const char* last = ncclGetLastError(comm);
   const std::string detail = last != nullptr && *last != '\0' ? fmt::format(" ({})", last) : "";
-  fail("NCCL: {} failed: {}{}; NCCL_DEBUG=WARN tells more", call, ncclGetErrorString(result), detail);
+  const auto text =
+      fmt::format("NCCL: {} failed: {}{}; NCCL_DEBUG=WARN tells more", call, ncclGetErrorString(result), detail);
+  if (survives) throw RanksLost(text);  // the ranks that are left make another clique
+  throw Error(text);
 }
 
 std::string version() {
@@ -29,7 +32,7 @@ std::string version() {
 /// One rank's part of a clique. Made and used without NCCL's non-blocking mode, which starts a thread for each call.
 class Clique {
  public:
-  Clique(Communicator& world, Device& device, const ncclUniqueId& id) {
+  Clique(Communicator& world, Device& device, const ncclUniqueId& id) : survives_(world.survives_losses()) {
     struct Made {
       ncclComm_t comm = nullptr;
       ncclResult_t result = ncclSuccess;
@@ -60,7 +63,7 @@ class Clique {
   void check(ncclResult_t result, const std::string& call) {
     if (result == ncclSuccess) return;
     broken_ = true;
-    fail_nccl(result, comm_, call);
+    fail_nccl(result, comm_, call, survives_);
   }
   /// What has become of the calls that returned well.
   void check_calls_under_way() {
@@ -72,6 +75,7 @@ class Clique {
 
  private:
   ncclComm_t comm_ = nullptr;
+  bool survives_;  ///< the group of ranks survives losses
   bool broken_ = false;
 };
 
@@ -91,6 +95,7 @@ class NcclTransport final : public Transport {
     progress();
     world_.poll(waiting_for, seconds);
   }
+  void abandon() override { break_off(); }
 
  private:
   friend class NcclCollective;

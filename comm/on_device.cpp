@@ -93,10 +93,25 @@ class OnDevice final : public Communicator {
   }
   std::string collectives() const override { return transport_ ? transport_->describe() : world_.collectives(); }
 
+  bool survives_losses() const override { return world_.survives_losses(); }
+  bool agree(bool good) override {
+    const bool all = world_.agree(good);
+    if (!all && transport_) transport_->abandon();
+    return all;
+  }
+  LostRanks shrink() override {
+    auto lost = world_.shrink();
+    transport_.reset();
+    connected_ = false;
+    return lost;
+  }
+
   void abort(int exit_code) override { world_.abort(exit_code); }
 
  private:
   std::unique_ptr<Collective> implement(const CollectiveDesc& desc) override {
+    if (!connected_) transport_ = make_transport(world_, device_, wish_);
+    connected_ = true;
     return transport_ ? transport_->make_collective(desc) : world_.make_collective(desc);
   }
 
@@ -105,6 +120,7 @@ class OnDevice final : public Communicator {
   Device& device_;
   std::string wish_;
   std::unique_ptr<Transport> transport_;  ///< null: world's own collectives
+  bool connected_ = true;                 ///< false after shrink(), until the first collective is made
   std::shared_ptr<void> watch_;           ///< of waits for the device, by the group that all others are parts of
 };
 

@@ -38,6 +38,15 @@ void StagedTransport::progress() {
   while (!under_way_.empty() && under_way_.front()->arrive()) under_way_.erase(under_way_.begin());
 }
 
+/// MPI has ended its part already, with the group.
+void StagedTransport::abandon() {
+  for (StagedCollective* c : under_way_) {
+    c->queue_->wait();
+    c->state_ = StagedCollective::State::resting;
+  }
+  under_way_.clear();
+}
+
 StagedCollective::StagedCollective(StagedTransport& transport, Array src, Array dst,
                                    std::vector<std::shared_ptr<void>> memory, std::unique_ptr<Collective> exchange,
                                    const std::string& label)

@@ -37,13 +37,23 @@ StallDetector::StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watc
 StallDetector::~StallDetector() {
   static std::list<std::list<Note>> abandoned;  // MPI may still read the notes of a connection that was never made
   if (!mpi_running() || left_unfinished()) return;
-  listen(nullptr);
+  try {
+    listen(nullptr);
+  } catch (const RanksLost&) {  // their notes came to nothing
+  }
   if (notes_.empty()) return;
   for (Note& note : notes_) MPI_Request_free(&note.request);
   abandoned.push_back(std::move(notes_));
 }
 
 void StallDetector::poll(Wait& wait, double seconds) {
+  try {
+    look(wait, seconds);
+  } catch (const RanksLost&) {  // which the call that waits finds out itself
+  }
+}
+
+void StallDetector::look(Wait& wait, double seconds) {
   end_if_over(wait.label, seconds, wait.for_first_rank);
   if (seconds < wait.polled)  // what is waited for has moved, and the time is counted anew
     wait = {.number = wait.number, .label = wait.label, .for_first_rank = wait.for_first_rank, .peer = wait.peer};

@@ -189,6 +189,13 @@ FolderLock::FolderLock(fs::path folder) : folder_(std::move(folder)) {
          file().string());
 }
 
+FolderLock::FolderLock(fs::path folder, const std::string& token) : folder_(std::move(folder)), token_(token) {
+  require();
+  const Holder mine = current();
+  write_atomically(file(), to_text(mine));
+  token_ = mine.token;
+}
+
 fs::path FolderLock::file() const { return folder_ / lock_name; }
 
 FolderLock::~FolderLock() {

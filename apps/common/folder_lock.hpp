@@ -20,6 +20,9 @@ class FolderLock {
   static void check(const std::filesystem::path& folder);
   /// Makes the folder if it is not there. Throws InputError as check() does; Error where the file cannot be written.
   explicit FolderLock(std::filesystem::path folder);
+  /// Takes the lock over from another process of the same run, which has ended. `token`: that lock's. Throws as
+  /// require().
+  FolderLock(std::filesystem::path folder, const std::string& token);
   /// Gives the lock back.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -27,12 +30,14 @@ class FolderLock {
 
   /// Throws Error if another process has taken the folder over. Call it before each write.
   void require() const;
+  /// What no other lock has.
+  const std::string& token() const { return token_; }
 
  private:
   std::filesystem::path file() const;
 
   std::filesystem::path folder_;
-  std::string token_;  ///< what no other lock has
+  std::string token_;
 };
 
 }  // namespace keelson::app

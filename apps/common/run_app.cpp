@@ -101,12 +101,14 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
   // Everything that talks to other ranks is destroyed only when all ranks are known to have ended.
   std::optional<comm::MpiSession> mpi;
   std::unique_ptr<Communicator> world;
-  std::vector<std::string> hosts;
+  std::vector<std::string> hosts;  // and this rank, as the job began
+  int my_rank = 0;
   Outcome start = attempt([&] {
     const double grace = seconds_from_environment("KEELSON_GRACE", 2);
     mpi.emplace(grace);
     world = comm::make_world();
     hosts = world->allgather(world->host());
+    my_rank = world->rank();
     return ExitCode::done;
   });
   if (start.exit_code != 0) {
@@ -131,13 +133,13 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
 
   const auto outcomes = mpi->conclude(mine);
   if (!outcomes) {  // the others are at work and wait for this rank
-    say(stderr, describe_outcomes(info.name, {{world->rank(), world->host(), mine}}, world->size()).text);
+    say(stderr, describe_outcomes(info.name, {{my_rank, world->host(), mine}}, static_cast<int>(hosts.size())).text);
     mpi->abort(mine.exit_code);
   }
   std::vector<RankOutcome> all;
-  for (std::size_t r = 0; r < outcomes->size(); ++r) all.push_back({static_cast<int>(r), hosts[r], (*outcomes)[r]});
-  const Summary summary = describe_outcomes(info.name, all, world->size());
-  if (world->rank() == 0) say(stderr, summary.text);
+  for (const Outcome& o : *outcomes) all.push_back({o.rank, hosts[static_cast<std::size_t>(o.rank)], o});
+  const Summary summary = describe_outcomes(info.name, all, static_cast<int>(all.size()));
+  if (my_rank == outcomes->front().rank) say(stderr, summary.text);
   world.reset();
   return summary.exit_code;
 }

@@ -117,6 +117,18 @@ void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool be
   write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
 }
 
+/// From a rank 0 that was lost. Records of its last moments may be missing: the epoch's is written here.
+void RunRecorder::take_over(const RunState& s, const EpochRecord* last_epoch) {
+  const auto before = read_metrics(folder_.metrics());
+  file_ = std::make_unique<MetricsFile>(folder_.metrics(), s.step, report_.unit);
+  if (last_epoch && (before.epochs.empty() || before.epochs.back().epoch < last_epoch->epoch)) write(*last_epoch);
+}
+
+void RunRecorder::on_ranks_lost(const RunState& s, const Recovery& r, const EpochRecord* last_epoch) {
+  if (!file_) take_over(s, last_epoch);
+  write(EventRecord{"ranks lost", r.step, r.to_string()});
+}
+
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {
   write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);

@@ -88,10 +88,35 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
          describe_memory_needs(task.graph, *place.context, plan));
 }
 
-constexpr const char* signalled =
-    "\nsignalled to end: a checkpoint follows after this step, if the launcher gives it the time; otherwise the last "
-    "one "
-    "stays\n";
+std::string command_to_continue(const Job& job, const RunFolder& folder) {
+  return fmt::format("to continue: {} train --resume {}", job.program, folder.path.string());
+}
+
+/// Also what Open MPI's mpirun sends when another rank has died.
+std::string signalled(const Job& job, const RunFolder& folder) {
+  return fmt::format(
+      "\nsignalled to end: a checkpoint follows after this step, if the launcher gives it the time; otherwise the last "
+      "one stays; {}\n",
+      command_to_continue(job, folder));
+}
+
+/// What writes and prints, on the rank that is the first one.
+struct FirstRank {
+  RunRecorder recorder;
+  Console console;
+};
+
+/// Trains. Where ranks were lost that the others cannot go on without, says how to continue.
+StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
+               const Trainer::FirstRankObservers& first_rank, const Job& job, const RunFolder& folder) {
+  try {
+    return trainer.run(observers, first_rank).reason;
+  } catch (const RanksLost& error) {
+    if (trainer.last_checkpoint().empty())
+      fail("{}; this run has no checkpoint to continue from: start it again", error.what());
+    fail("{}; {}", error.what(), command_to_continue(job, folder));
+  }
+}
 
 ExitCode exit_code(StopReason reason) {
   const bool cut = reason == StopReason::interrupted || reason == StopReason::time_limit;
@@ -120,6 +145,9 @@ void declare(TrainingOptions& o, Verb& v) {
       .non_negative();
   v.option("--checkpoint-steps", o.checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
       .non_negative();
+  v.option("--max-failures", o.max_failures,
+           "Go on without ranks that die, up to so many, where MPI can (mpirun --with-ft ulfm); -1: half of the ranks",
+           "RANKS");
   v.option("--keep", o.keep, "Checkpoints to keep besides the best", "N").positive();
   v.option("--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
            "STEPS")
@@ -161,6 +189,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.interrupted = [] { return Interrupt::requested(); };
   t.checkpoints = folder_.checkpoints();
   t.keep = options_.keep;
+  t.max_failures = options_.max_failures;
   t.checkpoint_epochs = options_.checkpoint_every;
   t.checkpoint_steps = options_.checkpoint_steps;
   const auto loader = decide(options_.loader, job_, t.batch);
@@ -183,42 +212,45 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
                "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");
     std::fflush(stderr);
   }
-  std::optional<FolderLock> lock;  // on rank 0
+  std::optional<FolderLock> lock;  // on the first rank
   t.before_checkpoint = [&] { lock->require(); };
   const auto trace = begin_trace(options_.trace, job_.world);  // outlives what it traces
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
-  Interrupt::install(world.rank() == 0 ? signalled : "");
+  Interrupt::install(world.rank() == 0 ? signalled(job_, folder_) : "");
   on_first_rank(&world, [&] {
     lock.emplace(folder_.path);
     if (!checkpoint_) folder_.require_free(options_.overwrite);  // another run may have come and gone meanwhile
     lock->require();
     folder_.prepare(checkpoint_.has_value());
   });
+  const std::string token = world.allgather(lock ? lock->token() : "")[0];
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // of every rank
   if (task.targets)
     observers.push_back(&targets.emplace(task.training, t.evaluation.target, &world, *task.targets->baseline));
-  if (world.rank() != 0) {
-    const auto code = exit_code(trainer.run(observers).reason);
-    end_trace(options_.trace, trace.get(), job_.world, nullptr);
-    return code;
-  }
-
-  print_frame(task, t, job_, place, trainer);
-  const auto every =
-      options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-  RunRecorder recorder(folder_, *lock, every, trainer, report_frame(task, t, job_, place), task.targets);
-  Console console(stdout, t, trainer.steps_per_epoch(), task.targets);
-  observers.insert(observers.end(), {&recorder, &console});
-  const auto code = exit_code(trainer.run(observers).reason);
-  end_trace(options_.trace, trace.get(), job_.world, stdout);
+  const auto frame = report_frame(task, t, job_, place);
+  if (world.rank() == 0) print_frame(task, t, job_, place, trainer);
+  std::optional<FirstRank> first;
+  const auto make_first = [&]() -> std::vector<TrainObserver*> {
+    if (!lock) lock.emplace(folder_.path, token);  // of a rank 0 that was lost
+    const auto every =
+        options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
+    first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets),
+                  Console(stdout, t, trainer.steps_per_epoch(), task.targets));
+    return {&first->recorder, &first->console};
+  };
+  const auto code = exit_code(run(trainer, observers, make_first, job_, folder_));
+  end_trace(options_.trace, trace.get(), job_.world, first ? stdout : nullptr);
+  if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
+  if (!trainer.lost().empty())
+    fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),
+               counted(static_cast<std::int64_t>(trainer.lost().size()) + world.size(), "rank"));
   fmt::print("report: {}\n", folder_.report().string());
-  if (code == ExitCode::interrupted)
-    fmt::print("to continue: {} train --resume {}\n", job_.program, folder_.path.string());
+  if (code == ExitCode::interrupted) fmt::print("{}\n", command_to_continue(job_, folder_));
   return code;
 }
 

@@ -40,6 +40,7 @@ TrainingTargets::TrainingTargets(const Dataset& training, const std::string& tar
 void TrainingTargets::on_start(const RunState& s, const std::filesystem::path&) {
   std::fill(sums_.begin(), sums_.end(), 0.0);
   std::fill(mine_.begin(), mine_.end(), 0.0);
+  added_.clear();
   if (const auto found = sums_of(s); found.size() == sums_.size()) sums_ = found;
 }
 
@@ -52,10 +53,18 @@ void TrainingTargets::on_batch(const RunState& s, const Batch& batch) {
 }
 
 std::vector<double> TrainingTargets::merged() {
-  if (communicator_) communicator_->allreduce(mine_.data(), mine_.size(), Reduction::sum);
-  for (std::size_t t = 0; t < sums_.size(); ++t) sums_[t] += mine_[t];
+  added_ = mine_;
+  if (communicator_) communicator_->allreduce(added_.data(), added_.size(), Reduction::sum);
+  auto all = sums_;
+  for (std::size_t t = 0; t < all.size(); ++t) all[t] += added_[t];
+  return all;
+}
+
+void TrainingTargets::on_agreement() {
+  if (added_.empty()) return;
+  for (std::size_t t = 0; t < sums_.size(); ++t) sums_[t] += added_[t];
   std::fill(mine_.begin(), mine_.end(), 0.0);
-  return sums_;
+  added_.clear();
 }
 
 void TrainingTargets::on_validation_start(const RunState&) { baseline_.set_mean(mean_of(merged())); }

@@ -10,6 +10,8 @@ class CollectiveWork {
   enum class Progress : unsigned char { none, some, done };
   /// Does what can be done without waiting. `none` may also mean that nobody can tell.
   virtual Progress advance() = 0;
+  /// Waits until nobody uses the arrays any more, after MPI has ended all calls of the group unfinished.
+  virtual void abandon() {}
   /// Whether it stands still while nobody calls advance(): MPI drives its own collectives in every call of MPI.
   virtual bool needs_driving() const { return true; }
 };

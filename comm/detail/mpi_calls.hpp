@@ -20,6 +20,7 @@ class MpiCalls final : public CollectiveWork {
 
   void start() override;
   Progress advance() override;
+  void abandon() override;
   bool needs_driving() const override { return false; }
   /// The same by blocking calls, instead of start() and advance(); not for a send or receive.
   void run_blocking();

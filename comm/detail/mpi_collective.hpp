@@ -20,6 +20,8 @@ class MpiCollective final : public Collective {
   void start() override;
   bool test() override;
   void wait() override;
+  /// Waits until MPI has let go of the arrays of a group that was revoked.
+  void abandon();
   /// For a collective of all ranks by the MPI library, instead of start() and wait(): waits for all ranks, under the
   /// watchdog, and then does it by blocking calls, which no watchdog sees.
   void run_blocking();
@@ -33,6 +35,7 @@ class MpiCollective final : public Collective {
   int message_;  ///< of a send or receive: the number that both have
   std::unique_ptr<CollectiveWork> work_;
   Wait wait_;
+  int generation_;  ///< of the owner
   bool active_ = false;
 };
 

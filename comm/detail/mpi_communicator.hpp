@@ -46,6 +46,9 @@ class MpiCommunicator final : public Communicator {
   void progress() override;
   void poll(std::string_view waiting_for, double seconds) override;
   std::string collectives() const override { return "MPI"; }
+  bool survives_losses() const override;
+  bool agree(bool good) override;
+  LostRanks shrink() override;
   [[noreturn]] void abort(int exit_code) override;
 
   /// Of this group. Waits for all ranks when first called. Collective.
@@ -56,6 +59,9 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Collective> implement(const CollectiveDesc& desc) override;
   void find_nodes();
+  void count_nodes();  ///< from nodes_of_
+  /// Ends all calls of this group and its parts, on all ranks, and waits for the end of those of this rank.
+  void revoke();
   void allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op);
   std::vector<std::int64_t> lengths(std::int64_t mine, std::string_view label);
   int message_number(const CollectiveDesc& desc);  ///< throws Error when MPI has no tag for another one
@@ -64,6 +70,10 @@ class MpiCommunicator final : public Communicator {
   void complete(MPI_Request request, std::string_view label);
 
   MPI_Comm comm_;
+  MpiCommunicator* parent_ = nullptr;    ///< that split() was called on
+  std::vector<MpiCommunicator*> parts_;  ///< that split() has made
+  int generation_ = 0;                   ///< how often it has shrunk
+  std::vector<int> nodes_of_;            ///< by rank
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
   std::unique_ptr<StallDetector> stall_detector_;
   Wait polling_;                        ///< what poll() was last called for

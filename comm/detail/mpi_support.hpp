@@ -8,7 +8,8 @@
 /// What the files of comm/ that see MPI share.
 namespace keelson::comm::detail {
 
-/// Throws Error with MPI's text if `code` is not MPI_SUCCESS: "MPI_Ibcast (broadcast) failed: ...".
+/// Throws Error with MPI's text (RanksLost where a process has died) if `code` is not MPI_SUCCESS: "MPI_Ibcast
+/// (broadcast) failed: ...".
 void check(int code, const char* call, std::string_view label = {});
 
 bool mpi_running();  ///< initialised and not yet finalised

@@ -19,6 +19,7 @@ class StagedTransport final : public Transport {
   std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) override;
   void progress() override;
   void poll(std::string_view waiting_for, double seconds) override { channel_->poll(waiting_for, seconds); }
+  void abandon() override;
 
  private:
   friend class StagedCollective;

@@ -48,6 +48,7 @@ class StallDetector {
     std::uint64_t number;
     MPI_Request request;
   };
+  void look(Wait& wait, double seconds);
   void send(std::uint64_t number, int to, int tag);
   void announce(Wait& wait);
   void listen(const Wait* wait);

@@ -18,6 +18,8 @@ class Transport {
   virtual std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) = 0;
   virtual void progress() = 0;
   virtual void poll(std::string_view waiting_for, double seconds) = 0;
+  /// Ends what is under way, unfinished, after a loss of ranks. The arrays are then free.
+  virtual void abandon() {}
 };
 
 /// Of one rank, which sends nothing.

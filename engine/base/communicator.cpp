@@ -52,6 +52,14 @@ std::size_t CollectiveDesc::dst_bytes(int rank, int size) const {
   return bytes();
 }
 
+bool Communicator::agree(bool good) {
+  std::int64_t all = good ? 1 : 0;
+  allreduce(&all, 1, Reduction::min);
+  return all == 1;
+}
+
+LostRanks Communicator::shrink() { fail("this group of ranks cannot go on without one of them"); }
+
 std::unique_ptr<Collective> Communicator::make_collective(const CollectiveDesc& desc) {
   KEELSON_EXPECT(desc.sums() == (desc.element != Element::byte));
   if (desc.point_to_point() && desc.peer < 0) return std::make_unique<NoMessage>();

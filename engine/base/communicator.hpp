@@ -74,6 +74,12 @@ class Collective {
   virtual void wait() = 0;  ///< reports by name what it waits for when the watchdog's time passes
 };
 
+/// The ranks that Communicator::shrink() has left out.
+struct LostRanks {
+  std::vector<int> ranks;          ///< their numbers before, ascending
+  std::vector<std::string> hosts;  ///< of each of them
+};
+
 /// A group of ranks: the only thing that knows MPI (or NCCL). Collective calls are made by all ranks of the group in
 /// the same order. Errors of the library throw Error with its text. Summation order is fixed for a given number of
 /// ranks.
@@ -142,6 +148,21 @@ class Communicator {
   virtual void poll(std::string_view waiting_for, double seconds) { (void)waiting_for, (void)seconds; }
   /// How the arrays of collectives travel: "MPI", "NCCL 2.28.3"; empty: they do not.
   virtual std::string collectives() const { return ""; }
+
+  /// Whether ranks that are left can go on without ranks that died. Then calls of a group of which a rank has died
+  /// throw RanksLost, on some of the ranks or on all, and agree() tells all ranks alike. Else the death of a rank ends
+  /// the job.
+  virtual bool survives_losses() const { return false; }
+  /// Whether all ranks of the group are alive and have said `good`: the same answer on all ranks that are left. Returns
+  /// when each rank has called it or has died. After the answer false the group and its parts are broken: their
+  /// collectives can be destroyed, though they were under way, and all calls but shrink() throw RanksLost. Throws
+  /// RanksLost only where the group does not survive losses.
+  virtual bool agree(bool good);
+  /// Makes this a group of the ranks that are left, in their old order, and returns the others. All ranks that are left
+  /// call it, after agree() has returned false. Collectives and parts (split()) of the group before are of no use:
+  /// destroy collectives on a device's memory before the call, and make all anew. Throws RanksLost where more ranks die
+  /// meanwhile: then agree(false) and shrink() again. Throws Error where the group does not survive losses.
+  virtual LostRanks shrink();
 
   /// Ends every rank of the job with this exit code, now.
   [[noreturn]] virtual void abort(int exit_code) = 0;

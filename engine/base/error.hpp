@@ -17,6 +17,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Ranks of a group have died, or other ranks of the group have said so: calls of the group can no longer end. Where
+/// Communicator::survives_losses(), a group of the other ranks can be made.
+class RanksLost : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A device has no room for what was asked of it. Programs treat it as bad input: exit code 2.
 class OutOfMemory : public Error {
  public:

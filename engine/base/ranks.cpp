@@ -35,6 +35,8 @@ Outcome outcome_of(const std::function<void()>& work) {
   try {
     work();
     return {};
+  } catch (const RanksLost&) {
+    throw;  // nothing can be told to the others
   } catch (const InputError& error) {
     return {Outcome::refused, error.what()};
   } catch (const OutOfMemory& error) {

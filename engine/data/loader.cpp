@@ -57,6 +57,10 @@ struct Loader::Impl {
 
   Impl(const Dataset& dataset_, const LoaderOptions& options_);
   ~Impl();
+  std::int64_t steps_from(std::int64_t sample) const {
+    const std::int64_t global_batch = options.ranks * options.batch;
+    return (dataset.size() - sample + global_batch - 1) / global_batch;
+  }
   void end_threads();
   void prepare(std::int64_t step);
   void work();
@@ -69,7 +73,8 @@ struct Loader::Impl {
   const Dataset& dataset;
   const LoaderOptions options;
   const CodedField* const coded;           ///< null: the host decodes all fields
-  std::int64_t steps = 0;                  ///< of an epoch
+  std::int64_t first_sample = 0;           ///< of the epoch's order, in step 0
+  std::int64_t steps = 0;                  ///< from there to the end of the epoch
   std::vector<std::int64_t> sample_bytes;  ///< of each field
 
   std::mutex mutex;
@@ -95,8 +100,7 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
   require(options.prefetch >= 1, "number of batches decoded ahead", options.prefetch, "at least 1");
   KEELSON_EXPECT(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks);
   if (options.transform) options.transform->check(dataset);
-  const std::int64_t global_batch = options.ranks * options.batch;
-  steps = (dataset.size() + global_batch - 1) / global_batch;
+  steps = steps_from(0);
   for (const Field& f : dataset.fields())
     sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
   if (coded) {
@@ -152,7 +156,8 @@ void Loader::Impl::end_threads() {
 void Loader::Impl::prepare(std::int64_t step) {
   PrefetchBuffer& buffer = buffer_of(step);
   const std::int64_t size = dataset.size();
-  const std::int64_t first = step * options.ranks * options.batch, mine = first + options.rank * options.batch;
+  const std::int64_t first = first_sample + step * options.ranks * options.batch,
+                     mine = first + options.rank * options.batch;
   Batch& b = buffer.batch;
   b.global_count = std::min(size - first, options.ranks * options.batch);
   b.count = std::clamp<std::int64_t>(size - mine, 0, options.batch);
@@ -223,22 +228,24 @@ const CodedField* Loader::coded() const { return impl_->coded; }
 
 std::int64_t Loader::sample_bytes(std::size_t field) const { return impl_->sample_bytes.at(field); }
 
-std::int64_t Loader::steps_per_epoch() const { return impl_->steps; }
+std::int64_t Loader::steps_per_epoch() const { return impl_->steps_from(0); }
 
-void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
+void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
   Impl& d = *impl_;
-  KEELSON_EXPECT(epoch >= 0 && first_step >= 0);
+  KEELSON_EXPECT(epoch >= 0 && first_sample >= 0);
   std::unique_lock lock(d.mutex);
-  d.job_step = d.steps;  // no more samples of the epoch that is abandoned
+  d.job_step = d.last_prepared();  // no more samples of the epoch that is abandoned
   d.batch_ready.wait(lock, [&] { return d.busy == 0; });
   d.epoch = epoch;
   d.order = {};  // before the next one is drawn: never two at a time
   if (d.options.shuffle) d.order = epoch_order(d.dataset.size(), d.options.seed, epoch);
-  d.held = std::min(first_step, d.steps);
+  d.first_sample = std::min(first_sample, d.dataset.size());
+  d.steps = d.steps_from(d.first_sample);
+  d.held = 0;
   d.caller_holds = false;
   d.job_step = d.held;
   d.job_sample = 0;
-  for (std::int64_t step = d.held; step < d.last_prepared(); ++step) d.prepare(step);
+  for (std::int64_t step = 0; step < d.last_prepared(); ++step) d.prepare(step);
   d.work_to_do.notify_all();
 }
 

@@ -43,9 +43,10 @@ struct Batch {
 };
 
 /// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only, or, not
-/// shuffled, 0, 1, 2 ...; step s
+/// shuffled, 0, 1, 2 ... Each step
 /// takes the next ranks * batch of them and rank r the r-th piece, so results do not depend on the number of ranks. The
-/// last step may be short.
+/// last step may be short. An epoch that was begun with one number of ranks can be ended with another one:
+/// start_epoch() takes the number of samples that are done.
 class Loader {
  public:
   /// Throws InputError for a batch size or number of threads or batches ahead below 1, and
@@ -60,8 +61,9 @@ class Loader {
   std::int64_t sample_bytes(std::size_t field) const;
   /// The samples divided by ranks * batch, rounded up.
   std::int64_t steps_per_epoch() const;
-  /// Begins to decode epoch `epoch` from step `first_step` on (a resumed run); abandons what was under way.
-  void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
+  /// Begins to decode epoch `epoch` without the first `first_sample` samples of its order, which are done (a resumed
+  /// run); abandons what was under way. The first step begins with that sample.
+  void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0);
   /// The next batch, valid until the next call; null at the end of the epoch. Rethrows what a decoding thread threw,
   /// for the first sample of the epoch's order that failed, and does so again until another epoch is started.
   const Batch* next();

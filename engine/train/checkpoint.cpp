@@ -30,7 +30,9 @@ void write_field(hdf5::File& f, const char* name, const T& v) {
 void write_state(hdf5::File& file, const RunState& s) {
   file.set_attribute("/", "format", std::string("keelson checkpoint"));
   file.set_attribute("/", "format_version", checkpoint_format);
-  visit_fields(s, [&](const char* name, const auto& field) { write_field(file, name, field); });
+  const auto write = [&](const char* name, const auto& field) { write_field(file, name, field); };
+  visit_fields(s, write);
+  if (s.part_step > 0) visit_part(s, write);
   std::vector<std::string> keys;
   for (const auto& [key, value] : s.config) {
     file.set_attribute("/", "config." + key, value);

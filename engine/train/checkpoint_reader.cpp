@@ -35,7 +35,9 @@ RunState read_state(const hdf5::File& file) {
     refuse("{}: checkpoint format {}, but this program reads {}: use the version of Keelson that wrote it ({})",
            file.path(), version, checkpoint_format, file.text_attribute("/", "keelson_version"));
   RunState s;
-  visit_fields(s, [&](const char* name, auto& field) { read_field(file, name, field); });
+  const auto read = [&](const char* name, auto& field) { read_field(file, name, field); };
+  visit_fields(s, read);
+  if (file.has_attribute("/", "part_step")) visit_part(s, read);
   auto observed = texts(file, "/", "observed_names");
   // Older checkpoints of this format have no such list, and always these two.
   if (observed.empty() && file.has_attribute("/", "target_samples")) observed = {"target_samples", "target_sum"};

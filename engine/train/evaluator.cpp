@@ -51,8 +51,8 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       options_(options),
       context_(parameters.context()),
       executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options, context_))),
-      loader_(dataset, evaluation_loader(options, communicator, context_.device())) {
-  feed_.emplace(dataset.fields(), loader_.coded(), *executor_, context_);
+      loader_(std::in_place, dataset, evaluation_loader(options, communicator, context_.device())) {
+  feed_.emplace(dataset.fields(), loader_->coded(), *executor_, context_);
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
   prepare_metrics();
 }
@@ -64,6 +64,11 @@ const Executor& Evaluator::executor() const {
   return *executor_;
 }
 
+void Evaluator::regroup() {
+  loader_.reset();  // before the next one, which wants as much memory
+  loader_.emplace(dataset_, evaluation_loader(options_, communicator_, context_.device()));
+}
+
 void Evaluator::release_network() {
   feed_.reset();
   executor_.reset();
@@ -73,7 +78,7 @@ void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   KEELSON_EXPECT(&parameters.context() == &context_);
   release_network();
   executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_, context_));
-  feed_.emplace(dataset_.fields(), loader_.coded(), *executor_, context_);
+  feed_.emplace(dataset_.fields(), loader_->coded(), *executor_, context_);
   prepare_metrics();
 }
 
@@ -129,10 +134,10 @@ double Evaluator::retire(detail::EvaluatedBatch& batch) {
 
 /// Repeats the evaluation up to a step, whose values another batch has overwritten meanwhile.
 std::string Evaluator::first_non_finite(std::int64_t step) {
-  loader_.start_epoch(0);
+  loader_->start_epoch(0);
   executor_->reset_states();
   for (std::int64_t s = 0; s <= step; ++s) {
-    const Batch* batch = loader_.next();
+    const Batch* batch = loader_->next();
     if (batch->count == 0) continue;
     feed_->feed(*batch);
     ops::StepParams step_params;
@@ -169,7 +174,7 @@ Evaluation Evaluator::run() {
   ExactSum loss;
   std::optional<std::int64_t> bad_step;  // the first whose loss is not finite
   for (const auto& m : options_.metrics) m->reset(setup_);
-  loader_.start_epoch(0);
+  loader_->start_epoch(0);
   executor_->reset_states();
   const std::size_t ahead = context_.device().is_asynchronous() ? 1 : 0;
   std::deque<detail::EvaluatedBatch*> launched;
@@ -181,7 +186,7 @@ Evaluation Evaluator::run() {
     }
   };
   std::size_t turn = 0;
-  for (std::int64_t step = 0; const Batch* batch = loader_.next(); ++step) {
+  for (std::int64_t step = 0; const Batch* batch = loader_->next(); ++step) {
     if (batch->count == 0) continue;
     auto& into = *batches_[turn++ % std::size(batches_)];
     launch(*batch, into, step);

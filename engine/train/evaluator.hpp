@@ -62,6 +62,9 @@ class Evaluator {
   /// The executor of the current network; valid until set_network(). Throws Error after release_network().
   const Executor& executor() const;
 
+  /// After Communicator::shrink() of the group that the evaluator was made with: deals the samples to the ranks that
+  /// are left.
+  void regroup();
   /// Destroys plan and executor before the network changes, so that the memory of the parameters can be freed.
   void release_network();
   /// Makes plan and executor for another network. `parameters` are in the same context as before. Throws InputError for
@@ -80,7 +83,7 @@ class Evaluator {
   EvaluatorOptions options_;
   Context& context_;
   std::unique_ptr<Executor> executor_;
-  Loader loader_;
+  std::optional<Loader> loader_;
   std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
   MetricSetup setup_;
   bool reads_predictions_ = false;

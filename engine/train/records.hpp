@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace keelson {
@@ -32,6 +33,26 @@ struct StepRecord {
   double learning_rate = 0;  ///< of this step
   double rate = 0;           ///< units per second of all ranks together, since the previous record
   TimeSplit seconds;         ///< of this rank, since the previous record
+};
+
+/// A loss of ranks that training has survived.
+struct Recovery {
+  /// A rank that was lost.
+  struct Lost {
+    int rank;  ///< its number when the trainer was made
+    std::string host;
+  };
+  std::int64_t step = 0;   ///< steps done before, which nothing of the loss has changed
+  std::string during;      ///< what the ranks did together then, and began anew: "a step", "a validation"
+  std::vector<Lost> lost;  ///< in the order in which they were found
+  int ranks = 1;           ///< that go on
+  double interrupted =
+      0;               ///< seconds from the beginning of what was begun anew to the notice of the loss, on this rank
+  double shrink = 0;   ///< seconds to agree on who is left and make their group
+  double rebuild = 0;  ///< seconds to make plan, executor and loaders for them
+  double redo = 0;     ///< seconds of what was begun anew, to its end
+  /// "rank 2 (node7) was lost in a step after step 40; 3 ranks go on. ..."
+  std::string to_string() const;
 };
 
 /// Results of one epoch.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 namespace keelson {
 
@@ -37,22 +36,10 @@ RunTimes gather_run_times(std::array<double, time_parts> mine, double wall, Comm
   return times;
 }
 
-WaitSplit::WaitSplit(Communicator* ranks) : ranks_(ranks && ranks->size() > 1 ? &ranks->on_host() : nullptr) {}
-
-void WaitSplit::add(double seconds) {
-  waits_[kept_++] = seconds;
-  if (kept_ == waits_.size()) reduce();
-}
-
-void WaitSplit::reduce() {
-  if (ranks_) ranks_->allreduce(waits_.data(), kept_, Reduction::min);
-  communication_ = std::accumulate(waits_.data(), waits_.data() + kept_, communication_);
-  kept_ = 0;
-}
-
-double WaitSplit::communication() {
-  reduce();
-  return communication_;
+double WaitSplit::communication(Communicator& ranks) const {
+  std::vector<double> least(waits_.begin(), waits_.end());
+  ranks.allreduce(least.data(), least.size(), Reduction::min);
+  return std::accumulate(least.begin(), least.end(), 0.0);
 }
 
 }  // namespace keelson

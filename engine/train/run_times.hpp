@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/communicator.hpp"
 
@@ -47,23 +48,16 @@ struct RunTimes {
 RunTimes gather_run_times(std::array<double, time_parts> mine, double wall, Communicator& ranks);
 
 /// Splits the waits of synchronous steps: the least wait of all ranks in a step is communication, since the rank that
-/// came last waited for nobody; what another rank waited beyond that, it waited for slower ranks. Keeps the waits of
-/// some steps, and reduces them together.
+/// came last waited for nobody; what another rank waited beyond that, it waited for slower ranks.
 class WaitSplit {
  public:
-  explicit WaitSplit(Communicator* ranks);  ///< null, or of one rank: nothing is reduced
-  /// Adds the wait of one step, in seconds. Collective: the ranks add the same number of waits.
-  void add(double seconds);
+  /// Adds the wait of one step, in seconds. The ranks add the same number of waits.
+  void add(double seconds) { waits_.push_back(static_cast<float>(seconds)); }
   /// Seconds of communication in all steps so far. Collective.
-  double communication();
+  double communication(Communicator& ranks) const;
 
  private:
-  void reduce();
-  static constexpr std::size_t steps_together = 1024;
-  Communicator* ranks_;
-  std::array<double, steps_together> waits_{};
-  std::size_t kept_ = 0;
-  double communication_ = 0;
+  std::vector<float> waits_;  ///< of every step
 };
 
 }  // namespace keelson

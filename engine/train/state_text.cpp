@@ -41,6 +41,7 @@ void from_text(const std::string& text, T& v) {
 std::string to_text(const RunState& state) {
   nlohmann::json j;
   visit_fields(state, [&](const char* name, const auto& field) { j[name] = text_of(field); });
+  if (state.part_step > 0) visit_part(state, [&](const char* name, const auto& field) { j[name] = text_of(field); });
   j["config"] = state.config;
   for (const auto& [name, values] : state.observed) {
     KEELSON_EXPECT(!j.contains(name));
@@ -52,10 +53,12 @@ std::string to_text(const RunState& state) {
 RunState state_from_text(const std::string& text) {
   auto j = nlohmann::json::parse(text);
   RunState s;
-  visit_fields(s, [&](const char* name, auto& field) {
+  const auto take = [&](const char* name, auto& field) {
     from_text(j.at(name).get<std::string>(), field);
     j.erase(name);
-  });
+  };
+  visit_fields(s, take);
+  if (j.contains("part_step")) visit_part(s, take);
   s.config = j.at("config").get<std::map<std::string, std::string>>();
   j.erase("config");
   for (const auto& [name, values] : j.items()) from_text(values.get<std::string>(), s.observed[name]);

@@ -9,7 +9,8 @@
 /// The list of a RunState's fields, which attributes, checksums and broadcasts share.
 namespace keelson {
 
-/// Calls visit(name, field) for every field but `config`, `carried`, `texts`, `topology` and `observed`.
+/// Calls visit(name, field) for every field but those of visit_part(), `config`, `carried`, `texts`, `topology` and
+/// `observed`.
 template <class State, class Visit>
 void visit_fields(State& s, Visit&& visit) {
   visit("network", s.network);
@@ -37,7 +38,16 @@ void visit_fields(State& s, Visit&& visit) {
   visit("created", s.created);
 }
 
-/// The fields of visit_fields(), `config` and `observed` as text, without loss of digits. Equal texts are equal states.
+/// The same for the fields that only states have of which `part_step` is not 0.
+template <class State, class Visit>
+void visit_part(State& s, Visit&& visit) {
+  visit("part_step", s.part_step);
+  visit("part_sample", s.part_sample);
+  visit("part_position", s.part_position);
+}
+
+/// The fields of visit_fields() and visit_part(), `config` and `observed` as text, without loss of digits. Equal texts
+/// are equal states.
 std::string to_text(const RunState& state);
 /// The reverse of to_text(). `text` must come from to_text(). The other fields stay empty.
 RunState state_from_text(const std::string& text);

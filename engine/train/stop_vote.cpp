@@ -5,6 +5,11 @@ namespace keelson {
 StopVote::StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit,
                    std::function<bool()> interrupted)
     : start_(start), limit_(limit), interrupted_(std::move(interrupted)) {
+  regroup(communicator);
+}
+
+void StopVote::regroup(Communicator* communicator) {
+  sum_.reset();
   if (communicator && communicator->size() > 1)
     sum_ = communicator->on_host().make_allreduce(votes_, 2, "vote on ending the run");
 }

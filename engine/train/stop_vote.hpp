@@ -23,6 +23,8 @@ class StopVote {
   StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit,
            std::function<bool()> interrupted);
 
+  /// From now on the ranks of another group vote. What is known of times stays.
+  void regroup(Communicator* communicator);
   /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
   void begin(double extra = 0);
   Reason end();  ///< after the step: the ranks' decision, the same on all

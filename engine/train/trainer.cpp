@@ -1,5 +1,7 @@
 #include "engine/train/trainer.hpp"
 
+#include <numeric>
+
 #include "engine/base/counted.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
@@ -13,22 +15,6 @@ std::optional<ProcessGrid> grid_of(Communicator* c) {
 }
 
 int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
-
-LoaderOptions training_loader(const TrainerOptions& o, const Communicator* c, Device& device) {
-  LoaderOptions l;
-  l.batch = o.batch;
-  l.rank = c ? c->rank() : 0;
-  l.ranks = ranks_of(c);
-  l.seed = o.seed;
-  l.shuffle = o.shuffle;
-  l.transform = o.transform;
-  l.threads = o.loader_threads;
-  l.prefetch = o.prefetch;
-  l.cpus = o.cpus;
-  l.codes = converts_batches(device);
-  l.allocate = batch_memory(device);
-  return l;
-}
 
 /// Without the paths, which may differ.
 std::string describe_data(const Dataset& data) {
@@ -64,6 +50,23 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
 
 }  // namespace
 
+LoaderOptions Trainer::loader_options() const {
+  Device& device = parameters_.context().device();
+  LoaderOptions l;
+  l.batch = options_.batch;
+  l.rank = communicator_ ? communicator_->rank() : 0;
+  l.ranks = ranks_of(communicator_);
+  l.seed = options_.seed;
+  l.shuffle = options_.shuffle;
+  l.transform = options_.transform;
+  l.threads = options_.loader_threads;
+  l.prefetch = options_.prefetch;
+  l.cpus = options_.cpus;
+  l.codes = converts_batches(device);
+  l.allocate = batch_memory(device);
+  return l;
+}
+
 std::string to_string(StopReason reason) {
   switch (reason) {
     case StopReason::epochs_done:
@@ -94,7 +97,8 @@ void Trainer::check_sizes(std::int64_t samples, std::int64_t batch, int ranks, c
 
 Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
                  Communicator* communicator, TrainerOptions options)
-    : parameters_(parameters),
+    : graph_(&graph),
+      parameters_(parameters),
       training_((compare_runs(training, validation, options, communicator),
                  check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
       communicator_(communicator),
@@ -102,12 +106,14 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       moments_(moment_names(*options_.optimizer)),
       grid_(grid_of(communicator)),
       executor_(make_executor(graph)),
-      loader_(training, training_loader(options_, communicator, parameters.context().device())),
+      loader_(std::in_place, training, loader_options()),
       folder_(options_.checkpoints, options_.keep),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
-      runs_ahead_(parameters.context().device().is_asynchronous()),
-      waits_(communicator) {
-  feed_.emplace(training.fields(), loader_.coded(), *executor_, parameters.context());
+      runs_ahead_(parameters.context().device().is_asynchronous()) {
+  first_numbers_.resize(static_cast<std::size_t>(ranks_of(communicator)));
+  std::iota(first_numbers_.begin(), first_numbers_.end(), 0);
+  if (options_.max_failures < 0) options_.max_failures = ranks_of(communicator) / 2;
+  feed_.emplace(training.fields(), loader_->coded(), *executor_, parameters.context());
   compare_plans();
   if (validation) {
     auto e = options_.evaluation;
@@ -168,6 +174,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   state_ = loaded;
   begun_ = false;
   stop_.reset();
+  last_epoch_.reset();
   saved_step_ = state_.step;
   resumed_from_ = last_saved_ = checkpoint;
 }

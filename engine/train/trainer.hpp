@@ -67,6 +67,10 @@ struct TrainerOptions {
   /// A checkpoint is written every checkpoint_epochs epochs, every checkpoint_steps steps (0: never), and at the end.
   std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;
 
+  /// Where the ranks survive losses (Communicator::survives_losses): training ends with RanksLost when more ranks than
+  /// this have been lost. Negative: half of the ranks.
+  int max_failures = -1;
+
   int loader_threads = 1, prefetch = 2;  ///< decoding threads; batches decoded ahead, besides the current one
   std::vector<int> cpus;                 ///< of the decoding threads, as in LoaderOptions
   EvaluatorOptions evaluation;           ///< batch, precision, threads, prefetch, cpus and unit are taken from above
@@ -84,6 +88,14 @@ struct TrainResult {
 /// With the same seed and global batch, losses and parameters depend on the number of ranks only by the order of fp32
 /// sums. A resumed run gives the same bits as a run without interruption.
 ///
+/// Where ranks can be lost (Communicator::survives_losses), the others go on. All ranks agree before a step moves
+/// parameters, and after each validation and checkpoint. If a rank was lost, the others make a group without it, and do
+/// again what was interrupted, with the parameters of before. The samples of the epoch that are not yet done are dealt
+/// to them, `batch` each per step, so that none is lost or seen twice; losses stay means over the samples of a step.
+/// The learning rate follows the part of the epoch that is done. Networks with recurrent states do not go on: their
+/// samples are dealt to a fixed number of ranks; nor does step(batch), whose batches the caller has dealt. There
+/// RanksLost is thrown.
+///
 /// Either run() does everything, or the caller writes the loop:
 ///
 ///   while (trainer.step()) {
@@ -94,6 +106,9 @@ struct TrainResult {
 /// docs/adding-a-network.md has an example. run() is made of the same functions, so both give the same bits.
 class Trainer {
  public:
+  /// Makes observers, which must outlive the training.
+  using FirstRankObservers = std::function<std::vector<TrainObserver*>()>;
+
   /// `validation` may be null. `communicator` null: this rank alone. All references must outlive the trainer. Throws
   /// InputError for data that are too small for the batch or for the ranks, and, on all ranks, where the ranks have
   /// different data (Dataset::digest), options or plans. Collective.
@@ -115,14 +130,18 @@ class Trainer {
 
   /// Trains until one of the StopReasons holds, with validations and checkpoints as the options say. Throws as step(),
   /// validate() and save_checkpoint(). Collective.
-  TrainResult run(std::vector<TrainObserver*> observers = {});
+  ///
+  /// `first_rank`: makes observers of rank 0 alone. Called on rank 0 before on_start(), and after a loss of rank 0 on
+  /// the rank that is rank 0 then (TrainObserver::on_ranks_lost).
+  TrainResult run(std::vector<TrainObserver*> observers = {}, FirstRankObservers first_rank = {});
 
   /// Makes one optimizer step on the next batch of the training data. After the last step of an epoch the next call
   /// begins the next epoch. Returns false, without a step, if all epochs or max_steps are done, if the ranks voted to
   /// end in the previous step (signal or time limit), or if end_epoch() reached the target (stop_reason()).
   ///
-  /// Throws Error on all ranks if the loss is not finite, naming the step and the first node with such a value. On a
-  /// device that the host runs ahead of (GPUs), the next step() or wait() throws this error. Collective.
+  /// Throws RanksLost where more ranks were lost than TrainerOptions::max_failures, or ranks that the others cannot go
+  /// on without. Throws Error on all ranks if the loss is not finite, naming the step and the first node with such a
+  /// value. On a device that the host runs ahead of (GPUs), the next step() or wait() throws this error. Collective.
   bool step();
   /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
   /// the epoch, for the learning rate and for dropout, as any other step. The batch has the fields of the training data
@@ -140,7 +159,7 @@ class Trainer {
   std::optional<StopReason> stop_reason() const { return stop_; }
 
   /// Whether all steps of the epoch are done and end_epoch() has not been called.
-  bool epoch_done() const { return state_.step_in_epoch >= steps_per_epoch(); }
+  bool epoch_done() const { return state_.step_in_epoch >= steps_of_epoch(); }
   /// Ends the epoch: validates, if there are validation data, and counts the epoch as done. A validation that reaches
   /// TrainerOptions::target ends the training. Throws Error if epoch_done() is false. Collective.
   EpochRecord end_epoch();
@@ -156,40 +175,70 @@ class Trainer {
   RunTimes gather_times();
   /// What gather_times() found at the end of run(): from on_stop() of the observers on. None without other ranks.
   const std::optional<RunTimes>& run_times() const { return run_times_; }
-  /// The executor of the current network; valid until the network changes.
+  /// The ranks lost so far, by their numbers when the trainer was made.
+  const std::vector<Recovery::Lost>& lost() const { return lost_; }
+  /// The latest checkpoint that this run has written or was resumed from; empty: none.
+  const std::filesystem::path& last_checkpoint() const { return last_saved_; }
+  /// The executor of the current network; valid until the network changes or ranks are lost.
   const Executor& executor() const { return *executor_; }
   /// Steps of one epoch: training samples / global batch, rounded up.
-  std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
+  std::int64_t steps_per_epoch() const { return loader_->steps_per_epoch(); }
   /// The constructor's check of sizes, for callers that want the error before a plan is made. `batch`: per rank.
   /// `data`: the data set, for the message. Throws InputError for a batch below 1 and for fewer samples than
   /// ranks * batch.
   static void check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
   /// A step that is queued on the device; its loss is not known yet.
   struct Launched {
     StepRecord record;
     std::int64_t epoch = 0, samples = 0;  ///< epochs done before it; of all ranks
+    double loss = 0;                      ///< sum, where the host waits for it
   };
 
   void begin();
+  void lead();  ///< makes the observers of rank 0, on rank 0
   std::optional<StopReason> limit_reached() const;
   void begin_next_epoch();
+  LoaderOptions loader_options() const;
   std::unique_ptr<Executor> make_executor(const Graph& graph) const;
   void compare_plans() const;
   /// Asks TrainerOptions::change_network where an epoch begins.
   void ask_for_change();
   void make_network_of(const CheckpointReader& checkpoint);
   /// Replaces the parameters' content, the plans and the executors.
-  void set_network(const Graph& graph, Parameters parameters);
+  void set_network(Graph graph, Parameters parameters);
   void load_from_here();
   void check(const Batch& batch) const;
-  /// One step, its vote and its record. `start`: when the caller began to wait for the batch.
-  void train_on(const Batch& batch, std::chrono::steady_clock::time_point start);
-  Launched launch(const Batch& batch);
+  /// The part of a step that the ranks make together, and that leaves parameters as they are: gradients and the vote.
+  /// `start`: when the caller began to wait for the batch.
+  Launched compute(const Batch& batch, std::chrono::steady_clock::time_point start);
+  /// The rest of it.
+  void apply(Launched now, const Batch& batch, std::chrono::steady_clock::time_point start);
+
+  /// Does `work`, which may communicate and can be done again, until all ranks that are left agree that it has come to
+  /// its end. `what`: "a step".
+  void together(const std::string& what, const std::function<void()>& work);
+  /// Whether the ranks that are left can go on after a loss.
+  bool survives() const;
+  void recover(Recovery& recovery);
+  void release_executor();
+  /// What the loss of these ranks changes in the state. Throws RanksLost where they are too many.
+  void leave_out(const LostRanks& lost, Recovery& recovery);
+  void rebuild();
+  /// Throws Error if the ranks that are left have different parameters.
+  void compare_parameters();
+  /// Steps of the epoch under way: as steps_per_epoch(), but for an epoch that more ranks have begun.
+  std::int64_t steps_of_epoch() const;
+  std::int64_t samples_in_epoch() const;  ///< of the epoch under way, done
+  double epoch_fraction() const;          ///< of the epoch under way, done
   /// Takes the losses of the oldest steps under way until `left` are.
   void retire(std::size_t left);
   void retire(Launched& step, const Executor::StepResult& result);
+  void take_vote();
   void tell_step(const StepRecord& record);
   void gather_states();
   void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
@@ -207,6 +256,8 @@ class Trainer {
     for (auto* o : observers_) call(*o);
   }
 
+  const Graph* graph_;
+  std::unique_ptr<Graph> own_graph_;  ///< after a change of the network
   Parameters& parameters_;
   const Dataset& training_;
   Communicator* communicator_;
@@ -214,7 +265,7 @@ class Trainer {
   std::vector<std::string> moments_;
   std::optional<ProcessGrid> grid_;  ///< all ranks share the batch; none: this rank alone
   std::unique_ptr<Executor> executor_;
-  Loader loader_;
+  std::optional<Loader> loader_;
   std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;
   CheckpointFolder folder_;
@@ -222,6 +273,7 @@ class Trainer {
   RunState state_;
   std::filesystem::path resumed_from_, last_saved_;
   std::vector<TrainObserver*> observers_;
+  FirstRankObservers first_rank_;  ///< empty: none, or made on this rank
   std::optional<StopReason> stop_;
   bool begun_ = false;
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
@@ -233,6 +285,11 @@ class Trainer {
   bool runs_ahead_;  ///< steps are queued while the device is at work on the one before
   std::vector<Launched> launched_;
   double last_rate_ = 0;
+  StopVote::Reason decision_ = StopVote::Reason::none;  ///< of the step's vote
+  std::optional<EpochRecord> last_epoch_;
+  ops::LossScale kept_scale_;  ///< while there is no executor
+  std::vector<Recovery::Lost> lost_;
+  std::vector<int> first_numbers_;  ///< by rank: its number when the trainer was made
   TimeSplit epoch_seconds_, run_seconds_;
   WaitSplit waits_;
   double run_validation_ = 0, run_checkpoints_ = 0;  ///< seconds

@@ -12,9 +12,12 @@ Evaluation Trainer::validate() {
   if (!evaluator_) fail("validate() was called on a trainer without validation data: give the trainer a data set");
   retire(0);
   const Activity activity(Activity::Kind::validation, state_.step, state_.epoch + 1);
-  tell([&](auto& o) { o.on_validation_start(state_); });
   const auto begin = std::chrono::steady_clock::now();
-  auto validation = evaluator_->run();
+  Evaluation validation;
+  together("a validation", [&] {
+    tell([&](auto& o) { o.on_validation_start(state_); });
+    validation = evaluator_->run();
+  });
   validation_seconds_ = validation.seconds;
   run_validation_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return validation;
@@ -24,6 +27,8 @@ void Trainer::begin_next_epoch() {
   retire(0);
   ++state_.epoch;
   state_.step_in_epoch = 0;
+  state_.part_step = state_.part_sample = 0;
+  state_.part_position = 0;
   state_.loss_sum = 0;
   state_.loss_samples = 0;
   epoch_seconds_ = {};
@@ -34,7 +39,7 @@ void Trainer::begin_next_epoch() {
 EpochRecord Trainer::end_epoch() {
   if (!epoch_done())
     fail("end_epoch() was called after {} of the {} steps of an epoch: call it where epoch_done()",
-         state_.step_in_epoch, steps_per_epoch());
+         state_.step_in_epoch, steps_of_epoch());
   begin();
   retire(0);
   EpochRecord record;
@@ -60,6 +65,7 @@ EpochRecord Trainer::end_epoch() {
     state_.best_metric = state_.metric;
     state_.best_epoch = state_.epoch;
   }
+  last_epoch_ = record;
   tell([&](auto& o) { o.on_epoch(state_, record, validation ? &*validation : nullptr); });
   if (options_.target > 0 && validation && !better(options_.target, state_.metric)) stop_ = StopReason::target_reached;
   return record;
@@ -107,17 +113,19 @@ void Trainer::save_checkpoint(bool best) {
     state_.good_steps = scale.good_steps;
     state_.skipped_steps = scale.skipped;
   }
-  tell([&](auto& o) { o.before_checkpoint(state_); });
-  last_saved_ = folder_.path_of(state_.step);
   const auto begin = std::chrono::steady_clock::now();
-  gather_states();
-  on_first_rank(communicator_, [&] {
-    if (options_.before_checkpoint) options_.before_checkpoint();
-    const auto path = folder_.write(state_, parameters_, moments_);
-    if (best) folder_.mark_best(path);
-    state_.carried.clear();
-    tell([&](auto& o) { o.on_checkpoint(state_, path, best); });
+  together("a checkpoint", [&] {
+    tell([&](auto& o) { o.before_checkpoint(state_); });
+    gather_states();
+    on_first_rank(communicator_, [&] {
+      if (options_.before_checkpoint) options_.before_checkpoint();
+      const auto path = folder_.write(state_, parameters_, moments_);
+      if (best) folder_.mark_best(path);
+      state_.carried.clear();
+      tell([&](auto& o) { o.on_checkpoint(state_, path, best); });
+    });
   });
+  last_saved_ = folder_.path_of(state_.step);
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   vote_.reserve(seconds);
   run_checkpoints_ += seconds;

@@ -52,17 +52,21 @@ void Trainer::ask_for_change() {
   if (!options_.change_network || state_.epoch == 0 || state_.step_in_epoch > 0) return;
   retire(0);
   std::optional<NetworkChange> change;
-  on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
   const auto compare = [this](const std::map<std::string, std::string>& values) {
     if (communicator_)
       compare_values(*communicator_, values, "networks to go on with",
                      "let change_network depend on the run state and the parameters alone");
   };
-  compare({{"the network", change ? "another one" : "as it was"}});
+  together("the choice of the network", [&] {
+    on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
+    compare({{"the network", change ? "another one" : "as it was"}});
+    if (change) compare(describe(*change));
+  });
   if (!change) return;
-  compare(describe(*change));
-  set_network(change->graph, parameters_.remap(change->graph, change->maps));
-  tell([&](auto& o) { o.on_network_change(state_, change->graph); });
+  auto parameters = parameters_.remap(change->graph, change->maps);
+  set_network(std::move(change->graph), std::move(parameters));
+  together("the comparison of the plans", [this] { compare_plans(); });
+  tell([&](auto& o) { o.on_network_change(state_, *graph_); });
 }
 
 void Trainer::make_network_of(const CheckpointReader& checkpoint) {
@@ -76,10 +80,12 @@ void Trainer::make_network_of(const CheckpointReader& checkpoint) {
         "{}: the network that make_network made for this checkpoint is another one: {}. Make it of the widths of the "
         "topology, and give the options of the run",
         checkpoint.path().string(), differs);
-  set_network(*graph, Parameters(*graph, parameters_.context(), parameters_.seed()));
+  auto parameters = Parameters(*graph, parameters_.context(), parameters_.seed());
+  set_network(std::move(*graph), std::move(parameters));
+  compare_plans();
 }
 
-void Trainer::set_network(const Graph& graph, Parameters parameters) {
+void Trainer::set_network(Graph graph, Parameters parameters) {
   const auto scale = executor_->loss_scale();
   parameters_.context().device().fence();
   // What refers to the old parameters goes before their memory does, and both before the new plan needs room.
@@ -87,12 +93,13 @@ void Trainer::set_network(const Graph& graph, Parameters parameters) {
   executor_.reset();
   if (evaluator_) evaluator_->release_network();
   parameters_ = std::move(parameters);
-  executor_ = make_executor(graph);
+  own_graph_ = std::make_unique<Graph>(std::move(graph));
+  graph_ = own_graph_.get();
+  executor_ = make_executor(*graph_);
   executor_->set_loss_scale({.scale = scale.scale, .good_steps = scale.good_steps, .skipped = scale.skipped});
-  feed_.emplace(training_.fields(), loader_.coded(), *executor_, parameters_.context());
-  compare_plans();
-  if (evaluator_) evaluator_->set_network(graph, parameters_);
-  state_.topology = Topology(graph).to_text();
+  feed_.emplace(training_.fields(), loader_->coded(), *executor_, parameters_.context());
+  if (evaluator_) evaluator_->set_network(*graph_, parameters_);
+  state_.topology = Topology(*graph_).to_text();
   run_steps_ = 0;  // the new plan's calls are timed, too
 }
 

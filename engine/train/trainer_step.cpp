@@ -7,20 +7,29 @@
 #include "engine/train/trainer.hpp"
 
 namespace keelson {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
-
-}  // namespace
-
-double Trainer::position() const {
-  return static_cast<double>(state_.epoch) +
-         static_cast<double>(state_.step_in_epoch) / static_cast<double>(steps_per_epoch());
+double Trainer::epoch_fraction() const {
+  const auto done = static_cast<double>(state_.step_in_epoch - state_.part_step);
+  const auto steps = static_cast<double>(steps_of_epoch() - state_.part_step);
+  return steps > 0 ? state_.part_position + done / steps * (1 - state_.part_position) : 1;
 }
 
-TrainResult Trainer::run(std::vector<TrainObserver*> observers) {
+double Trainer::position() const { return static_cast<double>(state_.epoch) + epoch_fraction(); }
+
+std::int64_t Trainer::steps_of_epoch() const {
+  const std::int64_t left = state_.train_samples - state_.part_sample;
+  return state_.part_step + (left + state_.global_batch - 1) / state_.global_batch;
+}
+
+std::int64_t Trainer::samples_in_epoch() const {
+  const std::int64_t of_part = (state_.step_in_epoch - state_.part_step) * state_.global_batch;
+  return std::min(state_.part_sample + of_part, state_.train_samples);
+}
+
+TrainResult Trainer::run(std::vector<TrainObserver*> observers, FirstRankObservers first_rank) {
   observe(std::move(observers));
+  first_rank_ = std::move(first_rank);
+  lead();
   begun_ = false;
   stop_.reset();
   begin();
@@ -40,7 +49,8 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers) {
   }
   wait();
   if (saved_step_ != state_.step) save_checkpoint(false);
-  if (communicator_ && communicator_->size() > 1) run_times_ = gather_times();
+  if (!lost_.empty()) compare_parameters();
+  if (communicator_ && communicator_->size() > 1) together("the table of times", [&] { run_times_ = gather_times(); });
   tell([&](auto& o) { o.on_stop(state_, *stop_); });
   return {*stop_, state_};
 }
@@ -56,14 +66,14 @@ void Trainer::begin() {
   run_seconds_ = {};
   run_validation_ = run_checkpoints_ = 0;
   steps_before_ = state_.step;
-  waits_ = WaitSplit(communicator_);
+  waits_ = {};
   tell([&](auto& o) { o.on_start(state_, resumed_from_); });
 }
 
 RunTimes Trainer::gather_times() {
   if (!communicator_) fail("gather_times() needs a communicator");
   const TimeSplit& s = run_seconds_;
-  const double communication = std::min(waits_.communication(), s.exchange);
+  const double communication = std::min(waits_.communication(communicator_->on_host()), s.exchange);
   auto times = gather_run_times(
       {s.compute, communication, s.exchange - communication, s.data, s.copy, run_validation_, run_checkpoints_, 0},
       since(run_start_), communicator_->on_host());
@@ -86,12 +96,20 @@ bool Trainer::step() {
   if (stop_) return false;
   ask_for_change();
   const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
-  load_from_here();
-  const auto start = Clock::now();
-  const Batch* batch = loader_.next();
-  KEELSON_EXPECT(batch);
-  loader_at_ = {state_.epoch, state_.step_in_epoch + 1};
-  train_on(*batch, start);
+  Launched now;
+  const Batch* batch = nullptr;
+  Clock::time_point start, computed;
+  together("a step", [&] {
+    load_from_here();
+    start = Clock::now();
+    batch = loader_->next();
+    KEELSON_EXPECT(batch);
+    loader_at_ = {state_.epoch, state_.step_in_epoch + 1};
+    now = compute(*batch, start);
+    computed = Clock::now();
+  });
+  now.record.seconds.exchange += since(computed);  // until the ranks agreed
+  apply(now, *batch, start);
   return true;
 }
 
@@ -107,7 +125,8 @@ void Trainer::step(const Batch& given) {
     std::fill_n(weights_.begin(), batch.count, 1.0f);
     batch.weight = weights_.data();
   }
-  train_on(batch, Clock::now());
+  const auto start = Clock::now();
+  apply(compute(batch, start), batch, start);
 }
 
 void Trainer::check(const Batch& batch) const {
@@ -125,50 +144,24 @@ void Trainer::check(const Batch& batch) const {
 /// Lets the loader begin with the next step of the epoch, if it does not stand there.
 void Trainer::load_from_here() {
   if (loader_at_ != std::pair(state_.epoch, state_.step_in_epoch))
-    loader_.start_epoch(state_.epoch, state_.step_in_epoch);
+    loader_->start_epoch(state_.epoch, samples_in_epoch());
   loader_at_.reset();
 }
 
-void Trainer::train_on(const Batch& batch, Clock::time_point start) {
-  vote_.begin(state_.step_in_epoch + 1 == steps_per_epoch() ? validation_seconds_ : 0);
-  const double waited = since(start);
-  auto now = launch(batch);
-  now.record.seconds.data = waited;
-  const auto voted = Clock::now();
-  const auto decision = [&] {
-    const TraceSpan span("wait for the vote", "exchange");
-    return vote_.end();
-  }();
-  now.record.seconds.exchange += since(voted);
-  const auto wall = since(start);
-  vote_.step_took(wall);
-  now.record.rate = units(batch.global_count) / wall;
-  epoch_seconds_ += now.record.seconds;
-  run_seconds_ += now.record.seconds;
-  waits_.add(now.record.seconds.exchange);
-  epoch_wall_ += wall;
-  epoch_samples_ += batch.global_count;
-  state_.seconds = seconds_before_ + since(run_start_);
-  if (runs_ahead_)
-    launched_.push_back(now);
-  else
-    tell_step(now.record);
-  if (decision != StopVote::Reason::none)
-    stop_ = decision == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
-}
-
-Trainer::Launched Trainer::launch(const Batch& batch) {
+Trainer::Launched Trainer::compute(const Batch& batch, Clock::time_point start) {
   KEELSON_EXPECT(executor_);  // null after a network that could not be made
+  vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch() ? validation_seconds_ : 0);
   Launched now;
   now.epoch = state_.epoch;
   now.samples = batch.global_count;
-  auto mark = Clock::now();
+  TimeSplit& seconds = now.record.seconds;
+  auto mark = start;
   const auto lap = [&](double& into) {
     const auto at = Clock::now();
     into += std::chrono::duration<double>(at - mark).count();
     mark = at;
   };
-  TimeSplit& seconds = now.record.seconds;
+  lap(seconds.data);
   ++run_steps_;  // the first two warm up caches and threads
   if (options_.profiled_steps > 0 && run_steps_ == 3) executor_->set_profiling(true);
   if (run_steps_ == 3 + options_.profiled_steps) executor_->set_profiling(false);
@@ -187,8 +180,18 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   const double between = executor_->take_exchange_seconds();  // for sums that layers need, as batch normalization
   seconds.compute -= between;
   seconds.exchange += between;
-  const double loss = runs_ahead_ ? 0 : executor_->loss();
+  if (survives()) {  // the sums must be here before the ranks agree on them
+    executor_->finish_exchange();
+    if (runs_ahead_) parameters_.context().device().fence();
+    take_vote();
+  }
+  if (!runs_ahead_) now.loss = executor_->loss();
   lap(seconds.exchange);
+  return now;
+}
+
+void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
+  auto mark = Clock::now();
   executor_->take_exchange_seconds();
   ++state_.step;
   ++state_.step_in_epoch;
@@ -197,7 +200,7 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
   now.record.epoch = position();
   now.record.learning_rate = last_rate_;
   if (!runs_ahead_)
-    retire(now, {loss, executor_->plan().checks_gradients() ? executor_->loss_scale() : ops::LossScale()});
+    retire(now, {now.loss, executor_->plan().checks_gradients() ? executor_->loss_scale() : ops::LossScale()});
   executor_->update();
   executor_->carry_states();
   tell([&](auto& o) { o.on_batch(state_, batch); });
@@ -205,13 +208,35 @@ Trainer::Launched Trainer::launch(const Batch& batch) {
     executor_->start_readback();
     retire(0);  // of the step before, while this one goes on
   }
-  lap(seconds.compute);
+  now.record.seconds.compute += since(mark);
   const double waited = executor_->take_exchange_seconds();  // for buckets, by the update
-  seconds.compute -= waited;
-  seconds.exchange += waited;
+  now.record.seconds.compute -= waited;
+  now.record.seconds.exchange += waited;
+  mark = Clock::now();
   feed_->finish();
-  lap(seconds.copy);
-  return now;
+  now.record.seconds.copy += since(mark);
+  if (!survives()) take_vote();
+  now.record.seconds.exchange += since(mark);
+  const auto wall = since(start);
+  vote_.step_took(wall);
+  now.record.rate = units(batch.global_count) / wall;
+  epoch_seconds_ += now.record.seconds;
+  run_seconds_ += now.record.seconds;
+  waits_.add(now.record.seconds.exchange);
+  epoch_wall_ += wall;
+  epoch_samples_ += batch.global_count;
+  state_.seconds = seconds_before_ + since(run_start_);
+  if (runs_ahead_)
+    launched_.push_back(now);
+  else
+    tell_step(now.record);
+  if (decision_ != StopVote::Reason::none)
+    stop_ = decision_ == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
+}
+
+void Trainer::take_vote() {
+  const TraceSpan span("wait for the vote", "exchange");
+  decision_ = vote_.end();
 }
 
 void Trainer::tell_step(const StepRecord& record) {

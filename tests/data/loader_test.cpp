@@ -56,12 +56,13 @@ LoaderOptions options_of(std::int64_t batch, int rank = 0, int ranks = 1, int th
 
 /// What all ranks get in one epoch: per step the samples in order of rank, after checking what a batch promises.
 std::vector<std::vector<std::int64_t>> epoch_of(const Dataset& data, std::int64_t batch, int ranks, std::int64_t epoch,
-                                                std::int64_t first_step = 0) {
+                                                std::int64_t first_sample = 0) {
   std::vector<std::vector<std::int64_t>> steps;
   for (int rank = 0; rank < ranks; ++rank) {
     Loader loader(data, options_of(batch, rank, ranks));
-    steps.resize(static_cast<std::size_t>(loader.steps_per_epoch() - first_step));
-    loader.start_epoch(epoch, first_step);
+    const std::int64_t global_batch = ranks * batch;
+    steps.resize(static_cast<std::size_t>((data.size() - first_sample + global_batch - 1) / global_batch));
+    loader.start_epoch(epoch, first_sample);
     for (auto& step : steps) {
       const Batch* b = loader.next();
       if (b == nullptr) {
@@ -157,7 +158,7 @@ TEST(Loader, ResumesInTheMiddleOfAnEpoch) {
   const auto all = epoch_of(data, 4, 2, 5);
   for (std::int64_t first = 0; first <= static_cast<std::int64_t>(all.size()); ++first) {
     const std::vector<std::vector<std::int64_t>> rest(all.begin() + first, all.end());
-    EXPECT_EQ(rest, epoch_of(data, 4, 2, 5, first));
+    EXPECT_EQ(rest, epoch_of(data, 4, 2, 5, 8 * first));
   }
 }
 
@@ -198,8 +199,26 @@ TEST(Loader, ErrorsArriveWithTheirBatch) {
       EXPECT_EQ(testing::message_of<InputError>([&] { loader.next(); }), "sample 30 is bad");
   }
   data.bad_from = INT64_MAX;
-  loader.start_epoch(3, 7);
+  loader.start_epoch(3, 28);
   EXPECT_NE(loader.next(), nullptr);
+}
+
+/// An epoch that four ranks began and three, then one, end: every sample comes once, in the order of the epoch.
+TEST(Loader, EpochsThatOtherNumbersOfRanksEnd) {
+  const Numbers data(50);
+  const auto order = epoch_order(50, 11, 2);
+  std::vector<std::int64_t> seen;
+  const auto take = [&](int ranks, std::size_t steps) {
+    const auto all = epoch_of(data, 2, ranks, 2, static_cast<std::int64_t>(seen.size()));
+    for (std::size_t s = 0; s < std::min(steps, all.size()); ++s) seen.insert(seen.end(), all[s].begin(), all[s].end());
+  };
+  take(4, 2);
+  EXPECT_EQ(seen.size(), 16u);
+  take(3, 3);
+  EXPECT_EQ(seen.size(), 34u);
+  take(1, 100);
+  EXPECT_EQ(seen, order);
+  EXPECT_TRUE(epoch_of(data, 2, 4, 2, 50).empty());
 }
 
 /// Adds a random number below 0.5 to all of x.

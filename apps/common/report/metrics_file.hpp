@@ -11,7 +11,7 @@
 
 namespace keelson::app {
 
-/// Something that happened: "start", "resume", "checkpoint", "best", "stop".
+/// Something that happened: "start", "resume", "checkpoint", "best", "ranks lost", "stop".
 struct EventRecord {
   std::string event;
   std::int64_t step = 0;

@@ -180,6 +180,13 @@ std::string time_split(const ReportInput& in) {
          (in.times ? card(times_of_ranks(*in.times)) : "");
 }
 
+std::string losses(const ReportInput& in) {
+  std::string rows;
+  for (const auto& e : in.history.events)
+    if (e.event == "ranks lost") rows += fmt::format("<tr><td class='v'>{}</td></tr>", escape(e.text));
+  return rows.empty() ? "" : "<h2>Ranks lost</h2><div class='card'><table>" + rows + "</table></div>";
+}
+
 std::string facts(const std::string& title, const ReportInput::Facts& rows) {
   std::string out = "<div><h2>" + title + "</h2><div class='card'><table>";
   for (const auto& [key, value] : rows)
@@ -223,7 +230,7 @@ std::string render_report(const ReportInput& in) {
   out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>" + escape(in.title) + "</title>";
   out += std::string("<style>") + report_style + "</style></head><body><main>";
   out += "<h1>" + escape(in.title) + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>";
-  out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in) + time_split(in);
+  out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in) + time_split(in) + losses(in);
   out += "<div class='grid2'>" + facts("Machine", in.machine) + facts("Configuration", in.configuration) + "</div>";
   return out + plan_table(in) + "</main></body></html>\n";
 }

@@ -1,0 +1,84 @@
+#include <numeric>
+#include <utility>
+
+#include "comm/detail/mpi_collective.hpp"
+#include "comm/detail/mpi_communicator.hpp"
+#include "comm/detail/mpi_support.hpp"
+#include "comm/detail/ulfm.hpp"
+#include "engine/base/detail/backoff.hpp"
+#include "engine/base/error.hpp"
+
+/// How a group of ranks goes on without those that died.
+namespace keelson::comm::detail {
+
+bool MpiCommunicator::survives_losses() const { return ulfm::enabled(); }
+
+void MpiCommunicator::revoke() {
+  ulfm::revoke(comm_);
+  while (!active_.empty()) active_.back()->abandon();
+  for (MpiCommunicator* part : parts_) part->revoke();
+}
+
+/// The agreement's flag and its error are alike on all ranks that are left.
+bool MpiCommunicator::agree(bool good) {
+  if (!survives_losses()) return Communicator::agree(good);
+  if (!good) revoke();  // so that those who are still at work come
+  int flag = good && !ulfm::knows_of_loss(comm_) ? 1 : 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  bool alive = !ulfm::is_loss(ulfm::start_agreement(comm_, &flag, &request));
+  Backoff backoff;
+  Wait wait{.number = ++calls_, .label = "the agreement that all ranks are alive"};
+  for (int done = 0; alive && !done;) {
+    const int result = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    alive = !ulfm::is_loss(result);
+    if (alive) check(result, "MPIX_Comm_iagree");
+    if (!alive || done) break;
+    if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
+  }
+  if (alive && flag != 0) return true;
+  revoke();
+  return false;
+}
+
+LostRanks MpiCommunicator::shrink() {
+  if (!survives_losses()) return Communicator::shrink();
+  revoke();
+  MPI_Comm left = ulfm::shrink(comm_);
+  MPI_Group before = MPI_GROUP_NULL, after = MPI_GROUP_NULL;
+  MPI_Comm_group(comm_, &before);
+  MPI_Comm_group(left, &after);
+  std::vector<int> all(static_cast<std::size_t>(size_)), now(all.size());
+  std::iota(all.begin(), all.end(), 0);
+  MPI_Group_translate_ranks(before, size_, all.data(), after, now.data());
+  MPI_Group_free(&before);
+  MPI_Group_free(&after);
+  LostRanks lost;
+  std::vector<std::string> hosts;
+  std::vector<int> nodes;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const auto& host = stall_detector_->hosts()[r];
+    if (now[r] == MPI_UNDEFINED) {
+      lost.ranks.push_back(static_cast<int>(r));
+      lost.hosts.push_back(host);
+    } else {
+      hosts.push_back(host);
+      nodes.push_back(nodes_of_[r]);
+    }
+  }
+  const Watchdog watchdog = stall_detector_->watchdog();
+  stall_detector_.reset();
+  MPI_Comm_free(&comm_);
+  comm_ = left;
+  ++generation_;
+  calls_ = 1;
+  polling_ = {};
+  messages_ = {};
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  nodes_of_ = std::move(nodes);
+  count_nodes();
+  stall_detector_ = std::make_unique<StallDetector>(comm_, std::move(hosts), watchdog);
+  return lost;
+}
+
+}  // namespace keelson::comm::detail

@@ -1,0 +1,234 @@
+"""Ranks that are killed while they train: the others go on without them, where MPI can do without a process (ULFM).
+
+KEELSON_FAULTS says at how many random moments ranks are killed (default 4)."""
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from programs import MPIEXEC, Program, arrays, attributes, h5py, needs_h5py, newest, numpy, records
+
+COSMOFLOW = Program("keelson-cosmoflow")
+FAULTS = int(os.environ.get("KEELSON_FAULTS", "4"))
+SAMPLES, EPOCHS, RANKS = 26, 4, 4
+ULFM = [*MPIEXEC, "--with-ft", "ulfm"]
+
+
+def has_ulfm():
+    """Whether this MPI's mpirun starts programs that survive (Open MPI 5 and later)."""
+    done = subprocess.run([*ULFM, "-n", "1", "env"], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return done.returncode == 0 and "OMPI_MCA_mpi_ft_enable=1" in done.stdout
+
+
+def children(pid):
+    files = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for file in files for word in file.read_text().split()]
+
+
+def rank_of(pid):
+    words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return int(dict(w.split(b"=", 1) for w in words if b"=" in w)[b"OMPI_COMM_WORLD_RANK"])
+
+
+@needs_h5py
+@unittest.skipUnless(has_ulfm(), "needs Open MPI with ULFM")
+class Faults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="keelson-faults-"))
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+        cls.data = cls.shared / "data"
+        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train",
+                             SAMPLES, "--validation", 6, "--test", 0)
+        assert done.returncode == 0, done.stderr
+        cls.undisturbed = cls.shared / "undisturbed"
+        done = COSMOFLOW.run(*cls.arguments(cls.undisturbed), ranks=RANKS, limit=600)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def arguments(cls, out, *others):
+        return ["train", "--data", cls.data, "--out", out, "--epochs", EPOCHS, "--batch", 1, "--dropout", 0, "--lr",
+                0.001, "--log-every", 1, "--keep", 100, "--checkpoint-steps", 3, *others]
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keelson-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.out = self.folder / "out"
+
+    def start(self, *others, launcher=ULFM, **environment):
+        """Starts a run in a new folder."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        words = [str(a) for a in self.arguments(self.out, *others)]
+        self.output = open(self.folder / "output", "w+")
+        self.addCleanup(self.output.close)
+        run = subprocess.Popen([*launcher, "-n", str(RANKS), COSMOFLOW.path, *words], stdout=self.output,
+                               stderr=subprocess.STDOUT, env={**os.environ, **environment})
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        return run
+
+    def said(self):
+        self.output.flush()
+        return (self.folder / "output").read_text()
+
+    def wait_until(self, run, there):
+        """Until there() or the run's end, whatever comes first."""
+        while run.poll() is None and not there():
+            time.sleep(0.005)
+
+    def steps_done(self):
+        path = self.out / "metrics.jsonl"
+        return path.read_text().count('"type":"step"') if path.exists() else 0
+
+    def kill(self, run, *ranks, number=signal.SIGKILL):
+        """Nothing where the run has ended already."""
+        try:
+            pids = {rank_of(pid): pid for pid in children(run.pid)}
+            for rank in ranks:
+                os.kill(pids[rank], number)
+        except (ProcessLookupError, FileNotFoundError, KeyError):
+            pass
+
+    def ends_well(self, run):
+        """A run of which ranks were killed: exit code, samples of each epoch, validation."""
+        code = run.wait(120)
+        text = self.said()
+        self.assertEqual(code, 0, text)
+        self.assertIn("all epochs done after epoch", text)
+        for path in (self.out / "checkpoints").glob("step-*.h5"):
+            a = attributes(path)
+            if a["step_in_epoch"] == 0:
+                self.assertEqual(a["samples"], a["epoch"] * SAMPLES, text)
+        last = attributes(newest(self.out))
+        self.assertEqual((last["epoch"], last["samples"]), (EPOCHS, EPOCHS * SAMPLES), text)
+        epochs = records(self.out, "epoch")
+        self.assertEqual([e["epoch"] for e in epochs], list(range(1, EPOCHS + 1)), text)
+        undisturbed = records(self.undisturbed, "epoch")
+        self.assertLess(abs(epochs[-1]["validation_loss"] / undisturbed[-1]["validation_loss"] - 1), 0.5, text)
+        self.assertFalse((self.out / "run.lock").exists())
+        return text
+
+    def reports(self, text, *lost):
+        """What the run says about the lost ranks, on the console and in its records."""
+        events = [r["text"] for r in records(self.out, "event") if r["event"] == "ranks lost"]
+        named = [int(rank) for e in events for rank in re.findall(r"(\d+) \(", e.split(" lost in ")[0])]
+        self.assertEqual(sorted(named), sorted(lost), text)
+        for event in events:
+            self.assertIn(event, text)
+            self.assertRegex(event, r"after step \d+; \d ranks? goe?s? ?on. Seconds: [\d.]+ interrupted")
+        self.assertIn("ranks lost", (self.out / "report.html").read_text().lower())
+        self.assertIn(f"{len(lost)} of {RANKS} ranks were lost; the parameters of all ranks that are left are equal", text)
+
+    def test_the_first_rank(self):
+        """Console, records and checkpoints move to the next one."""
+        run = self.start()
+        self.wait_until(run, lambda: self.steps_done() >= 9)
+        self.kill(run, 0)
+        self.reports(self.ends_well(run), 0)
+
+    def test_two_ranks_at_once(self):
+        run = self.start()
+        self.wait_until(run, lambda: self.steps_done() >= 9)
+        self.kill(run, 0, 2)
+        self.reports(self.ends_well(run), 0, 2)
+
+    def test_one_after_the_other(self):
+        run = self.start("--max-failures", 3)
+        for victim in (3, 0, 1):
+            before = self.steps_done()
+            self.wait_until(run, lambda: self.steps_done() >= before + 4)
+            self.kill(run, victim)
+        self.reports(self.ends_well(run), 0, 1, 3)
+
+    def test_while_a_checkpoint_is_written(self):
+        """A valid one always remains, and the next first rank writes it again."""
+        for victim in (0, 2):
+            with self.subTest(victim):
+                run = self.start("--checkpoint-steps", 1)
+                checkpoints = self.out / "checkpoints"
+                written = lambda: {p.name for p in checkpoints.glob("*")}
+                self.wait_until(run, lambda: self.steps_done() >= 5 and
+                                any(not re.fullmatch(r"(step-\d+|best)\.h5", name) for name in written()))
+                self.kill(run, victim)
+                self.reports(self.ends_well(run), victim)
+                for path in checkpoints.glob("*.h5"):
+                    done = COSMOFLOW.run("evaluate", "--checkpoint", path, "--data", self.data / "validation")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_too_many(self):
+        run = self.start("--max-failures", 1)
+        self.wait_until(run, lambda: self.steps_done() >= 9)
+        self.kill(run, 1, 3)
+        self.assertEqual(run.wait(120), 1, self.said())
+        self.assertRegex(self.said(), r"error: ranks? .*lost in .* which makes 2 of 4 \(the most that a run goes on "
+                                      r"without: 1\). The last checkpoint is \S+; "
+                                      rf"to continue: keelson-cosmoflow train --resume {self.out}")
+        self.continues()
+
+    def continues(self, *others, ranks=RANKS):
+        """The run goes on from its newest checkpoint to its end, with as many samples as any other."""
+        done = COSMOFLOW.run("train", "--resume", self.out, *others, ranks=ranks, limit=600)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        last = attributes(newest(self.out))
+        self.assertEqual((last["epoch"], last["samples"]), (EPOCHS, EPOCHS * SAMPLES))
+        return done
+
+    def test_resumes_within_the_epoch_of_the_loss(self):
+        """On as many ranks as were left, with the same bits as the run itself."""
+        run = self.start("--checkpoint-steps", 1)
+        self.wait_until(run, lambda: self.steps_done() >= 9)
+        self.kill(run, 1)
+        self.reports(self.ends_well(run), 1)
+        parts = [p for p in sorted((self.out / "checkpoints").glob("step-*.h5")) if "part_step" in attributes(p)]
+        if not parts:
+            self.skipTest("the loss came between two epochs")
+        whole = arrays(newest(self.out))
+        again = self.folder / "again"
+        done = COSMOFLOW.run("train", "--resume", parts[0], "--out", again, ranks=RANKS - 1, limit=600)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        resumed = arrays(newest(again))
+        self.assertEqual(whole.keys(), resumed.keys())
+        for name, values in whole.items():
+            self.assertTrue(numpy.array_equal(values, resumed[name]), name)
+
+    def test_a_stopped_rank(self):
+        """It does not die: the watchdog names it, and ends the run."""
+        run = self.start(KEELSON_WATCHDOG="2", KEELSON_WATCHDOG_ABORT="6")
+        self.wait_until(run, lambda: self.steps_done() >= 9)
+        self.kill(run, 2, number=signal.SIGSTOP)
+        self.addCleanup(self.kill, run, 2)
+        self.assertEqual(run.wait(120), 1, self.said())
+        self.assertRegex(self.said(), r"watchdog: rank \d \(\S+\) has waited \d+ s for .*not waiting for it: rank 2 ")
+
+    def test_without_ulfm(self):
+        """The launcher ends the job; the user learns how to continue."""
+        run = self.start(launcher=MPIEXEC)
+        self.wait_until(run, lambda: self.steps_done() >= 9)
+        self.kill(run, 1)
+        self.assertNotEqual(run.wait(120), 0, self.said())
+        self.assertIn(f"to continue: keelson-cosmoflow train --resume {self.out}", self.said())
+        self.continues()
+
+    def test_at_random_moments(self):
+        for seed in range(FAULTS):
+            with self.subTest(seed):
+                chance = random.Random(seed)
+                victim, step, later = chance.randrange(RANKS), chance.randrange(1, 25), chance.uniform(0, 0.3)
+                run = self.start()
+                self.wait_until(run, lambda: self.steps_done() >= step)
+                time.sleep(later)
+                self.kill(run, victim)
+                text = self.ends_well(run)
+                if "lost in" in text:  # else it was killed when all was done
+                    self.reports(text, victim)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
