@@ -190,10 +190,13 @@ FolderLock::FolderLock(fs::path folder) : folder_(std::move(folder)) {
 }
 
 FolderLock::FolderLock(fs::path folder, const std::string& token) : folder_(std::move(folder)), token_(token) {
-  require();
-  const Holder mine = current();
+  const auto holder = read(file());
+  if (!holder || holder->token != token_)
+    fail("{} {}. This run no longer knows whether the folder is its own, and ends without writing to it",
+         file().string(), holder ? "is now of " + holder->describe() : "is gone");
+  Holder mine = current();
+  mine.token = token_;
   write_atomically(file(), to_text(mine));
-  token_ = mine.token;
 }
 
 fs::path FolderLock::file() const { return folder_ / lock_name; }
@@ -201,13 +204,14 @@ fs::path FolderLock::file() const { return folder_ / lock_name; }
 FolderLock::~FolderLock() {
   std::error_code error;
   const auto holder = read(file());
-  if (!holder || holder->token != token_) return;
+  if (!holder || holder->token != token_ || holder->process != mine_) return;
   fs::remove(file(), error);
 }
 
 void FolderLock::require() const {
   const auto holder = read(file());
-  if (holder && (holder->token == token_ || holder->token.empty())) return;  // empty: a file system that hiccups
+  if (holder && holder->token.empty()) return;  // a file system that hiccups
+  if (holder && holder->token == token_ && holder->process == mine_) return;
   if (!holder)
     fail(
         "{} is gone: somebody has removed it or the folder. This run no longer knows whether the folder is its own, "

@@ -20,8 +20,8 @@ class FolderLock {
   static void check(const std::filesystem::path& folder);
   /// Makes the folder if it is not there. Throws InputError as check() does; Error where the file cannot be written.
   explicit FolderLock(std::filesystem::path folder);
-  /// Takes the lock over from another process of the same run, which has ended. `token`: that lock's. Throws as
-  /// require().
+  /// Takes the lock over from another process of the same run, which has ended. `token`: that lock's. Throws Error if
+  /// the lock has another token.
   FolderLock(std::filesystem::path folder, const std::string& token);
   /// Gives the lock back.
   ~FolderLock();
@@ -30,7 +30,7 @@ class FolderLock {
 
   /// Throws Error if another process has taken the folder over. Call it before each write.
   void require() const;
-  /// What no other lock has.
+  /// What no lock of another run has.
   const std::string& token() const { return token_; }
 
  private:
@@ -38,6 +38,7 @@ class FolderLock {
 
   std::filesystem::path folder_;
   std::string token_;
+  const Process mine_ = Process::current();
 };
 
 }  // namespace keelson::app

@@ -118,14 +118,13 @@ void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool be
 }
 
 /// From a rank 0 that was lost. Records of its last moments may be missing: the epoch's is written here.
-void RunRecorder::take_over(const RunState& s, const EpochRecord* last_epoch) {
+void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch) {
   const auto before = read_metrics(folder_.metrics());
   file_ = std::make_unique<MetricsFile>(folder_.metrics(), s.step, report_.unit);
   if (last_epoch && (before.epochs.empty() || before.epochs.back().epoch < last_epoch->epoch)) write(*last_epoch);
 }
 
-void RunRecorder::on_ranks_lost(const RunState& s, const Recovery& r, const EpochRecord* last_epoch) {
-  if (!file_) take_over(s, last_epoch);
+void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {
   write(EventRecord{"ranks lost", r.step, r.to_string()});
 }
 

@@ -48,11 +48,11 @@ class RunRecorder final : public TrainObserver {
   void on_step(const RunState& s, const StepRecord& r) override;
   void on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) override;
   void on_checkpoint(const RunState& s, const std::filesystem::path& path, bool best) override;
-  void on_ranks_lost(const RunState& s, const Recovery& r, const EpochRecord* last_epoch) override;
+  void on_ranks_lost(const RunState& s, const Recovery& r) override;
+  void on_take_over(const RunState& s, const EpochRecord* last_epoch) override;
   void on_stop(const RunState& s, StopReason reason) override;
 
  private:
-  void take_over(const RunState& s, const EpochRecord* last_epoch);
   template <class Record>
   void write(const Record& record) {
     lock_.require();

@@ -35,10 +35,11 @@ class TrainObserver {
   /// When all ranks have agreed that what they did together since the last call (a step, a validation, a checkpoint)
   /// has come to its end. Until then it may be done again, with fewer ranks: calls that belong to it then come again.
   virtual void on_agreement() {}
-  /// After a loss of ranks, when what was interrupted has been done again by the others. `last_epoch`: that of the last
-  /// on_epoch(); null: none. A rank that has become the first one by the loss makes its observers then; this is their
-  /// first call, but for those in what was done again.
-  virtual void on_ranks_lost(const RunState&, const Recovery&, const EpochRecord* /*last_epoch*/) {}
+  /// After a loss of ranks, when what was interrupted has been done again by the others.
+  virtual void on_ranks_lost(const RunState&, const Recovery&) {}
+  /// Instead of on_start(), for observers that a rank makes which a loss has made the first one. `last_epoch`: that of
+  /// the last on_epoch(), which the first rank of then may not have come to; null: none.
+  virtual void on_take_over(const RunState&, const EpochRecord* /*last_epoch*/) {}
   /// Before a checkpoint is written. An observer may set entries of RunState::observed here, to the same values on all
   /// ranks; the checkpoint stores them. Observers that every rank has may make collective calls here and in
   /// on_validation_start().

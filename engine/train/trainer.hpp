@@ -132,7 +132,7 @@ class Trainer {
   /// validate() and save_checkpoint(). Collective.
   ///
   /// `first_rank`: makes observers of rank 0 alone. Called on rank 0 before on_start(), and after a loss of rank 0 on
-  /// the rank that is rank 0 then (TrainObserver::on_ranks_lost).
+  /// the rank that is rank 0 then (TrainObserver::on_take_over).
   TrainResult run(std::vector<TrainObserver*> observers = {}, FirstRankObservers first_rank = {});
 
   /// Makes one optimizer step on the next batch of the training data. After the last step of an epoch the next call
@@ -200,7 +200,7 @@ class Trainer {
   };
 
   void begin();
-  void lead();  ///< makes the observers of rank 0, on rank 0
+  std::vector<TrainObserver*> lead();  ///< makes the observers of rank 0, on rank 0
   std::optional<StopReason> limit_reached() const;
   void begin_next_epoch();
   LoaderOptions loader_options() const;

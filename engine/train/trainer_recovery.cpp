@@ -35,9 +35,11 @@ bool Trainer::survives() const {
   return communicator_ && communicator_->survives_losses() && executor_->states().empty();
 }
 
-void Trainer::lead() {
-  if (!is_root() || !first_rank_) return;
-  for (TrainObserver* o : std::exchange(first_rank_, {})()) observers_.push_back(o);
+std::vector<TrainObserver*> Trainer::lead() {
+  if (!is_root() || !first_rank_) return {};
+  auto made = std::exchange(first_rank_, {})();
+  observers_.insert(observers_.end(), made.begin(), made.end());
+  return made;
 }
 
 void Trainer::together(const std::string& what, const std::function<void()>& work) {
@@ -62,7 +64,7 @@ void Trainer::together(const std::string& what, const std::function<void()>& wor
   tell([](auto& o) { o.on_agreement(); });
   if (!recovery) return;
   recovery->redo = since(start);
-  tell([&](auto& o) { o.on_ranks_lost(state_, *recovery, last_epoch_ ? &*last_epoch_ : nullptr); });
+  tell([&](auto& o) { o.on_ranks_lost(state_, *recovery); });
 }
 
 void Trainer::recover(Recovery& recovery) {
@@ -137,7 +139,7 @@ void Trainer::rebuild() {
   run_steps_ = 0;  // the new plan's calls are timed, too
   compare_plans();
   if (evaluator_) evaluator_->regroup();
-  lead();
+  for (TrainObserver* o : lead()) o->on_take_over(state_, last_epoch_ ? &*last_epoch_ : nullptr);
 }
 
 void Trainer::compare_parameters() {

@@ -55,7 +55,7 @@ class Faults(unittest.TestCase):
     @classmethod
     def arguments(cls, out, *others):
         return ["train", "--data", cls.data, "--out", out, "--epochs", EPOCHS, "--batch", 1, "--dropout", 0, "--lr",
-                0.001, "--log-every", 1, "--keep", 100, "--checkpoint-steps", 3, *others]
+                0.001, "--log-every", 1, "--keep", 100, *(others or ["--checkpoint-steps", 3])]
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keelson-cli-"))
