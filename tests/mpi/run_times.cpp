@@ -36,10 +36,10 @@ class Sleeper final : public TrainObserver {
 };
 
 TEST_F(RunTimesTest, TheLeastWaitOfAStepIsCommunication) {
-  WaitSplit waits(&world());
+  WaitSplit waits;
   constexpr int steps = 2500;
   for (int s = 0; s < steps; ++s) waits.add(0.5 + (rank() + s) % size());
-  EXPECT_DOUBLE_EQ(waits.communication(), 0.5 * steps);
+  EXPECT_DOUBLE_EQ(waits.communication(world()), 0.5 * steps);
 }
 
 TEST_F(RunTimesTest, TimesAddUpAndNameTheSlowRank) {
