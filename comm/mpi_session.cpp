@@ -118,6 +118,9 @@ MpiSession::~MpiSession() {
   // Finalising waits for all ranks. While an exception passes here, they may never come.
   if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
   detail::use_control(MPI_COMM_NULL, impl_->grace);
+  // Where ranks may have died, finalising could wait for them for ever (seen in Open MPI 6.0.0rc2), and the launcher
+  // takes an end without it for a good one. All ranks have come to the end of conclude().
+  if (impl_->owns && detail::ulfm::enabled()) return;
   if (impl_->control != MPI_COMM_NULL) MPI_Comm_free(&impl_->control);
   if (impl_->owns) MPI_Finalize();
 }

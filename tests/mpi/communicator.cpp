@@ -90,6 +90,13 @@ TEST_F(CommunicatorTest, SplitsIntoGroups) {
   }
 }
 
+TEST_F(CommunicatorTest, Agrees) {
+  EXPECT_TRUE(world().agree(true));
+  if (world().survives_losses()) return;  // a disagreement breaks the group
+  for (int r = 0; r < size(); ++r) EXPECT_FALSE(world().agree(rank() != r));
+  EXPECT_THROW(world().shrink(), Error);
+}
+
 TEST_F(CommunicatorTest, SumsOverAndOver) {
   std::vector<float> data(1000);
   const auto sum = world().make_allreduce(data.data(), data.size(), "data");
