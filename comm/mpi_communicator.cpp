@@ -262,6 +262,7 @@ void MpiCommunicator::abort(int exit_code) { end_job(exit_code); }
 namespace {
 
 AllreduceChooser* chooser_of(Communicator& group) {
+  if (group.survives_losses()) return nullptr;  // see implement()
   auto* mpi = dynamic_cast<MpiCommunicator*>(&group.on_host());
   return mpi ? &mpi->chooser() : nullptr;
 }
