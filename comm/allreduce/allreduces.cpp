@@ -1,9 +1,9 @@
-#include "comm/allreduce/allreduces.hpp"
+#include "comm/allreduce/detail/allreduces.hpp"
 
 #include <algorithm>
 #include <climits>
 
-#include "comm/allreduce/peer_exchange.hpp"
+#include "comm/allreduce/detail/peer_exchange.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_calls.hpp"
 #include "comm/detail/mpi_support.hpp"

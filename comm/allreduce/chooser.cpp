@@ -1,4 +1,4 @@
-#include "comm/allreduce/chooser.hpp"
+#include "comm/allreduce/detail/chooser.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "comm/allreduce/node_memory.hpp"
+#include "comm/allreduce/detail/node_memory.hpp"
 
 #include <cstring>
 #include <new>

@@ -1,4 +1,4 @@
-#include "comm/allreduce/node_sum.hpp"
+#include "comm/allreduce/detail/node_sum.hpp"
 
 #include <algorithm>
 #include <cstring>

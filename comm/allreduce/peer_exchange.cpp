@@ -1,4 +1,4 @@
-#include "comm/allreduce/peer_exchange.hpp"
+#include "comm/allreduce/detail/peer_exchange.hpp"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/allreduce/chooser.hpp"
+#include "comm/allreduce/detail/chooser.hpp"
 #include "comm/communicators.hpp"
 #include "comm/detail/message_numbers.hpp"
 #include "comm/detail/stall_detector.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/plan/collectives.hpp"
+#include "engine/plan/plan.hpp"
 
 namespace keelson {
 

@@ -137,7 +137,7 @@ class Bench(unittest.TestCase):
             for s in result["sizes"]:
                 self.assertAlmostEqual(s["bus_gigabytes_per_second"],
                                        s["algorithm_gigabytes_per_second"] * 2 * (n - 1) / n, 6)
-        self.assertRegex(self.succeed("allreduce", "--max-bytes", "4k", ranks=2), r"busbw GB/s\n +4096 +1024 ")
+        self.assertRegex(self.succeed("allreduce", "--max-bytes", "4k", ranks=2), r"busbw GB/s +algorithm\n +4096 +1024 ")
 
     def make_universes(self):
         data = self.path("data")

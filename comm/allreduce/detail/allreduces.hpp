@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/allreduce/algorithm.hpp"
-#include "comm/allreduce/node_sum.hpp"
+#include "comm/allreduce/detail/node_sum.hpp"
 #include "comm/detail/collective_work.hpp"
 
 namespace keelson::comm::detail {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/allreduce/node_memory.hpp"
-#include "comm/allreduce/peer_exchange.hpp"
+#include "comm/allreduce/detail/node_memory.hpp"
+#include "comm/allreduce/detail/peer_exchange.hpp"
 
 namespace keelson::comm::detail {
 

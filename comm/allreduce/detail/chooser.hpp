@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/allreduce/algorithm.hpp"
-#include "comm/allreduce/allreduces.hpp"
+#include "comm/allreduce/detail/allreduces.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/detail/choice_cache.hpp"
 
