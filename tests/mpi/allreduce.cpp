@@ -46,6 +46,8 @@ class AllreduceTest : public MpiTest, public ::testing::WithParamInterface<Way> 
   static float term(int rank, int step, std::size_t i) {
     return static_cast<float>((i * 7 + static_cast<std::size_t>(step)) % 1021) * static_cast<float>(rank + 1);
   }
+  /// Rank 0's term is in the sum this many times.
+  float times() const { return static_cast<float>(size() * (size() + 1) / 2); }  // NOLINT(bugprone-integer-division)
   Floats terms(std::size_t count, int step) const {
     Floats v(count);
     for (std::size_t i = 0; i < count; ++i) v[i] = term(rank(), step, i);
@@ -56,7 +58,7 @@ class AllreduceTest : public MpiTest, public ::testing::WithParamInterface<Way> 
   }
   Floats sums(std::size_t count, int step) const {
     Floats v(count);
-    for (std::size_t i = 0; i < count; ++i) v[i] = term(0, step, i) * static_cast<float>(size() * (size() + 1) / 2);
+    for (std::size_t i = 0; i < count; ++i) v[i] = term(0, step, i) * times();
     return v;
   }
 
@@ -97,8 +99,7 @@ TEST_P(AllreduceTest, SumsHundredMegabytes) {
   sum->start();
   sum->wait();
   std::size_t wrong = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    wrong += data[i] != term(0, 0, i) * static_cast<float>(size() * (size() + 1) / 2) ? 1 : 0;
+  for (std::size_t i = 0; i < count; ++i) wrong += data[i] != term(0, 0, i) * times() ? 1 : 0;
   EXPECT_EQ(wrong, 0U);
 }
 
