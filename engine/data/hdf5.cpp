@@ -222,19 +222,23 @@ void File::discard() noexcept {
 
 void File::close(bool sync) {
   if (id_ < 0) return;
-  const Lock lock;
-  const Handle file(std::exchange(id_, -1), H5Fclose);
-  if (!writing_) return;
+  if (!writing_) return discard();
   void* memory = nullptr;
-  if (H5Fflush(file, H5F_SCOPE_LOCAL) < 0 || H5Fget_vfd_handle(file, H5P_DEFAULT, &memory) < 0)
-    fail("{}: cannot be written to its end ({})", path_, innermost_reason());
-  const auto size = H5Fget_file_image(file, nullptr, 0);
+  std::size_t size = 0;
+  {
+    const Lock lock;
+    if (H5Fflush(id_, H5F_SCOPE_LOCAL) < 0 || H5Fget_vfd_handle(id_, H5P_DEFAULT, &memory) < 0)
+      fail("{}: cannot be written to its end ({})", path_, innermost_reason());
+    size = static_cast<std::size_t>(H5Fget_file_image(id_, nullptr, 0));
+  }
+  // Without the lock: other threads go on reading meanwhile.
   const FileDescriptor out(path_, O_WRONLY | O_TRUNC);
-  if (out.fd < 0 || !write_all(out.fd, *static_cast<char**>(memory), static_cast<std::size_t>(size)))
+  if (out.fd < 0 || !write_all(out.fd, *static_cast<char**>(memory), size))
     fail("{}: cannot be written to its end{}", path_, reason_of_writing(errno, fs::path(path_).parent_path()));
   if (sync && fsync(out.fd) != 0)
     fail("{}: was written but cannot be brought to disk{}", path_,
          reason_of_writing(errno, fs::path(path_).parent_path()));
+  discard();
 }
 
 bool File::has(const std::string& object) const {

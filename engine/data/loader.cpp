@@ -12,10 +12,10 @@
 #include <system_error>
 #include <thread>
 
+#include "engine/base/background_thread.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/base/trace.hpp"
-#include "engine/data/detail/decoding_thread.hpp"
 
 namespace keelson {
 
@@ -130,7 +130,7 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
   job_step = steps;  // nothing to do before an epoch is started
   try {
     for (int i = 0; i < options.threads; ++i)
-      threads.push_back(detail::start_decoding_thread([this] { work(); }, options.cpus));
+      threads.push_back(start_background_thread("decoder", [this] { work(); }, options.cpus));
   } catch (const std::system_error& e) {
     const auto started = threads.size();
     end_threads();

@@ -47,6 +47,50 @@ void write_state(hdf5::File& file, const RunState& s) {
   set_list(file, "/", "observed_names", observed);
 }
 
+void check_finite(const std::string& path, const std::vector<float>& values, std::int64_t step) {
+  if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+    fail("{} holds a value that is not finite after step {}", path, step);
+}
+
+void write_contents(hdf5::File& file, const CheckpointCopy& copy) {
+  auto state = copy.state;
+  state.version = KEELSON_VERSION;
+  state.created = utc_now();
+  StateChecksum sum(state);
+  const auto write = [&](const std::string& where, const hdf5::Dims& dims, const auto* values, std::size_t bytes) {
+    const auto checksum = fnv1a(values, bytes);
+    file.write(where, values, dims);
+    file.set_attribute(where, "checksum", checksum);
+    sum.add(where, dims, checksum);
+  };
+  const auto write_floats = [&](const std::string& where, const Shape& shape, const std::vector<float>& values) {
+    write(where, dims_of(shape), values.data(), values.size() * sizeof(float));
+  };
+  const auto write_text = [&](const std::string& where, const std::string& text) {
+    const std::vector<std::uint8_t> bytes(text.begin(), text.end());
+    write(where, {static_cast<std::int64_t>(bytes.size())}, bytes.data(), bytes.size());
+  };
+  for (const auto& a : copy.arrays) write_floats(a.path, a.shape, a.values);
+  std::vector<std::string> carried, texts;
+  for (const auto& [name, c] : state.carried) {
+    write_floats(carried_path(name), c.shape, c.values);
+    carried.push_back(name);
+  }
+  for (const auto& [name, text] : state.texts) {
+    write_text(text_path(name), text);
+    texts.push_back(name);
+  }
+  if (!state.topology.empty()) write_text(topology_path, state.topology);
+  file.make_group("/optimizer");
+  if (!carried.empty()) set_list(file, "/state", "names", carried);
+  if (!texts.empty()) set_list(file, "/texts", "names", texts);
+  set_list(file, "/parameters", "names", copy.parameters);
+  set_list(file, "/parameters", "statistics", copy.statistics);
+  set_list(file, "/optimizer", "moments", copy.moments);
+  write_state(file, state);
+  file.set_attribute("/", "checksum", sum.value());
+}
+
 }  // namespace
 
 std::vector<std::string> moment_names(const Optimizer& optimizer) {
@@ -55,61 +99,30 @@ std::vector<std::string> moment_names(const Optimizer& optimizer) {
   return names;
 }
 
-void write_checkpoint(const fs::path& path, const RunState& given, const Parameters& parameters,
-                      const std::vector<std::string>& moments) {
-  auto state = given;
-  state.version = KEELSON_VERSION;
-  state.created = utc_now();
-  StateChecksum sum(state);
-  std::vector<std::string> names;
-  std::vector<std::string> statistics;
+CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments) {
+  CheckpointCopy copy{.state = state, .moments = moments};
+  const auto add = [&](const std::string& path, const Shape& shape, std::vector<float> values) {
+    check_finite(path, values, state.step);
+    copy.arrays.push_back({path, shape, std::move(values)});
+  };
   for (const auto& p : parameters.all()) {
-    names.push_back(p.name);
-    if (p.kind == ParameterKind::statistic) statistics.push_back(p.name);
+    copy.parameters.push_back(p.name);
+    if (p.kind == ParameterKind::statistic) copy.statistics.push_back(p.name);
+    add(parameter_path(p.name), p.shape, parameters.get(p));
   }
+  for (std::size_t m = 0; m < moments.size(); ++m)
+    for (const auto& p : parameters.all())
+      if (p.kind == ParameterKind::trained)
+        add(moment_path(moments[m], p.name), p.shape, parameters.get(p, static_cast<int>(m)));
+  for (const auto& [name, c] : state.carried) check_finite(carried_path(name), c.values, state.step);
+  return copy;
+}
+
+void write_checkpoint(const fs::path& path, const CheckpointCopy& copy) {
   AtomicFile atomic(path);
   try {
     auto file = hdf5::File::create(atomic.temporary().string());
-    const auto write_bytes = [&](const std::string& where, const hdf5::Dims& dims, const auto* values,
-                                 std::size_t bytes) {
-      const auto checksum = fnv1a(values, bytes);
-      file.write(where, values, dims);
-      file.set_attribute(where, "checksum", checksum);
-      sum.add(where, dims, checksum);
-    };
-    const auto write = [&](const std::string& where, const Shape& shape, const std::vector<float>& values) {
-      if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
-        fail("{} holds a value that is not finite after step {}", where, state.step);
-      write_bytes(where, dims_of(shape), values.data(), values.size() * sizeof(float));
-    };
-    for (const auto& p : parameters.all()) write(parameter_path(p.name), p.shape, parameters.get(p));
-    for (std::size_t m = 0; m < moments.size(); ++m)
-      for (const auto& p : parameters.all())
-        if (p.kind == ParameterKind::trained)
-          write(moment_path(moments[m], p.name), p.shape, parameters.get(p, static_cast<int>(m)));
-    std::vector<std::string> carried;
-    for (const auto& [name, c] : state.carried) {
-      write(carried_path(name), c.shape, c.values);
-      carried.push_back(name);
-    }
-    if (!carried.empty()) set_list(file, "/state", "names", carried);
-    const auto write_text = [&](const std::string& where, const std::string& text) {
-      const std::vector<std::uint8_t> bytes(text.begin(), text.end());
-      write_bytes(where, {static_cast<std::int64_t>(bytes.size())}, bytes.data(), bytes.size());
-    };
-    std::vector<std::string> text_names;
-    for (const auto& [name, text] : state.texts) {
-      write_text(text_path(name), text);
-      text_names.push_back(name);
-    }
-    if (!state.topology.empty()) write_text(topology_path, state.topology);
-    if (!text_names.empty()) set_list(file, "/texts", "names", text_names);
-    file.make_group("/optimizer");
-    set_list(file, "/parameters", "names", names);
-    if (!statistics.empty()) set_list(file, "/parameters", "statistics", statistics);
-    set_list(file, "/optimizer", "moments", moments);
-    write_state(file, state);
-    file.set_attribute("/", "checksum", sum.value());
+    write_contents(file, copy);
     file.close();
   } catch (const Error& e) {
     fail("cannot write the checkpoint {}: {}; earlier checkpoints are untouched", path.string(), e.what());

@@ -30,10 +30,28 @@ inline constexpr int checkpoint_format = 2;
 /// Names of the optimizer's state arrays in checkpoints, in the order of Parameter::moments.
 std::vector<std::string> moment_names(const Optimizer& optimizer);
 
+/// All that a checkpoint holds, in memory.
+struct CheckpointCopy {
+  /// Of the file.
+  struct Array {
+    std::string path;           ///< "/parameters/conv1/weights"
+    Shape shape;                ///< of the values
+    std::vector<float> values;  ///< row-major
+  };
+  RunState state;                                ///< as it shall be written
+  std::vector<Array> arrays;                     ///< of parameters, then of moments
+  std::vector<std::string> parameters, moments;  ///< names, in the order of the arrays
+  std::vector<std::string> statistics;           ///< names of those parameters that are statistics
+  bool best = false;                             ///< best.h5 shall be this checkpoint
+};
+
+/// Copies a run. `moments`: moment_names(). Throws Error, with the place, for a value that is not finite. Called by one
+/// rank.
+CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments);
+
 /// Writes the file atomically (engine/base/atomic_file.hpp): a file of this name is replaced as a whole or, where
-/// writing fails and throws Error, stays as it was. `moments`: moment_names(). Called by one rank.
-void write_checkpoint(const std::filesystem::path& path, const RunState& state, const Parameters& parameters,
-                      const std::vector<std::string>& moments);
+/// writing fails and throws Error, stays as it was. Called by one rank; by any thread.
+void write_checkpoint(const std::filesystem::path& path, const CheckpointCopy& copy);
 
 /// Reads the run state alone and checks it against its checksum. Throws InputError for a file that is not a checkpoint,
 /// is damaged, or has another format.
@@ -49,12 +67,9 @@ class CheckpointFolder {
   /// Does not touch the file system. `keep`: number of the latest checkpoints to keep.
   CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
 
-  /// Writes path_of(state.step), then removes all but the last `keep` checkpoints. Returns the path. Throws as
-  /// write_checkpoint().
-  std::filesystem::path write(const RunState& state, const Parameters& parameters,
-                              const std::vector<std::string>& moments) const;
-  /// Makes best.h5 another name of this checkpoint.
-  void mark_best(const std::filesystem::path& checkpoint) const;
+  /// Writes path_of(copy.state.step), makes this best.h5 too if copy.best, and removes all but the last `keep`
+  /// checkpoints. Returns the path. Throws as write_checkpoint(). May be called by any thread.
+  std::filesystem::path write(const CheckpointCopy& copy) const;
   /// Paths of the step-N.h5 in the folder, oldest first.
   std::vector<std::filesystem::path> list() const;
   std::filesystem::path path_of(std::int64_t step) const;             ///< of step-N.h5, whether it exists or not

@@ -6,14 +6,14 @@
 namespace keelson {
 namespace fs = std::filesystem;
 
-fs::path CheckpointFolder::write(const RunState& state, const Parameters& parameters,
-                                 const std::vector<std::string>& moments) const {
+fs::path CheckpointFolder::write(const CheckpointCopy& copy) const {
   std::error_code e;
   fs::create_directories(folder_, e);
   if (e) fail("cannot make the folder {}: {}", folder_.string(), e.message());
   remove_temporaries(folder_);
-  const auto path = path_of(state.step);
-  write_checkpoint(path, state, parameters, moments);
+  const auto path = path_of(copy.state.step);
+  write_checkpoint(path, copy);
+  if (copy.best) link_atomically(path, best());
   const auto all = list();
   const auto keep = static_cast<std::size_t>(std::max(1, keep_));
   for (std::size_t i = 0; i + keep < all.size(); ++i) fs::remove(all[i], e);  // what cannot be removed does no harm
@@ -21,8 +21,6 @@ fs::path CheckpointFolder::write(const RunState& state, const Parameters& parame
 }
 
 fs::path CheckpointFolder::path_of(std::int64_t step) const { return folder_ / fmt::format("step-{:010}.h5", step); }
-
-void CheckpointFolder::mark_best(const fs::path& checkpoint) const { link_atomically(checkpoint, best()); }
 
 std::vector<fs::path> CheckpointFolder::list() const {
   std::vector<fs::path> found;

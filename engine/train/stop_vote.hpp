@@ -15,8 +15,8 @@ namespace keelson {
 /// waiting.
 class StopVote {
  public:
-  /// The ranks' decision. none: training goes on.
-  enum class Reason : int { none = 0, time_limit = 1, interrupted = 2 };
+  /// The ranks' decision. none: training goes on. failed: a rank cannot go on, and will say why.
+  enum class Reason : int { none = 0, time_limit = 1, interrupted = 2, failed = 3 };
 
   /// `limit`: seconds from `start` on that training may take; 0: no limit. `interrupted`: called once per step, true
   /// votes for the end; may be empty. `communicator` null: this rank alone.
@@ -26,7 +26,8 @@ class StopVote {
   /// From now on the ranks of another group vote. What is known of times stays.
   void regroup(Communicator* communicator);
   /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
-  void begin(double extra = 0);
+  /// `failed`: this rank cannot go on.
+  void begin(double extra = 0, bool failed = false);
   Reason end();  ///< after the step: the ranks' decision, the same on all
 
   /// Tells how many seconds a step took. The time of the next step is estimated from the slowest of the recent steps.
@@ -42,7 +43,7 @@ class StopVote {
   double limit_;
   std::function<bool()> interrupted_;
   double step_seconds_ = 0, reserve_ = 1;
-  double votes_[2] = {0, 0};  ///< ranks out of time, ranks interrupted
+  double votes_[3] = {0, 0, 0};  ///< ranks out of time, interrupted, failed
   std::unique_ptr<Collective> sum_;
 };
 

@@ -107,7 +107,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       grid_(grid_of(communicator)),
       executor_(make_executor(graph)),
       loader_(std::in_place, training, loader_options()),
-      folder_(options_.checkpoints, options_.keep),
+      writer_(CheckpointFolder(options_.checkpoints, options_.keep)),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
   first_numbers_.resize(static_cast<std::size_t>(ranks_of(communicator)));

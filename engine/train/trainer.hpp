@@ -17,6 +17,7 @@
 #include "engine/optim/sgd.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint_writer.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/observer.hpp"
 #include "engine/train/run_times.hpp"
@@ -149,9 +150,9 @@ class Trainer {
   /// counts, sample_offset is rank * TrainerOptions::batch. weight and indices may be null. The step is made even if
   /// stop_reason() has a value. Throws InputError for a batch that does not fit, and as step(). Collective.
   void step(const Batch& batch);
-  /// Waits until the device has done all steps. Afterwards last_step() is the latest step. Throws as step().
-  /// Collective.
-  void wait() { retire(0); }
+  /// Waits until the device has done all steps and the last checkpoint is written. Afterwards last_step() is the latest
+  /// step. Throws as step() and save_checkpoint(). Collective.
+  void wait();
   /// The latest step whose loss is known. On a device that the host runs ahead of, this is the step before the latest
   /// one, unless wait() was called.
   const StepRecord& last_step() const { return last_step_; }
@@ -167,7 +168,9 @@ class Trainer {
   /// without validation data. Collective.
   Evaluation validate();
   /// Writes step-N.h5, where N is the number of steps done. With `best`, best.h5 becomes another name of this file.
-  /// Does nothing if the options name no folder. Throws Error on all ranks if writing fails. Collective.
+  /// Returns when rank 0 has a copy in memory, which a thread of its own writes while training goes on; first waits for
+  /// the checkpoint before. Does nothing if the options name no folder. Throws Error on all ranks if this or the
+  /// checkpoint before cannot be written; so does the next step(). Collective.
   void save_checkpoint(bool best = false);
 
   const RunState& state() const { return state_; }  ///< after the latest step
@@ -177,7 +180,7 @@ class Trainer {
   const std::optional<RunTimes>& run_times() const { return run_times_; }
   /// The ranks lost so far, by their numbers when the trainer was made.
   const std::vector<Recovery::Lost>& lost() const { return lost_; }
-  /// The latest checkpoint that this run has written or was resumed from; empty: none.
+  /// The latest checkpoint that this run has written, or is writing, or was resumed from; empty: none.
   const std::filesystem::path& last_checkpoint() const { return last_saved_; }
   /// The executor of the current network; valid until the network changes or ranks are lost.
   const Executor& executor() const { return *executor_; }
@@ -241,6 +244,11 @@ class Trainer {
   void take_vote();
   void tell_step(const StepRecord& record);
   void gather_states();
+  void keep_loss_scale();
+  std::shared_ptr<const CheckpointCopy> copy(bool best) const;
+  /// Waits for the checkpoint that is being written. Collective.
+  void finish_checkpoint();
+  void tell_checkpoint(const std::optional<CheckpointWriter::Written>& written);
   void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
   [[noreturn]] void stop_for(const Launched& step, const std::string& what);
   /// Whether the network with metric (or, without metrics, loss) `a` is better than the one with `b`.
@@ -268,7 +276,9 @@ class Trainer {
   std::optional<Loader> loader_;
   std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;
-  CheckpointFolder folder_;
+  CheckpointWriter writer_;  ///< at work on rank 0
+  std::shared_ptr<const CheckpointCopy>
+      copy_;  ///< of the last checkpoint: on rank 0, or where ranks may be lost on all
   StopVote vote_;
   RunState state_;
   std::filesystem::path resumed_from_, last_saved_;

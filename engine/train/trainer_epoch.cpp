@@ -71,68 +71,9 @@ EpochRecord Trainer::end_epoch() {
   return record;
 }
 
-void Trainer::gather_states() {
-  if (state_.step_in_epoch == 0) return;  // an epoch begins with zeros
-  for (const auto& name : executor_->states()) {
-    const Tensor t = executor_->input(name);
-    std::vector<float> mine(static_cast<std::size_t>(t.elements()));
-    parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
-    auto all = communicator_ ? communicator_->gather(mine, 0) : mine;
-    if (!is_root()) continue;
-    Shape shape = t.shape();
-    shape[0] = state_.global_batch;
-    state_.carried[name] = {shape, std::move(all)};
-  }
-}
-
-void Trainer::restore_states(const RunState& loaded, const std::filesystem::path& checkpoint) {
-  if (loaded.step_in_epoch == 0) return;
-  for (const auto& name : executor_->states()) {
-    const Tensor t = executor_->input(name);
-    const auto found = loaded.carried.find(name);
-    Shape wanted = t.shape();
-    wanted[0] = state_.global_batch;
-    if (found == loaded.carried.end() || !(found->second.shape == wanted))
-      refuse("{}: its recurrent state {} is {}, expected {}: resume with the network and batch of that run",
-             checkpoint.string(), name, found == loaded.carried.end() ? "missing" : to_string(found->second.shape),
-             to_string(wanted));
-    const std::int64_t first = (communicator_ ? communicator_->rank() : 0) * t.elements();
-    parameters_.context().device().copy_from_host(t.raw(), found->second.values.data() + first, t.bytes());
-  }
-}
-
-void Trainer::save_checkpoint(bool best) {
-  retire(0);
-  saved_step_ = state_.step;
-  if (options_.checkpoints.empty()) return;
-  // After the last step of an epoch the next one has begun, without a step.
-  const Activity activity(Activity::Kind::checkpoint, state_.step, state_.epoch + (state_.step_in_epoch > 0 ? 1 : 0));
-  if (executor_->plan().checks_gradients()) {
-    const auto scale = executor_->loss_scale();
-    state_.loss_scale = scale.scale;
-    state_.good_steps = scale.good_steps;
-    state_.skipped_steps = scale.skipped;
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  together("a checkpoint", [&] {
-    tell([&](auto& o) { o.before_checkpoint(state_); });
-    gather_states();
-    on_first_rank(communicator_, [&] {
-      if (options_.before_checkpoint) options_.before_checkpoint();
-      const auto path = folder_.write(state_, parameters_, moments_);
-      if (best) folder_.mark_best(path);
-      state_.carried.clear();
-      tell([&](auto& o) { o.on_checkpoint(state_, path, best); });
-    });
-  });
-  last_saved_ = folder_.path_of(state_.step);
-  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  vote_.reserve(seconds);
-  run_checkpoints_ += seconds;
-}
-
 void Trainer::stop_for(const Launched& step, const std::string& what) {
   auto culprit = executor_->first_non_finite();
+  writer_.wait();  // for the checkpoint that the message names
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
     culprit.clear();

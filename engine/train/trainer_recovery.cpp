@@ -72,7 +72,10 @@ void Trainer::recover(Recovery& recovery) {
   for (int attempt = 0; attempt < most; ++attempt) {
     auto start = Clock::now();
     release_executor();
-    leave_out(communicator_->shrink(), recovery);
+    const bool followed = !is_root();
+    const LostRanks lost = communicator_->shrink();
+    if (followed && is_root() && copy_) writer_.start(copy_);  // rank 0 may not have come to its end
+    leave_out(lost, recovery);
     recovery.shrink += since(start);
     start = Clock::now();
     bool good = true;

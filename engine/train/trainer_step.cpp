@@ -47,8 +47,9 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, FirstRankObserve
     else if (options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0)
       save_checkpoint(false);
   }
-  wait();
+  retire(0);
   if (saved_step_ != state_.step) save_checkpoint(false);
+  wait();
   if (!lost_.empty()) compare_parameters();
   if (communicator_ && communicator_->size() > 1) together("the table of times", [&] { run_times_ = gather_times(); });
   tell([&](auto& o) { o.on_stop(state_, *stop_); });
@@ -150,7 +151,7 @@ void Trainer::load_from_here() {
 
 Trainer::Launched Trainer::compute(const Batch& batch, Clock::time_point start) {
   KEELSON_EXPECT(executor_);  // null after a network that could not be made
-  vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch() ? validation_seconds_ : 0);
+  vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch() ? validation_seconds_ : 0, writer_.failed());
   Launched now;
   now.epoch = state_.epoch;
   now.samples = batch.global_count;
@@ -230,7 +231,10 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
     launched_.push_back(now);
   else
     tell_step(now.record);
-  if (decision_ != StopVote::Reason::none)
+  tell_checkpoint(writer_.take(false));
+  if (decision_ == StopVote::Reason::failed)
+    together("a checkpoint", [&] { finish_checkpoint(); });
+  else if (decision_ != StopVote::Reason::none)
     stop_ = decision_ == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
 }
 

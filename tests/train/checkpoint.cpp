@@ -55,7 +55,7 @@ const std::vector<std::string> momentum{"momentum"};
 TEST(Checkpoint, ComesBackBitForBit) {
   const Folder folder;
   const Trained a;
-  write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
+  write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum));
   EXPECT_EQ(folder.files(), std::vector<std::string>{"c.h5"});
   Trained b(small_network(0));
   for (auto& p : b.parameters.all())
@@ -77,7 +77,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
 TEST(Checkpoint, IsPlainHdf5) {
   const Folder folder;
   const Trained a;
-  write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
+  write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum));
   const auto f = hdf5::File::open((folder / "c.h5").string());
   EXPECT_EQ(f.info("/parameters/conv1/weights").shape, (hdf5::Dims{6, 2, 3, 3, 3}));
   EXPECT_EQ(f.info("/parameters/dense2/weights").shape, (hdf5::Dims{2, 8}));
@@ -113,7 +113,7 @@ TEST(Checkpoint, ReadsOlderFilesOfThisFormat) {
     const std::map<std::string, std::vector<double>> none{{"target_sum", {}}, {"target_samples", {0}}};
     EXPECT_EQ(s.observed, targets ? sums : none);
     const Folder folder;  // written anew, the state is the same
-    write_checkpoint(folder / "c.h5", s, parameters, momentum);
+    write_checkpoint(folder / "c.h5", copy_run(s, parameters, momentum));
     EXPECT_EQ(read_run_state(folder / "c.h5").observed, s.observed);
   }
 }
@@ -121,7 +121,7 @@ TEST(Checkpoint, ReadsOlderFilesOfThisFormat) {
 TEST(Checkpoint, ReadsWithoutMoments) {
   const Folder folder;
   const Trained a;
-  write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
+  write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum));
   Parameters b(a.graph, context(contexts().back()), 4);
   PlanOptions evaluation;
   evaluation.training = false;
@@ -134,7 +134,7 @@ TEST(Checkpoint, ReadsWithoutMoments) {
 TEST(Checkpoint, RefusesOtherNetworks) {
   const Folder folder;
   const Trained a;
-  write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
+  write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum));
   Trained wider(small_network(0, 9));
   const auto before = everything(wider.parameters);
   const auto text =
@@ -148,7 +148,7 @@ TEST(Checkpoint, RefusesOtherNetworks) {
 TEST(Checkpoint, RefusesOtherOptimizers) {
   const Folder folder;
   Trained a;
-  write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
+  write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum));
   const auto text = message_of<InputError>(
       [&] { load_checkpoint(folder / "c.h5", "small", a.parameters, std::vector<std::string>{"m", "v"}, nullptr); });
   EXPECT_NE(text.find("(momentum), but this run needs m, v"), std::string::npos) << text;
@@ -157,7 +157,7 @@ TEST(Checkpoint, RefusesOtherOptimizers) {
 TEST(Checkpoint, RefusesDamage) {
   const Folder folder;
   Trained a;
-  write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum);
+  write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum));
   const auto whole = content(folder / "c.h5");
   const auto offset = hdf5::File::open((folder / "c.h5").string()).info("/parameters/dense1/weights").raw_offset;
   ASSERT_GT(offset, 0);
@@ -193,7 +193,8 @@ TEST(Checkpoint, ANumberThatIsNotFiniteIsNotWritten) {
   Trained a;
   auto& p = a.parameters.at("dense2/bias");
   a.parameters.set(p, {1.0f, NAN});
-  const auto text = message_of<Error>([&] { write_checkpoint(folder / "c.h5", some_state(), a.parameters, momentum); });
+  const auto text =
+      message_of<Error>([&] { write_checkpoint(folder / "c.h5", copy_run(some_state(), a.parameters, momentum)); });
   EXPECT_NE(text.find("/parameters/dense2/bias holds a value that is not finite after step 77"), std::string::npos)
       << text;
   EXPECT_TRUE(folder.files().empty());
@@ -205,7 +206,7 @@ TEST(Checkpoint, FullDiskLeavesThePreviousOne) {
   const CheckpointFolder checkpoints(folder.path(), 2);
   Trained a;
   auto s = some_state();
-  const auto first = checkpoints.write(s, a.parameters, momentum);
+  const auto first = checkpoints.write(copy_run(s, a.parameters, momentum));
   const auto before = content(first);
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -214,7 +215,7 @@ TEST(Checkpoint, FullDiskLeavesThePreviousOne) {
     const rlimit small{limit, old.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
     ++s.step;
-    const auto text = message_of<Error>([&] { checkpoints.write(s, a.parameters, momentum); });
+    const auto text = message_of<Error>([&] { checkpoints.write(copy_run(s, a.parameters, momentum)); });
     setrlimit(RLIMIT_FSIZE, &old);
     EXPECT_NE(text.find("cannot write the checkpoint"), std::string::npos) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
@@ -222,7 +223,7 @@ TEST(Checkpoint, FullDiskLeavesThePreviousOne) {
     EXPECT_EQ(content(first), before);
   }
   std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(checkpoints.write(s, a.parameters, momentum).filename(), "step-0000000080.h5");
+  EXPECT_EQ(checkpoints.write(copy_run(s, a.parameters, momentum)).filename(), "step-0000000080.h5");
 }
 
 TEST(Checkpoint, KeepsTheLastAndTheBest) {
@@ -231,8 +232,9 @@ TEST(Checkpoint, KeepsTheLastAndTheBest) {
   const Trained a;
   auto s = some_state();
   for (s.step = 1; s.step <= 5; ++s.step) {
-    const auto path = checkpoints.write(s, a.parameters, {});
-    if (s.step == 2 || s.step == 3) checkpoints.mark_best(path);
+    auto copy = copy_run(s, a.parameters, {});
+    copy.best = s.step == 2 || s.step == 3;
+    checkpoints.write(copy);
   }
   ASSERT_EQ(checkpoints.list().size(), 2u);
   EXPECT_EQ(checkpoints.list().back().filename(), "step-0000000005.h5");

@@ -255,7 +255,7 @@ TEST(NetworkChange, ACheckpointWithoutATopologyIsOfTheProgramsNetwork) {
   ChangingTraining a(o);
   auto state = a.go().state;
   state.topology.clear();
-  write_checkpoint(folder / "old.h5", state, a.parameters, moment_names(*o.optimizer));
+  write_checkpoint(folder / "old.h5", copy_run(state, a.parameters, moment_names(*o.optimizer)));
   EXPECT_TRUE(read_run_state(folder / "old.h5").topology.empty());
   ChangingTraining b(changing_options()), whole(changing_options());
   b.trainer.resume(folder / "old.h5");

@@ -85,6 +85,7 @@ TEST(TrainerStep, RunContinuesWhatTheCallerHasBegunAndSaved) {
   }
   EXPECT_TRUE(folder.files().empty()) << "checkpoints are the caller's";
   own.trainer.save_checkpoint(true);
+  own.trainer.wait();
   EXPECT_EQ(folder.files(), (std::vector<std::string>{"best.h5", "step-0000000007.h5"}));
   Own rest;
   rest.trainer.resume(find_checkpoint(folder.path(), false));
@@ -92,6 +93,22 @@ TEST(TrainerStep, RunContinuesWhatTheCallerHasBegunAndSaved) {
   direct.trainer.run();
   EXPECT_EQ(everything(rest.parameters), everything(whole.parameters));
   EXPECT_EQ(everything(direct.parameters), everything(whole.parameters));
+}
+
+TEST(TrainerStep, ACheckpointThatCannotBeWrittenEndsTheTraining) {
+  const Folder folder;
+  std::ofstream(folder / "file") << "in the way";
+  auto o = small_options();
+  o.epochs = 1'000'000;
+  o.checkpoints = folder / "file" / "checkpoints";
+  Own own(o);
+  ASSERT_TRUE(own.trainer.step());
+  own.trainer.save_checkpoint();
+  const auto text = message_of<Error>([&] {
+    while (own.trainer.step())
+      if (own.trainer.epoch_done()) own.trainer.end_epoch();
+  });
+  EXPECT_NE(text.find("checkpoints"), std::string::npos) << text;
 }
 
 TEST(TrainerStep, TakesBatchesOfTheCaller) {

@@ -1,3 +1,5 @@
+#include "engine/base/background_thread.hpp"
+
 #ifdef __linux__
 #include <sched.h>
 #include <sys/resource.h>
@@ -8,17 +10,15 @@
 #include <signal.h>
 
 #include "engine/base/trace.hpp"
-#include "engine/data/detail/decoding_thread.hpp"
 
-namespace keelson::detail {
-
+namespace keelson {
 namespace {
 
-void pin_to([[maybe_unused]] const std::vector<int>& cpus) {
+void step_back([[maybe_unused]] const char* name, [[maybe_unused]] const std::vector<int>& cpus) {
 #ifdef __linux__
-  pthread_setname_np(pthread_self(), "decoder");
-  // On Linux a thread has its own nice value. Batches are decoded ahead, so a decoder can wait for a core; a compute
-  // thread that waits holds up the whole step, and with it all ranks. Where this is not allowed, or a CPU does not
+  pthread_setname_np(pthread_self(), name);
+  // On Linux a thread has its own nice value. This thread can wait for a core; a compute thread that
+  // waits holds up the whole step, and with it all ranks. Where this is not allowed, or a CPU does not
   // exist, it just does not happen.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), getpriority(PRIO_PROCESS, 0) + 5);
   if (cpus.empty()) return;
@@ -32,14 +32,14 @@ void pin_to([[maybe_unused]] const std::vector<int>& cpus) {
 
 }  // namespace
 
-std::thread start_decoding_thread(std::function<void()> work, const std::vector<int>& cpus) {
+std::thread start_background_thread(const char* name, std::function<void()> work, const std::vector<int>& cpus) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the thread from its first instruction on
   try {
-    std::thread thread([work = std::move(work), cpus] {
-      pin_to(cpus);
-      name_thread_in_traces("decoder");
+    std::thread thread([name, work = std::move(work), cpus] {
+      step_back(name, cpus);
+      name_thread_in_traces(name);
       work();
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -50,4 +50,4 @@ std::thread start_decoding_thread(std::function<void()> work, const std::vector<
   }
 }
 
-}  // namespace keelson::detail
+}  // namespace keelson

@@ -1,0 +1,43 @@
+#include "engine/train/checkpoint_writer.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "engine/base/background_thread.hpp"
+#include "engine/base/trace.hpp"
+
+namespace keelson {
+
+void CheckpointWriter::wait() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointWriter::start(std::shared_ptr<const CheckpointCopy> copy) {
+  wait();
+  now_ = {.copy = std::move(copy)};
+  error_ = nullptr;
+  done_ = false;
+  thread_ = start_background_thread("checkpoint", [this] { write(); });
+}
+
+void CheckpointWriter::write() {
+  const TraceSpan span("write checkpoint", "checkpoint");
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    now_.path = folder_.write(*now_.copy);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  now_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  done_ = true;
+}
+
+std::optional<CheckpointWriter::Written> CheckpointWriter::take(bool wait_for_it) {
+  if (!now_.copy || (!wait_for_it && (!done_ || error_))) return std::nullopt;
+  wait();
+  auto written = std::exchange(now_, {});
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  return written;
+}
+
+}  // namespace keelson

@@ -1,0 +1,94 @@
+#include "engine/base/activity.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/train/trainer.hpp"
+
+namespace keelson {
+
+void Trainer::gather_states() {
+  if (state_.step_in_epoch == 0) return;  // an epoch begins with zeros
+  for (const auto& name : executor_->states()) {
+    const Tensor t = executor_->input(name);
+    std::vector<float> mine(static_cast<std::size_t>(t.elements()));
+    parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
+    auto all = communicator_ ? communicator_->gather(mine, 0) : mine;
+    if (!is_root()) continue;
+    Shape shape = t.shape();
+    shape[0] = state_.global_batch;
+    state_.carried[name] = {shape, std::move(all)};
+  }
+}
+
+void Trainer::restore_states(const RunState& loaded, const std::filesystem::path& checkpoint) {
+  if (loaded.step_in_epoch == 0) return;
+  for (const auto& name : executor_->states()) {
+    const Tensor t = executor_->input(name);
+    const auto found = loaded.carried.find(name);
+    Shape wanted = t.shape();
+    wanted[0] = state_.global_batch;
+    if (found == loaded.carried.end() || !(found->second.shape == wanted))
+      refuse("{}: its recurrent state {} is {}, expected {}: resume with the network and batch of that run",
+             checkpoint.string(), name, found == loaded.carried.end() ? "missing" : to_string(found->second.shape),
+             to_string(wanted));
+    const std::int64_t first = (communicator_ ? communicator_->rank() : 0) * t.elements();
+    parameters_.context().device().copy_from_host(t.raw(), found->second.values.data() + first, t.bytes());
+  }
+}
+
+void Trainer::keep_loss_scale() {
+  if (!executor_->plan().checks_gradients()) return;
+  const auto scale = executor_->loss_scale();
+  state_.loss_scale = scale.scale;
+  state_.good_steps = scale.good_steps;
+  state_.skipped_steps = scale.skipped;
+}
+
+std::shared_ptr<const CheckpointCopy> Trainer::copy(bool best) const {
+  auto copy = copy_run(state_, parameters_, moments_);
+  copy.best = best;
+  return std::make_shared<const CheckpointCopy>(std::move(copy));
+}
+
+void Trainer::save_checkpoint(bool best) {
+  retire(0);
+  saved_step_ = state_.step;
+  if (options_.checkpoints.empty()) return;
+  // After the last step of an epoch the next one has begun, without a step.
+  const Activity activity(Activity::Kind::checkpoint, state_.step, state_.epoch + (state_.step_in_epoch > 0 ? 1 : 0));
+  keep_loss_scale();
+  const auto begin = Clock::now();
+  together("a checkpoint", [&] {
+    finish_checkpoint();
+    tell([&](auto& o) { o.before_checkpoint(state_); });
+    gather_states();
+    on_first_rank(communicator_, [&] {
+      if (options_.before_checkpoint) options_.before_checkpoint();
+      copy_ = copy(best);
+    });
+    // The rank that is rank 0 after a loss may have to write it.
+    if (survives() && !is_root()) copy_ = copy(best);
+    state_.carried.clear();
+  });
+  if (is_root()) writer_.start(copy_);
+  if (!survives()) copy_.reset();
+  last_saved_ = CheckpointFolder(options_.checkpoints, options_.keep).path_of(state_.step);
+  const auto seconds = since(begin);
+  vote_.reserve(seconds);
+  run_checkpoints_ += seconds;
+}
+
+void Trainer::finish_checkpoint() {
+  on_first_rank(communicator_, [&] { tell_checkpoint(writer_.take(true)); });
+}
+
+void Trainer::tell_checkpoint(const std::optional<CheckpointWriter::Written>& written) {
+  if (!written) return;
+  vote_.reserve(written->seconds);
+  tell([&](auto& o) { o.on_checkpoint(written->copy->state, written->path, written->copy->best); });
+}
+
+void Trainer::wait() {
+  retire(0);
+  if (!options_.checkpoints.empty()) together("a checkpoint", [&] { finish_checkpoint(); });
+}
+
+}  // namespace keelson
