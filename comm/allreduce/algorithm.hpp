@@ -11,6 +11,7 @@ namespace keelson::comm::detail {
 
 /// A way to sum an array over ranks.
 struct AllreduceAlgorithm {
+  /// What is done.
   enum class Kind : unsigned char {
     mpi,             ///< the MPI library's MPI_Iallreduce
     two_level,       ///< NodeSum; with several nodes: recursive halving between them
@@ -20,7 +21,7 @@ struct AllreduceAlgorithm {
     doubling  ///< PeerExchange over all ranks
   };
 
-  Kind kind = Kind::mpi;
+  Kind kind = Kind::mpi;        ///< what is done
   std::size_t piece_bytes = 0;  ///< of the pieces that long arrays go in, a few at a time; 0: in one piece
 
   /// "ring:4M"
@@ -32,9 +33,10 @@ struct AllreduceAlgorithm {
 
 /// What decides which algorithms can be had.
 struct AllreduceFacts {
-  int ranks = 1, nodes = 1;
+  int ranks = 1;               ///< that take part
+  int nodes = 1;               ///< on which they are
   bool shared_memory = false;  ///< ranks of a node can share memory
-  Wire wire = Wire::fp32;
+  Wire wire = Wire::fp32;      ///< how numbers travel
 };
 
 /// The algorithms that are worth timing for an array of so many bytes, the one of the rule of thumb first. Those that

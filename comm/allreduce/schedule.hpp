@@ -15,16 +15,17 @@ struct ExchangeStep {
     copies  ///< values that were rounded before
   };
 
-  int send_to = -1, receive_from = -1;  ///< ranks
-  std::size_t send_begin = 0, send_end = 0, receive_begin = 0, receive_end = 0;
-  bool adds = false;  ///< what is received is added to the own values, else takes their place
-  Sends sends = Sends::terms;
+  int send_to = -1, receive_from = -1;             ///< ranks
+  std::size_t send_begin = 0, send_end = 0;        ///< blocks that are sent
+  std::size_t receive_begin = 0, receive_end = 0;  ///< blocks that are received
+  bool adds = false;           ///< what is received is added to the own values, else takes their place
+  Sends sends = Sends::terms;  ///< what the blocks sent hold
 };
 
 /// What one rank does to sum an array over all ranks, in place. Every rank ends with the same bits.
 struct Schedule {
-  std::size_t blocks = 1;
-  std::vector<ExchangeStep> steps;
+  std::size_t blocks = 1;           ///< that the array is cut into
+  std::vector<ExchangeStep> steps;  ///< in order
 
   /// First element of a block of an array of `count` elements; of block `blocks`: its end.
   std::size_t begin_of(std::size_t block, std::size_t count) const {

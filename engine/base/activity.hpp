@@ -11,7 +11,8 @@ namespace keelson {
 /// of the process' trace. Of activities within one another the outermost one counts for messages.
 class Activity {
  public:
-  enum class Kind : std::uint8_t { step, validation, checkpoint, evaluation };  ///< what is done
+  /// What is done.
+  enum class Kind : std::uint8_t { step, validation, checkpoint, evaluation };
 
   /// `step`: of a step its number from 1, else the steps done; `epoch`: from 1. An evaluation has neither.
   explicit Activity(Kind kind, std::int64_t step = 0, std::int64_t epoch = 0);

@@ -13,7 +13,7 @@ namespace keelson {
 
 /// Nanoseconds of this process' std::chrono::steady_clock.
 using TraceTime = std::int64_t;
-TraceTime trace_now();
+TraceTime trace_now();  ///< the time now
 
 /// Something that took time, on one rank.
 struct TraceEvent {

@@ -39,8 +39,8 @@ struct StepRecord {
 struct Recovery {
   /// A rank that was lost.
   struct Lost {
-    int rank;  ///< its number when the trainer was made
-    std::string host;
+    int rank;          ///< its number when the trainer was made
+    std::string host;  ///< the name of its machine
   };
   std::int64_t step = 0;   ///< steps done before, which nothing of the loss has changed
   std::string during;      ///< what the ranks did together then, and began anew: "a step", "a validation"

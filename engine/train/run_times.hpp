@@ -21,24 +21,27 @@ enum class TimePart : std::uint8_t {
   checkpoints,    ///< those that were written, or waited for while rank 0 wrote them
   other,          ///< start of epochs, observers, and the rest
 };
-inline constexpr std::size_t time_parts = 8;
-std::string_view to_string(TimePart part);  ///< "exposed communication"
+inline constexpr std::size_t time_parts = 8;  ///< number of them
+std::string_view to_string(TimePart part);    ///< "exposed communication"
 
 /// Where the wall time of a run went, over all ranks.
 struct RunTimes {
   /// Seconds of all ranks.
   struct Spread {
-    double mean = 0, least = 0, most = 0;
+    double mean = 0;                    ///< over ranks
+    double least = 0;                   ///< of any rank
+    double most = 0;                    ///< of any rank
     int least_rank = 0, most_rank = 0;  ///< the lowest of those that have it
     std::string most_host;              ///< of most_rank
   };
-  int ranks = 1;
-  std::int64_t steps = 0;
+  int ranks = 1;           ///< of the run
+  std::int64_t steps = 0;  ///< done in that time
   /// The host only queues the work of a device: compute then includes the exchange and the device's waiting for other
   /// ranks, of which communication and imbalance show little.
   bool host_runs_ahead = false;
   double seconds = 0;                    ///< of the run: mean of all ranks, and sum of the parts' means
   std::array<Spread, time_parts> parts;  ///< by TimePart
+  /// The seconds of one part.
   const Spread& operator[](TimePart part) const { return parts[static_cast<std::size_t>(part)]; }
   double share(TimePart part) const { return seconds > 0 ? (*this)[part].mean / seconds : 0; }  ///< of `seconds`
 };
