@@ -72,12 +72,12 @@ struct Executor::Impl {
     run(compiled.sections.backward_end, compiled.sections.exchange_end);
     in_exchange = false;
   }
-  /// Waits for all buckets; a second wait for the same collective returns at once.
+  /// Waits for all gradients; a second wait for the same collective returns at once.
   void finish_exchange() {
     run_exchange();
     const auto& all = compiled.program.calls();
     for (std::size_t i = compiled.sections.exchange_end; i < all.size(); ++i)
-      if (all[i].communication()) bindings.calls()[i].run();
+      if (const auto* c = all[i].communication(); c && c->step == Communication::Step::wait) bindings.calls()[i].run();
   }
   void write_scale(const ops::LossScale& scale) {
     if (compiled.loss_scale != no_buffer)
@@ -191,7 +191,7 @@ Tensor Executor::output(const std::string& name) const {
 
 void Executor::forward(const ops::StepParams& params) {
   const Turn turn(*impl_);
-  impl_->finish_exchange();
+  if (!impl_->compiled.options.lag) impl_->finish_exchange();
   const TraceSpan span("forward", "phase");
   impl_->refresh();
   impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params, sizeof params);

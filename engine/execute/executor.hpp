@@ -96,10 +96,10 @@ class Executor {
   void set_loss_scale(const ops::LossScale& scale);
 
   /// Gradient of a parameter after backward(), over all ranks, times the loss scale: a copy on the host in row-major
-  /// order. Throws Error for a parameter without a gradient.
+  /// order. With PlanOptions::lag: this rank's term. Throws Error for a parameter without a gradient.
   std::vector<float> gradient(const std::string& parameter) const;
-  /// Waits until the exchange that backward() has started is over. update() waits for each bucket of gradients only
-  /// when it needs that bucket. Collective.
+  /// Waits until the exchange that backward(), or with PlanOptions::lag the last update(), has started is over.
+  /// update() waits for each bucket of gradients only when it needs that bucket. Collective.
   void finish_exchange() const;
   /// Seconds that the host has waited for other ranks in the exchange since the last call of this function.
   double take_exchange_seconds();

@@ -125,7 +125,7 @@ void Inserter::add_buckets(const std::vector<Bucket>& buckets) {
   for (const Bucket& b : buckets) {
     for (BufferId part : b.parts) users(part).in_bucket = true;
     users(b.whole).in_bucket = true;
-    if (build_.ranks(Distribution::Axis::data) > 1) add_sum(b.whole, b.parts, b);
+    if (build_.ranks(Distribution::Axis::data) > 1 && !build_.lag) add_sum(b.whole, b.parts, b);
   }
 }
 

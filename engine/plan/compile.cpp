@@ -55,7 +55,8 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   // The host looks at losses when a device has gone on already.
   build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
   build.grid = options.grid;
-  build.sparse_allowed = !options.optimizer || options.optimizer->moves_only_rows_with_gradient();
+  build.lag = options.lag && options.optimizer;
+  build.sparse_allowed = !build.lag && (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
@@ -192,7 +193,7 @@ CompiledGraph Compiler::finish() {
   if (options.inputs_as_read) adopt_readers_descs();
   CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
   if (options.training && options.optimizer) {
-    append_updates(build, *options.optimizer, gradients->floats());
+    append_updates(build, *options.optimizer, gradients->floats(), options.exchange.wire);
     for (const auto& [node, append] : build.at_update) {
       NodeBuilder b(build, Phase::update, node);
       append(b);

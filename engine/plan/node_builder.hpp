@@ -35,6 +35,7 @@ struct CompileState {
   bool checks_gradients = false;          ///< the device checks gradients before parameters move
   const ProcessGrid* grid = nullptr;      ///< null: this rank alone
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
+  bool lag = false;                       ///< as in PlanOptions
   /// Ranks along an axis of the process grid; 1 without a grid.
   int ranks(ProcessGrid::Axis axis) const { return grid ? grid->extent(axis) : 1; }
 

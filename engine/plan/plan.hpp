@@ -31,6 +31,9 @@ struct PlanOptions {
   Precision precision = Precision::fp32;
   ExchangeOptions exchange;              ///< of gradients over ranks
   const Optimizer* optimizer = nullptr;  ///< null: gradients only, no update
+  /// The update reads the gradients of the step before, zero in the first step (SyncMode::Kind::lag). Their exchange
+  /// runs beside a whole step. They are one more moment of each parameter, behind those of the optimizer.
+  bool lag = false;
   /// An input that one reorder or conversion alone reads then has the layout and dtype of that call's result, and the
   /// call is gone: for callers that convert what they bring anyway. Executor::input(name).desc() says what is expected.
   bool inputs_as_read = false;

@@ -10,7 +10,8 @@ UpdateBuilder::UpdateBuilder(CompileState& build, std::int64_t gradients, std::v
     parameters_.push_back(
         {name, build_.parameters.at(name).shape, build_.parameter_buffers.at(name), gradient, rows, count});
   };
-  for (const auto& [name, gradient] : build_.gradients) add(name, gradient, no_buffer, 0);
+  for (const auto& [name, gradient] : build_.gradients)
+    add(name, build_.lag ? new_moment(name, "lagged_gradient", state_names_.size()) : gradient, no_buffer, 0);
   for (const SparseGradient& g : build_.sparse_gradients) add(g.parameter, g.values, g.rows, g.count);
 }
 
@@ -25,6 +26,14 @@ void UpdateBuilder::append_sum_of_squares(const std::string& node, BufferId src,
 
 BufferId UpdateBuilder::global_norm() {
   if (global_norm_ != no_buffer) return global_norm_;
+  if (build_.lag) {  // which do not lie in the block
+    global_norm_ = new_sums("global norm", std::ssize(parameters_));
+    for (std::int64_t i = 0; i < std::ssize(parameters_); ++i) {
+      const auto& p = parameters_[static_cast<std::size_t>(i)];
+      append_sum_of_squares(p.name, p.gradient, global_norm_, i);
+    }
+    return global_norm_;
+  }
   const int whole = gradients_ > 0 ? 1 : 0, by_rows = static_cast<int>(build_.sparse_gradients.size());
   global_norm_ = new_sums("global norm", whole + by_rows);
   if (gradients_ > 0)
@@ -76,11 +85,17 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
          p.name);
   const auto [at, is_new] = states_.try_emplace({p.name, name}, no_buffer);
   if (!is_new) return at->second;
-  at->second = build_.program.add(p.name + "/" + name, desc(p.value), Storage::moment);
-  Buffer& buffer = build_.program.buffer(at->second);
-  buffer.parameter = p.name;
-  buffer.moment = static_cast<std::size_t>(found - state_names_.begin());
+  at->second = new_moment(p.name, name, static_cast<std::size_t>(found - state_names_.begin()));
   return at->second;
+}
+
+BufferId UpdateBuilder::new_moment(const std::string& parameter, const std::string& name, std::size_t number) {
+  const BufferId id =
+      build_.program.add(parameter + "/" + name, desc(build_.parameter_buffers.at(parameter)), Storage::moment);
+  Buffer& buffer = build_.program.buffer(id);
+  buffer.parameter = parameter;
+  buffer.moment = number;
+  return id;
 }
 
 BufferId UpdateBuilder::new_buffer(const UpdatedParameter& p, const std::string& name) {

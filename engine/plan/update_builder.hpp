@@ -12,9 +12,11 @@ namespace keelson {
 
 /// A parameter that has a gradient. Parameter, gradient and states share one dense layout.
 struct UpdatedParameter {
-  std::string name;            ///< "conv1/weights"
-  Shape shape;                 ///< logical shape
-  BufferId value, gradient;    ///< the parameter; the whole gradient, or (row_count, width) f32 for a gradient by rows
+  std::string name;  ///< "conv1/weights"
+  Shape shape;       ///< logical shape
+  /// The parameter; the whole gradient, or (row_count, width) f32 for a gradient by rows. With PlanOptions::lag the
+  /// gradient is that of the step before.
+  BufferId value, gradient;
   BufferId rows = no_buffer;   ///< of a gradient by rows: (row_count) s32 row numbers; no_buffer for a whole gradient
   std::int64_t row_count = 0;  ///< rows of a gradient by rows, used or not; 0 for a whole gradient
 };
@@ -67,6 +69,7 @@ class UpdateBuilder {
 
  private:
   BufferId new_sums(const std::string& name, std::int64_t count);
+  BufferId new_moment(const std::string& parameter, const std::string& name, std::size_t number);
   void append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index);
 
   CompileState& build_;
