@@ -6,6 +6,7 @@
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
 #include "engine/optim/sgd.hpp"
+#include "engine/train/sync/sync_mode.hpp"
 
 namespace keelson::app {
 namespace {
@@ -126,6 +127,13 @@ void declare(OptimizerOptions& o, Verb& v) {
          "For lars and lamb: treat biases and other vectors as all parameters, with weight decay and layer-wise rate")
       .stored();
   v.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off").non_negative().stored();
+  v.option(
+       "--sync", o.sync,
+       "How ranks keep their parameters together: synchronous; lag: updates come a step late; stale:STEPS: those of "
+       "other ranks do, at most so late; gossip: ranks average in pairs; local:STEPS: all do, every so many steps; "
+       "post-local:STEPS@EPOCHS: local after these epochs",
+       "MODE")
+      .stored();
 }
 
 void check(const OptimizerOptions& o) {
@@ -140,6 +148,7 @@ void check(const OptimizerOptions& o) {
   if (o.nesterov && (o.optimizer != "sgd" || o.momentum == 0))
     refuse("--nesterov needs --optimizer sgd and --momentum above 0");
   check_layer_rates(o);
+  SyncMode::parse(o.sync);
 }
 
 std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {

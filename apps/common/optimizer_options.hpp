@@ -32,6 +32,7 @@ struct OptimizerOptions {
   float larc_floor = 0;  ///< no option: a program may set it
   float lars_eta = 0.001f;
   bool lars_rate_outside = false, nvlamb = false, adapt_vectors = false;
+  std::string sync = "synchronous";  ///< as SyncMode::parse() reads it
 };
 
 /// Declares them on a verb, as stored ones.

@@ -63,9 +63,10 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& j
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
-  fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}\n", counted(t.epochs, "epoch"),
+  const bool relaxed = t.sync.kind != SyncMode::Kind::synchronous;
+  fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}{}\n", counted(t.epochs, "epoch"),
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(job.world.size(), "rank"), s.optimizer,
-             s.schedule, to_string(t.precision));
+             s.schedule, to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
   // Open MPI's mpirun kills the ranks when it is interrupted, which no rank can see coming.
   const bool open_mpi = job.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
@@ -183,6 +184,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.seed = o.seed;
   t.optimizer = make_optimizer(o);
   t.schedule = make_schedule(o);
+  t.sync = SyncMode::parse(o.sync);
   t.max_steps = options_.max_steps;
   t.time_limit = options_.time_limit;
   t.start = start_;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/communicator.hpp"
 
@@ -23,12 +24,15 @@ class StopVote {
   StopVote(Communicator* communicator, std::chrono::steady_clock::time_point start, double limit,
            std::function<bool()> interrupted);
 
-  /// From now on the ranks of another group vote. What is known of times stays.
-  void regroup(Communicator* communicator);
+  /// From now on the ranks of another group vote. What is known of times stays. `slack`: end() gives the decision of so
+  /// many steps before, so that ranks need not wait for those that are that far behind. Votes under way are dropped.
+  void regroup(Communicator* communicator, std::size_t slack = 0);
+  /// Returns when no vote is under way. end() still has their decisions. Collective.
+  void wait();
   /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
   /// `failed`: this rank cannot go on.
   void begin(double extra = 0, bool failed = false);
-  Reason end();  ///< after the step: the ranks' decision, the same on all
+  Reason end();  ///< after the step: the ranks' decision, the same on all; none for steps before the first
 
   /// Tells how many seconds a step took. The time of the next step is estimated from the slowest of the recent steps.
   void step_took(double seconds) { step_seconds_ = std::max(0.8 * step_seconds_, seconds); }
@@ -43,8 +47,12 @@ class StopVote {
   double limit_;
   std::function<bool()> interrupted_;
   double step_seconds_ = 0, reserve_ = 1;
-  double votes_[3] = {0, 0, 0};  ///< ranks out of time, interrupted, failed
-  std::unique_ptr<Collective> sum_;
+  struct Vote {
+    double counts[3] = {0, 0, 0};  ///< ranks out of time, interrupted, failed
+    std::unique_ptr<Collective> sum;
+  };
+  std::vector<Vote> votes_;  ///< of the last steps
+  std::size_t begun_ = 0;    ///< votes
 };
 
 }  // namespace keelson

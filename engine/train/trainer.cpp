@@ -16,6 +16,12 @@ std::optional<ProcessGrid> grid_of(Communicator* c) {
 
 int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
 
+std::vector<std::string> stored_moments(const TrainerOptions& o) {
+  auto names = moment_names(*o.optimizer);
+  if (o.sync.kind == SyncMode::Kind::lag) names.emplace_back("lagged_gradient");
+  return names;
+}
+
 /// Without the paths, which may differ.
 std::string describe_data(const Dataset& data) {
   return fmt::format("{} [{:016x}]", counted(data.size(), "sample"), data.digest());
@@ -41,6 +47,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
       {"optimizer", o.optimizer->to_string()},
+      {"synchronization", o.sync.to_string()},
       {"learning rate", o.schedule.to_string()},
       {"checkpoints",
        fmt::format("every {}, every {}", counted(o.checkpoint_epochs, "epoch"), counted(o.checkpoint_steps, "step"))}};
@@ -103,8 +110,9 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
                  check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
       communicator_(communicator),
       options_(std::move(options)),
-      moments_(moment_names(*options_.optimizer)),
+      moments_(stored_moments(options_)),
       grid_(grid_of(communicator)),
+      local_((check_sync(), updates_locally(0))),
       executor_(make_executor(graph)),
       loader_(std::in_place, training, loader_options()),
       writer_(CheckpointFolder(options_.checkpoints, options_.keep)),
@@ -115,6 +123,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   if (options_.max_failures < 0) options_.max_failures = ranks_of(communicator) / 2;
   feed_.emplace(training.fields(), loader_->coded(), *executor_, parameters.context());
   compare_plans();
+  make_synchronizer();
   if (validation) {
     auto e = options_.evaluation;
     e.batch = options_.batch;
@@ -142,7 +151,9 @@ void Trainer::resume(const CheckpointReader& reader) {
   if (kind(reader.state().optimizer) != kind(state_.optimizer))
     refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", reader.path().string(),
            reader.state().optimizer, state_.optimizer);
+  settle();
   make_network_of(reader);
+  adopt_mode(reader.state().epoch);
   auto loaded = reader.load(options_.network, parameters_, moments_);
   const auto& checkpoint = reader.path();
   const auto& now = state_;
@@ -172,6 +183,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   loaded.optimizer = now.optimizer;
   loaded.schedule = now.schedule;
   state_ = loaded;
+  make_synchronizer();  // of the parameters that are there now
   begun_ = false;
   stop_.reset();
   last_epoch_.reset();

@@ -22,6 +22,8 @@
 #include "engine/train/observer.hpp"
 #include "engine/train/run_times.hpp"
 #include "engine/train/stop_vote.hpp"
+#include "engine/train/sync/loss_mean.hpp"
+#include "engine/train/sync/synchronizer.hpp"
 
 namespace keelson {
 
@@ -47,6 +49,7 @@ struct TrainerOptions {
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
   ExchangeOptions exchange;                          ///< as in PlanOptions
+  SyncMode sync;                                     ///< by default synchronous
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
   Schedule schedule;                                                     ///< learning rate
   double target = 0;      ///< > 0: training ends when the validation metric is this value or better
@@ -84,10 +87,19 @@ struct TrainResult {
   RunState state;     ///< after the last step
 };
 
-/// Synchronous data-parallel training of a graph. The trainer feeds the fields of a data set to the graph's inputs of
+/// Data-parallel training of a graph. The trainer feeds the fields of a data set to the graph's inputs of
 /// the same names, minimizes the loss, and evaluates the network on validation data. All ranks make the same calls.
 /// With the same seed and global batch, losses and parameters depend on the number of ranks only by the order of fp32
 /// sums. A resumed run gives the same bits as a run without interruption.
+///
+/// That is so in synchronous training, and with SyncMode::Kind::lag, which delays every update by a step. In the other
+/// modes (TrainerOptions::sync, docs/relaxed-modes.md) each rank's optimizer makes updates of the rank's own gradients,
+/// batch normalization knows the rank's own samples, and parameters differ between ranks. validate(), end_epoch(),
+/// save_checkpoint(), wait(), and the end of run() make them the same on all ranks first, and training goes on with
+/// these. So checkpoints, validations and their number are a part of the run's course: a resumed run gives the bits of
+/// the run that wrote the checkpoint and went on. Losses and votes of a step may be known some steps later. These modes
+/// do the same as synchronous training on one rank. They are refused for fp16, whose loss scale all ranks must agree
+/// on, for 16-bit ExchangeOptions::wire, and, with lag, where ranks can be lost.
 ///
 /// Where ranks can be lost (Communicator::survives_losses), the others go on. All ranks agree before a step moves
 /// parameters, and after each validation and checkpoint. If a rank was lost, the others make a group without it, and do
@@ -150,11 +162,11 @@ class Trainer {
   /// counts, sample_offset is rank * TrainerOptions::batch. weight and indices may be null. The step is made even if
   /// stop_reason() has a value. Throws InputError for a batch that does not fit, and as step(). Collective.
   void step(const Batch& batch);
-  /// Waits until the device has done all steps and the last checkpoint is written. Afterwards last_step() is the latest
-  /// step. Throws as step() and save_checkpoint(). Collective.
+  /// Waits until the device has done all steps, all ranks have the same parameters, and the last checkpoint is written.
+  /// Afterwards last_step() is the latest step. Throws as step() and save_checkpoint(). Collective.
   void wait();
   /// The latest step whose loss is known. On a device that the host runs ahead of, this is the step before the latest
-  /// one, unless wait() was called.
+  /// one, unless wait() was called; in some of the modes of TrainerOptions::sync an earlier one.
   const StepRecord& last_step() const { return last_step_; }
   /// Why step() returned false, or why the next step() will return false, as far as that is known.
   std::optional<StopReason> stop_reason() const { return stop_; }
@@ -200,6 +212,7 @@ class Trainer {
     StepRecord record;
     std::int64_t epoch = 0, samples = 0;  ///< epochs done before it; of all ranks
     double loss = 0;                      ///< sum, where the host waits for it
+    bool posted = false;                  ///< to losses_
   };
 
   void begin();
@@ -208,6 +221,12 @@ class Trainer {
   void begin_next_epoch();
   LoaderOptions loader_options() const;
   std::unique_ptr<Executor> make_executor(const Graph& graph) const;
+  void check_sync() const;
+  /// Whether the ranks' optimizers work apart in the epoch after `done` epochs.
+  bool updates_locally(std::int64_t done) const;
+  /// Changes plan and executor where the epoch after `done` epochs needs others (SyncMode::Kind::post_local).
+  void adopt_mode(std::int64_t done);
+  void make_synchronizer();
   void compare_plans() const;
   /// Asks TrainerOptions::change_network where an epoch begins.
   void ask_for_change();
@@ -238,6 +257,10 @@ class Trainer {
   std::int64_t steps_of_epoch() const;
   std::int64_t samples_in_epoch() const;  ///< of the epoch under way, done
   double epoch_fraction() const;          ///< of the epoch under way, done
+  /// Waits for all steps, and for what ranks exchange beside them; the ranks are equal then.
+  void settle();
+  /// Hands the losses of the steps under way to losses_, but for the latest `left`, which the device has not done.
+  void post_losses(std::size_t left);
   /// Takes the losses of the oldest steps under way until `left` are.
   void retire(std::size_t left);
   void retire(Launched& step, const Executor::StepResult& result);
@@ -272,7 +295,10 @@ class Trainer {
   TrainerOptions options_;
   std::vector<std::string> moments_;
   std::optional<ProcessGrid> grid_;  ///< all ranks share the batch; none: this rank alone
+  bool local_ = false;               ///< the executor's plan works with this rank's gradients alone
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Synchronizer> synchronizer_;  ///< of plans that are local_
+  std::optional<LossMean> losses_;              ///< of plans that are local_
   std::optional<Loader> loader_;
   std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
   std::unique_ptr<Evaluator> evaluator_;

@@ -49,7 +49,7 @@ std::shared_ptr<const CheckpointCopy> Trainer::copy(bool best) const {
 }
 
 void Trainer::save_checkpoint(bool best) {
-  retire(0);
+  settle();
   saved_step_ = state_.step;
   if (options_.checkpoints.empty()) return;
   // After the last step of an epoch the next one has begun, without a step.
@@ -87,7 +87,7 @@ void Trainer::tell_checkpoint(const std::optional<CheckpointWriter::Written>& wr
 }
 
 void Trainer::wait() {
-  retire(0);
+  settle();
   if (!options_.checkpoints.empty()) together("a checkpoint", [&] { finish_checkpoint(); });
 }
 

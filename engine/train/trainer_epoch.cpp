@@ -10,7 +10,7 @@ namespace keelson {
 
 Evaluation Trainer::validate() {
   if (!evaluator_) fail("validate() was called on a trainer without validation data: give the trainer a data set");
-  retire(0);
+  settle();
   const Activity activity(Activity::Kind::validation, state_.step, state_.epoch + 1);
   const auto begin = std::chrono::steady_clock::now();
   Evaluation validation;
@@ -24,7 +24,7 @@ Evaluation Trainer::validate() {
 }
 
 void Trainer::begin_next_epoch() {
-  retire(0);
+  settle();
   ++state_.epoch;
   state_.step_in_epoch = 0;
   state_.part_step = state_.part_sample = 0;
@@ -41,7 +41,7 @@ EpochRecord Trainer::end_epoch() {
     fail("end_epoch() was called after {} of the {} steps of an epoch: call it where epoch_done()",
          state_.step_in_epoch, steps_of_epoch());
   begin();
-  retire(0);
+  settle();
   EpochRecord record;
   std::optional<Evaluation> validation;
   if (evaluator_) {

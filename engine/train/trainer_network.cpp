@@ -36,7 +36,8 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   p.optimizer = options_.optimizer.get();
   p.exchange = options_.exchange;
   p.inputs_as_read = converts_batches(parameters_.context().device());
-  p.grid = grid_ ? &*grid_ : nullptr;
+  p.grid = grid_ && !local_ ? &*grid_ : nullptr;
+  p.lag = options_.sync.kind == SyncMode::Kind::lag;
   return std::make_unique<Executor>(graph, parameters_, p);
 }
 
@@ -50,7 +51,7 @@ void Trainer::compare_plans() const {
 
 void Trainer::ask_for_change() {
   if (!options_.change_network || state_.epoch == 0 || state_.step_in_epoch > 0) return;
-  retire(0);
+  settle();
   std::optional<NetworkChange> change;
   const auto compare = [this](const std::map<std::string, std::string>& values) {
     if (communicator_)
@@ -89,6 +90,7 @@ void Trainer::set_network(Graph graph, Parameters parameters) {
   const auto scale = executor_->loss_scale();
   parameters_.context().device().fence();
   // What refers to the old parameters goes before their memory does, and both before the new plan needs room.
+  synchronizer_.reset();
   feed_.reset();
   executor_.reset();
   if (evaluator_) evaluator_->release_network();
@@ -98,6 +100,7 @@ void Trainer::set_network(Graph graph, Parameters parameters) {
   executor_ = make_executor(*graph_);
   executor_->set_loss_scale({.scale = scale.scale, .good_steps = scale.good_steps, .skipped = scale.skipped});
   feed_.emplace(training_.fields(), loader_->coded(), *executor_, parameters_.context());
+  make_synchronizer();
   if (evaluator_) evaluator_->set_network(*graph_, parameters_);
   state_.topology = Topology(*graph_).to_text();
   run_steps_ = 0;  // the new plan's calls are timed, too

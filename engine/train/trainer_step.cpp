@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
@@ -94,8 +95,12 @@ bool Trainer::step() {
   if (stop_) return false;
   if (epoch_done()) begin_next_epoch();
   stop_ = limit_reached();
-  if (stop_) return false;
+  if (stop_) {
+    settle();
+    return false;
+  }
   ask_for_change();
+  adopt_mode(state_.epoch);
   const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   Launched now;
   const Batch* batch = nullptr;
@@ -119,6 +124,7 @@ void Trainer::step(const Batch& given) {
   begin();
   if (epoch_done()) begin_next_epoch();
   ask_for_change();
+  adopt_mode(state_.epoch);
   const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   Batch batch = given;
   if (!batch.weight) {
@@ -173,7 +179,9 @@ Trainer::Launched Trainer::compute(const Batch& batch, Clock::time_point start) 
   s.seed = options_.seed;
   s.step = static_cast<std::uint64_t>(state_.step);
   s.sample_offset = batch.sample_offset;
-  s.inverse_samples = 1.0f / static_cast<float>(batch.global_count);
+  // The mean over the ranks of what they compute alone is the mean over the samples of all of them.
+  const int terms = local_ ? communicator_->size() : 1;
+  s.inverse_samples = static_cast<float>(terms) / static_cast<float>(batch.global_count);
   s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
   executor_->forward(s);
   executor_->backward();
@@ -200,19 +208,24 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
   now.record.step = state_.step;
   now.record.epoch = position();
   now.record.learning_rate = last_rate_;
-  if (!runs_ahead_)
+  if (!runs_ahead_ && !local_)
     retire(now, {now.loss, executor_->plan().checks_gradients() ? executor_->loss_scale() : ops::LossScale()});
   executor_->update();
   executor_->carry_states();
   tell([&](auto& o) { o.on_batch(state_, batch); });
   if (runs_ahead_) {
     executor_->start_readback();
-    retire(0);  // of the step before, while this one goes on
+    if (!local_) retire(0);  // of the step before, while this one goes on
   }
   now.record.seconds.compute += since(mark);
   const double waited = executor_->take_exchange_seconds();  // for buckets, by the update
   now.record.seconds.compute -= waited;
   now.record.seconds.exchange += waited;
+  if (synchronizer_) {
+    mark = Clock::now();
+    synchronizer_->after_update(state_.step);
+    now.record.seconds.exchange += since(mark);
+  }
   mark = Clock::now();
   feed_->finish();
   now.record.seconds.copy += since(mark);
@@ -227,10 +240,14 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
   epoch_wall_ += wall;
   epoch_samples_ += batch.global_count;
   state_.seconds = seconds_before_ + since(run_start_);
-  if (runs_ahead_)
+  if (runs_ahead_ || local_)
     launched_.push_back(now);
   else
     tell_step(now.record);
+  if (local_) {
+    post_losses(runs_ahead_ ? 1 : 0);
+    retire(synchronizer_->slack() + (runs_ahead_ ? 1 : 0));
+  }
   tell_checkpoint(writer_.take(false));
   if (decision_ == StopVote::Reason::failed)
     together("a checkpoint", [&] { finish_checkpoint(); });
@@ -249,12 +266,35 @@ void Trainer::tell_step(const StepRecord& record) {
 }
 
 void Trainer::retire(std::size_t left) {
+  if (local_ && launched_.size() > left) post_losses(std::min<std::size_t>(left, runs_ahead_ ? 1 : 0));
   while (launched_.size() > left) {
     Launched done = launched_.front();
     launched_.erase(launched_.begin());
-    retire(done, executor_->take_readback());
+    retire(done, local_ ? Executor::StepResult{losses_->take(), {}} : executor_->take_readback());
     tell_step(done.record);
   }
+}
+
+void Trainer::post_losses(std::size_t left) {
+  for (std::size_t i = 0; i + left < launched_.size(); ++i) {
+    Launched& step = launched_[i];
+    if (step.posted) continue;
+    if (runs_ahead_) {
+      const auto result = executor_->take_readback();
+      // All ranks stop where a gradient of one of them is not finite.
+      step.loss = result.loss_scale.skip ? std::numeric_limits<double>::quiet_NaN() : result.loss;
+    }
+    losses_->post(step.loss);
+    step.posted = true;
+  }
+}
+
+void Trainer::settle() {
+  retire(0);
+  if (options_.sync.kind == SyncMode::Kind::lag) executor_->finish_exchange();
+  if (!synchronizer_) return;
+  synchronizer_->make_equal();
+  vote_.wait();
 }
 
 void Trainer::retire(Launched& step, const Executor::StepResult& result) {

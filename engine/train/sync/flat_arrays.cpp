@@ -1,0 +1,60 @@
+#include "engine/train/sync/flat_arrays.hpp"
+
+namespace keelson {
+namespace {
+
+constexpr std::int64_t floats_per_line = 16;  // 64 bytes
+
+/// What the array takes of a block, in floats.
+std::int64_t room(const Tensor& t) {
+  const auto floats = static_cast<std::int64_t>(t.bytes() / sizeof(float));
+  return (floats + floats_per_line - 1) / floats_per_line * floats_per_line;
+}
+
+}  // namespace
+
+FlatArrays::FlatArrays(Parameters& parameters, const Content& content) : parameters_(parameters) {
+  for (Parameter& p : parameters.all()) {
+    const bool trained = p.kind == ParameterKind::trained;
+    if (p.value && (trained ? content.values : content.statistics)) arrays_.push_back(p.value);
+    if (content.moments) arrays_.insert(arrays_.end(), p.moments.begin(), p.moments.end());
+  }
+  for (const Tensor& t : arrays_) size_ += room(t);
+  if (size_ > 0) sum_ = parameters.context().make(ops::SumDesc{TensorDesc::plain({size_}), 2});
+}
+
+Tensor FlatArrays::allocate(const std::string& name) const {
+  return parameters_.context().allocate(TensorDesc::plain({size_}), name);
+}
+
+void FlatArrays::gather(const Tensor& block) const {
+  auto* to = block.data<float>();
+  for (const Tensor& t : arrays_) {
+    parameters_.context().device().copy(to, t.raw(), t.bytes());
+    to += room(t);
+  }
+}
+
+void FlatArrays::scatter(const Tensor& block) const {
+  const auto* from = block.data<float>();
+  for (const Tensor& t : arrays_) {
+    parameters_.context().device().copy(t.raw(), from, t.bytes());
+    from += room(t);
+  }
+}
+
+void FlatArrays::copy(const Tensor& to, const Tensor& from) const {
+  parameters_.context().device().copy(to.raw(), from.raw(), to.bytes());
+}
+
+void FlatArrays::add(const Tensor& to, const Tensor& term) { sum_->forward({.srcs = {to, term}, .dst = to}); }
+
+void FlatArrays::scale(const Tensor& block, float factor) {
+  auto& op = scales_[factor];
+  if (!op)
+    op = parameters_.context().make(
+        ops::EltwiseDesc{{.kind = ops::EltwiseKind::linear, .alpha = factor}, TensorDesc::plain({size_})});
+  op->forward({.src = block, .dst = block});
+}
+
+}  // namespace keelson

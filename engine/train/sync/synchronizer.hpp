@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/communicator.hpp"
+#include "engine/graph/parameters.hpp"
+#include "engine/train/sync/sync_mode.hpp"
+
+namespace keelson {
+
+/// Keeps the parameters of ranks together whose optimizers work with the gradients of their own rank alone. All ranks
+/// make the same calls in the same order. After the same calls with the same parameters the bits are the same.
+class Synchronizer {
+ public:
+  virtual ~Synchronizer() = default;
+
+  /// After the optimizer has moved the parameters. `step`: steps of the training that are done, this one included.
+  void after_update(std::int64_t step) {
+    equal_ = false;
+    exchange(step);
+  }
+  /// Waits for what is under way, and makes parameters, statistics and moments the same on all ranks, bit for bit. Does
+  /// nothing if they are the same since the last call.
+  void make_equal() {
+    if (!equal_) equalize();
+    equal_ = true;
+  }
+  /// Steps that a rank may be ahead of another one, without waiting for it. Ranks that wait for each other's losses or
+  /// votes in every step should do so this many steps later.
+  virtual std::size_t slack() const = 0;
+
+ protected:
+  virtual void exchange(std::int64_t step) = 0;
+  virtual void equalize() = 0;
+  void now_equal() { equal_ = true; }  ///< for exchange(): the ranks are as equalize() would make them
+
+ private:
+  bool equal_ = true;
+};
+
+/// How a Synchronizer works.
+struct SynchronizerOptions {
+  SyncMode mode;                       ///< stale, gossip, local or post_local
+  std::uint64_t seed = 0;              ///< of gossip's partners
+  std::size_t piece_bytes = 8u << 20;  ///< sums over ranks move so many bytes at once
+};
+
+/// For parameters that are the same on all ranks now, and have their memory and moments. `ranks`: more than one, whose
+/// collectives work on the parameters' memory. Both must outlive the synchronizer. Collective.
+std::unique_ptr<Synchronizer> make_synchronizer(Parameters& parameters, Communicator& ranks,
+                                                const SynchronizerOptions& options);
+
+}  // namespace keelson
