@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include "comm/on_device.hpp"
 #include "engine/optim/adam.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
+#include "tests/support/fake_async_context.hpp"
 #include "tests/train/support.hpp"
 
 namespace keelson::testing {
@@ -18,14 +20,15 @@ struct ModeResult {
 constexpr std::int64_t samples_per_step = 4;
 
 /// 18 samples: the last step of an epoch has two, so at four ranks two of them have none.
-ModeResult train_in_mode(TrainerOptions o, const std::string& mode, const std::filesystem::path& resume = {}) {
+ModeResult train_in_mode(TrainerOptions o, const std::string& mode, const std::filesystem::path& resume = {},
+                         Context* where = nullptr, Communicator* ranks = nullptr) {
   const auto graph = small_network(0.25f);
-  Parameters parameters(graph, context(network_contexts().back()), o.seed);
+  Parameters parameters(graph, where ? *where : context(network_contexts().back()), o.seed);
   const CubeDataset training(18), validation(7, 6, 99);
   o.batch = samples_per_step / world().size();
   o.epochs = 3;
   o.sync = SyncMode::parse(mode);
-  Trainer trainer(graph, parameters, training, &validation, &world(), o);
+  Trainer trainer(graph, parameters, training, &validation, ranks ? ranks : &world(), o);
   if (!resume.empty()) trainer.resume(resume);
   Recorder recorder;
   trainer.run({&recorder});
@@ -99,6 +102,16 @@ TEST_F(SyncTest, AllRanksHaveTheSameBitsAtTheEnd) {
       world().broadcast(losses.data(), losses.size() * sizeof(double), 0);
       EXPECT_EQ(losses, t.losses) << mode;
     }
+}
+
+/// The host queues steps ahead, and what ranks exchange lies in memory that is the device's alone.
+TEST_F(SyncTest, ADeviceThatTheHostRunsAheadOfDoesTheSame) {
+  for (const char* mode : all_modes) {
+    const auto fake = make_fake_async_context();
+    const auto ranks = comm::on_device(world(), fake->device(), "staged");
+    const auto got = train_in_mode(small_options(), mode, {}, fake.get(), ranks.get());
+    expect_close_results(got, train_in_mode(small_options(), mode, {}, &context("kokkos")), mode);
+  }
 }
 
 TEST_F(SyncTest, ResumesBitForBitFromACheckpointOfTheRun) {
