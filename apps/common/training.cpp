@@ -84,7 +84,10 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   } catch (const OutOfMemory&) {
     parameters.reset();
   }
-  const PlanOptions plan{.batch = t.batch, .precision = t.precision, .optimizer = t.optimizer.get()};
+  const PlanOptions plan{.batch = t.batch,
+                         .precision = t.precision,
+                         .optimizer = t.optimizer.get(),
+                         .lag = t.sync.kind == SyncMode::Kind::lag};
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
 }

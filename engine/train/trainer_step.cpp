@@ -223,6 +223,7 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
   now.record.seconds.exchange += waited;
   if (synchronizer_) {
     mark = Clock::now();
+    const TraceSpan span("exchange of parameters", "exchange");
     synchronizer_->after_update(state_.step);
     now.record.seconds.exchange += since(mark);
   }
@@ -293,6 +294,7 @@ void Trainer::settle() {
   retire(0);
   if (options_.sync.kind == SyncMode::Kind::lag) executor_->finish_exchange();
   if (!synchronizer_) return;
+  const TraceSpan span("exchange of parameters", "exchange");
   synchronizer_->make_equal();
   vote_.wait();
 }

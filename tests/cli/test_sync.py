@@ -3,9 +3,10 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import unittest
 
-from programs import Case, Program, records
+from programs import MPIEXEC, Case, Program, records
 
 COSMOFLOW = Program("keelson-cosmoflow")
 
@@ -70,6 +71,16 @@ class Sync(Case):
                 ("stale:4", ("--precision", "fp16"), "stale:4 with fp16.*--precision bf16")):
             with self.subTest(mode):
                 self.refused(*train, "--sync", mode, *options, ranks=2, says=says)
+
+    def test_ranks_that_may_be_lost(self):
+        launcher = [*MPIEXEC, "--with-ft", "ulfm", "-n", "2"]
+        found = subprocess.run([*launcher, "env"], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if found.returncode != 0 or "OMPI_MCA_mpi_ft_enable=1" not in found.stdout:
+            self.skipTest("needs Open MPI with ULFM")
+        done = subprocess.run([*launcher, COSMOFLOW.path, "train", "--data", self.data, "--out", self.folder / "refused",
+                               "--sync", "local:4"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "local:4 on 2 ranks that survive losses.*without --with-ft ulfm, or give --sync")
 
 
 if __name__ == "__main__":
