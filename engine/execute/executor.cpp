@@ -60,7 +60,7 @@ struct Executor::Impl {
   Device& device() { return compiled.context.device(); }
   bool exchanges() const { return compiled.program.channels() > 0; }
   void run(std::size_t first, std::size_t last) {
-    calls.run(first, last, exchanges() ? compiled.options.communicator() : nullptr);
+    calls.run(first, last, exchanges() ? compiled.options.communicator() : others);
   }
   void refresh() {
     if (bindings.refresh()) calls.forget();
@@ -95,6 +95,7 @@ struct Executor::Impl {
   Bindings bindings;
   GraphExecutor calls;
   AsyncReadback readback;
+  Communicator* others = nullptr;  ///< whose collectives advance, too
   bool in_exchange = false;
 };
 
@@ -296,6 +297,8 @@ std::string Executor::first_non_finite() {
   const Turn turn(*impl_);
   return impl_->first_non_finite();
 }
+
+void Executor::set_progress(Communicator* ranks) { impl_->others = ranks; }
 
 void Executor::set_profiling(bool on) { impl_->calls.set_profiling(on); }
 

@@ -108,6 +108,10 @@ class Executor {
   /// finite: "parameter conv1/weights", "layer conv2"; empty if all values are finite.
   std::string first_non_finite();
 
+  /// Lets the collectives of this group advance between the calls of a step, too: for plans that exchange nothing
+  /// themselves. It must outlive the executor; null: none.
+  void set_progress(Communicator* ranks);
+
   void set_profiling(bool on);        ///< on: forgets old times and measures; off: keeps the times
   std::vector<PlanRow> rows() const;  ///< Plan::rows() with the measured milliseconds
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;  ///< Plan::print() of rows()

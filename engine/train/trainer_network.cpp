@@ -38,7 +38,9 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   p.inputs_as_read = converts_batches(parameters_.context().device());
   p.grid = grid_ && !local_ ? &*grid_ : nullptr;
   p.lag = options_.sync.kind == SyncMode::Kind::lag;
-  return std::make_unique<Executor>(graph, parameters_, p);
+  auto executor = std::make_unique<Executor>(graph, parameters_, p);
+  if (local_) executor->set_progress(communicator_);
+  return executor;
 }
 
 /// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.

@@ -20,7 +20,6 @@ FlatArrays::FlatArrays(Parameters& parameters, const Content& content) : paramet
     if (content.moments) arrays_.insert(arrays_.end(), p.moments.begin(), p.moments.end());
   }
   for (const Tensor& t : arrays_) size_ += room(t);
-  if (size_ > 0) sum_ = parameters.context().make(ops::SumDesc{TensorDesc::plain({size_}), 2});
 }
 
 Tensor FlatArrays::allocate(const std::string& name) const {
@@ -47,7 +46,11 @@ void FlatArrays::copy(const Tensor& to, const Tensor& from) const {
   parameters_.context().device().copy(to.raw(), from.raw(), to.bytes());
 }
 
-void FlatArrays::add(const Tensor& to, const Tensor& term) { sum_->forward({.srcs = {to, term}, .dst = to}); }
+void FlatArrays::add(const Tensor& to, const std::vector<Tensor>& terms) {
+  auto& op = sums_[terms.size()];
+  if (!op) op = parameters_.context().make(ops::SumDesc{TensorDesc::plain({size_}), static_cast<int>(terms.size())});
+  op->forward({.srcs = terms, .dst = to});
+}
 
 void FlatArrays::scale(const Tensor& block, float factor) {
   auto& op = scales_[factor];

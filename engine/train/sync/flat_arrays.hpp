@@ -31,14 +31,15 @@ class FlatArrays {
   void gather(const Tensor& block) const;                 ///< block = the arrays
   void scatter(const Tensor& block) const;                ///< the arrays = block
   void copy(const Tensor& to, const Tensor& from) const;  ///< of blocks
-  void add(const Tensor& to, const Tensor& term);         ///< to = to + term, of blocks
-  void scale(const Tensor& block, float factor);          ///< block = factor block
+  /// to = the sum of `terms`, of blocks; `to` may be the first of them
+  void add(const Tensor& to, const std::vector<Tensor>& terms);
+  void scale(const Tensor& block, float factor);  ///< block = factor block
 
  private:
   Parameters& parameters_;
   std::vector<Tensor> arrays_;
   std::int64_t size_ = 0;
-  std::shared_ptr<ops::Sum> sum_;
+  std::map<std::size_t, std::shared_ptr<ops::Sum>> sums_;  ///< by terms
   std::map<float, std::shared_ptr<ops::Eltwise>> scales_;
 };
 

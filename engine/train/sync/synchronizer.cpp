@@ -81,7 +81,7 @@ class Gossip final : public Synchronizer {
     send->start();
     receive->wait();
     send->wait();
-    arrays_.add(mine_, received_);
+    arrays_.add(mine_, {mine_, received_});
     arrays_.scale(mine_, 0.5f);
     arrays_.scatter(mine_);
   }
@@ -127,7 +127,7 @@ class StaleSteps final : public Synchronizer {
     Update& u = update(posted_++);
     values_.gather(u.own);
     values_.scale(now_, -1);
-    values_.add(u.own, now_);
+    values_.add(u.own, {u.own, now_});
     values_.scale(u.own, share_);
     values_.copy(u.sum, u.own);
     u.exchange->start();
@@ -141,10 +141,11 @@ class StaleSteps final : public Synchronizer {
   void finish(std::size_t left) {
     for (; done_ + left < posted_; ++done_) {
       update(done_).exchange->wait();
-      values_.add(common_, update(done_).sum);
+      values_.add(common_, {common_, update(done_).sum});
     }
-    values_.copy(now_, common_);
-    for (std::size_t s = done_; s < posted_; ++s) values_.add(now_, update(s).own);
+    std::vector<Tensor> terms{common_};
+    for (std::size_t s = done_; s < posted_; ++s) terms.push_back(update(s).own);
+    values_.add(now_, terms);
     values_.scatter(now_);
   }
 
