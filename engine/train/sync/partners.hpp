@@ -6,7 +6,8 @@ namespace keelson {
 
 /// With whom a rank averages in a step of gossip: it sends its parameters to one rank, and receives those of another.
 struct GossipPartners {
-  int to = 0, from = 0;
+  int to = 0;    ///< the rank that receives its parameters
+  int from = 0;  ///< the rank whose parameters it receives
 };
 
 /// Dissemination (Hensgen, Finkel, Manber 1988) over ranks in a random order, as GossipGraD has it (Daily et al. 2018):

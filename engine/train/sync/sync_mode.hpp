@@ -21,7 +21,7 @@ struct SyncMode {
   std::int64_t period = 1;        ///< of local and post_local: steps, 1 or more
   std::int64_t epochs = 0;        ///< of post_local: 0 or more
 
-  /// From "synchronous", "lag", "stale:4", "gossip", "local:8", or "post-local:8@30" (period@epochs). Throws InputError
+  /// From "synchronous", "lag", "stale:4", "gossip", "local:8", or "post-local:8@30" (steps, epochs). Throws InputError
   /// for another text.
   static SyncMode parse(const std::string& text);
   /// The text that parse() reads.

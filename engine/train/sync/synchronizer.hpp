@@ -31,9 +31,9 @@ class Synchronizer {
   virtual std::size_t slack() const = 0;
 
  protected:
-  virtual void exchange(std::int64_t step) = 0;
-  virtual void equalize() = 0;
-  void now_equal() { equal_ = true; }  ///< for exchange(): the ranks are as equalize() would make them
+  virtual void exchange(std::int64_t step) = 0;  ///< the work of after_update()
+  virtual void equalize() = 0;                   ///< the work of make_equal()
+  void now_equal() { equal_ = true; }            ///< for exchange(): the ranks are as equalize() would make them
 
  private:
   bool equal_ = true;
