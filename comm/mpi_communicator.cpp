@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <climits>
 #include <cstring>
 #include <map>
 #include <numeric>
 
+#include "comm/detail/gathered_sum.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_support.hpp"
@@ -213,9 +215,19 @@ std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& des
       desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32 && desc.count > 0;
   if (survives_losses() && desc.wire != Wire::fp32)
     refuse("{}: numbers cannot travel in 16 bits where ranks can be lost; start mpirun without --with-ft", desc.label);
+  if (desc.order == SumOrder::tree) {
+    if (survives_losses())
+      refuse(
+          "{}: sums in a fixed order (--reproducible) cannot be had where ranks can be lost; start mpirun without "
+          "--with-ft",
+          desc.label);
+    KEELSON_EXPECT(desc.kind == CollectiveDesc::Kind::allreduce && std::has_single_bit(static_cast<unsigned>(size_)));
+    if (desc.element == CollectiveDesc::Element::f64)
+      return std::make_unique<MpiCollective>(*this, desc, std::make_unique<GatheredSum>(comm_, desc));
+  }
   // The others share memory and messages that nobody could take away from a rank that waits for a dead one.
   if (!sums_floats || survives_losses()) return std::make_unique<MpiCollective>(*this, desc);
-  const AllreduceAlgorithm algorithm = chooser().choose(desc.bytes(), desc.wire);
+  const AllreduceAlgorithm algorithm = chooser().choose(desc.bytes(), desc.wire, desc.order);
   return std::make_unique<MpiCollective>(*this, desc, allreduces_->make(algorithm, desc));
 }
 

@@ -144,6 +144,12 @@ class DeviceCollective final : public Collective {
 };
 
 std::unique_ptr<Collective> MpiTransport::make_collective(const CollectiveDesc& desc) {
+  if (desc.order != SumOrder::any)
+    refuse(
+        "{}: MPI adds what lies in the memory of devices in an order of its own; set KEELSON_COLLECTIVES=staged for "
+        "sums in a fixed order "
+        "(--reproducible)",
+        desc.label);
   if (desc.wire != Wire::fp32)
     refuse("{}: MPI sends fp32 from the memory of devices; give --wire fp32, or set KEELSON_COLLECTIVES=staged",
            desc.label);

@@ -253,6 +253,11 @@ ncclResult_t call_nccl(const CollectiveDesc& d, int size, ncclComm_t comm, cudaS
 }
 
 std::unique_ptr<Collective> NcclTransport::make_collective(const CollectiveDesc& desc) {
+  if (desc.order != SumOrder::any)
+    refuse(
+        "{}: NCCL adds in an order of its own; set KEELSON_COLLECTIVES=staged for sums in a fixed order "
+        "(--reproducible)",
+        desc.label);
   if (desc.wire != Wire::fp32)
     refuse("{}: NCCL sends fp32; give --wire fp32, or set KEELSON_COLLECTIVES=staged", desc.label);
   CollectiveDesc named = desc;

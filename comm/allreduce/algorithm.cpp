@@ -55,6 +55,9 @@ AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
 }
 
 bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
+  // Both exchange with the nearest rank first, and a + b is b + a: the same tree for each element.
+  const bool adds_in_tree = algorithm.kind == Kind::doubling || algorithm.kind == Kind::halving;
+  if (facts.order == SumOrder::tree && !adds_in_tree) return false;
   switch (algorithm.kind) {
     case Kind::mpi:
     case Kind::doubling:  // both ranks of a pair add what the other has rounded: they would differ

@@ -37,13 +37,16 @@ struct AllreduceFacts {
   int nodes = 1;               ///< on which they are
   bool shared_memory = false;  ///< ranks of a node can share memory
   Wire wire = Wire::fp32;      ///< how numbers travel
+  /// What the order of summation depends on.
+  SumOrder order = SumOrder::any;
 };
 
 /// The algorithms that are worth timing for an array of so many bytes, the one of the rule of thumb first. Those that
 /// cannot be had are not among them. Never empty.
 std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes);
 
-/// Whether `algorithm` sums arrays of `facts` as asked: the MPI library knows no Wire but fp32, say.
+/// Whether `algorithm` sums arrays of `facts` as asked: the MPI library knows no Wire but fp32, and adds in an order of
+/// its own, say.
 bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts);
 
 }  // namespace keelson::comm::detail

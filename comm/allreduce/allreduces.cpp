@@ -174,9 +174,11 @@ int Allreduces::take_tags(int count) {
 
 std::unique_ptr<CollectiveWork> Allreduces::make(const AllreduceAlgorithm& algorithm, const CollectiveDesc& desc) {
   KEELSON_EXPECT(desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32);
-  if (!can_be_had(algorithm, facts(desc.wire)))
+  if (!can_be_had(algorithm, facts(desc.wire, desc.order)))
     refuse("{}: the allreduce algorithm {} (KEELSON_ALLREDUCE) cannot be had here{}", desc.label, algorithm.to_string(),
-           desc.wire == Wire::fp32 ? "" : " with numbers of 16 bits; choose two-level, ring or halving");
+           desc.order == SumOrder::tree ? " with sums in a fixed order (--reproducible); choose halving or doubling"
+           : desc.wire == Wire::fp32    ? ""
+                                        : " with numbers of 16 bits; choose two-level, ring or halving");
   constexpr std::size_t longest = std::size_t{1} << 28;  // MPI counts in int
   const std::size_t wanted = algorithm.piece_bytes / sizeof(float), piece = wanted > 0 ? wanted : longest;
   const auto by_peers = [&](Schedule schedule) {

@@ -101,17 +101,18 @@ AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
   if (rank_ == 0) cache_ = ChoiceCache(choice_file("allreduce-" + mpi_library()));
 }
 
-std::string AllreduceChooser::group_key(Wire wire) const {
+std::string AllreduceChooser::group_key(Wire wire, SumOrder order) const {
   const auto facts = allreduces_.facts(wire);
-  return fmt::format("{} ranks, {} nodes, {}", facts.ranks, facts.nodes, wire_name(wire));
+  return fmt::format("{} ranks, {} nodes, {}{}", facts.ranks, facts.nodes, wire_name(wire),
+                     order == SumOrder::tree ? " in a tree" : "");
 }
 
-AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire) {
+AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire, SumOrder order) {
   if (!wish_.empty()) return AllreduceAlgorithm::parse(wish_);
-  const auto facts = allreduces_.facts(wire);
+  const auto facts = allreduces_.facts(wire, order);
   if (off_) return allreduce_candidates(facts, bytes).front();
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, sizeof(float)));
-  const auto found = known_.find({size, wire});
+  const auto found = known_.find({size, wire, order});
   if (found != known_.end()) return found->second;
   const auto usable = [&](const std::string& choice) {
     try {
@@ -120,9 +121,9 @@ AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire) {
       return false;  // of a later version
     }
   };
-  const std::string choice =
-      agree(fmt::format("{}, {} bytes", group_key(wire), size), usable, [&] { return fastest_algorithm(size, wire); });
-  return known_[{size, wire}] = AllreduceAlgorithm::parse(choice);
+  const std::string choice = agree(fmt::format("{}, {} bytes", group_key(wire, order), size), usable,
+                                   [&] { return fastest_algorithm(size, wire, order); });
+  return known_[{size, wire, order}] = AllreduceAlgorithm::parse(choice);
 }
 
 std::size_t AllreduceChooser::choose_bucket_bytes(Wire wire) {
@@ -132,8 +133,8 @@ std::size_t AllreduceChooser::choose_bucket_bytes(Wire wire) {
     return parse_number<std::size_t>(choice).value_or(0) >= least_bucket;
   };
   for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) choose(bytes, wire);
-  const std::string choice =
-      agree(fmt::format("{}, bytes of a bucket", group_key(wire)), usable, [&] { return fastest_bucket(wire); });
+  const std::string choice = agree(fmt::format("{}, bytes of a bucket", group_key(wire, SumOrder::any)), usable,
+                                   [&] { return fastest_bucket(wire); });
   return *parse_number<std::size_t>(choice);
 }
 
@@ -162,8 +163,8 @@ std::string AllreduceChooser::agree(const std::string& key, const std::function<
   return measured ? choice : share(choice);
 }
 
-std::string AllreduceChooser::fastest_algorithm(std::size_t bytes, Wire wire) {
-  auto all = measure(bytes, wire);
+std::string AllreduceChooser::fastest_algorithm(std::size_t bytes, Wire wire, SumOrder order) {
+  auto all = measure(bytes, wire, order);
   std::erase_if(all, [](const AllreduceTime& t) { return t.blocking; });
   const auto best =
       std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
@@ -196,12 +197,13 @@ std::string AllreduceChooser::fastest_bucket(Wire wire) {
   return std::to_string(chosen->first);
 }
 
-std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wire) {
+std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wire, SumOrder order) {
   std::vector<float> data(bytes / sizeof(float));
-  const CollectiveDesc desc = allreduce_of(data, wire);
+  CollectiveDesc desc = allreduce_of(data, wire);
+  desc.order = order;
   std::vector<AllreduceTime> all;
   std::vector<std::function<void()>> runs;
-  for (const AllreduceAlgorithm& algorithm : allreduce_candidates(allreduces_.facts(wire), bytes)) {
+  for (const AllreduceAlgorithm& algorithm : allreduce_candidates(allreduces_.facts(wire, order), bytes)) {
     all.push_back({algorithm.to_string(), std::numeric_limits<double>::max(), false});
     runs.emplace_back([work = std::shared_ptr(allreduces_.make(algorithm, desc))] { run(*work); });
   }

@@ -16,6 +16,15 @@ enum class Reduction : std::uint8_t { sum, min, max };
 /// Collective (error feedback). All ranks get the same bits.
 enum class Wire : std::uint8_t { fp32, bf16, fp16 };
 
+/// In which order an allreduce adds the terms of the ranks.
+enum class SumOrder : std::uint8_t {
+  any,  ///< the fastest one; fixed for a given number of ranks
+  /// A binary tree over the ranks: each two neighbours first, then each two neighbouring pairs, ((0 + 1) + (2 + 3)) +
+  /// ... The number of ranks is a power of two. So the sum has the same bits as if one rank had added the terms of two
+  /// neighbours before, and half as many ranks took part.
+  tree
+};
+
 /// What a Collective does, with which arrays. Arrays of different roles do not overlap, but where one array has both.
 ///
 /// | kind           | src                                     | dst                                      | peer     |
@@ -41,6 +50,7 @@ struct CollectiveDesc {
   int peer = 0;                     ///< a rank; of send and receive also negative: no rank
   std::string label;                ///< names the array in messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
   Wire wire = Wire::fp32;           ///< of an allreduce of f32
+  SumOrder order = SumOrder::any;   ///< of an allreduce; SumOrder::tree: with Wire::fp32
 
   /// Whether elements of several ranks are added up.
   bool sums() const { return kind == Kind::allreduce || kind == Kind::reduce_scatter; }
@@ -115,7 +125,8 @@ class Communicator {
   virtual std::vector<float> gather(const std::vector<float>& mine, int root) = 0;
 
   /// The arrays must stay where they are. Destroy a collective when it is not under way, and before this group. Throws
-  /// Error where `desc` cannot be: a peer that is no rank of this group, sums of bytes.
+  /// Error where `desc` cannot be: a peer that is no rank of this group, sums of bytes. Throws InputError where the
+  /// order or the wire cannot be had: SumOrder::tree with NCCL, say.
   std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc);
 
   /// make_collective() in short, with the arguments that each kind has; see CollectiveDesc. Here the sum of floats.

@@ -22,7 +22,9 @@ class Allreduces {
   Allreduces(const Allreduces&) = delete;
 
   MPI_Comm comm() const { return comm_; }
-  AllreduceFacts facts(Wire wire) const { return {ranks_, layout_.nodes, shared_memory_, wire}; }
+  AllreduceFacts facts(Wire wire, SumOrder order = SumOrder::any) const {
+    return {ranks_, layout_.nodes, shared_memory_, wire, order};
+  }
   /// Throws InputError where the algorithm cannot be had. Collective.
   std::unique_ptr<CollectiveWork> make(const AllreduceAlgorithm& algorithm, const CollectiveDesc& desc);
 

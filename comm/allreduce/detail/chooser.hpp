@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "comm/allreduce/algorithm.hpp"
@@ -22,26 +22,26 @@ class AllreduceChooser {
   explicit AllreduceChooser(Allreduces& allreduces);
 
   /// The same on all ranks. Collective.
-  AllreduceAlgorithm choose(std::size_t bytes, Wire wire);
+  AllreduceAlgorithm choose(std::size_t bytes, Wire wire, SumOrder order = SumOrder::any);
   /// As comm::choose_bucket_bytes(). Collective.
   std::size_t choose_bucket_bytes(Wire wire);
   /// Seconds of each algorithm, of the slowest rank, and of the blocking MPI_Allreduce. Collective.
-  std::vector<AllreduceTime> measure(std::size_t bytes, Wire wire);
+  std::vector<AllreduceTime> measure(std::size_t bytes, Wire wire, SumOrder order = SumOrder::any);
 
  private:
   /// The choice for `key` of the first rank's file, or else what `measure` returns on all ranks.
   std::string agree(const std::string& key, const std::function<bool(const std::string&)>& usable,
                     const std::function<std::string()>& measure);
-  std::string fastest_algorithm(std::size_t bytes, Wire wire);
+  std::string fastest_algorithm(std::size_t bytes, Wire wire, SumOrder order);
   std::string fastest_bucket(Wire wire);
-  std::string group_key(Wire wire) const;
+  std::string group_key(Wire wire, SumOrder order) const;
 
   Allreduces& allreduces_;
   std::string wish_;  ///< KEELSON_ALLREDUCE; empty: none
   bool off_;
   int rank_ = 0;
-  ChoiceCache cache_;                                                 ///< of rank 0
-  std::map<std::pair<std::size_t, Wire>, AllreduceAlgorithm> known_;  ///< by power of two of bytes
+  ChoiceCache cache_;                                                            ///< of rank 0
+  std::map<std::tuple<std::size_t, Wire, SumOrder>, AllreduceAlgorithm> known_;  ///< by power of two of bytes
 };
 
 }  // namespace keelson::comm::detail
