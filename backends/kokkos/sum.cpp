@@ -45,6 +45,12 @@ struct AddTerms {
   }
 };
 
+struct AddDoubles {
+  const double *a, *b;
+  double* sum;
+  KOKKOS_FUNCTION void operator()(Index i) const { sum[i] = a[i] + b[i]; }
+};
+
 class KokkosSum : public Sum {
  public:
   explicit KokkosSum(const SumDesc& d) : desc_(d) {}
@@ -57,6 +63,7 @@ class KokkosSum : public Sum {
 
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [srcs, dst] = args;
+    if (desc_.src.dtype == DType::f64) return add_doubles(srcs, dst);
     with_type(desc_.src.dtype, [&](auto type) { add<decltype(type)>(srcs, dst); });
   }
 
@@ -78,13 +85,25 @@ class KokkosSum : public Sum {
     }
   }
 
+  /// Term by term: doubles are few, as the losses of a step.
+  void add_doubles(const std::vector<Tensor>& srcs, const Tensor& dst) const {
+    auto* y = dst.data<double>();
+    const auto* before = srcs[0].data<double>();
+    for (int k = 1; k < desc_.count; ++k, before = y) {
+      const auto* term = srcs[static_cast<std::size_t>(k)].data<double>();
+      launch("keelson::sum::doubles", desc_.src.elements(), AddDoubles{before, term, y});
+    }
+  }
+
   SumDesc desc_;
 };
 
 }  // namespace
 
 Expected<Sum> make(const SumDesc& d) {
-  if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
+  if (d.src.dtype == DType::f64 && d.count < 2) return std::string("a sum of f64 needs at least two terms");
+  if (!is_value_type(d.src.dtype) && d.src.dtype != DType::f64)
+    return fmt::format("src is {}, not f32, f64, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; a sum adopts its producers'");
   if (d.count < 1) return std::string("a sum needs at least one term");
   return std::unique_ptr<Sum>(std::make_unique<KokkosSum>(d));

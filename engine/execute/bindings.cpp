@@ -66,7 +66,8 @@ class LocalCollective final : public Collective {
 CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Tensor& dst, const ProcessGrid* grid) {
   using Kind = CollectiveDesc::Kind;
   using Element = CollectiveDesc::Element;
-  CollectiveDesc d{.kind = c.kind, .src = src.raw(), .dst = dst.raw(), .label = c.label, .wire = c.wire};
+  CollectiveDesc d{
+      .kind = c.kind, .src = src.raw(), .dst = dst.raw(), .label = c.label, .wire = c.wire, .order = c.order};
   if (c.kind == Kind::allreduce) d.src = d.dst;
   const Tensor& counted = c.kind == Kind::reduce_scatter || !src ? dst : src;
   d.count = counted.bytes();

@@ -27,6 +27,7 @@ class Bindings {
   std::vector<BoundCall>& calls() { return calls_; }              ///< one per call of the program, in its order
   const std::vector<BoundCall>& calls() const { return calls_; }  ///< the same, to read
   Tensor tensor(BufferId id) const;                               ///< the memory of a buffer; empty for no_buffer
+  const Tensor& gradients() const { return gradients_; }  ///< the block of all whole gradients; empty: there are none
 
  private:
   void allocate(const Buffer& buffer, BufferId id);

@@ -9,6 +9,7 @@
 #include "engine/execute/async_readback.hpp"
 #include "engine/execute/bindings.hpp"
 #include "engine/execute/graph_executor.hpp"
+#include "engine/execute/micro_batches.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/tensor/half.hpp"
 
@@ -54,10 +55,12 @@ struct Executor::Impl {
     if (c.options.training && c.options.precision == Precision::fp16) scale.scale = 65536;
     write_scale(scale);
     c.context.write_plain(bindings.tensor(c.weight),
-                          std::vector<float>(static_cast<std::size_t>(c.options.batch), 1.0f).data());
+                          std::vector<float>(static_cast<std::size_t>(c.options.micro_batch_size()), 1.0f).data());
+    prepare_micro_batches();
   }
 
   Device& device() { return compiled.context.device(); }
+  void prepare_micro_batches();
   bool exchanges() const { return compiled.program.channels() > 0; }
   void run(std::size_t first, std::size_t last) {
     calls.run(first, last, exchanges() ? compiled.options.communicator() : others);
@@ -97,6 +100,9 @@ struct Executor::Impl {
   AsyncReadback readback;
   Communicator* others = nullptr;  ///< whose collectives advance, too
   bool in_exchange = false;
+  std::int64_t micro_batch = 0;         ///< of the last forward()
+  std::vector<MicroBatchSums> sums;     ///< of gradients and loss; empty with one micro-batch
+  std::vector<MicroBatchState> states;  ///< in the order of CompiledGraph::states; empty with one micro-batch
 };
 
 /// What a verb holds while it queues work: the instance, and its turn on what other executors use, too.
@@ -112,6 +118,15 @@ class Executor::Turn {
   const InstanceScope scope_;
   const std::unique_lock<std::mutex> lock_;
 };
+
+void Executor::Impl::prepare_micro_batches() {
+  const std::int64_t count = plan.micro_batches();
+  if (count == 1) return;
+  for (const auto& s : compiled.states) states.emplace_back(compiled.context, bindings.tensor(s.value), count, s.name);
+  if (!compiled.options.training) return;
+  for (const Tensor& value : {bindings.gradients(), bindings.tensor(compiled.loss)})
+    if (value) sums.emplace_back(compiled.context, value, count);
+}
 
 std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
   const Tensor rows = bindings.tensor(g.rows), values = bindings.tensor(g.values);
@@ -171,6 +186,8 @@ const Plan& Executor::plan() const { return impl_->plan; }
 Tensor Executor::input(const std::string& name) const {
   const auto found = impl_->compiled.inputs.find(name);
   if (found == impl_->compiled.inputs.end()) fail("the network has no input '{}'", name);
+  for (std::size_t i = 0; i < impl_->states.size(); ++i)
+    if (impl_->compiled.states[i].name == name) return impl_->states[i].all();
   return impl_->bindings.tensor(found->second);
 }
 
@@ -190,21 +207,30 @@ Tensor Executor::output(const std::string& name) const {
   return impl_->bindings.tensor(found->second);
 }
 
-void Executor::forward(const ops::StepParams& params) {
+void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) {
   const Turn turn(*impl_);
+  KEELSON_EXPECT(micro_batch >= 0 && micro_batch < plan().micro_batches());
   if (!impl_->compiled.options.lag) impl_->finish_exchange();
   const TraceSpan span("forward", "phase");
   impl_->refresh();
-  impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &params, sizeof params);
+  impl_->micro_batch = micro_batch;
+  ops::StepParams here = params;
+  here.sample_offset += micro_batch * plan().options().micro_batch_size();
+  impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &here, sizeof here);
+  for (MicroBatchState& state : impl_->states) state.load(micro_batch);
   impl_->run(0, impl_->compiled.sections.forward_end);
+  for (std::size_t i = 0; i < impl_->states.size(); ++i)
+    impl_->states[i].keep(micro_batch, impl_->bindings.tensor(impl_->compiled.states[i].next));
 }
 
 void Executor::backward() {
   const Turn turn(*impl_);
   const TraceSpan span("backward", "phase");
   KEELSON_EXPECT(impl_->compiled.options.training);
-  impl_->in_exchange = impl_->exchanges();
+  const bool last = impl_->micro_batch + 1 == plan().micro_batches();
+  impl_->in_exchange = last && impl_->exchanges();
   impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
+  for (MicroBatchSums& sum : impl_->sums) sum.add(impl_->micro_batch);
 }
 
 void Executor::finish_exchange() const {
@@ -222,6 +248,8 @@ void Executor::update() {
 
 void Executor::carry_states() {
   const Turn turn(*impl_);
+  for (MicroBatchState& state : impl_->states) state.carry();
+  if (!impl_->states.empty()) return;
   for (const auto& state : impl_->compiled.states) {
     const Tensor from = impl_->bindings.tensor(state.next), to = impl_->bindings.tensor(state.value);
     impl_->device().copy(to.raw(), from.raw(), to.bytes());
@@ -230,6 +258,7 @@ void Executor::carry_states() {
 
 void Executor::reset_states() {
   const Turn turn(*impl_);
+  for (MicroBatchState& state : impl_->states) state.reset();
   for (const auto& state : impl_->compiled.states) {
     const Tensor t = impl_->bindings.tensor(state.value);
     impl_->device().zero(t.raw(), t.bytes());

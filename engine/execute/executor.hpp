@@ -28,6 +28,9 @@ struct ExecutorOptions {
 ///
 ///   executor.input("x") <- data;  executor.forward(params);  executor.backward();  executor.update();
 ///
+/// Where a step has several micro-batches (Plan::micro_batches), the inputs are those of one: all but update() is done
+/// for each of them, in their order.
+///
 /// An output is valid until the next forward() of any executor that shares the arena. The plan, the parameters and
 /// their context must outlive the executor.
 ///
@@ -49,10 +52,12 @@ class Executor {
 
   const Plan& plan() const;                              ///< what the executor runs
   std::int64_t batch() const { return plan().batch(); }  ///< samples per step and rank
+  /// Forward and backward passes of a step (Plan::micro_batches).
+  std::int64_t micro_batches() const { return plan().micro_batches(); }
 
-  /// The memory of a graph input for batch() samples: channels-last for 4-D and 5-D values, else plain. The input
-  /// "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all 1 after
-  /// construction. Throws Error for a name that the graph does not have.
+  /// The memory of a graph input for the samples of a micro-batch: channels-last for 4-D and 5-D values, else plain.
+  /// The input  /// "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
+  /// 1 after construction. Throws Error for a name that the graph does not have.
   Tensor input(const std::string& name) const;
   /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
   /// `data` is 64-byte aligned and has the shape, dtype and layout of input(). It must not change until backward has
@@ -61,20 +66,26 @@ class Executor {
   /// A graph output in plain layout. Valid after forward() until the next forward() on the same arena.
   Tensor output(const std::string& name) const;
 
-  /// Computes outputs and loss. `params`: the values that change from step to step.
-  void forward(const ops::StepParams& params);
-  /// Computes the gradients after forward(). Starts the exchange of each gradient bucket as soon as the bucket is full.
+  /// Computes outputs and loss of a micro-batch. `params`: the values that change from step to step, those of the whole
+  /// step.
+  void forward(const ops::StepParams& params, std::int64_t micro_batch = 0);
+  /// Computes the gradients after forward(). With several micro-batches, adds gradients and loss to those of the
+  /// micro-batches before. Starts the exchange of each gradient bucket as soon as the bucket is full; with
+  /// ExchangeOptions::reproducible only update() does.
   void backward();
   /// Waits for the exchange and moves the parameters.
   void update();
-  /// Names of the recurrent states (Graph::state), in node order. input(name) is the memory (batch, ...) of a state.
+  /// Names of the recurrent states (Graph::state), in node order. input(name) is the memory (batch, ...) of a state, of
+  /// all micro-batches.
   /// States are zero at first, and forward() does not change them.
   std::vector<std::string> states() const;
-  /// Makes the states at the end of the last forward() the states with which the next forward() begins.
+  /// Makes the states at the end of the step's last forward() (of each micro-batch) those with which the next step
+  /// begins.
   void carry_states();
   /// Sets all states to zero.
   void reset_states();
-  /// Mean loss of the step. In training: over all ranks, after backward(). Else: this rank's part, after forward().
+  /// Mean loss of the step. In training: over all ranks, after the last backward(). Else: the part of this rank and
+  /// micro-batch, after forward().
   /// Waits for the device.
   double loss() const;
 

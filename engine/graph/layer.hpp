@@ -100,6 +100,8 @@ class Layer {
   /// when the caller gives a map for the result (channel_maps()). By default every change throws InputError.
   virtual ChannelMaps map_channels(const ChannelChange& change) const;
 
+  /// Whether in training the result for one sample depends on the other samples of the batch (batch normalization).
+  virtual bool mixes_samples() const { return false; }
   /// Whether the result has the dtype of the sources (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }
   /// The rules by which this layer can take in the layer that reads its result. The first rule that applies is taken.

@@ -14,6 +14,7 @@ class BatchNormLayer : public Layer {
 
   std::string kind() const override { return "batch_norm"; }
   bool keeps_type() const override { return true; }
+  bool mixes_samples() const override { return true; }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     const ValueShape& x = srcs[0];

@@ -26,7 +26,8 @@ class Reorder : public DescribedPrimitive<ReorderDesc> {
 };
 
 class Sum;
-/// dst = srcs[0] + ... + srcs[count-1]; all of one shape, dtype and layout. Its gradient is the identity.
+/// dst = srcs[0] + ... + srcs[count-1]; all of one shape, dtype (floating-point) and layout. Its gradient is the
+/// identity.
 struct SumDesc {
   using Op = Sum;
   TensorDesc src;

@@ -166,7 +166,12 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
   const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
   const auto axis = program_.buffer(parts[0]).distribution.axis;
   i.start = start_of(build_, {phase, names.node, ""},
-                     {.kind = Kind::allreduce, .axis = axis, .dst = whole, .wire = names.wire, .label = names.label});
+                     {.kind = Kind::allreduce,
+                      .axis = axis,
+                      .dst = whole,
+                      .wire = names.wire,
+                      .order = build_.order,
+                      .label = names.label});
   insertions_.push_back(std::move(i));
 }
 
@@ -181,21 +186,29 @@ Sections Inserter::insert() {
     for (const Insertion& i : insertions_)
       if (chosen(i)) result.push_back(end_of(i.start));
   };
+  // Sums in the tree are of all micro-batches: forward and backward run several times before.
+  const auto starts_behind_backward = [&](const Insertion& i) {
+    return build_.order == SumOrder::tree && i.start.phase == Phase::exchange;
+  };
   // What is started in forward ends there; what is written there and read later starts in backward.
   const auto starts_late = [&](const Insertion& i) {
-    return i.last_writer < static_cast<int>(forward_end_) && (i.start.phase != Phase::forward);
+    return i.last_writer < static_cast<int>(forward_end_) && i.start.phase != Phase::forward &&
+           !starts_behind_backward(i);
   };
   for (std::size_t c = 0; c <= calls_.size(); ++c) {
     if (c == forward_end_) sections.forward_end = result.size(), append_starts(starts_late);
     if (c == backward_end_) {
       sections.backward_end = result.size();
+      append_starts(starts_behind_backward);
       append_ends([](const Insertion& i) { return i.first_reader < 0; });
     }
     if (c == exchange_end_) sections.exchange_end = result.size();
     if (c == calls_.size()) break;
     append_ends([&](const Insertion& i) { return i.first_reader == static_cast<int>(c); });
     result.push_back(std::move(calls_[c]));
-    append_starts([&](const Insertion& i) { return i.last_writer == static_cast<int>(c) && !starts_late(i); });
+    append_starts([&](const Insertion& i) {
+      return i.last_writer == static_cast<int>(c) && !starts_late(i) && !starts_behind_backward(i);
+    });
   }
   calls_ = std::move(result);
   return sections;

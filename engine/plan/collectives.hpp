@@ -37,8 +37,9 @@ struct Bucket {
 /// A collective whose value is written in forward and read later starts in backward. The wait for a bucket that updates
 /// read stands in the section update, before the first of these calls: while parameters of one bucket are updated, the
 /// next buckets are on their way. Where the caller (Buffer::keep) reads the sum, the wait stands in the section
-/// exchange, before the computations of that section. With one rank along an axis nothing is inserted for that axis.
-/// Buckets of a plan with PlanOptions::lag get no sum: their copies, which append_updates() makes, are summed.
+/// exchange, before the computations of that section. Sums in SumOrder::tree start there, too, whenever they are
+/// written. With one rank along an axis nothing is inserted for that axis. Buckets of a plan with PlanOptions::lag get
+/// no sum: their copies, which append_updates() makes, are summed.
 Sections insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers);
 
 }  // namespace keelson

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <bit>
 #include <optional>
 
+#include "engine/base/counted.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/dense.hpp"
 #include "engine/ops/loss_scale.hpp"
@@ -19,6 +21,24 @@ bool takes_half_activations(Context& context, DType type) {
   if (!is_half(type)) return false;
   const TensorDesc d{{8, 8}, type, Layout::any()};
   return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
+}
+
+/// Throws InputError where ExchangeOptions::reproducible cannot be had.
+void require_tree(const Graph& graph, const PlanOptions& options, int ranks) {
+  const auto power_of_two = [](std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); };
+  if (!power_of_two(options.batch) || !power_of_two(ranks))
+    refuse(
+        "reproducible sums (--reproducible) take a number of samples per rank and a number of ranks that are powers of "
+        "two; found a batch of {} on each of {}. Give another --batch (or --global-batch) or number of ranks",
+        options.batch, counted(ranks, "rank"));
+  if (options.exchange.wire != Wire::fp32)
+    refuse("reproducible sums (--reproducible) are exchanged in fp32: leave --wire bf16 or fp16 out");
+  for (const Graph::Node& n : graph.nodes())
+    if (!n.srcs.empty() && n.layer->mixes_samples())
+      refuse(
+          "the layer {} ({}) computes with all samples of a batch together, but reproducible sums (--reproducible) are "
+          "of samples computed one by one: leave this option out, or train a network without such layers",
+          n.name, n.layer->kind());
 }
 
 /// One compilation under way.
@@ -50,13 +70,17 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   if (options.training && graph.loss() < 0)
     refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
   build.training = options.training;
-  build.batch = options.batch;
+  build.batch = options.micro_batch_size();
   build.precision = options.precision;
   // The host looks at losses when a device has gone on already.
   build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
-  build.sparse_allowed = !build.lag && (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
+  build.order = options.exchange.reproducible ? SumOrder::tree : SumOrder::any;
+  build.sparse_allowed = !build.lag && !options.exchange.reproducible &&
+                         (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
+  if (options.training && options.exchange.reproducible)
+    require_tree(graph, options, build.ranks(Distribution::Axis::data));
   FusedNodes fused = fuse(graph, options.training, options.fuse);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
@@ -93,12 +117,12 @@ void Compiler::require_room_for_inputs() {
   for (const Graph::Node& n : build.nodes) {
     if (!n.srcs.empty()) continue;
     double bytes = static_cast<double>(size_of(n.shape.dtype));
-    for (const auto d : n.shape.at_batch(options.batch)) bytes *= static_cast<double>(d);
+    for (const auto d : n.shape.at_batch(build.batch)) bytes *= static_cast<double>(d);
     if (bytes > available)
       throw OutOfMemory(
           fmt::format("out of memory: {} needs {:.1f} MiB for a batch of {}, but {:.1f} MiB are available on "
                       "{}; try a smaller batch or input, or more ranks",
-                      n.name, bytes / (1 << 20), options.batch, available / (1 << 20), context().device().describe()));
+                      n.name, bytes / (1 << 20), build.batch, available / (1 << 20), context().device().describe()));
   }
 }
 
@@ -110,12 +134,12 @@ void Compiler::add_inputs() {
   build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
   build.program.buffer(build.loss).keep = true;
   if (options.training) build.program.buffer(build.loss).distribution = Distribution::partial();
-  build.weight = owned("weight", TensorDesc::plain({options.batch}));
+  build.weight = owned("weight", TensorDesc::plain({build.batch}));
   build.inputs["weight"] = build.weight;
   for (std::size_t i = 0; i < build.nodes.size(); ++i) {
     const Graph::Node& n = build.nodes[i];
     if (!n.srcs.empty()) continue;
-    const Shape shape = n.shape.at_batch(options.batch);
+    const Shape shape = n.shape.at_batch(build.batch);
     // Images and volumes come from disk with channels last, and the fast convolutions read them so.
     const Layout layout = shape.rank() >= 4 ? Layout::channels_last(shape) : Layout::plain(shape);
     build.values[i] = build.inputs[n.name] = owned(n.name, {shape, n.shape.dtype, layout});

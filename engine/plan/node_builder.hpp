@@ -29,13 +29,14 @@ struct CompileState {
   Parameters& parameters;                 ///< get their layouts and memory while layers are planned
   Program program;                        ///< buffers and calls so far
   bool training = true;                   ///< as in PlanOptions
-  std::int64_t batch = 1;                 ///< samples per step and rank
+  std::int64_t batch = 1;                 ///< samples of a forward pass
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   bool half_activations = false;          ///< values between layers have 16 bits where a primitive supports this
   bool checks_gradients = false;          ///< the device checks gradients before parameters move
   const ProcessGrid* grid = nullptr;      ///< null: this rank alone
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
   bool lag = false;                       ///< as in PlanOptions
+  SumOrder order = SumOrder::any;         ///< of losses and gradients over ranks
   /// Ranks along an axis of the process grid; 1 without a grid.
   int ranks(ProcessGrid::Axis axis) const { return grid ? grid->extent(axis) : 1; }
 
@@ -69,7 +70,7 @@ class NodeBuilder {
   NodeBuilder(CompileState& build, Phase phase, int node) : build_(build), phase_(phase), node_(node) {}
 
   bool training() const { return build_.training; }                  ///< whether the plan has a backward pass
-  std::int64_t batch() const { return build_.batch; }                ///< samples per step and rank
+  std::int64_t batch() const { return build_.batch; }                ///< samples of a forward pass
   DType compute() const { return compute_type(build_.precision); }   ///< dtype in which the layer multiplies
   bool tf32() const { return build_.precision == Precision::tf32; }  ///< whether f32 operands may be rounded to TF32
   const Graph::Node& node() const { return build_.nodes[node_]; }    ///< the node after fusion

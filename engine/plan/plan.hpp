@@ -19,6 +19,12 @@ struct CompiledGraph;
 struct ExchangeOptions {
   std::size_t bucket_bytes = 8u << 20;  ///< a gradient bucket is exchanged when it holds this many bytes
   Wire wire = Wire::fp32;               ///< of the buckets, between nodes
+  /// Gradients and losses then have the same bits for any number of ranks with the same samples in a step, as long as
+  /// each rank has as many threads: each sample is a micro-batch of its own, and the sums over samples are one binary
+  /// tree, within a rank and then over ranks (SumOrder::tree). Training plans throw InputError where the samples per
+  /// rank or the ranks are no power of two, where the wire is not fp32, and for networks with layers that mix samples
+  /// (Layer::mixes_samples). All gradients are whole, none by rows. The exchange begins behind the last backward pass.
+  bool reproducible = false;
 };
 
 /// How a graph is compiled.
@@ -39,6 +45,9 @@ struct PlanOptions {
   bool inputs_as_read = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
 
+  /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.
+  std::int64_t micro_batches() const { return exchange.reproducible ? batch : 1; }
+  std::int64_t micro_batch_size() const { return batch / micro_batches(); }  ///< samples of such a pass
   /// The ranks that share the batch; null: this rank alone.
   Communicator* communicator() const { return grid ? grid->along(ProcessGrid::Axis::data) : nullptr; }
 };
@@ -79,7 +88,9 @@ class Plan {
 
   const PlanOptions& options() const;                     ///< as given to the constructor
   std::int64_t batch() const { return options().batch; }  ///< samples per step and rank
-  Context& context() const;                               ///< of the parameters
+  /// Forward and backward passes of a step, of batch() / micro_batches() samples each.
+  std::int64_t micro_batches() const { return options().micro_batches(); }
+  Context& context() const;  ///< of the parameters
   /// Whether the step checks gradients on the device, and moves no parameter where a gradient is not finite
   /// (LossScale::skip).
   bool checks_gradients() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <ostream>
 #include <set>
 
@@ -42,9 +43,12 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
   for (const Buffer& b : compiled.program.buffers())
     if (b.view_of == no_buffer) bytes[static_cast<int>(b.storage)] += b.bytes;
   const auto of = [&](Storage s) { return bytes[static_cast<int>(s)]; };
+  // One, and one for each level of the tree of sums over micro-batches.
+  const auto blocks =
+      static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(compiled.options.micro_batches())));
   return {{"parameters", of(Storage::parameter)},
           {"optimizer state", of(Storage::moment)},
-          {"gradients", static_cast<std::size_t>(compiled.gradient_floats) * sizeof(float)},
+          {"gradients", static_cast<std::size_t>(compiled.gradient_floats) * sizeof(float) * blocks},
           {"inputs and states", of(Storage::owned)},
           {"activations", compiled.program.arena_bytes()}};
 }

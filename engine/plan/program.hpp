@@ -79,9 +79,10 @@ struct CommunicationDesc {
   /// Of broadcast: the root's coordinate. Of send and receive: the distance of the other rank along the axis, as in
   /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing, so that all ranks have the same program.
   int peer = 0;
-  bool periodic = false;   ///< of send and receive: the axis is a ring
-  Wire wire = Wire::fp32;  ///< of an allreduce of f32
-  std::string label;       ///< for messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
+  bool periodic = false;           ///< of send and receive: the axis is a ring
+  Wire wire = Wire::fp32;          ///< of an allreduce of f32
+  SumOrder order = SumOrder::any;  ///< of an allreduce
+  std::string label;               ///< for messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
 };
 
 /// The start or the end of a collective. Computations may stand between the two.

@@ -6,11 +6,11 @@ EvaluatedBatch::EvaluatedBatch(Device& device, std::size_t prediction_bytes) : q
   if (prediction_bytes > 0) predictions = device.allocate_host(prediction_bytes, "predictions on the host");
 }
 
-void EvaluatedBatch::send(const Batch& batch, std::int64_t at, const void* target, std::size_t target_bytes,
-                          const Tensor& prediction) {
+void EvaluatedBatch::send(std::span<const std::int64_t> samples, std::int64_t at, const void* target,
+                          std::size_t target_bytes, const Tensor& prediction) {
   step = at;
-  count = batch.count;
-  indices.assign(batch.indices, batch.indices + batch.count);
+  count = static_cast<std::int64_t>(samples.size());
+  indices.assign(samples.begin(), samples.end());
   if (!predictions) return;
   targets.assign(static_cast<const char*>(target), static_cast<const char*>(target) + target_bytes);
   queue_->wait_for_device();

@@ -1,8 +1,10 @@
 #include "engine/train/evaluator.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <span>
 
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
@@ -19,6 +21,7 @@ PlanOptions evaluation_plan(const EvaluatorOptions& o, Context& context) {
   p.batch = o.batch;
   p.training = false;
   p.precision = o.precision;
+  p.exchange.reproducible = o.one_by_one;
   return p;
 }
 
@@ -94,29 +97,38 @@ void Evaluator::prepare_metrics() {
     setup_.target = fields[target_field_];
     setup_.prediction_name = options_.prediction;
     setup_.prediction = executor_->output(options_.prediction).shape();
-    setup_.prediction[0] /= options_.batch;
+    setup_.prediction[0] /= executor_->plan().options().micro_batch_size();
   }
   const auto bytes = reads_predictions_ ? executor_->output(options_.prediction).bytes() : 0;
   for (auto& b : batches_) b = std::make_unique<detail::EvaluatedBatch>(context_.device(), bytes);
   for (const auto& m : options_.metrics) m->reset(setup_);
 }
 
-void Evaluator::launch(const Batch& batch, detail::EvaluatedBatch& into, std::int64_t step) {
+void Evaluator::launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step) {
   ops::StepParams step_params;
   step_params.sample_offset = batch.sample_offset;
   step_params.inverse_samples = 1;  // sums over samples
-  feed_->feed(batch);
-  executor_->forward(step_params);
-  executor_->carry_states();
+  feed_->feed(batch, micro_batch);
+  executor_->forward(step_params, micro_batch);
+  if (micro_batch + 1 == micro_batches(batch)) executor_->carry_states();
   executor_->start_readback();
-  const auto target_bytes =
-      static_cast<std::size_t>(batch.count * setup_.target.shape.elements()) * size_of(setup_.target.dtype);
+  const std::int64_t size = executor_->plan().options().micro_batch_size(), first = micro_batch * size;
+  const std::span samples(batch.indices + first, static_cast<std::size_t>(std::min(size, batch.count - first)));
+  const auto target_bytes = static_cast<std::size_t>(setup_.target.shape.elements()) * size_of(setup_.target.dtype);
   // The output is asked for anew: a larger plan of these parameters may have moved the arena.
   if (reads_predictions_)
-    into.send(batch, step, batch.fields[target_field_], target_bytes, executor_->output(options_.prediction));
+    into.send(samples, step,
+              static_cast<const char*>(batch.fields[target_field_]) + static_cast<std::size_t>(first) * target_bytes,
+              samples.size() * target_bytes, executor_->output(options_.prediction));
   else
-    into.send(batch, step, nullptr, 0, {});
+    into.send(samples, step, nullptr, 0, {});
   feed_->finish();
+}
+
+/// Those of a batch that have samples.
+std::int64_t Evaluator::micro_batches(const Batch& batch) const {
+  const std::int64_t size = executor_->plan().options().micro_batch_size();
+  return (batch.count + size - 1) / size;
 }
 
 /// Waits for a batch, and returns its loss.
@@ -138,16 +150,18 @@ std::string Evaluator::first_non_finite(std::int64_t step) {
   executor_->reset_states();
   for (std::int64_t s = 0; s <= step; ++s) {
     const Batch* batch = loader_->next();
-    if (batch->count == 0) continue;
-    feed_->feed(*batch);
-    ops::StepParams step_params;
-    step_params.sample_offset = batch->sample_offset;
-    step_params.inverse_samples = 1;
-    executor_->forward(step_params);
-    if (s == step) return executor_->first_non_finite();
+    for (std::int64_t m = 0; m < micro_batches(*batch); ++m) {
+      feed_->feed(*batch, m);
+      ops::StepParams step_params;
+      step_params.sample_offset = batch->sample_offset;
+      step_params.inverse_samples = 1;
+      executor_->forward(step_params, m);
+      if (s == step)
+        if (auto culprit = executor_->first_non_finite(); !culprit.empty()) return culprit;
+      context_.device().fence();
+      feed_->finish();
+    }
     executor_->carry_states();
-    context_.device().fence();
-    feed_->finish();
   }
   return "";
 }
@@ -187,11 +201,12 @@ Evaluation Evaluator::run() {
   };
   std::size_t turn = 0;
   for (std::int64_t step = 0; const Batch* batch = loader_->next(); ++step) {
-    if (batch->count == 0) continue;
-    auto& into = *batches_[turn++ % std::size(batches_)];
-    launch(*batch, into, step);
-    launched.push_back(&into);
-    retire_but(ahead);
+    for (std::int64_t m = 0; m < micro_batches(*batch); ++m) {
+      auto& into = *batches_[turn++ % std::size(batches_)];
+      launch(*batch, m, into, step);
+      launched.push_back(&into);
+      retire_but(ahead);
+    }
   }
   retire_but(0);
   const std::string culprit = bad_step ? first_non_finite(*bad_step) : "";

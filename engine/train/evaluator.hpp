@@ -22,6 +22,7 @@ class EvaluatedBatch;
 struct EvaluatorOptions {
   std::int64_t batch = 1;                 ///< samples per batch and rank
   Precision precision = Precision::fp32;  ///< as in PlanOptions
+  bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
   int threads = 1, prefetch = 2;          ///< decoding threads; batches decoded ahead
   std::vector<int> cpus;                  ///< of the decoding threads, as in LoaderOptions
   std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, ...) that metrics read
@@ -48,7 +49,7 @@ struct Evaluation {
 /// Evaluates a network on a data set, over all ranks. The evaluator's plan shares the parameters with the plan of the
 /// training. Losses and metrics are added up batch by batch, so memory does not depend on the number of samples. The
 /// metric Predictions collects predictions for other purposes. Sums over batches are exact: with the same batch per
-/// rank the result has the same bits on any number of ranks.
+/// rank, or with samples one by one, the result has the same bits on any number of ranks with as many threads each.
 class Evaluator {
  public:
   /// `communicator` null: this rank alone. All references must outlive the evaluator. Throws InputError on all ranks if
@@ -73,7 +74,9 @@ class Evaluator {
 
  private:
   void prepare_metrics();
-  void launch(const Batch& batch, detail::EvaluatedBatch& into, std::int64_t step);
+  /// Of the loader's batch number `step`, the samples that the plan computes at once: one, or all.
+  void launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step);
+  std::int64_t micro_batches(const Batch& batch) const;
   double retire(detail::EvaluatedBatch& batch);
   std::string first_non_finite(std::int64_t step);
   void require_finite(const Evaluation& e, std::string culprit) const;

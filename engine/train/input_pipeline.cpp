@@ -21,6 +21,13 @@ void turn_to_plain(const float* src, float* dst, std::int64_t samples, std::int6
 
 bool is_floating(DType t) { return t == DType::f32 || is_half(t); }
 
+/// Where sample `first` of a field lies, of which `samples` samples have `bytes` bytes.
+std::byte* part_of(void* field, std::int64_t first, std::size_t bytes, std::int64_t samples) {
+  return static_cast<std::byte*>(field) + static_cast<std::size_t>(first) * (bytes / static_cast<std::size_t>(samples));
+}
+
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 64 == 0; }
+
 }  // namespace
 
 std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
@@ -40,13 +47,13 @@ InputPipeline::InputPipeline(const std::vector<Field>& fields, const CodedField*
     const Shape expected = input.tensor.shape();
     Shape found = f.shape;
     if (found.rank() + 1 == expected.rank()) {
-      found = Shape{executor.batch()};
+      found = Shape{executor.plan().options().micro_batch_size()};
       for (auto d : f.shape) found.push_back(d);
     }
     const bool converts = queue_ && f.dtype == DType::f32 && is_floating(input.tensor.dtype());
     if (!(found == expected) || (f.dtype != input.tensor.dtype() && !converts))
       refuse("the samples' {} is {} {}, but the network takes {} {} for a batch of {}", f.name, to_string(f.shape),
-             to_string(f.dtype), to_string(expected), to_string(input.tensor.dtype()), executor.batch());
+             to_string(f.dtype), to_string(expected), to_string(input.tensor.dtype()), expected[0]);
     input.given = {expected, f.dtype, f.shape.rank() < 3 ? Layout::plain(expected) : Layout::channels_last(expected)};
     if (!queue_)
       prepare_here(input, f);
@@ -97,9 +104,10 @@ std::size_t InputPipeline::prepare_decoder(const CodedField& coded, const Input&
   return d.codes.bytes();
 }
 
-void InputPipeline::feed(const Batch& batch) {
+void InputPipeline::feed(const Batch& batch, std::int64_t micro_batch) {
   const TraceSpan span("copy", "input");
-  queue_ ? feed_device(batch) : feed_here(batch);
+  const std::int64_t first = micro_batch * weight_.tensor.elements();
+  queue_ ? feed_device(batch, first) : feed_here(batch, first);
 }
 
 void InputPipeline::finish() {
@@ -108,33 +116,40 @@ void InputPipeline::finish() {
   queue_->wait();
 }
 
-void InputPipeline::feed_here(const Batch& batch) {
+/// `first`: sample of the batch.
+void InputPipeline::feed_here(const Batch& batch, std::int64_t first) {
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     auto& t = targets_[i];
     const auto& s = t.tensor.shape();
-    if (t.turn)
-      turn_to_plain(static_cast<const float*>(batch.fields[i]), t.tensor.data<float>(), s[0], s[1],
+    auto* from = part_of(batch.fields[i], first, t.given.bytes(), s[0]);
+    if (t.turn) {
+      turn_to_plain(reinterpret_cast<const float*>(from), t.tensor.data<float>(), s[0], s[1],
                     s.elements() / (s[0] * s[1]));
-    else
-      executor_.read_input_from(t.name, batch.fields[i]);
+    } else if (is_aligned(from)) {
+      executor_.read_input_from(t.name, from);
+    } else {  // a sample among others
+      std::memcpy(t.tensor.raw(), from, t.tensor.bytes());
+      executor_.read_input_from(t.name, t.tensor.raw());
+    }
   }
-  context_.device().copy_from_host(weight_.tensor.raw(), batch.weight, weight_.tensor.bytes());
+  context_.device().copy_from_host(weight_.tensor.raw(), batch.weight + first, weight_.tensor.bytes());
 }
 
 /// Each batch is copied while the step before is at work. Within the device it then goes to where the step reads it,
 /// which costs little and leaves the step's calls as they are recorded.
-void InputPipeline::feed_device(const Batch& batch) {
+void InputPipeline::feed_device(const Batch& batch, std::int64_t first) {
   const auto codes_of = [&](std::size_t i) { return batch.coded && batch.coded->field == i; };
   KEELSON_EXPECT(!batch.coded || decoder_);
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     const auto bytes = codes_of(i) ? decoder_->codes.bytes() : targets_[i].given.bytes();
-    queue_->copy_from_host(targets_[i].ahead.raw(), batch.fields[i], bytes);
+    const auto* from = part_of(batch.fields[i], first, bytes, targets_[i].given.shape[0]);
+    queue_->copy_from_host(targets_[i].ahead.raw(), from, bytes);
   }
   if (batch.coded) {
-    std::memcpy(decoder_->staged.get(), batch.voxels, decoder_->samples.bytes());
+    std::memcpy(decoder_->staged.get(), batch.voxels + first, decoder_->samples.bytes());
     queue_->copy_from_host(decoder_->samples.raw(), decoder_->staged.get(), decoder_->samples.bytes());
   }
-  std::memcpy(staged_weight_.get(), batch.weight, weight_.ahead.bytes());
+  std::memcpy(staged_weight_.get(), batch.weight + first, weight_.ahead.bytes());
   queue_->copy_from_host(weight_.ahead.raw(), staged_weight_.get(), weight_.ahead.bytes());
   queue_->device_waits();
   for (std::size_t i = 0; i < targets_.size(); ++i) convert(targets_[i], codes_of(i));

@@ -33,9 +33,10 @@ class InputPipeline {
   InputPipeline(const std::vector<Field>& fields, const CodedField* coded, Executor& executor, Context& context);
   ~InputPipeline() { finish(); }
   InputPipeline(const InputPipeline&) = delete;
-  /// Hands over the batch of the next step. `batch` must stay valid until finish(), and on a device that shares the
-  /// host's memory until that step has ended.
-  void feed(const Batch& batch);
+  /// Hands over the batch of the next step, or one of the micro-batches that the plan makes of the batch. `batch` must
+  /// stay valid until finish(), and on a device that shares the host's memory until that step has ended. With several
+  /// micro-batches, finish() comes before the next one.
+  void feed(const Batch& batch, std::int64_t micro_batch = 0);
   /// Returns when all copies of the batch have ended. Called after the work of the step is queued.
   void finish();
 
@@ -60,8 +61,8 @@ class InputPipeline {
   void prepare_here(Input& input, const Field& field) const;
   void prepare_device(Input& input, std::size_t code_bytes);
   std::size_t prepare_decoder(const CodedField& coded, const Input& input);
-  void feed_here(const Batch& batch);
-  void feed_device(const Batch& batch);
+  void feed_here(const Batch& batch, std::int64_t first);
+  void feed_device(const Batch& batch, std::int64_t first);
   void convert(const Input& input, bool codes) const;
   Executor& executor_;
   Context& context_;

@@ -27,9 +27,9 @@ std::string describe_data(const Dataset& data) {
   return fmt::format("{} [{:016x}]", counted(data.size(), "sample"), data.digest());
 }
 
-/// What must be alike on all ranks for training to mean anything.
+/// What must be alike on all ranks for training to mean anything. `threads`: of this rank.
 void compare_runs(const Dataset& training, const Dataset* validation, const TrainerOptions& o,
-                  Communicator* communicator) {
+                  Communicator* communicator, int threads) {
   if (ranks_of(communicator) == 1) return;
   compare_values(
       *communicator,
@@ -46,11 +46,13 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"shuffling", o.shuffle ? "on" : "off"},
       {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
+      {"reproducible sums", o.exchange.reproducible ? "on" : "off"},
       {"optimizer", o.optimizer->to_string()},
       {"synchronization", o.sync.to_string()},
       {"learning rate", o.schedule.to_string()},
       {"checkpoints",
        fmt::format("every {}, every {}", counted(o.checkpoint_epochs, "epoch"), counted(o.checkpoint_steps, "step"))}};
+  if (o.exchange.reproducible) values["threads"] = std::to_string(threads);
   for (const auto& [name, text] : o.texts) values[name] = fmt::format("{:016x}", fnv1a(text.data(), text.size()));
   compare_values(*communicator, values, "options");
 }
@@ -106,7 +108,8 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
                  Communicator* communicator, TrainerOptions options)
     : graph_(&graph),
       parameters_(parameters),
-      training_((compare_runs(training, validation, options, communicator),
+      training_((compare_runs(training, validation, options, communicator,
+                              parameters.context().device().current_instance().concurrency()),
                  check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()), training)),
       communicator_(communicator),
       options_(std::move(options)),
@@ -128,6 +131,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
     auto e = options_.evaluation;
     e.batch = options_.batch;
     e.precision = options_.precision;
+    e.one_by_one = options_.exchange.reproducible;
     e.threads = options_.loader_threads;
     e.prefetch = options_.prefetch;
     e.cpus = options_.cpus;

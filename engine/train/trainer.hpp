@@ -90,7 +90,8 @@ struct TrainResult {
 /// Data-parallel training of a graph. The trainer feeds the fields of a data set to the graph's inputs of
 /// the same names, minimizes the loss, and evaluates the network on validation data. All ranks make the same calls.
 /// With the same seed and global batch, losses and parameters depend on the number of ranks only by the order of fp32
-/// sums. A resumed run gives the same bits as a run without interruption.
+/// sums, and with ExchangeOptions::reproducible not at all. A resumed run gives the same bits as a run without
+/// interruption.
 ///
 /// That is so in synchronous training, and with SyncMode::Kind::lag, which delays every update by a step. In the other
 /// modes (TrainerOptions::sync, docs/relaxed-modes.md) each rank's optimizer makes updates of the rank's own gradients,

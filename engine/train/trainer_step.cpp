@@ -173,8 +173,6 @@ Trainer::Launched Trainer::compute(const Batch& batch, Clock::time_point start) 
   if (options_.profiled_steps > 0 && run_steps_ == 3) executor_->set_profiling(true);
   if (run_steps_ == 3 + options_.profiled_steps) executor_->set_profiling(false);
   if (state_.step_in_epoch == 0) executor_->reset_states();
-  feed_->feed(batch);
-  lap(seconds.copy);
   ops::StepParams s;
   s.seed = options_.seed;
   s.step = static_cast<std::uint64_t>(state_.step);
@@ -183,9 +181,14 @@ Trainer::Launched Trainer::compute(const Batch& batch, Clock::time_point start) 
   const int terms = local_ ? communicator_->size() : 1;
   s.inverse_samples = static_cast<float>(terms) / static_cast<float>(batch.global_count);
   s.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position()));
-  executor_->forward(s);
-  executor_->backward();
-  lap(seconds.compute);
+  for (std::int64_t m = 0; m < executor_->micro_batches(); ++m) {
+    if (m > 0) feed_->finish();
+    feed_->feed(batch, m);
+    lap(seconds.copy);
+    executor_->forward(s, m);
+    executor_->backward();
+    lap(seconds.compute);
+  }
   const double between = executor_->take_exchange_seconds();  // for sums that layers need, as batch normalization
   seconds.compute -= between;
   seconds.exchange += between;
