@@ -58,8 +58,10 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
   const auto start = clock::now();
   for (int i = 0; i < count; ++i, ++step_params.step) {
     const Activity activity(Activity::Kind::step, static_cast<std::int64_t>(step_params.step) + 1, 1);
-    executor.forward(step_params);
-    executor.backward();
+    for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
+      executor.forward(step_params, m);
+      executor.backward();
+    }
     executor.update();
     executor.carry_states();
   }
@@ -71,27 +73,35 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
 
 /// What was measured.
 struct StepTimes {
-  Timing step;  ///< seconds, of the slowest rank in each step
+  Timing step;                    ///< seconds, of the slowest rank in each step
+  std::optional<Timing> without;  ///< the same without --reproducible
   double least_waiting = 0,
          most_waiting = 0;  ///< seconds of a step that a rank waits for others, least and most of ranks
 };
 
-StepTimes measure(const StepOptions& o, Executor& executor, Communicator& world, Device& device) {
+/// `without`: an executor that is timed in turn with the other one; may be null.
+StepTimes measure(const StepOptions& o, Executor& executor, Executor* without, Communicator& world, Device& device) {
   ops::StepParams step_params;
   step_params.learning_rate = 1e-3f;
   step_params.sample_offset = world.rank() * executor.batch();
   step_params.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
-  for (int i = 0; i < o.warmup; ++i) time_steps(1, executor, world, device, step_params);
+  for (int i = 0; i < o.warmup; ++i)
+    for (Executor* e : {&executor, without})
+      if (e) time_steps(1, *e, world, device, step_params);
   executor.set_profiling(o.profile());
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
   const int together = !device.is_asynchronous() || o.profile() ? 1 : 10;
-  std::vector<double> seconds;
+  std::vector<double> seconds, seconds_without;
   executor.take_exchange_seconds();
-  for (int i = 0; i < o.steps; ++i) seconds.push_back(time_steps(together, executor, world, device, step_params));
+  for (int i = 0; i < o.steps; ++i) {
+    seconds.push_back(time_steps(together, executor, world, device, step_params));
+    if (without) seconds_without.push_back(time_steps(together, *without, world, device, step_params));
+  }
   double least = executor.take_exchange_seconds() / (o.steps * together), most = least;
   world.allreduce(&least, 1, Reduction::min);
   world.allreduce(&most, 1, Reduction::max);
-  return {summarize(std::move(seconds)), least, most};
+  const auto other = without ? std::optional(summarize(std::move(seconds_without))) : std::nullopt;
+  return {summarize(std::move(seconds)), other, least, most};
 }
 
 /// What one run of the verb found out, on rank 0.
@@ -113,9 +123,12 @@ struct StepResult {
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
   double gflop_per_second() const {
     double gflop = 0;
-    for (const auto& r : executor.rows()) gflop += r.gflop;
+    for (const auto& r : executor.rows())
+      gflop += r.gflop * (r.phase == "forward" || r.phase == "backward" ? executor.micro_batches() : 1);
     return gflop * job.world.size() / seconds.median;
   }
+  /// How many times as long as a step without --reproducible, where that was timed.
+  double cost() const { return seconds.median / times.without->median; }
   std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
 };
 
@@ -137,6 +150,10 @@ nlohmann::json json_of(const StepResult& r) {
                    {"waiting_most_seconds", r.times.most_waiting},
                    {"arena_bytes", r.executor.plan().arena_bytes()},
                    {"arena_lower_bound", r.executor.plan().arena_lower_bound()}};
+  if (r.times.without) {
+    j["seconds_per_step_without"] = r.times.without->median;
+    j["cost"] = r.cost();
+  }
   if (r.net.size > 0) j["size"] = r.net.size;
   if (r.net.unit != "sample") j[r.net.unit + "s_per_second"] = r.units_per_second();
   if (!o.profile()) return j;
@@ -172,6 +189,9 @@ void print_text(const StepResult& r) {
   fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
              r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.units_per_second(),
              r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
+  if (r.times.without)
+    fmt::print("reproducible: {:.2f} times a step without ({:.1f} ms, timed in turn)\n", r.cost(),
+               r.times.without->median * 1e3);
   if (r.job.world.size() == 1) return;
   constexpr double mebi = 1024 * 1024;
   fmt::print(
@@ -203,12 +223,19 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const ProcessGrid grid(*place.ranks);
   const auto trace = app::begin_trace(o.trace, job.world);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .grid = &grid};
+  app::check(o.exchange, o.precision);
   options.exchange = app::decide(o.exchange, *place.ranks);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Executor executor(net.graph, parameters, options);
   fill_inputs(*context, net, executor);
-  const StepTimes times = measure(o, executor, job.world, context->device());
+  std::optional<Executor> without;
+  if (options.exchange.reproducible) {
+    PlanOptions plain = options;
+    plain.exchange.reproducible = false;
+    fill_inputs(*context, net, without.emplace(net.graph, parameters, plain));
+  }
+  const StepTimes times = measure(o, executor, without ? &*without : nullptr, job.world, context->device());
   app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
   if (job.world.rank() == 0)
     report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks});

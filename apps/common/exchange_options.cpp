@@ -2,6 +2,7 @@
 
 #include "apps/common/verb.hpp"
 #include "comm/communicators.hpp"
+#include "engine/base/error.hpp"
 
 namespace keelson::app {
 
@@ -15,6 +16,10 @@ void declare(ExchangeWishes& o, Verb& v) {
            "its next step's gradients",
            "TYPE")
       .one_of({"fp32", "bf16", "fp16"});
+  v.flag("--reproducible", o.reproducible,
+         "The same bits for any number of ranks: samples are computed one by one and summed in a fixed order. Slower; "
+         "ranks and samples per rank are powers of two, and every run has as many threads per rank (OMP_NUM_THREADS)")
+      .stored();
 }
 
 ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks) {
@@ -23,7 +28,16 @@ ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks) {
   constexpr double mebi = 1024 * 1024;
   o.bucket_bytes = wanted.bucket_mb > 0 ? static_cast<std::size_t>(wanted.bucket_mb * mebi)
                                         : comm::choose_bucket_bytes(ranks, o.wire);
+  o.reproducible = wanted.reproducible;
   return o;
+}
+
+void check(const ExchangeWishes& wanted, const std::string& precision) {
+  if (wanted.reproducible && precision == "auto")
+    refuse(
+        "--precision auto takes what is faster in this run, so --reproducible cannot be had with it: give the "
+        "precision "
+        "by name");
 }
 
 }  // namespace keelson::app

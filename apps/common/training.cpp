@@ -104,6 +104,19 @@ std::string signalled(const Job& job, const RunFolder& folder) {
       command_to_continue(job, folder));
 }
 
+/// Sums within a rank are cut by threads, so bits depend on their number. Throws InputError where the run before had
+/// another one.
+void record_threads(int threads, TrainerOptions& t, const std::optional<CheckpointReader>& checkpoint) {
+  const std::string key = "threads", now = std::to_string(threads);
+  t.config[key] = now;
+  if (!checkpoint) return;
+  const auto& before = checkpoint->state().config;
+  const auto found = before.find(key);
+  if (found != before.end() && found->second != now)
+    refuse("{}: was trained with --reproducible and {} threads per rank, but this rank has {}: set OMP_NUM_THREADS={}",
+           checkpoint->path().string(), found->second, now, found->second);
+}
+
 /// What writes and prints, on the rank that is the first one.
 struct FirstRank {
   RunRecorder recorder;
@@ -206,12 +219,14 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   compare_values(job_.world, dashed(task.options.common_values()), "options");
+  check(options_.exchange, task.precision);
   const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
   const ProcessGrid grid(world);
   t.exchange = decide(options_.exchange, world);
   t.precision = choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .grid = &grid});
   t.config["precision"] = to_string(t.precision);
+  if (t.exchange.reproducible) record_threads(place.context->device().current_instance().concurrency(), t, checkpoint_);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {
     fmt::print(stderr,
                "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");

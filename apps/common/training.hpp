@@ -18,7 +18,7 @@
 
 namespace keelson::app {
 
-/// What the user says about how a training run goes on this machine; nothing of it is stored in checkpoints.
+/// What the user says about how a training run goes on this machine; of it, checkpoints store --reproducible.
 struct TrainingOptions {
   std::string out = "run", resume;
   Option *out_option = nullptr, *resume_option = nullptr;

@@ -274,6 +274,8 @@ class Trainer {
   void finish_checkpoint();
   void tell_checkpoint(const std::optional<CheckpointWriter::Written>& written);
   void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
+  /// As Executor::first_non_finite(), of the latest step.
+  std::string first_non_finite();
   [[noreturn]] void stop_for(const Launched& step, const std::string& what);
   /// Whether the network with metric (or, without metrics, loss) `a` is better than the one with `b`.
   bool better(double a, double b) const {
@@ -315,7 +317,9 @@ class Trainer {
   bool begun_ = false;
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
   StepRecord last_step_;
-  std::vector<float> weights_;  ///< of a batch that brings none
+  std::vector<float> weights_;    ///< of a batch that brings none
+  const Batch* batch_ = nullptr;  ///< of the latest step, while that is under way
+  ops::StepParams step_params_;   ///< of the latest step
   std::chrono::steady_clock::time_point run_start_;
   double seconds_before_ = 0;
   std::int64_t saved_step_ = -1, run_steps_ = 0, steps_before_ = 0;

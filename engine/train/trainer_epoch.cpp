@@ -71,8 +71,19 @@ EpochRecord Trainer::end_epoch() {
   return record;
 }
 
+std::string Trainer::first_non_finite() {
+  auto culprit = executor_->first_non_finite();  // of the last micro-batch
+  // Where the host runs ahead, the batch is gone.
+  for (std::int64_t m = 0; culprit.empty() && !runs_ahead_ && m + 1 < executor_->micro_batches(); ++m) {
+    feed_->feed(*batch_, m);
+    executor_->forward(step_params_, m);
+    culprit = executor_->first_non_finite();
+  }
+  return culprit;
+}
+
 void Trainer::stop_for(const Launched& step, const std::string& what) {
-  auto culprit = executor_->first_non_finite();
+  auto culprit = first_non_finite();
   writer_.wait();  // for the checkpoint that the message names
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);

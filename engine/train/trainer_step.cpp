@@ -173,7 +173,8 @@ Trainer::Launched Trainer::compute(const Batch& batch, Clock::time_point start) 
   if (options_.profiled_steps > 0 && run_steps_ == 3) executor_->set_profiling(true);
   if (run_steps_ == 3 + options_.profiled_steps) executor_->set_profiling(false);
   if (state_.step_in_epoch == 0) executor_->reset_states();
-  ops::StepParams s;
+  batch_ = &batch;
+  ops::StepParams& s = step_params_ = {};
   s.seed = options_.seed;
   s.step = static_cast<std::uint64_t>(state_.step);
   s.sample_offset = batch.sample_offset;

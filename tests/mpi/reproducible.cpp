@@ -135,6 +135,22 @@ TEST_F(ReproducibleTest, LanguageModels) {
   world().barrier();
 }
 
+TEST_F(ReproducibleTest, AnySampleIsNamedThatIsNotFinite) {
+  for (const std::int64_t place : {0, 1, 3}) {
+    CubeDataset training(16);
+    training.poisoned = 4 + place;  // of the second batch
+    const auto graph = small_network(0);
+    auto o = reproducible(small_options());
+    o.shuffle = false;
+    o.batch = 4 / size();
+    Parameters parameters(graph, context(network_contexts().back()), o.seed);
+    Trainer trainer(graph, parameters, training, nullptr, &world(), o);
+    const auto text = message_of<Error>([&] { trainer.run(); });
+    EXPECT_NE(text.find("in step 2 (epoch 1)"), std::string::npos) << text;
+    EXPECT_NE(text.find(fmt::format("input x on rank {}", place / o.batch)), std::string::npos) << text;
+  }
+}
+
 TEST_F(ReproducibleTest, RefusesWhatItCannotDo) {
   const CubeDataset data(24);
   const auto refusal = [&](const Graph& graph, std::int64_t batch, const ExchangeOptions& exchange) {
