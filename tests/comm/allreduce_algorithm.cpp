@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/allreduce/algorithm.hpp"
 #include "engine/base/error.hpp"
@@ -21,9 +22,10 @@ TEST(AllreduceAlgorithmTest, RefusesOtherNames) {
 TEST(AllreduceAlgorithmTest, CandidatesCanBeHad) {
   for (const int nodes : {1, 4, 8})
     for (const bool shared : {false, true})
-      for (const Wire wire : {Wire::fp32, Wire::bf16, Wire::fp16})
+      for (const auto& [wire, order] : {std::pair(Wire::fp32, SumOrder::any), std::pair(Wire::fp32, SumOrder::tree),
+                                        std::pair(Wire::bf16, SumOrder::any), std::pair(Wire::fp16, SumOrder::any)})
         for (const std::size_t bytes : {4, 60'000, 4'000'000, 100'000'000}) {
-          const AllreduceFacts facts{8, nodes, shared, wire};
+          const AllreduceFacts facts{8, nodes, shared, wire, order};
           const auto all = allreduce_candidates(facts, bytes);
           ASSERT_FALSE(all.empty());
           for (const auto& a : all) {

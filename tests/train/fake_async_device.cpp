@@ -139,6 +139,30 @@ struct CodedRun {
   std::vector<float> last;
 };
 
+/// Samples go to the device one by one, as codes or as numbers, and in 16 bits, too.
+TEST(AsyncTraining, IsThatOfTheHostAlsoSampleBySample) {
+  auto o = small_options();
+  o.epochs = 3;
+  o.exchange.reproducible = true;
+  AsyncTraining fake(o), near(o, &context("kokkos"));
+  fake.go(), near.go();
+  ASSERT_EQ(fake.recorder.losses.size(), near.recorder.losses.size());
+  for (std::size_t i = 0; i < near.recorder.losses.size(); ++i)
+    EXPECT_NEAR(fake.recorder.losses[i], near.recorder.losses[i], 1e-5 * near.recorder.losses[i]) << i;
+  for (std::size_t i = 0; i < near.recorder.metrics.size(); ++i)
+    EXPECT_NEAR(fake.recorder.metrics[i], near.recorder.metrics[i], 1e-5) << i;
+  const CodedRun device(o, true), host(o, false);
+  EXPECT_GT(device.training.code_reads, 0);
+  EXPECT_EQ(device.recorder.losses, host.recorder.losses);
+  EXPECT_EQ(device.recorder.metrics, host.recorder.metrics);
+  EXPECT_EQ(device.last, host.last);
+  o.precision = Precision::fp16;
+  AsyncTraining half(o);
+  half.go();
+  for (std::size_t i = 0; i < near.recorder.losses.size(); ++i)
+    EXPECT_NEAR(half.recorder.losses[i], near.recorder.losses[i], 0.05 * near.recorder.losses[i]) << i;
+}
+
 TEST(AsyncTraining, DecodesOnTheDeviceToTheSameBits) {
   auto o = small_options();
   o.epochs = 3;
