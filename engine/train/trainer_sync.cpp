@@ -17,6 +17,11 @@ void Trainer::check_sync() const {
         "synchronization {} with fp16: all ranks must agree on the scale of the loss in each step, which only "
         "synchronous training does. Give --precision bf16, or --sync synchronous",
         mode.to_string());
+  if (options_.exchange.reproducible)
+    refuse(
+        "synchronization {} with reproducible sums (--reproducible): what this mode computes depends on the number of "
+        "ranks or begins a step late. Leave --reproducible out, or give --sync synchronous",
+        mode.to_string());
   if (!communicator_ || communicator_->size() == 1) return;
   if (communicator_->survives_losses())
     refuse(

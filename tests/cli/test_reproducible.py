@@ -77,6 +77,7 @@ class Reproducible(Case):
                 (("--global-batch", 6), {}, 3, "powers of two; found a batch of 2 on each of 3 ranks"),
                 (("--global-batch", 4, "--wire", "bf16"), {}, 2, "are exchanged in fp32"),
                 (("--global-batch", 4, "--precision", "auto"), {}, 2, "--precision auto"),
+                (("--global-batch", 4, "--sync", "gossip"), {}, 2, "synchronization gossip with reproducible sums"),
                 (("--global-batch", 4), {"KEELSON_ALLREDUCE": "ring"}, 2, "ring .*cannot be had .*choose halving or")):
             with self.subTest(says):
                 self.refused(*train, *options, ranks=ranks, says=says, env=ONE_THREAD | variables)
