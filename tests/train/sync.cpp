@@ -196,5 +196,12 @@ TEST(Sync, Fp16IsRefused) {
   EXPECT_NE(text.find("lag with fp16"), std::string::npos) << text;
 }
 
+TEST(Sync, ReproducibleSumsAreRefused) {
+  auto o = small_options();
+  o.exchange.reproducible = true;
+  const auto text = message_of<InputError>([&] { train_in_mode(o, "local:2"); });
+  EXPECT_NE(text.find("local:2 with reproducible sums"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace keelson::testing
