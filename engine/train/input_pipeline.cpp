@@ -26,8 +26,6 @@ std::byte* part_of(void* field, std::int64_t first, std::size_t bytes, std::int6
   return static_cast<std::byte*>(field) + static_cast<std::size_t>(first) * (bytes / static_cast<std::size_t>(samples));
 }
 
-bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 64 == 0; }
-
 }  // namespace
 
 std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
@@ -71,6 +69,9 @@ InputPipeline::InputPipeline(const std::vector<Field>& fields, const CodedField*
 
 void InputPipeline::prepare_here(Input& input, const Field& field) const {
   const Tensor& t = input.tensor;
+  constexpr std::size_t alignment = 64;  // of what Executor::read_input_from() takes
+  if (executor_.plan().micro_batches() > 1 && t.bytes() % alignment != 0)
+    input.ahead = context_.allocate(t.desc(), field.name + " of a micro-batch");
   input.turn = field.shape.rank() >= 3 && !t.layout().is_channels_last(t.shape());
   if (input.turn && (!t.layout().is_plain(t.shape()) || t.dtype() != DType::f32))
     fail("input {} has the layout {}, which is neither plain nor channels-last", field.name,
@@ -125,11 +126,11 @@ void InputPipeline::feed_here(const Batch& batch, std::int64_t first) {
     if (t.turn) {
       turn_to_plain(reinterpret_cast<const float*>(from), t.tensor.data<float>(), s[0], s[1],
                     s.elements() / (s[0] * s[1]));
-    } else if (is_aligned(from)) {
+    } else if (t.ahead) {
+      std::memcpy(t.ahead.raw(), from, t.ahead.bytes());
+      executor_.read_input_from(t.name, t.ahead.raw());
+    } else {
       executor_.read_input_from(t.name, from);
-    } else {  // a sample among others
-      std::memcpy(t.tensor.raw(), from, t.tensor.bytes());
-      executor_.read_input_from(t.name, t.tensor.raw());
     }
   }
   context_.device().copy_from_host(weight_.tensor.raw(), batch.weight + first, weight_.tensor.bytes());

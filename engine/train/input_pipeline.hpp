@@ -45,9 +45,11 @@ class InputPipeline {
     std::string name;
     Tensor tensor;
     bool turn = false;  ///< channels-last -> plain, by the host
+    TensorDesc given;   ///< of the field
+    /// Where the copy arrives. On a device that shares the host's memory: only of fields whose micro-batches do not lie
+    /// where the plan can read them.
+    Tensor ahead;
     // For devices that the host cannot write to:
-    TensorDesc given;                       ///< of the field
-    Tensor ahead;                           ///< where the copy arrives: bytes
     std::shared_ptr<ops::Reorder> reorder;  ///< from there to the input; null: a plain copy
     Tensor scratch;
   };

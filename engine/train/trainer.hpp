@@ -238,9 +238,13 @@ class Trainer {
   void check(const Batch& batch) const;
   /// The part of a step that the ranks make together, and that leaves parameters as they are: gradients and the vote.
   /// `start`: when the caller began to wait for the batch.
-  Launched compute(const Batch& batch, std::chrono::steady_clock::time_point start);
+  Launched compute(const Batch& batch, Clock::time_point start);
   /// The rest of it.
-  void apply(Launched now, const Batch& batch, std::chrono::steady_clock::time_point start);
+  void apply(Launched now, const Batch& batch, Clock::time_point start);
+  /// Adds the step's seconds to those of the epoch and the run.
+  void count_times(Launched& now, const Batch& batch, Clock::time_point start);
+  /// Tells of the step, or of the steps before it whose losses are there now, and does what the ranks have voted for.
+  void finish_step(const Launched& now);
 
   /// Does `work`, which may communicate and can be done again, until all ranks that are left agree that it has come to
   /// its end. `what`: "a step".

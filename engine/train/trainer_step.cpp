@@ -234,8 +234,14 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
   mark = Clock::now();
   feed_->finish();
   now.record.seconds.copy += since(mark);
+  mark = Clock::now();
   if (!survives()) take_vote();
   now.record.seconds.exchange += since(mark);
+  count_times(now, batch, start);
+  finish_step(now);
+}
+
+void Trainer::count_times(Launched& now, const Batch& batch, Clock::time_point start) {
   const auto wall = since(start);
   vote_.step_took(wall);
   now.record.rate = units(batch.global_count) / wall;
@@ -245,6 +251,9 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
   epoch_wall_ += wall;
   epoch_samples_ += batch.global_count;
   state_.seconds = seconds_before_ + since(run_start_);
+}
+
+void Trainer::finish_step(const Launched& now) {
   if (runs_ahead_ || local_)
     launched_.push_back(now);
   else
