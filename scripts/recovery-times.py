@@ -77,6 +77,7 @@ def restart(folder, ranks, training, step):
     """Seconds from the kill to the end of the job, and on to the first step that the killed run had not done."""
     out = folder / "restart"
     run = start(out, ["-n", str(ranks)], [*training, "--checkpoint-steps", "5"])
+    wait_for(run, lambda: list((out / "checkpoints").glob("step-*.h5")))  # training does not wait for it
     killed, done = kill_one(run, out, step)
     run.wait()
     ended = time.monotonic() - killed
