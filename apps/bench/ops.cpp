@@ -147,7 +147,7 @@ void define_ops(app::CommandLine& line) {
   auto& v = line.verb("ops", "Time single operations, on several backends side by side",
                       [o](app::Job& job) { return run_ops(*o, job); });
   v.positional("problem", o->problem,
-               "What to time: conv, dense, pool, eltwise or update with key=value words, e.g. "
+               "What to time: conv, transposed_conv, dense, pool, eltwise or update with key=value words, e.g. "
                "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",
                "OP KEY=VALUE...");
   v.footer(problem_help());

@@ -156,18 +156,31 @@ TensorDesc with_layout(Fields& f, const Shape& shape) {
   return {shape, DType::f32, last ? Layout::channels_last(shape) : Layout::plain(shape)};
 }
 
-ops::ConvDesc conv(Fields& f) {
-  ops::ConvDesc d;
-  const Shape src = f.shape("src", 3, 5, batch_shape);
-  const int dims = src.rank() - 2;
-  const auto filters = f.positive("filters");
-  auto& p = d.params;
+/// What the parameters of both convolutions have in common.
+template <class Params>
+void read_conv(Fields& f, int dims, Params& p) {
   p.kernel = f.spatial("kernel", dims, 1);
   p.stride = f.spatial("stride", dims, 1, 1);
   p.dilation = f.spatial("dilation", dims, 1, 1);
   p.groups = f.positive("groups", 1);
   p.bias = yes(f, "bias");
   p.activation = fused_activation(f);
+}
+
+/// The weights of a convolution: (outer, inner, kernel...).
+TensorDesc conv_weights(std::int64_t outer, std::int64_t inner, const Shape& kernel) {
+  Shape weights{outer, inner};
+  for (auto k : kernel) weights.push_back(k);
+  return any(weights);
+}
+
+ops::ConvDesc conv(Fields& f) {
+  ops::ConvDesc d;
+  const Shape src = f.shape("src", 3, 5, batch_shape);
+  const int dims = src.rank() - 2;
+  const auto filters = f.positive("filters");
+  auto& p = d.params;
+  read_conv(f, dims, p);
   if (f.has("padding") && f.text("padding", "") == "same")
     set_same_padding(p, src);
   else
@@ -175,9 +188,27 @@ ops::ConvDesc conv(Fields& f) {
   f.finish();
   d.src = any(src);
   d.dst = any(conv_dst_shape(src, p, filters));
-  Shape weights{filters, src[1] / p.groups};
-  for (auto k : p.kernel) weights.push_back(k);
-  d.weights = any(weights);
+  d.weights = conv_weights(filters, src[1] / p.groups, p.kernel);
+  return d;
+}
+
+ops::TransposedConvDesc transposed_conv(Fields& f) {
+  ops::TransposedConvDesc d;
+  const Shape src = f.shape("src", 3, 5, batch_shape);
+  const int dims = src.rank() - 2;
+  const auto filters = f.positive("filters");
+  auto& p = d.params;
+  read_conv(f, dims, p);
+  if (f.has("padding") && f.text("padding", "") == "same") {
+    set_same_padding(p);
+  } else {
+    p.pad_begin = p.pad_end = f.spatial("padding", dims, 0, 0);
+    p.output_padding = f.spatial("output_padding", dims, 0, 0);
+  }
+  f.finish();
+  d.src = any(src);
+  d.dst = any(transposed_conv_dst_shape(src, p, filters));
+  d.weights = conv_weights(src[1], filters / p.groups, p.kernel);
   return d;
 }
 
@@ -231,26 +262,28 @@ ops::UpdateDesc update(Fields& f) {
 const char* problem_help() {
   return R"(Problems (what stands in brackets may be left out; its value here then holds):
   conv src=SHAPE filters=N kernel=K [stride=1 dilation=1 padding=0 groups=1 bias=yes activation=identity alpha=0.01]
+  transposed_conv src=SHAPE filters=N kernel=K [stride=1 dilation=1 padding=0 output_padding=0 groups=1 bias=yes activation=identity alpha=0.01]
   dense src=NxINPUTS outputs=N [bias=yes activation=identity alpha=0.01]
   pool src=SHAPE kernel=K [kind=max stride=KERNEL padding=0 layout=channels-last]
   eltwise kind=KIND shape=SHAPE [alpha=0.01 beta=0 layout=channels-last]
   update count=N [kind=sgd momentum=0.9]
 SHAPE is N x C x spatial extents, e.g. 1x4x128x128x128. Kernel, stride, dilation
 and padding are one number for all spatial dims or one for each, e.g. 3x3x1;
-padding=same keeps ceil(extent / stride). KIND of eltwise and activation: relu,
-leaky_relu, tanh, sigmoid, gelu, silu, linear; of pool: max, average; of update:
-sgd, adam. Everything is f32.)";
+padding=same keeps ceil(extent / stride), of transposed_conv extent * stride.
+KIND of eltwise and activation: relu, leaky_relu, tanh, sigmoid, gelu, silu,
+linear; of pool: max, average; of update: sgd, adam. Everything is f32.)";
 }
 
 Problem parse_problem(const std::string& line) {
   std::istringstream words(line);
   std::string op;
   words >> op;
-  const std::vector<std::string> ops{"conv", "dense", "pool", "eltwise", "update"};
+  const std::vector<std::string> ops{"conv", "transposed_conv", "dense", "pool", "eltwise", "update"};
   if (std::find(ops.begin(), ops.end(), op) == ops.end())
     refuse("no op '{}'{}; a problem begins with one of {}", op, app::did_you_mean(op, ops), fmt::join(ops, ", "));
   Fields fields(op, words);
   if (op == "conv") return {line, conv(fields)};
+  if (op == "transposed_conv") return {line, transposed_conv(fields)};
   if (op == "dense") return {line, dense(fields)};
   if (op == "pool") return {line, pool(fields)};
   if (op == "eltwise") return {line, eltwise(fields)};

@@ -11,11 +11,12 @@ namespace keelson::bench {
 /// One op with its parameters and shapes, f32.
 struct Problem {
   std::string text;  ///< as given
-  std::variant<ops::ConvDesc, ops::DenseDesc, ops::PoolDesc, ops::EltwiseDesc, ops::UpdateDesc> desc;
+  std::variant<ops::ConvDesc, ops::TransposedConvDesc, ops::DenseDesc, ops::PoolDesc, ops::EltwiseDesc, ops::UpdateDesc>
+      desc;
 };
 
-/// One line: an op, then key=value words in any order, as problem_help() lists them. Conv and dense choose their
-/// layouts. Throws InputError that names the op, what was found and what was expected.
+/// One line: an op, then key=value words in any order, as problem_help() lists them. Conv, transposed_conv and dense
+/// choose their layouts. Throws InputError that names the op, what was found and what was expected.
 Problem parse_problem(const std::string& line);
 
 /// The ops with their keys and defaults, for people.

@@ -65,10 +65,10 @@ class Stopwatch {
   std::uint32_t stream_ = 0;
 };
 
-/// Conv and Dense.
+/// Conv, TransposedConv and Dense.
 template <class Desc>
 void run_weighted(Stopwatch& w, const Desc& d, typename Desc::Op& op) {
-  const Shape bias{d.weights.shape[0]};
+  const Shape bias{d.dst.shape[1]};
   {
     const auto v = Verb::forward;
     const auto src = w.operand(v, Role::src, d.src.shape), weights = w.operand(v, Role::weights, d.weights.shape);
@@ -86,11 +86,12 @@ void run_weighted(Stopwatch& w, const Desc& d, typename Desc::Op& op) {
   const auto v = Verb::backward_weights;
   const auto src = w.operand(v, Role::src, d.src.shape), diff_dst = w.operand(v, Role::diff_dst, d.dst.shape);
   const auto diff_weights = w.operand(v, Role::diff_weights, d.weights.shape), scratch = w.scratch(v);
-  const auto diff_bias = d.params.bias ? w.operand(v, Role::diff_bias, bias) : Tensor();
+  const auto diff_bias = d.writes_diff_bias() ? w.operand(v, Role::diff_bias, bias) : Tensor();
   w.time("backward weights", v, [&] { op.backward_weights({src, diff_dst, diff_weights, diff_bias, scratch}); });
 }
 
 void run(Stopwatch& w, const ops::ConvDesc& d, ops::Conv& op) { run_weighted(w, d, op); }
+void run(Stopwatch& w, const ops::TransposedConvDesc& d, ops::TransposedConv& op) { run_weighted(w, d, op); }
 void run(Stopwatch& w, const ops::DenseDesc& d, ops::Dense& op) { run_weighted(w, d, op); }
 
 void run(Stopwatch& w, const ops::PoolDesc& d, ops::Pool& op) {

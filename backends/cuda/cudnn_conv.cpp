@@ -211,7 +211,7 @@ class CudnnConv : public Conv {
     ConvDesc of_data = d;
     of_data.src.layout = Layout::channels_last(d.src.shape);  // as the layer before reads its gradient
     if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(library, of_data, Verb::backward_data);
-    if (d.training) weights_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_weights);
+    if (d.training && d.diff_weights) weights_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_weights);
   }
 
   Layout layout(Verb, Role r) const override {

@@ -27,6 +27,8 @@ std::unique_ptr<ops::OpFactory> make_factory(Device& device) {
   auto factory = std::make_unique<ops::OpFactory>("cuda");
   factory->add<ops::ConvDesc>([library](const ops::ConvDesc& d) { return make_conv(library, d); })
       .add<ops::ConvMaxPoolDesc>([library](const ops::ConvMaxPoolDesc& d) { return make_conv_max_pool(library, d); })
+      .add<ops::TransposedConvDesc>(
+          [library](const ops::TransposedConvDesc& d) { return make_transposed_conv(library, d); })
       .add<ops::DenseDesc>([library](const ops::DenseDesc& d) { return make_dense(library, d); })
       .add<ops::ReorderDesc>(make_padding_reorder)
       .add<ops::DecodeVoxelsDesc>(make_padding_decode)

@@ -9,6 +9,8 @@ namespace keelson::cuda {
 ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
 /// The gradient of a first layer's weights, in the faster of two ways.
 ops::Expected<ops::ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, const ops::ConvMaxPoolDesc& d);
+/// By make_conv() with the roles of the operands exchanged.
+ops::Expected<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d);
 ops::Expected<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
 ops::Expected<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);
 /// Between padded channels and dense channels-last values.

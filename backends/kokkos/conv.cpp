@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backends/detail/transposed_conv.hpp"
 #include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
@@ -151,7 +152,15 @@ class KokkosConv : public Conv {
 
   void backward_data(const BackwardData<ops::Tensors>& args) override {
     const auto& [diff_dst, weights, diff_src, scratch] = args;
+    scatter("keelson::conv::backward_data", diff_dst, weights, nullptr, {}, diff_src, scratch);
+  }
+
+  /// diff_src = activation(the gradient of the source + bias); bias: one element per channel of the source, or null.
+  void scatter(const char* label, const Tensor& diff_dst, const Tensor& weights, const float* bias,
+               const EltwiseParams& activation, const Tensor& diff_src, const Tensor& scratch) const {
     ImplicitGemm k{};
+    k.bias = bias;
+    k.activation = activation;
     k.src = diff_view_.make(diff_dst.data<float>(), part(scratch, 0));
     k.weights = make_panels(backward_panels_, weights.data<float>(), part(scratch, diff_view_.scratch_bytes()));
     k.length = g_.co;
@@ -160,7 +169,7 @@ class KokkosConv : public Conv {
     for (Index a = 0; a < std::min(g_.stride[0], g_.src.extent[0]); ++a)
       for (Index b = 0; b < std::min(g_.stride[1], g_.src.extent[1]); ++b)
         for (Index c = 0; c < std::min(g_.stride[2], g_.src.extent[2]); ++c)
-          backward_residue(k, {a, b, c}, diff_src.data<float>());
+          backward_residue(label, k, {a, b, c}, diff_src.data<float>());
   }
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
@@ -203,8 +212,7 @@ class KokkosConv : public Conv {
     return static_cast<std::size_t>(g_.groups * panels_ * g_.taps * g_.ci * lanes_) * sizeof(float);
   }
 
-  void backward_residue(ImplicitGemm k, const Triple& residue, float* diff_src) const {
-    constexpr const char* label = "keelson::conv::backward_data";
+  void backward_residue(const char* label, ImplicitGemm k, const Triple& residue, float* diff_src) const {
     k.dst = diff_src;
     for (int d = 0; d < 3; ++d) {
       const auto p = residue_of(g_, d, residue[d]);
@@ -271,6 +279,19 @@ std::string mismatch(const ConvDesc& d) {
   return "";
 }
 
+/// Bias and activation cost nothing: the kernel adds them before it stores an element.
+class KokkosTransposedConv final : public backends::TurnedConv {
+ public:
+  using TurnedConv::TurnedConv;
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
+    static_cast<const KokkosConv&>(conv()).scatter("keelson::transposed_conv::forward", src, weights,
+                                                   desc().params.bias ? bias.data<float>() : nullptr,
+                                                   desc().params.activation, dst, scratch);
+  }
+};
+
 }  // namespace
 
 Expected<Conv> make(const ConvDesc& desc) {
@@ -284,6 +305,13 @@ Expected<Conv> make(const ConvDesc& desc) {
   d.weights.layout = chosen(d.weights, filters_last(d.weights.shape));
   d.dst.layout = chosen(d.dst, Layout::channels_last(d.dst.shape));
   return std::unique_ptr<Conv>(std::make_unique<KokkosConv>(d));
+}
+
+Expected<TransposedConv> make(const TransposedConvDesc& d) {
+  if (auto why = backends::transposed_conv_mismatch(d); !why.empty()) return why;
+  auto conv = make(turned_conv(d));
+  if (!conv.primitive) return conv.unsupported_reason;
+  return std::unique_ptr<TransposedConv>(std::make_unique<KokkosTransposedConv>(d, std::move(conv.primitive)));
 }
 
 }  // namespace keelson::kokkos

@@ -163,7 +163,7 @@ class GemmConv : public Conv {
         return product(matrix(rows, diff_.columns, diff_.row_step(), low), matrix(diff_.columns, ci_, ci_, low),
                        matrix(rows, ci_, c, d_.dst.dtype));
       });
-    if (why.empty() && d_.training)
+    if (why.empty() && d_.training && d_.diff_weights)
       why = weights_.make(src_, make_matmul, [&](Index rows) {
         return product(matrix(rows, co_, o, low).transposed(), matrix(rows, src_.columns, src_.row_step(), low),
                        matrix(co_, src_.columns, src_.columns, DType::f32));

@@ -38,6 +38,7 @@ ops::Expected<ops::RunningStatistics> make(const ops::RunningStatisticsDesc& d);
 ops::Expected<ops::Softmax> make(const ops::SoftmaxDesc& d);
 ops::Expected<ops::Sum> make(const ops::SumDesc& d);
 ops::Expected<ops::SumSquares> make(const ops::SumSquaresDesc& d, Device& device);
+ops::Expected<ops::TransposedConv> make(const ops::TransposedConvDesc& d);
 ops::Expected<ops::Update> make(const ops::UpdateDesc& d);
 
 }  // namespace keelson::kokkos

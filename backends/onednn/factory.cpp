@@ -57,6 +57,7 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
     auto factory = std::make_unique<ops::OpFactory>(backend_name);
     factory->add<ops::BatchNormDesc>(maker(library, make_batch_norm))
         .add<ops::ConvDesc>(maker(library, make_conv))
+        .add<ops::TransposedConvDesc>(maker(library, make_transposed_conv))
         .add<ops::DenseDesc>(maker(library, make_dense))
         .add<ops::MatMulDesc>(maker(library, make_matmul))
         .add<ops::PoolDesc>(maker(library, make_pool))

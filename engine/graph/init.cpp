@@ -26,7 +26,9 @@ std::vector<float> initial_values(const Init& init, const std::string& name, con
     }
     return values;
   }
-  const double limit = init.kind == Init::Kind::uniform ? init.value : std::sqrt(6 / (fan_in + fan_out));
+  const double limit = init.kind == Init::Kind::uniform          ? init.value
+                       : init.kind == Init::Kind::fan_in_uniform ? 1 / std::sqrt(fan_in)
+                                                                 : std::sqrt(6 / (fan_in + fan_out));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(limit * (2.0 * philox::uniform(key, i) - 1));
   return values;

@@ -15,6 +15,7 @@ struct Init {
     constant,        ///< all entries are `value`
     uniform,         ///< uniform between -value and value
     glorot_uniform,  ///< uniform within +- sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010, eq. 16); also: Xavier
+    fan_in_uniform,  ///< uniform within +- 1 / sqrt(fan_in), PyTorch's default for weights
     he_normal,       ///< normal with standard deviation sqrt(2 / fan_in) (He et al. 2015)
   };
   Kind kind = Kind::constant;  ///< the distribution
@@ -23,12 +24,14 @@ struct Init {
   static Init constant(float v) { return {Kind::constant, v}; }       ///< all entries are v
   static Init uniform(float v) { return {Kind::uniform, v}; }         ///< uniform between -v and v
   static Init glorot_uniform() { return {Kind::glorot_uniform, 0}; }  ///< see Kind::glorot_uniform
+  static Init fan_in_uniform() { return {Kind::fan_in_uniform, 0}; }  ///< see Kind::fan_in_uniform
   static Init he_normal() { return {Kind::he_normal, 0}; }            ///< see Kind::he_normal
 };
 
 /// The initial values of a parameter in plain (row-major) order. Each value is a function of seed, name and the index
 /// of the element, so the values are the same on every backend and for every number of ranks. fan_in and fan_out are
 /// counted as in TensorFlow: weights (O, I, k...) have fan_in I*k and fan_out O*k, weights (out, in) have in and out.
+/// Of a transposed convolution's weights (I, O, k...) fan_in is O*k, as in TensorFlow and PyTorch.
 std::vector<float> initial_values(const Init& init, const std::string& name, const Shape& shape, std::uint64_t seed);
 
 }  // namespace keelson

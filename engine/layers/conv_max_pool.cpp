@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "engine/ops/bias_gradient.hpp"
 #include "engine/ops/conv_max_pool.hpp"
 
 namespace keelson {
@@ -45,16 +44,6 @@ void backward_by_argmax(BackwardBuilder& b, const ConvMaxPoolOp& op, BufferId x,
   const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights));
   const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src));
   b.backward_data(op, {.diff_dst = diff, .workspace = workspace, .weights = w, .diff_src = dx});
-}
-
-/// Emits the gradient of the bias from that of the pooled result, before its activation. Each window passes its
-/// gradient on to one element, so that the sum over the windows is the sum over the elements, of which there are 8
-/// times as many where windows are 2 x 2 x 2.
-void bias_gradient(BackwardBuilder& b, BufferId diff) {
-  if (!b.desc(diff).layout.is_strided()) diff = b.in_layout(diff, Layout::channels_last(b.desc(diff).shape));
-  const std::shared_ptr<ops::BiasGradient> op = b.make(ops::BiasGradientDesc{b.desc(diff)});
-  b.backward_weights(op, {.diff_dst = diff, .diff_bias = b.new_gradient("bias", Layout::any())}, "bias");
-  b.finish_gradients();
 }
 
 /// Emits the forward pass as one call and sets the node's result, where a backend has that; returns the workspace.
@@ -119,6 +108,8 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   return [=](BackwardBuilder& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
     if (by_argmax) return backward_by_argmax(b, sparse, f.src, diff, planned.workspace, has_bias);
+    // Each window passes its gradient on to one element: the sum over the windows is the sum over the elements, of
+    // which there are 8 times as many where windows are 2 x 2 x 2.
     if (has_bias) bias_gradient(b, diff);
     if (of_weights) return backward_by_argmax(b, of_weights, f.x, diff, planned.workspace, false);
     const BufferId unpooled = pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {

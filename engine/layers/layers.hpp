@@ -34,6 +34,30 @@ struct ConvOptions {
 /// Convolution (cross-correlation); parameters "weights" (filters, C / groups, kernel...) and "bias" (filters).
 Var conv(Var x, const ConvOptions& options, const std::string& name = "");
 
+/// 2-D and 3-D as ConvOptions.
+struct TransposedConvOptions {
+  std::int64_t filters = 1;  ///< channels of the result
+  std::int64_t size = 3;     ///< of the cubic kernel
+  std::int64_t stride = 1;   ///< distance of two source elements in the result, in every spatial dim
+  /// What is cut off the result. same: so much that every extent is stride times the source's, as TensorFlow does it,
+  /// where the odd element is cut off the end: out[2i + k] += x[i] w[k] for size 3 and stride 2. valid: nothing.
+  Padding padding = Padding::same;
+  std::int64_t dilation = 1;  ///< distance of a kernel's elements; 1: dense
+  std::int64_t groups = 1;    ///< of channels, each with weights of its own
+  bool bias = true;           ///< added to each channel
+  Shape kernel = {};          ///< overrides size
+  /// With Padding::given: elements cut off the beginning and the end of each spatial dim (an empty pad_end is
+  /// pad_begin), and elements added to the end of every one, fewer than the stride. PyTorch's padding 1 and output
+  /// padding 1, with size 3 and stride 2: pad_begin {1, 1}, output_padding 1; out[2i + k - 1] += x[i] w[k].
+  Shape pad_begin = {}, pad_end = {};  ///< with Padding::given
+  std::int64_t output_padding = 0;     ///< with Padding::given
+  Init weights_init = Init::fan_in_uniform();
+  Init bias_init = Init::constant(0);
+};
+/// Transposed convolution, also called deconvolution; parameters "weights" (C, filters / groups, kernel...) and "bias"
+/// (filters).
+Var transposed_conv(Var x, const TransposedConvOptions& options, const std::string& name = "");
+
 /// Windows of a pooling, the same in every spatial dim.
 struct PoolOptions {
   std::int64_t size = 2;       ///< extent of a window

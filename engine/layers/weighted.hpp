@@ -17,6 +17,9 @@ inline bool can_apply(const ops::EltwiseParams& activation, const ops::EltwisePa
 /// identity.
 BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
 
+/// Emits the gradient of the bias, the sum of `diff` over samples and places, where the op does not make it.
+void bias_gradient(BackwardBuilder& b, BufferId diff);
+
 /// A forward call: its primitive, the source as it was and as the primitive reads it, and the result.
 template <class Op>
 struct WeightedForward {

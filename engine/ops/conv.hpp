@@ -34,6 +34,7 @@ struct ConvDesc {
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
   /// backward_weights writes diff_bias, where there is a bias (false: the caller has it from BiasGradient)
   bool diff_bias = true;
+  bool diff_weights = true;  ///< backward_weights is wanted (false for a transposed convolution in evaluation)
 
   bool writes_diff_bias() const { return params.bias && diff_bias; }  ///< both
 

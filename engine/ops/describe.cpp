@@ -20,6 +20,17 @@ std::string describe(const ConvDesc& d) {
                      to_string(d.src), to_string(d.weights), to_string(d.dst));
 }
 
+std::string describe(const TransposedConvDesc& d) {
+  const auto& p = d.params;
+  return fmt::format(
+      "transposed conv kernel {} stride {} dilation {} padding {}:{} output padding {} groups {}{}{}, src {}, weights "
+      "{}, "
+      "dst {}",
+      to_string(p.kernel), to_string(p.stride), to_string(p.dilation), to_string(p.pad_begin), to_string(p.pad_end),
+      to_string(p.output_padding), p.groups, p.bias ? " + bias" : "", with_activation(p.activation), to_string(d.src),
+      to_string(d.weights), to_string(d.dst));
+}
+
 std::string describe(const DenseDesc& d) {
   return fmt::format("dense{}{}, src {}, weights {}, dst {}", d.params.bias ? " + bias" : "",
                      with_activation(d.params.activation), to_string(d.src), to_string(d.weights), to_string(d.dst));

@@ -34,6 +34,7 @@ class RunningStatistics;
 class Softmax;
 class Sum;
 class SumSquares;
+class TransposedConv;
 class Update;
 
 struct AddRowsDesc;
@@ -64,6 +65,7 @@ struct RunningStatisticsDesc;
 struct SoftmaxDesc;
 struct SumDesc;
 struct SumSquaresDesc;
+struct TransposedConvDesc;
 struct UpdateDesc;
 
 }  // namespace keelson::ops

@@ -16,6 +16,7 @@
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/rms_norm.hpp"
+#include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
 
 namespace keelson::ops {
@@ -54,6 +55,7 @@ using OpList = TypeList<
     SoftmaxDesc,
     SumDesc,
     SumSquaresDesc,
+    TransposedConvDesc,
     UpdateDesc>;
 // clang-format on
 

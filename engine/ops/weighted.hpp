@@ -4,13 +4,13 @@
 
 namespace keelson::ops {
 
-/// What convolution and dense have in common: src, weights and bias make dst; src and weights are of one dtype. `Desc`
-/// has src, weights, dst, params.bias and writes_diff_bias().
+/// What convolution, transposed convolution and dense have in common: src, weights and bias make dst; src and weights
+/// are of one dtype. `Desc` has src, weights, dst, params.bias and writes_diff_bias().
 template <class Desc>
 class WeightedPrimitive : public DescribedPrimitive<Desc> {
  public:
-  /// The description of bias and of its gradient: plain f32, one element per filter or feature.
-  static TensorDesc bias_desc(const Desc& d) { return TensorDesc::plain(Shape{d.weights.shape[0]}); }
+  /// The description of bias and of its gradient: plain f32, one element per channel or feature of dst.
+  static TensorDesc bias_desc(const Desc& d) { return TensorDesc::plain(Shape{d.dst.shape[1]}); }
   /// The description of the gradient of src: of the dtype of dst.
   static TensorDesc diff_src_desc(const Desc& d) { return {d.src.shape, d.dst.dtype, Layout::any()}; }
   /// The description of the gradient of dst: of the dtype of src.

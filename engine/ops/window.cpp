@@ -14,7 +14,7 @@ void check_entries(std::string_view op, std::string_view what, const Shape& give
 
 }  // namespace
 
-Shape window_positions(std::string_view op, const Shape& src, const Window& w) {
+void check_window(std::string_view op, const Shape& src, const Window& w) {
   const int spatial = src.rank() - 2;
   if (spatial < 1 || spatial > 3)
     refuse("{}: the input has shape {}; expected (N, C, spatial...) with 1 to 3 spatial dims", op, to_string(src));
@@ -23,7 +23,11 @@ Shape window_positions(std::string_view op, const Shape& src, const Window& w) {
   check_entries(op, "dilation", w.dilation, spatial, 1);
   check_entries(op, "pad_begin", w.pad_begin, spatial, 0);
   check_entries(op, "pad_end", w.pad_end, spatial, 0);
+}
 
+Shape window_positions(std::string_view op, const Shape& src, const Window& w) {
+  check_window(op, src, w);
+  const int spatial = src.rank() - 2;
   Shape positions;
   for (int i = 0; i < spatial; ++i) {
     const auto reach = w.dilation[i] * (w.kernel[i] - 1) + 1;

@@ -16,6 +16,9 @@ struct Window {
   const Shape& pad_end;    ///< zeros after the last element
 };
 
+/// Throws InputError, naming `op`, unless src has 1 to 3 spatial dims and each parameter one entry in range for each.
+void check_window(std::string_view op, const Shape& src, const Window& w);
+
 /// Number of positions in each spatial dim: floor((in + pads - reach) / stride) + 1 with
 /// `reach = 1 + dilation * (kernel - 1)`. Throws InputError, naming `op` and the dim, where a parameter has the wrong
 /// number of entries or is out of range, and where the window does not fit.

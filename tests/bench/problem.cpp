@@ -44,6 +44,22 @@ TEST(Problem, ConvolutionWithEverything) {
   EXPECT_EQ(d.params.activation, (ops::EltwiseParams{ops::EltwiseKind::leaky_relu, 0.3f}));
 }
 
+TEST(Problem, TransposedConvolutionInBothConventions) {
+  const auto same = parse<ops::TransposedConvDesc>(
+      "transposed_conv src=1x8x5x7 filters=6 kernel=3 stride=2 padding=same groups=2 activation=relu");
+  EXPECT_EQ(to_string(same.weights.shape), "8x3x3x3");
+  EXPECT_EQ(to_string(same.dst.shape), "1x6x10x14");
+  EXPECT_EQ(to_string(same.params.pad_end), "1x1");
+  EXPECT_EQ(same.params.activation.kind, ops::EltwiseKind::relu);
+  const auto pytorch = parse<ops::TransposedConvDesc>(
+      "transposed_conv src=1x8x5x7 filters=6 kernel=3 stride=2 padding=1 output_padding=1 bias=no");
+  EXPECT_EQ(to_string(pytorch.dst.shape), "1x6x10x14");
+  EXPECT_EQ(to_string(pytorch.params.pad_begin), "1x1");
+  EXPECT_FALSE(pytorch.params.bias);
+  EXPECT_NE(refusal("transposed_conv src=1x8x5x7 filters=6 kernel=3 stride=2 output_padding=2").find("expected 0 to 1"),
+            std::string::npos);
+}
+
 TEST(Problem, TheOtherOps) {
   const auto dense = parse<ops::DenseDesc>("dense src=16x100 outputs=7");
   EXPECT_EQ(to_string(dense.weights.shape), "7x100");

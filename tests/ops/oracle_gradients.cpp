@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "tests/ops/conv_cases.hpp"
+#include "tests/ops/transposed_conv_cases.hpp"
 #include "tests/oracle/ops.hpp"
 #include "tests/oracle/tape.hpp"
 #include "tests/support/compare.hpp"
@@ -58,6 +59,46 @@ TEST(OracleConvolution, ByHand) {
   p.stride = {1, 1};
   p.pad_begin = {0, 0};
   EXPECT_TRUE(close(oracle::conv_forward(x2, w2, {}, p), Array({1, 2, 1, 1}, {6, 35}), "groups", exact));
+}
+
+TEST(OracleGradient, TransposedConvolution) {
+  for (const auto& c : transposed_conv_cases()) {
+    if (c.src.elements() + c.weights().elements() > 1500) continue;  // the same code, only slower
+    auto p = c.params;
+    p.activation = {};
+    const Array x = random_uniform(c.src, "x"), w = random_uniform(c.weights(), "w"), r = random_uniform(c.dst(), "r");
+    const auto f = [&](const Array& src, const Array& weights) {
+      return oracle::dot(oracle::transposed_conv_forward(src, weights, {}, p), r);
+    };
+    EXPECT_TRUE(close(oracle::transposed_conv_backward_data(r, w, c.src, p),
+                      differences([&](auto& v) { return f(v, w); }, x), c.name + " src", by_differences));
+    EXPECT_TRUE(close(oracle::transposed_conv_backward_weights(x, r, c.weights(), p),
+                      differences([&](auto& v) { return f(x, v); }, w), c.name + " weights", by_differences));
+  }
+}
+
+// Two elements with stride 2 and a kernel of 3: 1 at places 0 to 2, 10 at places 2 to 4, in the two conventions.
+TEST(OracleTransposedConvolution, ByHand) {
+  ops::TransposedConvParams p;
+  p.kernel = {1, 3};
+  p.stride = {1, 2};
+  p.dilation = {1, 1};
+  p.pad_begin = {0, 1};
+  p.pad_end = {0, 1};
+  p.output_padding = {0, 1};
+  const Array x({1, 1, 1, 2}, {1, 10}), w({1, 1, 1, 3}, {2, 3, 4}), b(Shape{1}, 0.5);
+  EXPECT_TRUE(close(oracle::transposed_conv_forward(x, w, b, p), Array({1, 1, 1, 4}, {3.5, 24.5, 30.5, 40.5}),
+                    "out[2i + k - 1] += x[i] w[k]", exact));
+  p.pad_begin = {0, 0};
+  p.output_padding = {0, 0};
+  EXPECT_TRUE(close(oracle::transposed_conv_forward(x, w, b, p), Array({1, 1, 1, 4}, {2.5, 3.5, 24.5, 30.5}),
+                    "out[2i + k] += x[i] w[k], the last one cut off", exact));
+  p.groups = 2;
+  p.kernel = p.stride = {1, 1};
+  p.pad_end = {0, 0};
+  const Array x2({1, 2, 1, 1}, {3, 5}), w2({2, 2, 1, 1}, {2, 7, 1, 4});
+  EXPECT_TRUE(
+      close(oracle::transposed_conv_forward(x2, w2, {}, p), Array({1, 4, 1, 1}, {6, 21, 5, 20}), "groups", exact));
 }
 
 TEST(OraclePool, ByHand) {

@@ -2,6 +2,7 @@
 
 #include "engine/ops/op_list.hpp"
 #include "tests/ops/conv_cases.hpp"
+#include "tests/ops/transposed_conv_cases.hpp"
 #include "tests/oracle/ops.hpp"
 
 /// Shape rules, padding rules and FLOP counts: the parts of the ops that no backend has a say in.
@@ -139,6 +140,89 @@ TEST(Describe, NamesTheOpItsParametersAndItsTensors) {
                   TensorDesc::plain({1, 16, 8, 8, 8})};
   const auto text = ops::describe(d);
   for (const auto* part : {"conv", "kernel 3x3x3", "leaky_relu(0.3)", "1x4x8x8x8 f32 plain"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+ops::TransposedConvParams two_d(std::int64_t kernel, std::int64_t stride) {
+  ops::TransposedConvParams p;
+  p.kernel = Shape::filled(2, kernel);
+  p.stride = Shape::filled(2, stride);
+  p.dilation = Shape::filled(2, 1);
+  p.pad_begin = p.pad_end = p.output_padding = Shape::filled(2, 0);
+  return p;
+}
+
+TEST(TransposedConvShape, BothConventionsDoubleTheExtents) {
+  auto pytorch = two_d(3, 2);
+  pytorch.pad_begin = pytorch.pad_end = pytorch.output_padding = {1, 1};
+  EXPECT_EQ(ops::transposed_conv_dst_shape({1, 256, 48, 72}, pytorch, 256), (Shape{1, 256, 96, 144}));
+  auto same = two_d(3, 2);
+  ops::set_same_padding(same);
+  EXPECT_EQ(same.pad_begin, (Shape{0, 0}));
+  EXPECT_EQ(same.pad_end, (Shape{1, 1}));
+  EXPECT_EQ(ops::transposed_conv_dst_shape({1, 256, 48, 72}, same, 256), (Shape{1, 256, 96, 144}));
+}
+
+TEST(TransposedConvShape, SameIsTheStrideTimesTheSource) {
+  for (std::int64_t in = 1; in <= 4; ++in)
+    for (std::int64_t k = 1; k <= 5; ++k)
+      for (std::int64_t stride = 1; stride <= 4; ++stride) {
+        auto p = two_d(k, stride);
+        ops::set_same_padding(p);
+        EXPECT_EQ(ops::transposed_conv_dst_shape({1, 1, in, in}, p, 1), (Shape{1, 1, in * stride, in * stride}))
+            << k << " " << stride;
+      }
+}
+
+TEST(TransposedConvShape, TheTurnedConvolutionGoesBack) {
+  for (const auto& c : transposed_conv_cases()) {
+    const auto dst = c.dst();
+    EXPECT_EQ(dst, oracle::transposed_conv_shape(c.src, c.weights(), c.params)) << c.name;
+    ops::TransposedConvDesc d{c.params, TensorDesc::plain(c.src), TensorDesc::plain(c.weights()),
+                              TensorDesc::plain(dst)};
+    EXPECT_EQ(ops::conv_dst_shape(dst, ops::turned_conv(d).params, c.src[1]), c.src) << c.name;
+  }
+}
+
+TEST(TransposedConvShape, RefusesWhatDoesNotFitAndSaysWhat) {
+  const auto shape = [](const Shape& src, const ops::TransposedConvParams& p, std::int64_t channels = 4) {
+    return refusal([&] { ops::transposed_conv_dst_shape(src, p, channels); });
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  auto p = two_d(3, 2);
+  p.output_padding = {0, 2};
+  has(shape({1, 4, 5, 5}, p), "output_padding is 2 in spatial dim 1, where the stride is 2; expected 0 to 1");
+  p.output_padding = {1};
+  has(shape({1, 4, 5, 5}, p), "output_padding has 1 entries (1)");
+  p = two_d(3, 2);
+  p.pad_begin = {2, 0};
+  p.pad_end = {1, 0};
+  has(shape({1, 4, 1, 5}, p), "makes 3 elements in spatial dim 0, and the padding cuts off 3 of them");
+  p = two_d(3, 2);
+  p.groups = 2;
+  has(shape({1, 3, 5, 5}, p), "cannot be split into 2 groups");
+  has(shape({1, 4, 5, 5}, p, 3), "cannot be split into 2 groups");
+  p.groups = 0;
+  has(shape({1, 4, 5, 5}, p), "0 groups");
+  p = two_d(3, 0);
+  has(shape({1, 4, 5, 5}, p), "transposed convolution: stride is 0x0");
+  p = two_d(3, 1);
+  p.pad_begin = {-1, 0};
+  has(shape({1, 4, 5, 5}, p), "pad_begin");
+  has(shape({1, 4, 5}, two_d(3, 2)), "kernel has 2 entries");
+  has(shape({1, 4, 5, 5}, two_d(3, 2), 0), "0 channels of the result");
+}
+
+TEST(TransposedConvDescription, NamesTheOpItsParametersAndItsTensors) {
+  auto p = two_d(3, 2);
+  p.output_padding = {1, 0};
+  const ops::TransposedConvDesc d{p, TensorDesc::plain({1, 4, 5, 5}), TensorDesc::plain({4, 2, 3, 3}),
+                                  TensorDesc::plain({1, 2, 12, 11})};
+  const auto text = ops::describe(d);
+  for (const auto* part :
+       {"transposed conv", "kernel 3x3", "stride 2x2", "output padding 1x0", "+ bias", "1x4x5x5 f32"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 

@@ -62,6 +62,9 @@ const std::vector<SupportRow>& support_table() {
       {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
       {"Sum",                "oneDNN's own layout",              takes,  takes,  takes,   native,  may},
       {"SumSquares",         "",                                 takes,  never,  never,   never,   never},
+      {"TransposedConv",     "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
+      {"TransposedConv",     "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
+      {"TransposedConv",     "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"Update",             "",                                 takes,  never,  never,   never,   never},
   };
   // clang-format on
@@ -103,6 +106,8 @@ SupportCell cell(const ConvDesc& d, Device&) {
                                : "layouts given, dst f32",
           d.src.dtype};
 }
+SupportCell cell(const ConvDesc& d, Device&) { return convolution_cell("Conv", d); }
+SupportCell cell(const TransposedConvDesc& d, Device&) { return convolution_cell("TransposedConv", d); }
 SupportCell cell(const ConvMaxPoolDesc& d, Device& device) {
   const bool weights_alone = !device.has_small_caches() && !d.diff_src && !d.conv.bias && !d.dst.layout.is_any();
   return {"ConvMaxPool", weights_alone ? "on another device, weights alone" : caches(device), d.src.dtype};
@@ -277,6 +282,11 @@ SumDesc example(DType t) {
 template <>
 SumSquaresDesc example(DType t) {
   return {plain(matrix, t)};
+}
+template <>
+TransposedConvDesc example(DType t) {
+  const TransposedConvParams doubled{{3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, 1, true, {}};
+  return {doubled, any(image, t), any({16, 16, 3, 3}, t), any({2, 16, 16, 16}, DType::f32)};
 }
 template <>
 UpdateDesc example(DType t) {

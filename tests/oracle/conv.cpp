@@ -64,6 +64,34 @@ void for_each_tap(const Geometry& g, Tap tap) {
           }
 }
 
+/// Calls tap(src offset, weight offset, dst offset) for every multiply-add; the dst offset is -1 for what is cut off.
+template <class Tap>
+void for_each_transposed_tap(const Shape& src, const Shape& weights, const ops::TransposedConvParams& p, Tap tap) {
+  const Shape dst = transposed_conv_shape(src, weights, p);
+  const Three in = three(src, 2, 1), out = three(dst, 2, 1), kernel = three(weights, 2, 1),
+              stride = three(p.stride, 0, 1), dilation = three(p.dilation, 0, 1), pad = three(p.pad_begin, 0, 0);
+  const std::int64_t channels = src[1], per_group = weights[1], of_dst = dst[1];
+  for (std::int64_t n = 0; n < src[0]; ++n)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t o = 0; o < per_group; ++o) {
+        const std::int64_t to = c / (channels / p.groups) * per_group + o;
+        for (std::int64_t d = 0; d < in[0]; ++d)
+          for (std::int64_t h = 0; h < in[1]; ++h)
+            for (std::int64_t w = 0; w < in[2]; ++w)
+              for (std::int64_t i = 0; i < kernel[0]; ++i)
+                for (std::int64_t j = 0; j < kernel[1]; ++j)
+                  for (std::int64_t k = 0; k < kernel[2]; ++k) {
+                    const std::int64_t z = d * stride[0] + i * dilation[0] - pad[0],
+                                       y = h * stride[1] + j * dilation[1] - pad[1],
+                                       x = w * stride[2] + k * dilation[2] - pad[2];
+                    const bool inside = z >= 0 && z < out[0] && y >= 0 && y < out[1] && x >= 0 && x < out[2];
+                    tap((((n * channels + c) * in[0] + d) * in[1] + h) * in[2] + w,
+                        (((c * per_group + o) * kernel[0] + i) * kernel[1] + j) * kernel[2] + k,
+                        inside ? (((n * of_dst + to) * out[0] + z) * out[1] + y) * out[2] + x : -1);
+                  }
+      }
+}
+
 }  // namespace
 
 Shape conv_shape(const Shape& src, const Shape& weights, const ops::ConvParams& p) {
@@ -111,6 +139,54 @@ Array conv_backward_weights(const Array& src, const Array& diff_dst, const Shape
   Array diff_weights(weights_shape);
   for_each_tap(geometry(src.shape, weights_shape, p), [&](std::int64_t s, std::int64_t w, std::int64_t d) {
     if (s >= 0) diff_weights[w] += src[s] * diff_dst[d];
+  });
+  return diff_weights;
+}
+
+Shape transposed_conv_shape(const Shape& src, const Shape& weights, const ops::TransposedConvParams& p) {
+  KEELSON_EXPECT(src[1] == weights[0] && src[1] % p.groups == 0);
+  Shape dst{src[0], weights[1] * p.groups};
+  for (int i = 0; i < src.rank() - 2; ++i) {
+    // One behind the last element that is reached, and the output padding, without what is cut off.
+    const auto last = (src[i + 2] - 1) * p.stride[i] + (weights[i + 2] - 1) * p.dilation[i];
+    dst.push_back(last + 1 + p.output_padding[i] - p.pad_begin[i] - p.pad_end[i]);
+  }
+  return dst;
+}
+
+std::int64_t transposed_conv_count(const Shape& src, const Shape& weights, const ops::TransposedConvParams& p) {
+  std::int64_t count = 0;
+  for_each_transposed_tap(src, weights, p, [&](auto, auto, auto) { ++count; });
+  return count;
+}
+
+Array transposed_conv_forward(const Array& src, const Array& weights, const Array& bias,
+                              const ops::TransposedConvParams& p) {
+  Array dst(transposed_conv_shape(src.shape, weights.shape, p));
+  if (!bias.empty()) {
+    const auto spatial = dst.elements() / (dst.shape[0] * dst.shape[1]);
+    for (std::int64_t i = 0; i < dst.elements(); ++i) dst[i] = bias[i / spatial % dst.shape[1]];
+  }
+  for_each_transposed_tap(src.shape, weights.shape, p, [&](std::int64_t s, std::int64_t w, std::int64_t d) {
+    if (d >= 0) dst[d] += src[s] * weights[w];
+  });
+  return eltwise_forward(dst, p.activation);
+}
+
+Array transposed_conv_backward_data(const Array& diff_dst, const Array& weights, const Shape& src_shape,
+                                    const ops::TransposedConvParams& p) {
+  Array diff_src(src_shape);
+  for_each_transposed_tap(src_shape, weights.shape, p, [&](std::int64_t s, std::int64_t w, std::int64_t d) {
+    if (d >= 0) diff_src[s] += diff_dst[d] * weights[w];
+  });
+  return diff_src;
+}
+
+Array transposed_conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape,
+                                       const ops::TransposedConvParams& p) {
+  Array diff_weights(weights_shape);
+  for_each_transposed_tap(src.shape, weights_shape, p, [&](std::int64_t s, std::int64_t w, std::int64_t d) {
+    if (d >= 0) diff_weights[w] += src[s] * diff_dst[d];
   });
   return diff_weights;
 }

@@ -12,6 +12,7 @@
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
+#include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
 #include "tests/oracle/array.hpp"
 
@@ -32,6 +33,19 @@ Array backward_bias(const Array& diff_dst);
 Shape conv_shape(const Shape& src, const Shape& weights, const ops::ConvParams& p);
 /// Multiply-adds counted one by one; taps on padding count.
 std::int64_t conv_count(const Shape& src, const Shape& weights, const ops::ConvParams& p);
+
+// ---- transposed convolution (conv.cpp): as in engine/ops/transposed_conv.hpp
+
+Array transposed_conv_forward(const Array& src, const Array& weights, const Array& bias,
+                              const ops::TransposedConvParams& p);
+/// diff_dst is the gradient before the activation.
+Array transposed_conv_backward_data(const Array& diff_dst, const Array& weights, const Shape& src_shape,
+                                    const ops::TransposedConvParams& p);
+Array transposed_conv_backward_weights(const Array& src, const Array& diff_dst, const Shape& weights_shape,
+                                       const ops::TransposedConvParams& p);
+Shape transposed_conv_shape(const Shape& src, const Shape& weights, const ops::TransposedConvParams& p);
+/// Multiply-adds counted one by one; those that are cut off count.
+std::int64_t transposed_conv_count(const Shape& src, const Shape& weights, const ops::TransposedConvParams& p);
 
 // ---- dense (conv.cpp)
 

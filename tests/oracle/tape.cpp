@@ -45,6 +45,17 @@ int Tape::conv(int x, const std::string& name, ops::ConvParams p) {
   });
 }
 
+int Tape::transposed_conv(int x, const std::string& name, ops::TransposedConvParams p) {
+  const Array& w = parameters_.at(name + "/weights");
+  p.bias = parameters_.contains(name + "/bias");
+  const Array b = p.bias ? parameters_.at(name + "/bias") : Array();
+  return record(transposed_conv_forward(values_[x], w, b, p), {x}, [=, this, &w](const Array& diff) {
+    add_gradient(name + "/weights", transposed_conv_backward_weights(values_[x], diff, w.shape, p));
+    if (p.bias) add_gradient(name + "/bias", backward_bias(diff));
+    return std::vector<Array>{transposed_conv_backward_data(diff, w, values_[x].shape, p)};
+  });
+}
+
 int Tape::dense(int x, const std::string& name, const std::string& weights_of) {
   const std::string weights = (weights_of.empty() ? name : weights_of) + "/weights";
   const Array &w = parameters_.at(weights), &b = parameters_.at(name + "/bias");

@@ -18,6 +18,7 @@ class Tape {
 
   int input(Array a) { return record(std::move(a), {}, nullptr); }
   int conv(int x, const std::string& name, ops::ConvParams p);
+  int transposed_conv(int x, const std::string& name, ops::TransposedConvParams p);
   /// `weights_of`: the node whose weights it shares, if not its own.
   int dense(int x, const std::string& name, const std::string& weights_of = "");
   /// ids (N) or (N, steps) -> (N * steps, features)

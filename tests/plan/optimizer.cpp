@@ -92,6 +92,20 @@ TEST(Init, GlorotHasItsVarianceAndDependsOnNameAndSeedOnly) {
   EXPECT_NEAR(squares / n, variance, 0.02 * variance);
 }
 
+// PyTorch counts the second dim as inputs, for transposed convolutions, too.
+TEST(Init, FanInUniformIsWithinOneOverTheRootOfFanIn) {
+  const auto a = initial_values(Init::fan_in_uniform(), "w", {64, 16, 3, 3}, 1);
+  const double bound = 1 / std::sqrt(16.0 * 9);
+  double most = 0, squares = 0;
+  for (float v : a) {
+    most = std::max(most, std::abs(static_cast<double>(v)));
+    squares += static_cast<double>(v) * v;
+  }
+  EXPECT_LE(most, bound);
+  EXPECT_GT(most, 0.99 * bound);
+  EXPECT_NEAR(squares / static_cast<double>(a.size()), bound * bound / 3, 0.05 * bound * bound / 3);
+}
+
 TEST(Init, HeNormalHasItsVariance) {
   const auto a = initial_values(Init::he_normal(), "w", {128, 500}, 1);
   double squares = 0, fourth = 0;

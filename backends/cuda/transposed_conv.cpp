@@ -1,0 +1,37 @@
+#include "backends/detail/transposed_conv.hpp"
+
+#include "backends/cuda/makers.hpp"
+#include "backends/kokkos/channels.hpp"
+
+namespace keelson::cuda {
+
+namespace {
+
+/// cuDNN has no transposed convolution of its own: this is the one that PyTorch computes with it, too.
+class TransposedConv final : public backends::TurnedConv {
+ public:
+  using TurnedConv::TurnedConv;
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
+    conv().backward_data({src, weights, dst, scratch});
+    const auto channels = dst.shape()[1];
+    if (has_epilogue())
+      kokkos::add_bias_and_activate(dst.raw(), dst.dtype(), dst.shape().elements() / channels, channels,
+                                    desc().params.bias ? bias.data<float>() : nullptr, desc().params.activation);
+  }
+};
+
+}  // namespace
+
+ops::Expected<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d) {
+  if (auto why = backends::transposed_conv_mismatch(d); !why.empty()) return why;
+  auto conv = make_conv(library, ops::turned_conv(d));
+  if (!conv.primitive) return conv.unsupported_reason;
+  ops::Expected<ops::TransposedConv> made(
+      std::unique_ptr<ops::TransposedConv>(std::make_unique<TransposedConv>(d, std::move(conv.primitive))));
+  made.remark = conv.remark;
+  return made;
+}
+
+}  // namespace keelson::cuda

@@ -1,0 +1,98 @@
+#include "engine/ops/transposed_conv.hpp"
+
+#include "engine/layers/layers.hpp"
+#include "engine/layers/weighted.hpp"
+
+namespace keelson {
+
+namespace {
+
+class TransposedConvLayer : public Layer {
+ public:
+  explicit TransposedConvLayer(TransposedConvOptions options) : options_(std::move(options)) {}
+
+  std::string kind() const override { return "transposed_conv"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape& x = srcs[0];
+    if (x.shape.rank() < 3)
+      refuse("a transposed convolution takes (N, C, spatial...) values, but its input is {}", to_string(x.shape));
+    return {ops::transposed_conv_dst_shape(x.shape, params(x.shape), options_.filters), x.dtype, x.batch_axis};
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
+    const Shape& x = srcs[0].shape;
+    Shape weights{x[1], options_.filters / options_.groups};
+    for (auto k : params(x).kernel) weights.push_back(k);
+    std::vector<ParameterSpec> specs{{"weights", weights, options_.weights_init}};
+    if (options_.bias) specs.push_back({"bias", {options_.filters}, options_.bias_init});
+    return specs;
+  }
+
+  ChannelMaps map_channels(const ChannelChange& change) const override {
+    if (options_.groups > 1) return Layer::map_channels(change);
+    const IndexMap& out = change.dst_channels;
+    return {.dst = out, .parameters = {{"weights", {change.src(), out}}, {"bias", {out}}}};
+  }
+
+  std::span<const FusionRule> fusion_rules() const override {
+    static const FusionRule rules[] = {fusion_rule(&TransposedConvLayer::with_activation)};
+    return rules;
+  }
+
+  BackwardFn plan(ForwardBuilder& p) const override {
+    const auto f = forward_weighted(
+        p, options_.bias, p.dst_request(), [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
+          return ops::TransposedConvDesc{params(src.shape),   src,     weights, p.dst_request(result), p.training(),
+                                         p.wants_diff_src(0), p.tf32()};
+        });
+    p.set_dst(f.y);
+    return [f, has_bias = options_.bias, activation = activation_](BackwardBuilder& b) {
+      const BufferId diff = activation_backward(b, activation, f.y, b.diff_dst());
+      if (has_bias) bias_gradient(b, diff);
+      backward_weighted(b, f, diff);
+    };
+  }
+
+ private:
+  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, bool training) const {
+    if (!can_apply(reader.params(), activation_, training)) return nullptr;
+    auto fused = std::make_shared<TransposedConvLayer>(*this);
+    fused->activation_ = reader.params();
+    return fused;
+  }
+
+  ops::TransposedConvParams params(const Shape& src) const {
+    const int spatial = src.rank() - 2;
+    ops::TransposedConvParams p;
+    p.kernel = options_.kernel.empty() ? Shape::filled(spatial, options_.size) : options_.kernel;
+    if (p.kernel.rank() != spatial)
+      refuse("a transposed convolution's kernel of {} dims on a value of {} spatial dims", p.kernel.rank(), spatial);
+    p.stride = Shape::filled(spatial, options_.stride);
+    p.dilation = Shape::filled(spatial, options_.dilation);
+    p.pad_begin = p.pad_end = p.output_padding = Shape::filled(spatial, 0);
+    if (options_.padding == Padding::same) ops::set_same_padding(p);
+    if (options_.padding == Padding::given) {
+      p.pad_begin = options_.pad_begin;
+      p.pad_end = options_.pad_end.empty() ? options_.pad_begin : options_.pad_end;
+      if (p.pad_begin.rank() != spatial || p.pad_end.rank() != spatial)
+        refuse("a transposed convolution with given padding needs {} pads, one per spatial dim", spatial);
+      p.output_padding = Shape::filled(spatial, options_.output_padding);
+    }
+    p.groups = options_.groups;
+    p.bias = options_.bias;
+    p.activation = activation_;
+    return p;
+  }
+
+  TransposedConvOptions options_;
+  ops::EltwiseParams activation_;
+};
+
+}  // namespace
+
+Var transposed_conv(Var x, const TransposedConvOptions& options, const std::string& name) {
+  return x.graph->add(std::make_shared<TransposedConvLayer>(options), {x}, name);
+}
+
+}  // namespace keelson

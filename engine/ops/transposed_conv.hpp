@@ -1,0 +1,63 @@
+#pragma once
+
+#include "engine/ops/conv.hpp"
+
+namespace keelson::ops {
+
+/// Transposed convolution over 1 to 3 spatial dims: PyTorch's ConvTranspose, oneDNN's deconvolution. Each Shape below
+/// has one entry per spatial dim.
+struct TransposedConvParams {
+  Shape kernel;              ///< extents
+  Shape stride;              ///< >= 1: distance of two source elements in the result
+  Shape dilation;            ///< 1 = dense kernel
+  Shape pad_begin;           ///< elements cut off the beginning of the result
+  Shape pad_end;             ///< elements cut off the end of the result
+  Shape output_padding;      ///< elements added to the end of the result, fewer than the stride
+  std::int64_t groups = 1;   ///< of channels, each with weights of its own
+  bool bias = true;          ///< whether there is a bias
+  EltwiseParams activation;  ///< as in ConvParams
+  friend bool operator==(const TransposedConvParams&, const TransposedConvParams&) = default;
+};
+
+class TransposedConv;
+
+/// src (N, I, spatial...), weights (I, O/groups, kernel...), bias (O), dst (N, O, spatial'...). Layouts may be `any`;
+/// bias is plain. Dtypes as in ConvDesc.
+struct TransposedConvDesc {
+  using Op = TransposedConv;
+  TransposedConvParams params;
+  TensorDesc src, weights, dst;
+  bool training = true;  ///< also make the backward verbs
+  bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
+  bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+
+  /// No: BiasGradient makes the gradient of the bias.
+  bool writes_diff_bias() const { return false; }
+
+  friend bool operator==(const TransposedConvDesc&, const TransposedConvDesc&) = default;
+};
+
+/// Logical shape of dst for `channels` of it: (in - 1) stride + dilation (kernel - 1) + 1 - pad_begin - pad_end +
+/// output_padding in each spatial dim. Refuses (InputError) what does not fit: channels not divisible by groups,
+/// paddings that leave nothing, an output padding of a whole stride.
+Shape transposed_conv_dst_shape(const Shape& src, const TransposedConvParams& params, std::int64_t channels);
+
+/// Paddings that make every extent `stride` times that of the source, as TensorFlow's "SAME" does: the odd element is
+/// cut off the end.
+void set_same_padding(TransposedConvParams& params);
+
+/// dst = activation(sum over source elements i and kernel elements k of src[i] weights[k], at place
+/// stride i + dilation k - pad_begin, + bias); what falls outside of dst is dropped.
+class TransposedConv : public WeightedPrimitive<TransposedConvDesc> {};
+
+/// The convolution that this op turns round, without bias and activation. Its source is dst, its result is src, its
+/// weights are the same; its backward_data is this op's forward, its forward is this op's backward_data, and its
+/// backward_weights is this op's with the two operands exchanged.
+ConvDesc turned_conv(const TransposedConvDesc& d);
+
+/// FLOPs of one verb (all three are equal): 2 per multiply-add; those that are cut off count.
+double transposed_conv_flops(const TransposedConvDesc& d);
+
+std::string describe(const TransposedConvDesc& d);
+
+}  // namespace keelson::ops
