@@ -30,6 +30,7 @@ ops::Expected<ops::LambDirection> make(const ops::LambDirectionDesc& d);
 ops::Expected<ops::LambStep> make(const ops::LambStepDesc& d);
 ops::Expected<ops::Loss> make(const ops::LossDesc& d, Device& device);
 ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d);
+ops::Expected<ops::PixelLoss> make(const ops::PixelLossDesc& d, Device& device);
 ops::Expected<ops::Pool> make(const ops::PoolDesc& d);
 ops::Expected<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d);
 ops::Expected<ops::Reorder> make(const ops::ReorderDesc& d);

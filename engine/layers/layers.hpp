@@ -3,6 +3,7 @@
 #include "engine/graph/graph.hpp"
 #include "engine/ops/conv.hpp"
 #include "engine/ops/loss.hpp"
+#include "engine/ops/pixel_loss.hpp"
 #include "engine/ops/pool.hpp"
 
 /// Functions that build networks. Each appends one node to its argument's graph and returns the node's value; `name`
@@ -187,5 +188,9 @@ inline Var huber(Var prediction, Var target, float delta = 1) {
 }
 /// target: s32 class numbers, one per sample: graph.input(name, {}, DType::s32), or one per row: {rows per sample}.
 inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {ops::LossKind::cross_entropy}); }
+/// Cross entropy of each pixel, for segmentation: logits (N, classes, spatial...), target (N, spatial...) s32 class
+/// numbers. Makes the value the graph's loss.
+Var pixel_cross_entropy(Var logits, Var target, const ops::PixelLossParams& params = {},
+                        const std::string& name = "loss");
 
 }  // namespace keelson

@@ -1,6 +1,6 @@
-#include "engine/ops/loss.hpp"
+#include "engine/layers/loss.hpp"
+
 #include "engine/layers/layers.hpp"
-#include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 
@@ -28,21 +28,10 @@ class LossLayer : public Layer {
   }
 
   BackwardFn plan(ForwardBuilder& p) const override {
-    const Layout plain = Layout::plain(p.src(0).shape);
-    const ops::LossDesc d{params_, TensorDesc::plain(p.src(0).shape), p.src(1), p.src_value(0).rows_per_sample()};
-    std::shared_ptr<ops::Loss> loss = p.make(d);
-    const BufferId prediction = p.converted(p.src_buffer(0), plain, DType::f32), target = p.src_buffer(1);
-    p.set_dst(p.loss());
-    const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", d.prediction) : no_buffer;
-    p.forward(loss, {.step_params = p.step_params(),
-                     .prediction = prediction,
-                     .target = target,
-                     .weight = p.sample_weight(),
-                     .loss = p.loss(),
-                     .diff_prediction = diff,
-                     .loss_scale = p.loss_scale()});
-    if (diff == no_buffer) return nullptr;
-    return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };
+    const auto prediction = TensorDesc::plain(p.src(0).shape);
+    const std::shared_ptr<ops::Loss> op =
+        p.make(ops::LossDesc{params_, prediction, p.src(1), p.src_value(0).rows_per_sample()});
+    return plan_loss(p, op, prediction);
   }
 
  private:

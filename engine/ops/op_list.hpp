@@ -13,6 +13,7 @@
 #include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/matmul.hpp"
+#include "engine/ops/pixel_loss.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/rms_norm.hpp"
@@ -47,6 +48,7 @@ using OpList = TypeList<
     LambStepDesc,
     LossDesc,
     MatMulDesc,
+    PixelLossDesc,
     PoolDesc,
     RecurrentCellDesc,
     ReorderDesc,

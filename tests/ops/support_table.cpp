@@ -47,6 +47,7 @@ const std::vector<SupportRow>& support_table() {
       {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
       {"MatMul",             "dst with other strides, dst f32",  takes,  never,  if_fast, if_fast, may},
       {"MatMul",             "dst of 16 bits",                   never,  never,  may,     may,     may},
+      {"PixelLoss",          "",                                 takes,  never,  never,   never,   never},
       {"Pool",               "average",                          takes,  takes,  takes,   native,  may},
       {"Pool",               "max, channels contiguous",         takes,  takes,  takes,   never,   never},
       {"Pool",               "max, channels not contiguous",     takes,  takes,  never,   never,   never},
@@ -149,6 +150,7 @@ SupportCell cell(const ReorderDesc& d, Device&) {
                                                                            : "strided";
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
+SupportCell cell(const PixelLossDesc& d, Device&) { return {"PixelLoss", "", d.prediction.dtype}; }
 SupportCell cell(const RmsNormDesc& d, Device&) { return {"RmsNorm", "", d.src.dtype}; }
 SupportCell cell(const RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
 SupportCell cell(const SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
@@ -250,6 +252,10 @@ LossDesc example(DType t) {
 template <>
 MatMulDesc example(DType t) {
   return {plain(matrix, t), plain({16, 32}, t), plain({8, 32}, DType::f32)};
+}
+template <>
+PixelLossDesc example(DType t) {
+  return {{}, last(image, t)};
 }
 template <>
 PoolDesc example(DType t) {

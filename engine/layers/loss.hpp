@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/plan/node_builder.hpp"
+
+namespace keelson {
+
+/// Emits the one call of a loss layer, whose sources are prediction and target, and which makes the gradient of the
+/// prediction in the same pass. `prediction`: what the op reads.
+template <class Op>
+BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction) {
+  const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype), target = p.src_buffer(1);
+  p.set_dst(p.loss());
+  const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", prediction) : no_buffer;
+  p.forward(op, {.step_params = p.step_params(),
+                 .prediction = src,
+                 .target = target,
+                 .weight = p.sample_weight(),
+                 .loss = p.loss(),
+                 .diff_prediction = diff,
+                 .loss_scale = p.loss_scale()});
+  if (diff == no_buffer) return nullptr;
+  return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };
+}
+
+}  // namespace keelson

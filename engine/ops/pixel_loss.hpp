@@ -1,0 +1,77 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/ops/loss_scale.hpp"
+#include "engine/ops/operands.hpp"
+#include "engine/ops/step_params.hpp"
+
+namespace keelson::ops {
+
+/// By what the sum over the pixels of a sample is divided.
+enum class PixelMean : std::uint8_t {
+  none,     ///< nothing
+  all,      ///< all pixels
+  counted,  ///< the pixels whose class has a weight other than 0, but for those that sampling leaves out on average
+};
+
+/// Cross entropy of each pixel, for segmentation.
+struct PixelLossParams {
+  std::vector<float> class_weights;  ///< one for each class; empty: 1 for all
+  PixelMean mean = PixelMean::all;   ///< how the pixels of a sample become one number
+  float factor = 1;                  ///< of the whole loss
+  /// Lin et al. 2017 (focal loss): each pixel's term is multiplied by (1 - p)^focal_gamma, where p is the probability
+  /// of its class. 0 or at least 1.
+  float focal_gamma = 0;
+  /// > 0: in training, a pixel of a class that has n pixels in the sample counts with the probability
+  /// min(1, sampled_pixels / n), so that about as many pixels of each class count. Philox random numbers of the seed,
+  /// the step, and the pixel's place in the global batch. 0: all pixels count.
+  float sampled_pixels = 0;
+
+  friend bool operator==(const PixelLossParams&, const PixelLossParams&) = default;
+};
+
+class PixelLoss;
+
+/// prediction (N, C, spatial...) f32, the logits, of any strided layout; target (N, spatial...) plain s32, the class of
+/// each pixel; weight (N) f32: 1 for a sample that counts, 0 for padding of a short batch. With P pixels of a sample
+/// and the weight w of a class:
+///
+///   loss = inverse_samples * sum_n weight[n] * factor / P * sum_p w[t] * (1 - q)^focal_gamma * -log q,
+///   t = target[n, p], q = softmax(prediction[n, :, p])[t]
+///
+/// where PixelMean says what stands in P's place. A pixel of the class -1 counts for nothing, nor in
+/// PixelMean::counted; another class outside [0, C) makes the loss NaN.
+struct PixelLossDesc {
+  using Op = PixelLoss;
+  PixelLossParams params;
+  TensorDesc prediction;
+  bool training = true;      ///< sampled_pixels holds
+  std::uint32_t stream = 0;  ///< of the random numbers: another one for each loss of a network
+
+  TensorDesc target_desc() const;  ///< plain s32, (N, spatial...)
+  TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
+};
+
+class PixelLoss : public DescribedPrimitive<PixelLossDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::step_params, undescribed> step_params;
+    In<K, Role::src, &PixelLossDesc::prediction> prediction;
+    In<K, Role::target, &PixelLossDesc::target_desc> target;
+    In<K, Role::sample_weight, undescribed> weight;
+    Out<K, Role::loss, &PixelLossDesc::loss_desc> loss;
+    OptionalOut<K, Role::diff_src, &PixelLossDesc::prediction, Role::src> diff_prediction;
+    OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
+    Scratch<K> scratch;
+  };
+  /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass; times
+  /// LossScale::scale, which `loss` is not.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
+std::string describe(const PixelLossDesc& d);
+
+}  // namespace keelson::ops
