@@ -22,10 +22,12 @@ constexpr std::size_t least_bucket = mebi, most_bucket = 16 * mebi;
 constexpr std::size_t longest_choice = 256;
 
 constexpr double seconds_per_algorithm = 0.01;
-constexpr int rounds = 2;  ///< of which the quicker one counts: other work of the machine comes and goes
-constexpr int least_runs = 3, most_runs = 31;
-/// What takes so many times as long as another one in its first run is not looked at further.
-constexpr double hopeless = 4;
+constexpr int rounds = 5;  ///< of which the quickest one counts: other work of the machine comes and goes
+constexpr int least_runs = 3, most_runs = 101;
+/// What takes so many times as long as another one is not looked at further: after its first run, and after two rounds.
+constexpr double hopeless = 4, beaten = 1.25;
+/// But what is done in so many seconds is looked at twice: a core that has slept is slow at first.
+constexpr double quick = 1e-3;
 
 /// The first line of the library's own name, "Open MPI v5.0.7".
 std::string mpi_library() {
@@ -84,7 +86,7 @@ std::vector<double> time_runs(MPI_Comm comm, int runs, const std::function<void(
 double time(MPI_Comm comm, double best, const std::function<void()>& work) {
   time_runs(comm, 1, work);  // first use: connections, pages
   const double first = time_runs(comm, 1, work)[0];
-  if (first > hopeless * best) return first;
+  if (first > quick && first > hopeless * best) return first;
   const int runs = std::clamp(static_cast<int>(seconds_per_algorithm / std::max(first, 1e-9)), least_runs, most_runs);
   auto seconds = time_runs(comm, runs, work);
   std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
@@ -215,7 +217,8 @@ std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wir
   double best = std::numeric_limits<double>::max();
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].seconds < std::numeric_limits<double>::max() && all[i].seconds > hopeless * best) continue;
+      const bool first_rounds = round == 0 || (round == 1 && all[i].seconds <= quick);
+      if (!first_rounds && all[i].seconds > (round == 1 ? hopeless : beaten) * best) continue;
       all[i].seconds = std::min(all[i].seconds, time(allreduces_.comm(), best, runs[i]));
       best = std::min(best, all[i].seconds);
     }

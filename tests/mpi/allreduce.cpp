@@ -2,11 +2,13 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/allreduce/algorithm.hpp"
@@ -123,6 +125,32 @@ TEST_P(AllreduceTest, ManyAreUnderWay) {
     for (std::size_t n = 0; n < all.size(); ++n) all[rank() % 2 == 0 ? n : all.size() - 1 - n]->wait();
     for (std::size_t a = 0; a < counts.size(); ++a) EXPECT_EQ(data[a], sums(counts[a], step)) << counts[a];
   }
+}
+
+TEST_P(AllreduceTest, AThreadBesideDoesItAll) {
+  if (!possible(Wire::fp32)) GTEST_SKIP();
+  if (!group->use_progress_thread(true, {})) GTEST_SKIP() << "no such thread here";
+  constexpr std::size_t count = 300001;
+  Floats data(count);
+  const auto sum = group->make_allreduce(data.data(), count, "sums");
+  for (int step = 0; step < 3; ++step) {
+    put_terms(data, step);
+    const Floats wanted = sums(count, step);
+    sum->start();
+    const auto begin = std::chrono::steady_clock::now();
+    // No call of the group but these: this thread has other things to do.
+    for (bool there = false; !there && std::chrono::steady_clock::now() - begin < std::chrono::minutes(2);) {
+      const bool lent = group->lend();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      group->reclaim();
+      there = data == wanted;
+      EXPECT_TRUE(lent || there);
+    }
+    EXPECT_EQ(data, wanted);
+    sum->wait();
+  }
+  EXPECT_TRUE(group->use_progress_thread(false, {}));
+  EXPECT_FALSE(group->lend());
 }
 
 TEST_P(AllreduceTest, WorksInPartsOfParts) {
