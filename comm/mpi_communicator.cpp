@@ -69,6 +69,7 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog) : comm
 }
 
 MpiCommunicator::~MpiCommunicator() {
+  progress_thread_.reset();
   if (parent_ != nullptr) std::erase(parent_->parts_, this);
   for (MpiCommunicator* part : parts_) part->parent_ = nullptr;
   chooser_.reset();
@@ -256,6 +257,27 @@ void MpiCommunicator::progress() {
   UnderWay::advance();
   // Testing one request of MPI drives all: MPI's progress is that of the process.
   if (!active_.empty()) active_.front()->test();
+}
+
+bool MpiCommunicator::use_progress_thread(bool wanted, const std::vector<int>& cpus) {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  const bool can = level >= MPI_THREAD_SERIALIZED && !survives_losses();
+  if (!wanted || !can)
+    progress_thread_.reset();
+  else if (!progress_thread_)
+    progress_thread_ = std::make_unique<ProgressThread>([this] { progress(); }, cpus);
+  return can;
+}
+
+bool MpiCommunicator::lend() {
+  if (!progress_thread_ || active_.empty()) return false;
+  progress_thread_->lend();
+  return true;
+}
+
+void MpiCommunicator::reclaim() {
+  if (progress_thread_) progress_thread_->reclaim();
 }
 
 void MpiCommunicator::poll(std::string_view waiting_for, double seconds) {

@@ -98,7 +98,7 @@ MpiSession::MpiSession(double grace_seconds) : impl_(std::make_unique<Impl>()) {
   if (!detail::mpi_running()) {
     if (!wanted()) return;
     int provided = 0;
-    detail::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    detail::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     impl_->owns = true;
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI does not allow threads (MPI_THREAD_FUNNELED)");
   }

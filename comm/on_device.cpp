@@ -85,6 +85,12 @@ class OnDevice final : public Communicator {
     world_.progress();
     if (transport_) transport_->progress();
   }
+  // A host whose device computes does not compute itself: it can call progress() at any time.
+  bool use_progress_thread(bool wanted, const std::vector<int>& cpus) override {
+    return !transport_ && world_.use_progress_thread(wanted, cpus);
+  }
+  bool lend() override { return !transport_ && world_.lend(); }
+  void reclaim() override { world_.reclaim(); }
   void poll(std::string_view waiting_for, double seconds) override {
     if (transport_)
       transport_->poll(waiting_for, seconds);

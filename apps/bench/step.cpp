@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -71,33 +72,48 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
   return seconds;
 }
 
+/// What steps are timed in turn with: the same without an option.
+struct Without {
+  std::string option;              ///< "reproducible"
+  Executor& executor;              ///< may be the one that is measured
+  std::function<void(bool)> turn;  ///< called before steps with the option (true) and without it; may be empty
+};
+
 /// What was measured.
 struct StepTimes {
   Timing step;                    ///< seconds, of the slowest rank in each step
-  std::optional<Timing> without;  ///< the same without --reproducible
+  std::optional<Timing> without;  ///< the same without the option of Without
   double least_waiting = 0,
          most_waiting = 0;  ///< seconds of a step that a rank waits for others, least and most of ranks
 };
 
-/// `without`: an executor that is timed in turn with the other one; may be null.
-StepTimes measure(const StepOptions& o, Executor& executor, Executor* without, Communicator& world, Device& device) {
+StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<Without>& without, Communicator& world,
+                  Device& device) {
   ops::StepParams step_params;
   step_params.learning_rate = 1e-3f;
   step_params.sample_offset = world.rank() * executor.batch();
   step_params.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
-  for (int i = 0; i < o.warmup; ++i)
-    for (Executor* e : {&executor, without})
-      if (e) time_steps(1, *e, world, device, step_params);
+  const auto time = [&](bool with, int count) {
+    if (without && without->turn) without->turn(with);
+    return time_steps(count, with ? executor : without->executor, world, device, step_params);
+  };
+  for (int i = 0; i < o.warmup; ++i) {
+    time(true, 1);
+    if (without) time(false, 1);
+  }
   executor.set_profiling(o.profile());
   // A step that a device is waited for is longer than one among others, by what the host needs to start it.
   const int together = !device.is_asynchronous() || o.profile() ? 1 : 10;
   std::vector<double> seconds, seconds_without;
   executor.take_exchange_seconds();
+  double waited = 0;
   for (int i = 0; i < o.steps; ++i) {
-    seconds.push_back(time_steps(together, executor, world, device, step_params));
-    if (without) seconds_without.push_back(time_steps(together, *without, world, device, step_params));
+    seconds.push_back(time(true, together));
+    waited += executor.take_exchange_seconds();
+    if (without) seconds_without.push_back(time(false, together));
+    executor.take_exchange_seconds();
   }
-  double least = executor.take_exchange_seconds() / (o.steps * together), most = least;
+  double least = waited / (o.steps * together), most = least;
   world.allreduce(&least, 1, Reduction::min);
   world.allreduce(&most, 1, Reduction::max);
   const auto other = without ? std::optional(summarize(std::move(seconds_without))) : std::nullopt;
@@ -116,6 +132,7 @@ struct StepResult {
   StepTimes times;
   ExchangeOptions exchange;
   DevicePeaks peaks;
+  std::string without;  ///< Without::option
 
   std::int64_t batch() const { return executor.batch(); }
   /// All ranks together.
@@ -127,7 +144,7 @@ struct StepResult {
       gflop += r.gflop * (r.phase == "forward" || r.phase == "backward" ? executor.micro_batches() : 1);
     return gflop * job.world.size() / seconds.median;
   }
-  /// How many times as long as a step without --reproducible, where that was timed.
+  /// How many times as long as a step without the option, where that was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
 };
@@ -190,7 +207,7 @@ void print_text(const StepResult& r) {
              r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.units_per_second(),
              r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
   if (r.times.without)
-    fmt::print("reproducible: {:.2f} times a step without ({:.1f} ms, timed in turn)\n", r.cost(),
+    fmt::print("{}: {:.2f} times a step without ({:.1f} ms, timed in turn)\n", r.without, r.cost(),
                r.times.without->median * 1e3);
   if (r.job.world.size() == 1) return;
   constexpr double mebi = 1024 * 1024;
@@ -229,16 +246,23 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   Parameters parameters(net.graph, *context, 1);
   Executor executor(net.graph, parameters, options);
   fill_inputs(*context, net, executor);
-  std::optional<Executor> without;
+  std::optional<Executor> plain_executor;
+  std::optional<Without> without;
   if (options.exchange.reproducible) {
     PlanOptions plain = options;
     plain.exchange.reproducible = false;
-    fill_inputs(*context, net, without.emplace(net.graph, parameters, plain));
+    fill_inputs(*context, net, plain_executor.emplace(net.graph, parameters, plain));
+    without.emplace("reproducible", *plain_executor, nullptr);
+  } else if (o.exchange.progress == "thread") {
+    const ProgressChoice refuses(place.ranks.get(), ProgressBy::thread, job.placement.cpus);
+    without.emplace("progress by a thread", executor,
+                    [&](bool with) { place.ranks->use_progress_thread(with, job.placement.cpus); });
   }
-  const StepTimes times = measure(o, executor, without ? &*without : nullptr, job.world, context->device());
+  const StepTimes times = measure(o, executor, without, job.world, context->device());
   app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
   if (job.world.rank() == 0)
-    report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks});
+    report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks,
+            without ? without->option : ""});
   return ExitCode::done;
 }
 

@@ -16,6 +16,12 @@ void declare(ExchangeWishes& o, Verb& v) {
            "its next step's gradients",
            "TYPE")
       .one_of({"fp32", "bf16", "fp16"});
+  v.option(
+       "--progress", o.progress,
+       "What lets the exchange advance while ops compute: calls between two ops, or a thread beside; auto: what makes "
+       "faster steps, measured in the first ones",
+       "WAY")
+      .one_of({"auto", "calls", "thread"});
   v.flag("--reproducible", o.reproducible,
          "The same bits for any number of ranks: samples are computed one by one and summed in a fixed order. Slower; "
          "ranks and samples per rank are powers of two, and every run has as many threads per rank (OMP_NUM_THREADS)")
@@ -30,6 +36,11 @@ ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks) {
                                         : comm::choose_bucket_bytes(ranks, o.wire);
   o.reproducible = wanted.reproducible;
   return o;
+}
+
+ProgressBy progress_by(const ExchangeWishes& wanted) {
+  if (wanted.progress == "auto") return ProgressBy::measured;
+  return wanted.progress == "thread" ? ProgressBy::thread : ProgressBy::calls;
 }
 
 void check(const ExchangeWishes& wanted, const std::string& precision) {

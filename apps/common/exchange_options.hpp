@@ -3,6 +3,7 @@
 #include <string>
 
 #include "engine/plan/plan.hpp"
+#include "engine/train/progress_choice.hpp"
 
 namespace keelson::app {
 
@@ -12,14 +13,18 @@ class Verb;
 struct ExchangeWishes {
   double bucket_mb = 0;  ///< MiB; 0: the size that measures best
   std::string wire = "fp32";
+  std::string progress = "auto";
   bool reproducible = false;  ///< stored in checkpoints, as nothing else here
 };
 
-/// Declares --bucket-mb, --wire and --reproducible on a verb.
+/// Declares --bucket-mb, --wire, --progress and --reproducible on a verb.
 void declare(ExchangeWishes& o, Verb& verb);
 
 /// What is open, decided by timing sums over `ranks`. Collective.
 ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks);
+
+/// Whether a thread lets the exchange advance, or the calls between ops: --progress.
+ProgressBy progress_by(const ExchangeWishes& wanted);
 
 /// `precision`: as the user gives it. Throws InputError where it does not go with --reproducible.
 void check(const ExchangeWishes& wanted, const std::string& precision);

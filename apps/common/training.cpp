@@ -214,6 +214,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.loader_threads = loader.threads;
   t.prefetch = loader.prefetch;
   t.cpus = job_.placement.cpus;
+  t.progress = progress_by(options_.exchange);
   return t;
 }
 
@@ -266,6 +267,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   end_trace(options_.trace, trace.get(), job_.world, first ? stdout : nullptr);
   if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
+  if (!trainer.progress_finding().empty()) fmt::print("{}\n", trainer.progress_finding());
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),
                counted(static_cast<std::int64_t>(trainer.lost().size()) + world.size(), "rank"));

@@ -12,6 +12,7 @@
 #include "comm/allreduce/detail/chooser.hpp"
 #include "comm/communicators.hpp"
 #include "comm/detail/message_numbers.hpp"
+#include "comm/detail/progress_thread.hpp"
 #include "comm/detail/stall_detector.hpp"
 
 namespace keelson::comm::detail {
@@ -44,6 +45,9 @@ class MpiCommunicator final : public Communicator {
   std::vector<float> gather(const std::vector<float>& mine, int root) override;
 
   void progress() override;
+  bool use_progress_thread(bool wanted, const std::vector<int>& cpus) override;
+  bool lend() override;
+  void reclaim() override;
   void poll(std::string_view waiting_for, double seconds) override;
   std::string collectives() const override { return "MPI"; }
   bool survives_losses() const override;
@@ -84,6 +88,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Allreduces> allreduces_;     ///< null until the first allreduce of floats is made
   std::unique_ptr<AllreduceChooser> chooser_;  ///< with allreduces_
   std::size_t made_ = 0;                       ///< collectives alive: active_ has room for them all
+  std::unique_ptr<ProgressThread> progress_thread_;
 };
 
 /// `comm` as a Communicator: without MPI if it has one rank (it is freed then).

@@ -153,6 +153,17 @@ class Communicator {
   virtual Communicator& on_host() { return *this; }
   /// Lets started reductions advance; cheap when none is under way. Called between the calls of a step.
   virtual void progress() = 0;
+  /// Wants that a thread beside does what progress() does, between lend() and reclaim(). `cpus`: where the thread runs;
+  /// empty: where this one may. False: there is no such thread, since MPI does not let another thread than this call
+  /// it (MPI_THREAD_SERIALIZED), since ranks may be lost, or since there are no other ranks.
+  virtual bool use_progress_thread(bool wanted, const std::vector<int>& cpus) {
+    return (void)wanted, (void)cpus, false;
+  }
+  /// Lets that thread work until reclaim(). Meanwhile no other call of any group is made. False: there is nothing to
+  /// advance, or no such thread; then call progress() now and then.
+  virtual bool lend() { return false; }
+  /// Ends this. Throws what progress() throws.
+  virtual void reclaim() {}
   /// For a host that waits, by polling, for a device whose work may in turn wait for other ranks: called between two
   /// polls, `seconds` after the first, it lets the watchdog report what is waited for ("the loss of step 12"), and
   /// throws Error where the exchange is known to have failed.

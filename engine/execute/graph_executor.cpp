@@ -1,11 +1,35 @@
 #include "engine/execute/graph_executor.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/error.hpp"
 #include "engine/base/verbose.hpp"
 
 namespace keelson {
+namespace {
+
+/// A group of ranks whose collectives a thread beside advances, if there is one.
+class Lent {
+ public:
+  explicit Lent(Communicator* group) : group_(group && group->lend() ? group : nullptr) {}
+  ~Lent() {
+    try {
+      end();
+    } catch (...) {  // another exception passes
+    }
+  }
+  Lent(const Lent&) = delete;
+  explicit operator bool() const { return group_ != nullptr; }
+  void end() {
+    if (Communicator* group = std::exchange(group_, nullptr)) group->reclaim();
+  }
+
+ private:
+  Communicator* group_;
+};
+
+}  // namespace
 
 GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                              const std::vector<std::size_t>& cuts)
@@ -66,11 +90,19 @@ void GraphExecutor::execute(std::size_t i) {
 }
 
 void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
+  const auto look = [&] {
+    if (tracer_ && TraceRecorder::active()) tracer_->look();
+  };
+  Lent lent(s.queues_only ? communicator : nullptr);
   for (std::size_t i = s.first; i < s.last; ++i) {
     execute(i);
-    if (communicator) communicator->progress();
-    if (tracer_ && communicator && TraceRecorder::active()) tracer_->look();
+    if (!communicator || lent) continue;
+    communicator->progress();
+    look();
   }
+  if (!lent) return;
+  lent.end();
+  look();
 }
 
 /// Some work of a library may not be capturable, which nobody can know before. Started call by call it does the same.

@@ -127,6 +127,10 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   feed_.emplace(training.fields(), loader_->coded(), *executor_, parameters.context());
   compare_plans();
   make_synchronizer();
+  const bool alike = options_.sync.kind == SyncMode::Kind::synchronous || options_.sync.kind == SyncMode::Kind::lag;
+  progress_.emplace(communicator,
+                    options_.progress == ProgressBy::measured && !alike ? ProgressBy::calls : options_.progress,
+                    options_.cpus);
   if (validation) {
     auto e = options_.evaluation;
     e.batch = options_.batch;

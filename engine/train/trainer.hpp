@@ -20,6 +20,7 @@
 #include "engine/train/checkpoint_writer.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/observer.hpp"
+#include "engine/train/progress_choice.hpp"
 #include "engine/train/run_times.hpp"
 #include "engine/train/stop_vote.hpp"
 #include "engine/train/sync/loss_mean.hpp"
@@ -75,10 +76,11 @@ struct TrainerOptions {
   /// this have been lost. Negative: half of the ranks.
   int max_failures = -1;
 
-  int loader_threads = 1, prefetch = 2;  ///< decoding threads; batches decoded ahead, besides the current one
-  std::vector<int> cpus;                 ///< of the decoding threads, as in LoaderOptions
-  EvaluatorOptions evaluation;           ///< batch, precision, threads, prefetch, cpus and unit are taken from above
-  int profiled_steps = 4;                ///< steps that are measured for the milliseconds of Executor::rows()
+  int loader_threads = 1, prefetch = 2;     ///< decoding threads; batches decoded ahead, besides the current one
+  std::vector<int> cpus;                    ///< of these and the progress thread, as in LoaderOptions
+  ProgressBy progress = ProgressBy::calls;  ///< who lets the exchange between ranks advance while this rank computes
+  EvaluatorOptions evaluation;              ///< batch, precision, threads, prefetch, cpus and unit are taken from above
+  int profiled_steps = 4;                   ///< steps that are measured for the milliseconds of Executor::rows()
 };
 
 /// How a run ended.
@@ -191,6 +193,8 @@ class Trainer {
   RunTimes gather_times();
   /// What gather_times() found at the end of run(): from on_stop() of the observers on. None without other ranks.
   const std::optional<RunTimes>& run_times() const { return run_times_; }
+  /// What the first steps have shown of ProgressBy::measured, in words; empty: nothing was measured.
+  const std::string& progress_finding() const { return progress_->finding(); }
   /// The ranks lost so far, by their numbers when the trainer was made.
   const std::vector<Recovery::Lost>& lost() const { return lost_; }
   /// The latest checkpoint that this run has written, or is writing, or was resumed from; empty: none.
@@ -312,6 +316,7 @@ class Trainer {
   CheckpointWriter writer_;  ///< at work on rank 0
   std::shared_ptr<const CheckpointCopy>
       copy_;  ///< of the last checkpoint: on rank 0, or where ranks may be lost on all
+  std::optional<ProgressChoice> progress_;
   StopVote vote_;
   RunState state_;
   std::filesystem::path resumed_from_, last_saved_;

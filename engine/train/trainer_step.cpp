@@ -244,6 +244,7 @@ void Trainer::apply(Launched now, const Batch& batch, Clock::time_point start) {
 void Trainer::count_times(Launched& now, const Batch& batch, Clock::time_point start) {
   const auto wall = since(start);
   vote_.step_took(wall);
+  progress_->step_took(wall - now.record.seconds.data);
   now.record.rate = units(batch.global_count) / wall;
   epoch_seconds_ += now.record.seconds;
   run_seconds_ += now.record.seconds;

@@ -35,13 +35,19 @@ class Exchange(Case):
         one = self.train("one", ranks=1)
         self.assertEqual(len(one), 4)
         for algorithm, node_ranks, options in (("mpi", "", ()), ("two-level", "", ("--bucket-mb", 0.25)), ("ring:64K", "", ()),
-                                               ("halving", "", ("--bucket-mb", 64)), ("doubling", "", ()),
+                                               ("halving", "", ("--bucket-mb", 64)), ("doubling", "", ()), ("ring:32K", "", ("--progress", "thread")),
                                                ("two-level-ring", "2", ())):
             with self.subTest(algorithm):
                 losses = self.train(f"{algorithm}{node_ranks}", *options, ranks=4 if node_ranks else 2,
                                     algorithm=algorithm, node_ranks=node_ranks)
                 for a, b in zip(one, losses):
                     self.assertAlmostEqual(a, b, delta=1e-4 * abs(a))
+
+    def test_chooses_who_lets_it_advance(self):
+        """After 16 steps, half of them in each way."""
+        printed = self.succeed("train", "--data", self.data, "--out", self.out, "--epochs", 9, "--global-batch", 4, ranks=2,
+                               env=os.environ | {"KEELSON_TUNE": "on", "KEELSON_CACHE": str(self.folder / "cache")})
+        self.assertRegex(printed, r"progress by (a thread|calls): steps of [\d.]+ ms; by (calls|a thread): [\d.]+ ms")
 
     def test_sixteen_bits_come_near(self):
         exact = self.train("fp32", algorithm="ring")
