@@ -1,6 +1,9 @@
+#include <chrono>
 #include <numeric>
+#include <thread>
 #include <utility>
 
+#include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/mpi_support.hpp"
@@ -19,25 +22,39 @@ void MpiCommunicator::revoke() {
   for (MpiCommunicator* part : parts_) part->revoke();
 }
 
-/// The agreement's flag and its error are alike on all ranks that are left.
-bool MpiCommunicator::agree(bool good) {
-  if (!survives_losses()) return Communicator::agree(good);
+/// The agreement's flag and its error are alike on all ranks that are left. `pause`: called between two tests.
+bool MpiCommunicator::agree(bool good, const std::function<void()>& pause) {
   if (!good) revoke();  // so that those who are still at work come
   int flag = good && !ulfm::knows_of_loss(comm_) ? 1 : 0;
   MPI_Request request = MPI_REQUEST_NULL;
   bool alive = !ulfm::is_loss(ulfm::start_agreement(comm_, &flag, &request));
-  Backoff backoff;
-  Wait wait{.number = ++calls_, .label = "the agreement that all ranks are alive"};
   for (int done = 0; alive && !done;) {
     const int result = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     alive = !ulfm::is_loss(result);
     if (alive) check(result, "MPIX_Comm_iagree");
-    if (!alive || done) break;
-    if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
+    if (alive && !done) pause();
   }
   if (alive && flag != 0) return true;
   revoke();
   return false;
+}
+
+bool MpiCommunicator::agree(bool good) {
+  if (!survives_losses()) return Communicator::agree(good);
+  Backoff backoff;
+  Wait wait{.number = ++calls_, .label = "the agreement that all ranks are alive"};
+  return agree(good, [&] {
+    if (const double seconds = backoff(); seconds >= Backoff::late) stall_detector_->poll(wait, seconds);
+  });
+}
+
+bool MpiCommunicator::stand_by() {
+  if (!survives_losses()) return Communicator::stand_by();
+  ++calls_;
+  return agree(true, [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    end_if_over("other ranks to end or to die", 0, true);
+  });
 }
 
 LostRanks MpiCommunicator::shrink() {

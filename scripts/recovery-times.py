@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures how long a training run takes to go on after one of its ranks is killed: without that rank (ULFM), and by a
-fresh mpirun from the last checkpoint. Usage: ./dev run python3 scripts/recovery-times.py [--ranks N] [--repeats N]"""
+"""Measures how long a training run takes to go on after one of its ranks is killed: without that rank (ULFM), with a
+spare rank in its place, and by a fresh mpirun from the last checkpoint. Usage: ./dev run python3 scripts/recovery-times.py [--ranks N] [--repeats N]"""
 
 import argparse
 import json
@@ -45,13 +45,19 @@ def start(out, options, arguments):
 
 
 def ranks_of(run):
+    """Process numbers, by rank."""
     files = pathlib.Path(f"/proc/{run.pid}/task").glob("*/children")
-    return [int(word) for file in files for word in file.read_text().split()]
+    found = {}
+    for pid in [int(word) for file in files for word in file.read_text().split()]:
+        words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        found[int(dict(w.split(b"=", 1) for w in words if b"=" in w)[b"OMPI_COMM_WORLD_RANK"])] = pid
+    return found
 
 
-def kill_one(run, out, step):
+def kill_one(run, out, step, ranks):
+    """Of the first `ranks`."""
     wait_for(run, lambda: last_step(out) >= step)
-    os.kill(random.choice(ranks_of(run)), signal.SIGKILL)
+    os.kill(ranks_of(run)[random.randrange(ranks)], signal.SIGKILL)
     return time.monotonic(), last_step(out)
 
 
@@ -64,11 +70,26 @@ def shrink(folder, ranks, training, step):
     """Seconds from the kill to the end of the step that was begun anew, and what the run says of them."""
     out = folder / "shrink"
     run = start(out, ["--with-ft", "ulfm", "-n", str(ranks)], training)
-    killed, _ = kill_one(run, out, step)
+    killed, _ = kill_one(run, out, step, ranks)
     found = []
     wait_for(run, lambda: found.extend(r for r in records(out) if r.get("event") == "ranks lost") or found)
     seconds = time.monotonic() - killed
     parts = [float(s) for s in re.findall(r"([\d.]+) (?:interrupted|to agree|to rebuild|to do)", found[0]["text"])]
+    end(run)
+    return seconds, parts
+
+
+def restart_in_place(folder, ranks, training, step):
+    """Seconds from the kill to the first step that the run had not done before; and what the run says of them."""
+    out = folder / "spare"
+    run = start(out, ["--with-ft", "ulfm", "-n", str(ranks + 1)],
+                [*training, "--checkpoint-steps", "5", "--spares", "1"])
+    killed, done = kill_one(run, out, step, ranks)
+    found = []
+    wait_for(run, lambda: found.extend(r for r in records(out) if r.get("event") == "ranks lost") or found)
+    wait_for(run, lambda: last_step(out) > done)  # the file is cut back to the checkpoint when training begins
+    seconds = time.monotonic() - killed
+    parts = [float(s) for s in re.findall(r"([\d.]+) (?:interrupted|to agree|to begin)", found[0]["text"])]
     end(run)
     return seconds, parts
 
@@ -78,7 +99,7 @@ def restart(folder, ranks, training, step):
     out = folder / "restart"
     run = start(out, ["-n", str(ranks)], [*training, "--checkpoint-steps", "5"])
     wait_for(run, lambda: list((out / "checkpoints").glob("step-*.h5")))  # training does not wait for it
-    killed, done = kill_one(run, out, step)
+    killed, done = kill_one(run, out, step, ranks)
     run.wait()
     ended = time.monotonic() - killed
     run = start(out, ["-n", str(ranks)], ["--resume"])
@@ -101,15 +122,16 @@ def main():
                         "64", "--validation", "4", "--test", "0"], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
         training = ["--data", str(data), "--batch", "1", "--epochs", "50", "--lr", "0.001", "--overwrite"]
-        print(f"{options.ranks} ranks, seconds from SIGKILL to the end of the step that was interrupted; "
+        print(f"{options.ranks} ranks, seconds from SIGKILL to the end of the first step that was not done before; "
               f"medians of {options.repeats}")
         for name, measure, parts in (
                 ("shrink (ULFM)", shrink, ["interrupted", "agree and regroup", "rebuild", "do it again"]),
+                ("in place, with a spare", restart_in_place, ["interrupted", "agree and regroup", "begin anew"]),
                 ("fresh mpirun, --resume", restart, ["end of the job"])):
             found = []
             for i in range(options.repeats):
                 found.append(measure(folder, options.ranks, training, 8 + 2 * i))
-                for out in ("shrink", "restart"):
+                for out in ("shrink", "spare", "restart"):
                     shutil.rmtree(folder / out, ignore_errors=True)
             seconds = statistics.median(s for s, _ in found)
             middle = [statistics.median(p) for p in zip(*(p for _, p in found))]

@@ -13,6 +13,7 @@
 namespace keelson::app {
 
 class Verb;
+struct Restart;
 
 struct AppInfo {
   std::string name;         ///< "keelson-cosmoflow"
@@ -27,6 +28,7 @@ struct Job {
   std::vector<std::string> arguments;  ///< as given, without the program's name
   std::string machine;                 ///< "2 ranks on 1 node, 1 thread each (2 of 2 cores)"
   bool on_gpu = false;                 ///< the rank computes on a GPU
+  Restart* restart = nullptr;          ///< where spare ranks replace those that die (apps/common/restart.hpp)
 };
 
 /// The verbs of a program.

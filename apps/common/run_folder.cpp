@@ -125,7 +125,8 @@ void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch)
 }
 
 void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {
-  write(EventRecord{"ranks lost", r.step, r.to_string()});
+  // Where training goes back once more, records of later steps are cut off.
+  write(EventRecord{"ranks lost", r.restarted_from.value_or(r.step), r.to_string()});
 }
 
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {

@@ -8,6 +8,7 @@
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/machine.hpp"
+#include "apps/common/restart.hpp"
 #include "apps/common/time_table.hpp"
 #include "apps/common/training_targets.hpp"
 #include "apps/common/verb.hpp"
@@ -121,6 +122,7 @@ void record_threads(int threads, TrainerOptions& t, const std::optional<Checkpoi
 struct FirstRank {
   RunRecorder recorder;
   Console console;
+  TellRestart restart;
 };
 
 /// Trains. Where ranks were lost that the others cannot go on without, says how to continue.
@@ -129,9 +131,12 @@ StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
   try {
     return trainer.run(observers, first_rank).reason;
   } catch (const RanksLost& error) {
-    if (trainer.last_checkpoint().empty())
-      fail("{}; this run has no checkpoint to continue from: start it again", error.what());
-    fail("{}; {}", error.what(), command_to_continue(job, folder));
+    const std::string hint = trainer.last_checkpoint().empty()
+                                 ? "this run has no checkpoint to continue from: start it again"
+                                 : command_to_continue(job, folder);
+    if (!job.restart) fail("{}; {}", error.what(), hint);
+    job.restart->keep(trainer, hint);
+    throw;
   }
 }
 
@@ -165,6 +170,11 @@ void declare(TrainingOptions& o, Verb& v) {
   v.option("--max-failures", o.max_failures,
            "Go on without ranks that die, up to so many, where MPI can (mpirun --with-ft ulfm); -1: half of the ranks",
            "RANKS");
+  v.option("--spares", o.spares,
+           "Keep the last ranks of the job waiting, to replace ranks that die; training then goes back to its latest "
+           "checkpoint, in memory (mpirun --with-ft ulfm)",
+           "RANKS")
+      .non_negative();
   v.option("--keep", o.keep, "Checkpoints to keep besides the best", "N").positive();
   v.option("--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
            "STEPS")
@@ -180,9 +190,12 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
   // Which calls the ranks make together depends on it.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
-  checkpoint_ = open_resume(options, job.world);
-  folder_.path = folder_of(options, checkpoint_);
-  folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
+  if (job.restart) start_ = job.restart->start;
+  const bool anew = job.restart && job.restart->begun(job.world);
+  checkpoint_ = anew ? job.restart->open_copy(job.world) : std::nullopt;
+  if (!checkpoint_) checkpoint_ = open_resume(options, job.world);
+  folder_.path = anew ? job.restart->folder.path : folder_of(options, checkpoint_);
+  if (!anew) folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
 }
 
 Config TrainingRun::stored(const std::string& family, const std::string& name) const {
@@ -208,6 +221,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.checkpoints = folder_.checkpoints();
   t.keep = options_.keep;
   t.max_failures = options_.max_failures;
+  t.restart_on_loss = job_.restart && job_.restart->spares > 0;
   t.checkpoint_epochs = options_.checkpoint_every;
   t.checkpoint_steps = options_.checkpoint_steps;
   const auto loader = decide(options_.loader, job_, t.batch);
@@ -233,7 +247,9 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
                "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");
     std::fflush(stderr);
   }
-  std::optional<FolderLock> lock;  // on the first rank
+  Restart alone;  // of a run whose ranks nobody replaces
+  Restart& restart = job_.restart ? *job_.restart : alone;
+  std::optional<FolderLock>& lock = restart.lock;  // on the first rank
   t.before_checkpoint = [&] { lock->require(); };
   const auto trace = begin_trace(options_.trace, job_.world);  // outlives what it traces
   std::optional<Parameters> parameters;
@@ -242,12 +258,13 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (checkpoint_) trainer.resume(*checkpoint_);
   Interrupt::install(world.rank() == 0 ? signalled(job_, folder_) : "");
   on_first_rank(&world, [&] {
-    lock.emplace(folder_.path);
+    restart.take_lock(folder_);
     if (!checkpoint_) folder_.require_free(options_.overwrite);  // another run may have come and gone meanwhile
     lock->require();
     folder_.prepare(checkpoint_.has_value());
+    restart.complete_checkpoints(options_.keep);
   });
-  const std::string token = world.allgather(lock ? lock->token() : "")[0];
+  restart.begun(world);
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // of every rank
   if (task.targets)
@@ -256,12 +273,13 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (world.rank() == 0) print_frame(task, t, job_, place, trainer);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
-    if (!lock) lock.emplace(folder_.path, token);  // of a rank 0 that was lost
+    restart.take_lock(folder_);  // of a rank 0 that was lost
     const auto every =
         options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
     first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets),
-                  Console(stdout, t, trainer.steps_per_epoch(), task.targets));
-    return {&first->recorder, &first->console};
+                  Console(stdout, t, trainer.steps_per_epoch(), task.targets), TellRestart(restart));
+    first->restart.tell({&first->recorder, &first->console});
+    return {&first->recorder, &first->console, &first->restart};
   };
   const auto code = exit_code(run(trainer, observers, make_first, job_, folder_));
   end_trace(options_.trace, trace.get(), job_.world, first ? stdout : nullptr);

@@ -24,7 +24,7 @@ struct TrainingOptions {
   Option *out_option = nullptr, *resume_option = nullptr;
   bool overwrite = false;
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
-  int keep = 2, max_failures = -1;
+  int keep = 2, max_failures = -1, spares = 0;
   LoaderThreads loader;
   ExchangeWishes exchange;
   double time_limit = 0;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "apps/common/spares.hpp"
 #include "apps/common/training.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/data/symmetry.hpp"
@@ -92,7 +93,9 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
   auto& v = line.verb("train", "Train a network on universes; data-parallel over the ranks of mpirun or srun",
-                      [o](app::Job& job) { return train(*o, job); });
+                      [o](app::Job& job) {
+                        return app::with_spares(job, o->training.spares, [&](app::Job& j) { return train(*o, j); });
+                      });
   v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
       .differs_between_ranks();
   declare(o->training, v);

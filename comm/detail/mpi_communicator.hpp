@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,7 @@ class MpiCommunicator final : public Communicator {
   std::string collectives() const override { return "MPI"; }
   bool survives_losses() const override;
   bool agree(bool good) override;
+  bool stand_by() override;
   LostRanks shrink() override;
   [[noreturn]] void abort(int exit_code) override;
 
@@ -66,6 +68,7 @@ class MpiCommunicator final : public Communicator {
   void count_nodes();  ///< from nodes_of_
   /// Ends all calls of this group and its parts, on all ranks, and waits for the end of those of this rank.
   void revoke();
+  bool agree(bool good, const std::function<void()>& pause);
   void allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op);
   std::vector<std::int64_t> lengths(std::int64_t mine, std::string_view label);
   int message_number(const CollectiveDesc& desc);  ///< throws Error when MPI has no tag for another one

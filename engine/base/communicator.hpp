@@ -180,6 +180,9 @@ class Communicator {
   /// collectives can be destroyed, though they were under way, and all calls but shrink() throw RanksLost. Throws
   /// RanksLost only where the group does not survive losses.
   virtual bool agree(bool good);
+  /// As agree(true), for a rank that has nothing to do until the others call agree(), however long that takes: the
+  /// watchdog does not watch this wait, which leaves the core to others.
+  virtual bool stand_by() { return agree(true); }
   /// Makes this a group of the ranks that are left, in their old order, and returns the others. All ranks that are left
   /// call it, after agree() has returned false. Collectives and parts (split()) of the group before are of no use:
   /// destroy collectives on a device's memory before the call, and make all anew. Throws RanksLost where more ranks die

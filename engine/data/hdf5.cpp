@@ -179,6 +179,13 @@ File File::open(const std::string& path, const std::string& folder) {
 }
 
 File File::create(const std::string& path) {
+  if (const FileDescriptor empty(path, O_WRONLY | O_CREAT | O_TRUNC); empty.fd < 0)
+    fail("{}: cannot be created ({}). Check the folder, its permissions and the free space", path,
+         std::strerror(errno));
+  return in_memory(path);
+}
+
+File File::in_memory(const std::string& path) {
   const Lock lock;
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose), access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_obj_track_times(creation, false);
@@ -187,9 +194,6 @@ File File::create(const std::string& path) {
 #endif
   // In memory until close(): a library built with assertions ends the process when it cannot write (a full disk).
   H5Pset_fapl_core(access, std::size_t{1} << 20, false);
-  if (const FileDescriptor empty(path, O_WRONLY | O_CREAT | O_TRUNC); empty.fd < 0)
-    fail("{}: cannot be created ({}). Check the folder, its permissions and the free space", path,
-         std::strerror(errno));
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
   if (id < 0) fail("{}: cannot be created ({})", path, innermost_reason());
   return File(path, id, true, nullptr);

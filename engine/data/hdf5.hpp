@@ -70,6 +70,8 @@ class File {
   /// For writing; replaces what is there. All of it is held in memory until close() writes the file in one go, so that
   /// failing to write (a full disk) is an Error and nothing worse.
   static File create(const std::string& path);
+  /// The same without a file on the disk, for what is read again and never closed. `name`: for messages.
+  static File in_memory(const std::string& name);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();

@@ -52,7 +52,9 @@ void check_finite(const std::string& path, const std::vector<float>& values, std
     fail("{} holds a value that is not finite after step {}", path, step);
 }
 
-void write_contents(hdf5::File& file, const CheckpointCopy& copy) {
+}  // namespace
+
+void detail::write_contents(hdf5::File& file, const CheckpointCopy& copy) {
   auto state = copy.state;
   state.version = KEELSON_VERSION;
   state.created = utc_now();
@@ -90,8 +92,6 @@ void write_contents(hdf5::File& file, const CheckpointCopy& copy) {
   write_state(file, state);
   file.set_attribute("/", "checksum", sum.value());
 }
-
-}  // namespace
 
 std::vector<std::string> moment_names(const Optimizer& optimizer) {
   auto names = optimizer.state_names();

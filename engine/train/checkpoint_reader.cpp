@@ -1,9 +1,10 @@
 #include "engine/train/checkpoint_reader.hpp"
 
 #include <fmt/ranges.h>
-#include <set>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
@@ -206,7 +207,9 @@ std::pair<fs::path, hdf5::File> open_found(const fs::path& given, bool best) {
 }  // namespace
 
 struct CheckpointReader::Impl {
-  Communicator* communicator = nullptr;  ///< null: alone
+  explicit Impl(Communicator* c) : communicator(c && c->size() > 1 ? c : nullptr) {}
+
+  Communicator* communicator;  ///< null: alone
   fs::path path;
   std::optional<hdf5::File> file;  ///< on the rank that reads
   RunState state;
@@ -215,6 +218,8 @@ struct CheckpointReader::Impl {
   void share(void* data, std::size_t bytes) const {
     if (communicator) communicator->broadcast(data, bytes, 0);
   }
+  /// Reads the state of what `opened` returns, on rank 0, and sends it to the others.
+  void open(const std::function<std::pair<fs::path, hdf5::File>()>& opened);
   void share_state();
 };
 
@@ -234,17 +239,28 @@ void CheckpointReader::Impl::share_state() {
   state.texts = std::move(named_texts);
 }
 
-CheckpointReader::CheckpointReader(const fs::path& given, bool best, Communicator* communicator)
-    : impl_(std::make_unique<Impl>()) {
-  Impl& c = *impl_;
-  c.communicator = communicator && communicator->size() > 1 ? communicator : nullptr;
-  on_first_rank(c.communicator, [&] {
-    auto [path, file] = open_found(given, best);
-    c.path = path;
-    c.state = read_checked_state(file);
-    c.file.emplace(std::move(file));
+void CheckpointReader::Impl::open(const std::function<std::pair<fs::path, hdf5::File>()>& opened) {
+  on_first_rank(communicator, [&] {
+    auto [found, contents] = opened();
+    path = found;
+    state = read_checked_state(contents);
+    file.emplace(std::move(contents));
   });
-  c.share_state();
+  share_state();
+}
+
+CheckpointReader::CheckpointReader(const fs::path& given, bool best, Communicator* communicator)
+    : impl_(std::make_unique<Impl>(communicator)) {
+  impl_->open([&] { return open_found(given, best); });
+}
+
+CheckpointReader::CheckpointReader(const CheckpointCopy* copy, const fs::path& path, Communicator* communicator)
+    : impl_(std::make_unique<Impl>(communicator)) {
+  impl_->open([&] {
+    auto file = hdf5::File::in_memory(path.string());
+    write_contents(file, *copy);
+    return std::pair(path, std::move(file));
+  });
 }
 
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;

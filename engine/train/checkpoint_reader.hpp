@@ -8,19 +8,21 @@
 
 #include "engine/base/communicator.hpp"
 #include "engine/graph/parameters.hpp"
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint.hpp"
 
 namespace keelson {
 
-/// A checkpoint that is open for reading. The file stays readable when a run that continues removes its older
-/// checkpoints meanwhile. Rank 0 of the communicator reads the file and sends the contents to the other ranks.
-/// InputError is thrown on all ranks. The constructor and load() are collective.
+/// A checkpoint that is open for reading: a file, or a copy in memory. The file stays readable when a run that
+/// continues removes its older checkpoints meanwhile. Rank 0 of the communicator reads the file and sends the contents
+/// to the other ranks. InputError is thrown on all ranks. The constructor and load() are collective.
 class CheckpointReader {
  public:
   /// Opens the file that find_checkpoint(given, best) finds, and looks again where that file has just been removed.
   /// Reads the run state and checks it against its checksum. `communicator` null: this rank alone. Throws InputError
   /// for a file that is not a checkpoint, is damaged, or has another format.
   CheckpointReader(const std::filesystem::path& given, bool best, Communicator* communicator);
+  /// The checkpoint of this copy, which rank 0 has and others need not have. `path`: of its file, which need not exist.
+  CheckpointReader(const CheckpointCopy* copy, const std::filesystem::path& path, Communicator* communicator);
   CheckpointReader(CheckpointReader&&) noexcept;             ///< takes over the open file
   CheckpointReader& operator=(CheckpointReader&&) noexcept;  ///< takes over the open file
   ~CheckpointReader();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,14 +43,16 @@ struct Recovery {
     int rank;          ///< its number when the trainer was made
     std::string host;  ///< the name of its machine
   };
-  std::int64_t step = 0;   ///< steps done before, which nothing of the loss has changed
+  std::int64_t step = 0;  ///< steps done before, which nothing of the loss has changed
+  /// The step of the checkpoint that training went back to, with other ranks; none: the ranks that were left went on.
+  std::optional<std::int64_t> restarted_from;
   std::string during;      ///< what the ranks did together then, and began anew: "a step", "a validation"
   std::vector<Lost> lost;  ///< in the order in which they were found
   int ranks = 1;           ///< that go on
   double interrupted =
       0;               ///< seconds from the beginning of what was begun anew to the notice of the loss, on this rank
   double shrink = 0;   ///< seconds to agree on who is left and make their group
-  double rebuild = 0;  ///< seconds to make plan, executor and loaders for them
+  double rebuild = 0;  ///< seconds to make plan, executor and loaders for them; or all that training needs
   double redo = 0;     ///< seconds of what was begun anew, to its end
   /// "rank 2 (node7) was lost in a step after step 40; 3 ranks go on. ..."
   std::string to_string() const;

@@ -75,6 +75,9 @@ struct TrainerOptions {
   /// Where the ranks survive losses (Communicator::survives_losses): training ends with RanksLost when more ranks than
   /// this have been lost. Negative: half of the ranks.
   int max_failures = -1;
+  /// Where the ranks survive losses: all that are left throw RanksLost at the first loss, and none goes on. The caller
+  /// begins anew with other ranks, from Trainer::last_copy().
+  bool restart_on_loss = false;
 
   int loader_threads = 1, prefetch = 2;     ///< decoding threads; batches decoded ahead, besides the current one
   std::vector<int> cpus;                    ///< of these and the progress thread, as in LoaderOptions
@@ -110,7 +113,7 @@ struct TrainResult {
 /// to them, `batch` each per step, so that none is lost or seen twice; losses stay means over the samples of a step.
 /// The learning rate follows the part of the epoch that is done. Networks with recurrent states do not go on: their
 /// samples are dealt to a fixed number of ranks; nor does step(batch), whose batches the caller has dealt. There
-/// RanksLost is thrown.
+/// RanksLost is thrown. With TrainerOptions::restart_on_loss RanksLost is thrown in any case.
 ///
 /// Either run() does everything, or the caller writes the loop:
 ///
@@ -197,6 +200,11 @@ class Trainer {
   const std::string& progress_finding() const { return progress_->finding(); }
   /// The ranks lost so far, by their numbers when the trainer was made.
   const std::vector<Recovery::Lost>& lost() const { return lost_; }
+  /// What the ranks were doing at the loss after which TrainerOptions::restart_on_loss has made this trainer throw;
+  /// none: there was no loss in training.
+  const std::optional<Recovery>& loss() const { return loss_; }
+  /// The contents of the latest checkpoint, on every rank where ranks may be lost; null: there is none.
+  const std::shared_ptr<const CheckpointCopy>& last_copy() const { return copy_; }
   /// The latest checkpoint that this run has written, or is writing, or was resumed from; empty: none.
   const std::filesystem::path& last_checkpoint() const { return last_saved_; }
   /// The executor of the current network; valid until the network changes or ranks are lost.
@@ -339,6 +347,7 @@ class Trainer {
   std::optional<EpochRecord> last_epoch_;
   ops::LossScale kept_scale_;  ///< while there is no executor
   std::vector<Recovery::Lost> lost_;
+  std::optional<Recovery> loss_;
   std::vector<int> first_numbers_;  ///< by rank: its number when the trainer was made
   TimeSplit epoch_seconds_, run_seconds_;
   WaitSplit waits_;

@@ -11,9 +11,14 @@ void Trainer::gather_states() {
     std::vector<float> mine(static_cast<std::size_t>(t.elements()));
     parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
     auto all = communicator_ ? communicator_->gather(mine, 0) : mine;
-    if (!is_root()) continue;
     Shape shape = t.shape();
     shape[0] = state_.global_batch;
+    if (survives()) {  // any rank may have to go on from this
+      all.resize(static_cast<std::size_t>(shape.elements()));
+      communicator_->broadcast(all.data(), all.size() * sizeof(float), 0);
+    } else if (!is_root()) {
+      continue;
+    }
     state_.carried[name] = {shape, std::move(all)};
   }
 }

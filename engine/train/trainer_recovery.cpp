@@ -24,6 +24,12 @@ std::string name(const std::vector<Recovery::Lost>& lost) {
 }  // namespace
 
 std::string Recovery::to_string() const {
+  if (restarted_from)
+    return fmt::format(
+        "{} {} lost in {} after step {}; spare ranks take their place, and {} on from step {}. Seconds: {:.3f} "
+        "interrupted, {:.3f} to agree and regroup, {:.3f} to begin anew",
+        name(lost), lost.size() == 1 ? "was" : "were", during, step,
+        ranks == 1 ? "1 rank goes" : fmt::format("{} ranks go", ranks), *restarted_from, interrupted, shrink, rebuild);
   return fmt::format(
       "{} {} lost in {} after step {}; {} on. Seconds: {:.3f} interrupted, {:.3f} to agree and regroup, {:.3f} to "
       "rebuild, {:.3f} to do it again",
@@ -32,7 +38,7 @@ std::string Recovery::to_string() const {
 }
 
 bool Trainer::survives() const {
-  return communicator_ && communicator_->survives_losses() && executor_->states().empty();
+  return communicator_ && communicator_->survives_losses() && (options_.restart_on_loss || executor_->states().empty());
 }
 
 std::vector<TrainObserver*> Trainer::lead() {
@@ -58,6 +64,10 @@ void Trainer::together(const std::string& what, const std::function<void()>& wor
     }
     if (communicator_->agree(good)) break;
     if (!recovery) recovery = {.step = state_.step, .during = what, .interrupted = since(start)};
+    if (options_.restart_on_loss) {
+      loss_ = recovery;
+      throw RanksLost(fmt::format("ranks were lost in {} after step {}", what, state_.step));
+    }
     recover(*recovery);
     start = Clock::now();
   }

@@ -24,13 +24,13 @@ class Program:
         self.name = name
         self.path = os.path.join(os.environ["KEELSON_BIN"], name)
 
-    def command(self, ranks, *arguments):
+    def command(self, ranks, *arguments, launcher=MPIEXEC):
         """ranks 0: without mpirun."""
-        launcher = MPIEXEC + ["-n", str(ranks)] if ranks else []
-        return launcher + [self.path] + [str(a) for a in arguments]
+        start = launcher + ["-n", str(ranks)] if ranks else []
+        return start + [self.path] + [str(a) for a in arguments]
 
-    def run(self, *arguments, ranks=0, limit=120, **options):
-        return subprocess.run(self.command(ranks, *arguments), text=True, stdout=subprocess.PIPE,
+    def run(self, *arguments, ranks=0, limit=120, launcher=MPIEXEC, **options):
+        return subprocess.run(self.command(ranks, *arguments, launcher=launcher), text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=limit, **options)
 
     def start(self, *arguments, ranks=0):

@@ -99,9 +99,10 @@ SupportCell cell(const BatchNormSumsDesc& d, Device&) { return {"BatchNormSums",
 SupportCell cell(const BiasGradientDesc& d, Device&) { return {"BiasGradient", "", d.diff_dst.dtype}; }
 SupportCell cell(const CheckGradientsDesc&, Device&) { return {"CheckGradients", "", DType::f32}; }
 SupportCell cell(const ConcatDesc& d, Device&) { return {"Concat", "", d.dst.dtype}; }
-SupportCell cell(const ConvDesc& d, Device&) {
+template <class Desc>
+SupportCell convolution_cell(std::string_view op, const Desc& d) {
   const bool chosen = d.weights.layout.is_any() && d.dst.layout.is_any();
-  return {"Conv",
+  return {op,
           is_half(d.dst.dtype) ? "dst of 16 bits"
           : chosen             ? "weights and dst `any`, dst f32"
                                : "layouts given, dst f32",

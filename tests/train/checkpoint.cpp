@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "engine/data/hdf5.hpp"
+#include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/state_text.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
@@ -72,6 +73,20 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_TRUE(std::isinf(s.best_metric));
   EXPECT_TRUE(std::isnan(s.metric));
   EXPECT_FALSE(s.version.empty());
+}
+
+TEST(Checkpoint, ComesBackFromMemory) {
+  const Folder folder;
+  const Trained a;
+  const auto copy = copy_run(some_state(), a.parameters, momentum);
+  Trained b(small_network(0));
+  const CheckpointReader reader(&copy, folder / "c.h5", nullptr);
+  EXPECT_EQ(reader.path(), folder / "c.h5");
+  EXPECT_EQ(reader.state().step, 77);
+  const auto s = reader.load("small", b.parameters, momentum);
+  EXPECT_EQ(everything(a.parameters), everything(b.parameters));
+  EXPECT_EQ(s.texts, some_state().texts);
+  EXPECT_TRUE(folder.files().empty());
 }
 
 TEST(Checkpoint, IsPlainHdf5) {

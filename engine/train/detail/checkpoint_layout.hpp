@@ -5,6 +5,7 @@
 #include "engine/base/fnv1a.hpp"
 #include "engine/data/hdf5.hpp"
 #include "engine/tensor/shape.hpp"
+#include "engine/train/checkpoint.hpp"
 #include "engine/train/run_state.hpp"
 #include "engine/train/state_text.hpp"
 
@@ -27,6 +28,9 @@ inline std::string text_path(const std::string& name) { return "/texts/" + name;
 inline constexpr const char* topology_path = "/topology";
 
 inline hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
+
+/// Writes all of a checkpoint.
+void write_contents(hdf5::File& file, const CheckpointCopy& copy);
 
 /// Checksum over the whole state: its text, then each array's path, shape and own checksum.
 class StateChecksum {

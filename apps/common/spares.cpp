@@ -1,0 +1,150 @@
+#include "apps/common/spares.hpp"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <exception>
+#include <numeric>
+#include <vector>
+
+#include "apps/common/restart.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/interrupt.hpp"
+
+namespace keelson::app {
+namespace {
+
+using Clock = Restart::Clock;
+
+/// How the work ended, on this rank or on all ranks that are left.
+struct Turn {
+  ExitCode code = ExitCode::done;
+  std::exception_ptr error;  ///< other than RanksLost
+  bool done = true;          ///< neither this nor RanksLost
+};
+
+std::string describe(const std::vector<Recovery::Lost>& lost) {
+  std::vector<std::string> names;
+  for (const auto& [rank, host] : lost) names.push_back(fmt::format("{} ({})", rank, host));
+  return fmt::format("{} {} {} lost", names.size() == 1 ? "rank" : "ranks", fmt::join(names, ", "),
+                     names.size() == 1 ? "was" : "were");
+}
+
+class SpareRanks {
+ public:
+  SpareRanks(Job& job, int spares, const std::function<ExitCode(Job&)>& work)
+      : job_(job),
+        world_(job.world),
+        trains_(world_.size() - spares),
+        work_(work),
+        numbers_(static_cast<std::size_t>(world_.size())) {
+    std::iota(numbers_.begin(), numbers_.end(), 0);
+  }
+
+  ExitCode run() {
+    for (;;) {
+      restart_.spares = world_.size() - trains_;
+      const bool trains = world_.rank() < trains_;
+      // Outlives the agreement, which ends the calls of those that still wait for others in it.
+      std::unique_ptr<Communicator> group;
+      const Turn turn = work(trains, group);
+      const auto ended = Clock::now();
+      if (trains || !turn.done ? world_.agree(turn.done) : world_.stand_by()) return turn.code;
+      group.reset();
+      const bool again = regroup(turn, trains, ended);
+      if (turn.error) std::rethrow_exception(turn.error);
+      if (!again) return turn.code;
+    }
+  }
+
+ private:
+  Turn work(bool trains, std::unique_ptr<Communicator>& group) {
+    Turn turn;
+    try {
+      group = world_.split(trains ? 0 : -1, world_.rank());
+      if (group) {
+        Job job{*group, job_.placement, job_.program, job_.arguments, job_.machine, job_.on_gpu, &restart_};
+        turn.code = work_(job);
+      } else {
+        Interrupt::install();  // the others end with a checkpoint, and may need this rank until then
+      }
+    } catch (const RanksLost&) {
+      turn.done = false;
+    } catch (...) {
+      turn.error = std::current_exception();
+      turn.done = false;
+    }
+    return turn;
+  }
+
+  /// Leaves out the ranks that died. Whether the work must begin anew: alike on all ranks that are left.
+  bool regroup(const Turn& turn, bool trained, Clock::time_point ended) {
+    std::vector<Recovery::Lost> lost;
+    bool errors = false, done = false, trainers = false;
+    for (;;) {
+      try {
+        leave_out(world_.shrink(), lost);
+        std::array<std::int64_t, 3> any{turn.error ? 1 : 0, turn.done ? 0 : 1, trained ? 1 : 0};
+        world_.allreduce(any.data(), any.size(), Reduction::max);
+        errors = any[0] != 0;
+        done = any[1] == 0;
+        trainers = any[2] != 0;
+        restart_.hint = world_.allgather(restart_.hint)[0];
+        if (world_.agree(true)) break;
+      } catch (const RanksLost&) {
+        world_.agree(false);
+      }
+    }
+    if (errors) return false;
+    if (done && trainers) {
+      if (!lost.empty() && world_.rank() == 0) fmt::print(stderr, "note: {} by the end of the run\n", describe(lost));
+      return false;
+    }
+    require_enough(lost, trainers);
+    if (!restart_.loss) restart_.loss = {.during = "the preparation of the run"};
+    restart_.loss->lost = std::move(lost);
+    restart_.loss->ranks = trains_;
+    restart_.regrouped = Clock::now();
+    restart_.loss->shrink = std::chrono::duration<double>(restart_.regrouped - ended).count();
+    return true;
+  }
+
+  void leave_out(const LostRanks& now, std::vector<Recovery::Lost>& lost) {
+    for (std::size_t i = 0; i < now.ranks.size(); ++i) {
+      const auto at = numbers_.begin() + (now.ranks[i] - static_cast<int>(i));  // those before it are gone already
+      lost.push_back({*at, now.hosts[i]});
+      numbers_.erase(at);
+    }
+  }
+
+  void require_enough(const std::vector<Recovery::Lost>& lost, bool trainers) const {
+    if (trainers && world_.size() >= trains_) return;
+    if (!trainers) fail("{}: all that trained. To continue, start the command again with --resume", describe(lost));
+    fail("{}; {} are left, but {} shall train: give more --spares; {}", describe(lost), world_.size(), trains_,
+         restart_.hint);
+  }
+
+  Job& job_;
+  Communicator& world_;
+  int trains_;  ///< ranks that train
+  const std::function<ExitCode(Job&)>& work_;
+  std::vector<int> numbers_;  ///< by rank: its number when the job began
+  Restart restart_;
+};
+
+}  // namespace
+
+ExitCode with_spares(Job& job, int spares, const std::function<ExitCode(Job&)>& work) {
+  if (spares == 0) return work(job);
+  if (!job.world.survives_losses())
+    refuse(
+        "--spares: ranks that die can be replaced only where MPI goes on without them: start Open MPI 5 or later "
+        "with mpirun --with-ft ulfm");
+  if (spares + 2 > job.world.size())
+    refuse("--spares {}: of {}, two at least must train: start more ranks, or keep fewer spare ranks", spares,
+           counted(job.world.size(), "rank"));
+  return SpareRanks(job, spares, work).run();
+}
+
+}  // namespace keelson::app
