@@ -1,9 +1,4 @@
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <chrono>
-
-#include "apps/common/console.hpp"
+#include "apps/common/progress.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "apps/cosmoflow/verbs.hpp"
@@ -23,25 +18,6 @@ struct GenerateVerbOptions {
 /// Raised between universes when the user or the batch system wants the program to end.
 struct Interrupted {};
 
-/// A line now and then about rank 0's part.
-class Progress {
- public:
-  void operator()(const universe::GenerateProgress& p) {
-    const auto now = std::chrono::steady_clock::now();
-    const bool terminal = app::is_terminal(stdout);
-    if (p.done == p.total || now - last_ > (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) {
-      last_ = now;
-      fmt::print("{}{} of {}{}", terminal ? "\r" : "", p.done, counted(p.total, "universe"),
-                 terminal && p.done < p.total ? "" : "\n");
-      std::fflush(stdout);
-    }
-    if (Interrupt::requested()) throw Interrupted();
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
 ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
   auto& world = job.world;
   if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/ and test/");
@@ -56,15 +32,13 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
   g.ranks = world.size();
   universe::check(g);
   Interrupt::install();
-  Progress progress;
+  app::Progress progress("universe");  // of rank 0's part
   universe::GenerateReport report;
   bool interrupted = false;
   try {
     report = universe::generate(g, [&](const universe::GenerateProgress& p) {
-      if (world.rank() == 0)
-        progress(p);
-      else if (Interrupt::requested())
-        throw Interrupted();
+      if (world.rank() == 0) progress.show(p.done, p.total);
+      if (Interrupt::requested()) throw Interrupted();
     });
   } catch (const Interrupted&) {
     interrupted = true;  // whole files stay; the same command makes the rest

@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <csignal>
+
+#include "apps/climate/verbs.hpp"
+#include "apps/climate/weather/generate.hpp"
+#include "apps/common/progress.hpp"
+#include "apps/common/verb.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/interrupt.hpp"
+
+namespace keelson::climate {
+namespace {
+
+struct GenerateVerbOptions {
+  GenerateOptions make;
+  std::string out;
+};
+
+/// Raised between snapshots when the user or the batch system wants the program to end.
+struct Interrupted {};
+
+ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
+  auto& world = job.world;
+  if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/, test/ and stats.h5");
+  o.make.directory = o.out;
+  Generator generator(o.make, world, job.placement.threads);
+  generator.prepare();
+  Interrupt::install();
+  std::signal(SIGXFSZ, SIG_IGN);       // a file size limit then is an error like a full disk
+  app::Progress progress("snapshot");  // of rank 0's part
+  bool interrupted = false;
+  try {
+    generator.make([&](std::int64_t done, std::int64_t total) {
+      if (world.rank() == 0) progress.show(done, total);
+      if (done < total && Interrupt::requested()) throw Interrupted();
+    });
+  } catch (const Interrupted&) {
+    interrupted = true;  // whole files stay; the same command makes the rest
+  }
+  // A rank may be at work on its last snapshot for long, while the others wait for it.
+  Interrupt::uninstall();
+  std::int64_t counts[3] = {generator.written(), generator.found(), interrupted};
+  world.allreduce(counts, 3, Reduction::sum);
+  if (counts[2] > 0) {
+    if (world.rank() == 0) fmt::print("interrupted; the same command makes the rest\n");
+    return ExitCode::interrupted;
+  }
+  const Statistics s = generator.write_statistics();
+  if (world.rank() != 0) return ExitCode::done;
+  fmt::print("{}: {} of {} x {} points made, {} found there\n", o.out, counted(counts[0], "snapshot"), o.make.grid.rows,
+             o.make.grid.columns, counts[1]);
+  if (s.snapshots > 0) {
+    fmt::print("training pixels: {:.3f} % background, {:.3f} % tropical cyclones, {:.3f} % atmospheric rivers\n",
+               100 * s.shares[kBackground], 100 * s.shares[kCyclone], 100 * s.shares[kRiver]);
+  }
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_generate(app::CommandLine& line) {
+  auto o = std::make_shared<GenerateVerbOptions>();
+  auto& v =
+      line.verb("generate",
+                "Make climate snapshots with true masks of cyclones and rivers, as HDF5 like the public CAM5 data; "
+                "parallel over ranks and threads",
+                [o](app::Job& job) { return generate(*o, job); });
+  auto& g = o->make;
+  g.snapshots = {100, 10, 10};
+  v.option_without_default("--out", o->out,
+                           "Folder that gets train/, validation/, test/ and stats.h5; complete files in it are kept",
+                           "DIR");
+  v.option("--train", g.snapshots[0], "Training snapshots", "N").non_negative();
+  v.option("--validation", g.snapshots[1], "Validation snapshots", "N").non_negative();
+  v.option("--test", g.snapshots[2], "Test snapshots", "N").non_negative();
+  v.option("--height", g.grid.rows, "Latitudes, from pole to pole", "POINTS").positive();
+  v.option("--width", g.grid.columns, "Longitudes, around the Earth", "POINTS").positive();
+  v.option("--cyclones", g.rates.cyclones, "Tropical cyclones in a snapshot, on average", "N").non_negative();
+  v.option("--rivers", g.rates.rivers, "Atmospheric rivers in a snapshot, on average", "N").non_negative();
+  v.option("--noise", g.noise, "White noise, in standard deviations of each channel", "SIGMA").non_negative();
+  v.option("--seed", g.seed, "Snapshot i of a split depends on seed, split and i, and on the options above alone", "N");
+  v.flag("--overwrite", g.overwrite, "Replace snapshots made with other options, which are refused otherwise");
+}
+
+}  // namespace keelson::climate

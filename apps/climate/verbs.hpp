@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/common/app.hpp"
+
+/// The verbs of keelson-climate. Each function declares one with its options.
+namespace keelson::climate {
+
+void define_generate(app::CommandLine& line);
+
+}  // namespace keelson::climate

@@ -1,0 +1,19 @@
+#include "apps/common/progress.hpp"
+
+#include <cstdio>
+
+#include "apps/common/console.hpp"
+#include "engine/base/counted.hpp"
+
+namespace keelson::app {
+
+void Progress::show(std::int64_t done, std::int64_t total) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool terminal = is_terminal(stdout);
+  if (done != total && now - last_ <= (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) return;
+  last_ = now;
+  fmt::print("{}{} of {}{}", terminal ? "\r" : "", done, counted(total, what_), terminal && done < total ? "" : "\n");
+  std::fflush(stdout);
+}
+
+}  // namespace keelson::app

@@ -1,0 +1,150 @@
+"""keelson-climate generate as users start it: layout, ranks and threads, resumption, refusals."""
+
+import os
+import pathlib
+import resource
+import signal
+import time
+import unittest
+
+import programs
+from programs import attributes, h5py, needs_h5py, numpy
+
+CLIMATE = programs.Program("keelson-climate")
+CHANNELS = "TMQ U850 V850 UBOT VBOT QREFHT PS PSL T200 T500 PRECT TS TREFHT Z1000 Z200 ZBOT".split()
+SMALL = ("--height", 64, "--width", 96, "--cyclones", 4)
+
+
+def contents(folder):
+    folder = pathlib.Path(folder)
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+class Generate(programs.Case):
+    program = CLIMATE
+
+    def generate(self, out, *arguments, train=3, validation=2, test=1, **options):
+        return self.succeed("generate", "--out", out, *SMALL, "--train", train, "--validation", validation, "--test", test,
+                            *arguments, **options)
+
+    def test_ranks_and_threads_make_the_same_files(self):
+        self.generate(self.out)
+        expected = contents(self.out)
+        self.assertEqual(sorted(expected), ["stats.h5", "test/data-0000000.h5", *(f"train/data-000000{i}.h5" for i in range(3)),
+                                            "validation/data-0000000.h5", "validation/data-0000001.h5"])
+        for ranks, threads in ((1, 2), (2, 1), (4, 1)):  # of four ranks, one has nothing to do
+            with self.subTest(ranks=ranks, threads=threads):
+                out = self.folder / f"out{ranks}"
+                text = self.generate(out, ranks=ranks, env={**os.environ, "KEELSON_THREADS": str(threads)})
+                self.assertEqual(contents(out), expected)
+                self.assertIn("6 snapshots of 64 x 96 points made, 0 found there", text)
+        other = self.folder / "other"
+        self.generate(other, "--seed", 2)
+        for name, content in contents(other).items():
+            self.assertNotEqual(content, expected[name])
+
+    @needs_h5py
+    def test_layout(self):
+        text = self.generate(self.out, ranks=2)
+        pixels = numpy.zeros(3)
+        arrays = []
+        for path in sorted((self.out / "train").iterdir()):
+            with h5py.File(path) as f:
+                data, labels = f["climate/data"][()], f["climate/labels_0"][()]
+                stats, label_stats = f["climate/data_stats"][()], f["climate/labels_0_stats"][()]
+                self.assertEqual(sorted(f["climate"]), ["data", "data_stats", "labels_0", "labels_0_stats"])
+            self.assertEqual((data.shape, data.dtype), ((64, 96, 16), numpy.float32))
+            self.assertEqual((labels.shape, labels.dtype), ((64, 96), numpy.float32))
+            self.assertTrue(set(numpy.unique(labels)) <= {0, 1, 2})
+            self.assertEqual((stats.shape, stats.dtype), ((4, 16), numpy.float32))
+            flat = data.reshape(-1, 16).astype(float)
+            for row, expected in zip(stats, (flat.mean(0), flat.max(0), flat.min(0), flat.std(0))):
+                numpy.testing.assert_allclose(row, expected, rtol=2e-5, atol=1e-5 * abs(flat).mean(0).min())
+            shares = [(labels == k).mean() for k in range(3)]
+            self.assertEqual(label_stats.shape, (7, 1))
+            numpy.testing.assert_allclose(label_stats[:, 0], [labels.mean(), labels.max(), labels.min(), labels.std(), *shares], rtol=1e-5)
+            self.assertEqual(list(attributes(path)["channel_names"]), CHANNELS)
+            pixels += shares
+            arrays.append(flat)
+        flat = numpy.concatenate(arrays)
+        with h5py.File(self.out / "stats.h5") as f:
+            self.assertEqual(f["climate/count"][()], 3)
+            table = f["climate/stats"][()]
+            numpy.testing.assert_allclose(f["climate/mean"][()], flat.mean(0), rtol=1e-5, atol=1e-5 * abs(flat).mean(0).min())
+            numpy.testing.assert_allclose(f["climate/sqmean"][()], (flat**2).mean(0), rtol=1e-5)
+            numpy.testing.assert_array_equal(f["climate/minval"][()], flat.min(0).astype(numpy.float32))
+            numpy.testing.assert_array_equal(f["climate/maxval"][()], flat.max(0).astype(numpy.float32))
+            numpy.testing.assert_allclose(f.attrs["class_frequencies"], pixels / 3)
+        self.assertEqual((table.shape, table.dtype), ((16, 4), numpy.float32))
+        for column, expected in zip(table.T, (flat.mean(0), flat.max(0), flat.min(0), flat.std(0))):
+            numpy.testing.assert_allclose(column, expected, rtol=2e-5, atol=1e-5 * abs(flat).mean(0).min())
+        self.assertRegex(text, rf"training pixels: {100 * pixels[0] / 3:.3f} % background, .* tropical cyclones, .* atmospheric rivers")
+
+    def test_the_same_command_makes_the_rest(self):
+        self.generate(self.out)
+        expected = contents(self.out)
+        (self.out / "train/data-0000001.h5").unlink()
+        (self.out / "stats.h5").unlink()
+        text = self.generate(self.out, ranks=2)
+        self.assertIn("1 snapshot of 64 x 96 points made, 5 found there", text)
+        self.assertEqual(contents(self.out), expected)
+
+    def test_interrupted(self):
+        arguments = ["generate", "--out", self.out, *SMALL, "--train", 100000, "--validation", 0, "--test", 0]
+        job = CLIMATE.start(*arguments)
+        while job.poll() is None and not (self.out / "train/data-0000000.h5").exists():
+            time.sleep(0.005)
+        job.send_signal(signal.SIGTERM)
+        out, err = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 75, out + err)
+        self.assertIn("the same command makes the rest", out)
+        self.assertFalse((self.out / "stats.h5").exists())
+        self.assertFalse([p for p in self.out.rglob(".*")])
+
+    def test_full_disk(self):
+        def little_space():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, resource.RLIM_INFINITY))
+
+        self.ends(1, "generate", "--out", self.out, *SMALL, says="data-0000000.h5", preexec_fn=little_space)
+        self.assertEqual(contents(self.out), {})
+
+    def test_refusals(self):
+        out = ("--out", self.out)
+        self.refused("generate", says="--out")
+        self.refused("generate", *out, "--height", 32, "--width", 48, says="32 x 48 points.*expected at least 64 x 96.*Try --height 96")
+        self.refused("generate", *out, "--height", 100000, "--width", 100000, says="at most 16384 x 16384")
+        self.refused("generate", *out, "--train", 0, "--validation", 0, "--test", 0, says="no snapshots asked for.*--train 100")
+        self.refused("generate", *out, "--train", -1, says="--train")
+        self.refused("generate", *out, "--train", 10**9, says="--train 1000000000: expected .* 0 to 10000000")
+        self.refused("generate", *out, "--rivers", 1000, says="--rivers 1000: expected 0 to 100")
+        self.refused("generate", *out, "--noise", 3, says="--noise 3: expected 0 to 1")
+        self.refused("generate", *out, "--hight", 64, says="did you mean.*--height")
+        self.refused("generate", *out, "--height", 64, "--width", 96, "--cyclones", "two", says="--cyclones")
+        self.assertFalse(self.out.exists())
+        self.refused("generate", *out, "--train", 10**6, "--height", 8192, "--width", 16384, says="need .* GB, but .* GB free; make fewer")
+        self.refused("generate", "--out", "/proc/keelson", says="/proc")
+        self.refused("generat", says="did you mean")
+
+    def test_folders_that_hold_other_data(self):
+        self.generate(self.out)
+        before = contents(self.out)
+        command = ["generate", "--out", self.out, *SMALL, "--validation", 2, "--test", 1]
+        for ranks in (0, 2):
+            self.refused(*command, "--train", 3, "--seed", 2, says="exists with other contents", ranks=ranks)
+            self.refused(*command, "--train", 2, says=r"1 other file \(data-0000002.h5\) besides the 2 snapshots asked for.*--overwrite", ranks=ranks)
+        self.assertEqual(contents(self.out), before)
+        self.generate(self.out, "--seed", 2, "--overwrite", train=2, ranks=2)
+        fresh = self.folder / "fresh"
+        self.generate(fresh, "--seed", 2, train=2)
+        self.assertEqual(contents(self.out), contents(fresh))
+        (self.folder / "file").write_text("")
+        self.refused("generate", "--out", self.folder / "file", *SMALL, says="file")
+
+    def test_help(self):
+        text = self.succeed("generate", "--help")
+        for option in ("--config", "--train", "--height", "--width", "--cyclones", "--rivers", "--noise", "--seed", "--overwrite"):
+            self.assertIn(option, text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
