@@ -42,9 +42,11 @@ MPI_Comm duplicate(MPI_Comm comm) {
 }
 
 /// Waits for a request, at most `seconds` if that is not negative. A wait without end is for ranks that are still at
-/// work.
+/// work: for rank 0, which may be writing a checkpoint, or, on rank 0, for ranks that have nothing left to do.
 bool complete(MPI_Request& request, double seconds) {
   const auto start = std::chrono::steady_clock::now();
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   for (;;) {
     int done = 0;
     detail::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "end of the program");
@@ -52,7 +54,7 @@ bool complete(MPI_Request& request, double seconds) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (seconds >= 0 && waited.count() >= seconds) return false;
     if (seconds < 0 && waited.count() >= Backoff::late)
-      detail::end_if_over("the end of the program", waited.count(), true);
+      detail::end_if_over("the end of the program", waited.count(), rank != 0);
     if (waited.count() < 0.001)
       sched_yield();
     else

@@ -1,5 +1,6 @@
 """Signals at any time of a run's life, and ranks that end before the others."""
 
+import itertools
 import os
 import pathlib
 import re
@@ -125,26 +126,40 @@ class Ranks(LmCase):
         _, err = run.communicate(timeout=50)
         self.assertEqual(ended, [f"rank {r} ended with 2\n" for r in range(3)], err)
 
-    def test_a_rank_that_was_killed(self):
-        """srun then sends SIGTERM to the others, which would wait for their next step together until it kills them."""
+    def loop(self, *options):
+        """Two ranks that run until a signal comes, and what starts them. Their shells tell how they end."""
         ready = self.folder / "ready"
         shell = ["sh", "-c", '"$@"; echo "ended with $?"; sleep 100', "sh"]
-        run = subprocess.Popen([*MPIEXEC, "-n", "2", *shell, JOB.path, "--app", "loop", "--ready", str(ready)],
+        run = subprocess.Popen([*MPIEXEC, "-n", "2", *shell, JOB.path, "--app", "loop", "--ready", str(ready), *options],
                                text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env={**os.environ, "KEELSON_GRACE": "0.5"})
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
         while run.poll() is None and not ready.exists():
             time.sleep(0.01)
-        ranks = [pid for parent in children(run.pid) for pid in children(parent)]
-        os.kill(ranks[1], signal.SIGKILL)
-        os.kill(ranks[0], signal.SIGTERM)
-        # The reduction that rank 1 had begun may still come about; then rank 0 waits for it at the end.
+        return run, [pid for parent in children(run.pid) for pid in children(parent)]
+
+    def rank_0_gives_up(self, run, ended, waits_for):
+        # A reduction that was begun may still come about, and what rank 0 then prints.
         lines = (line for line in run.stdout if line != "SIGTERM\n")
-        ended = sorted(next(lines) for _ in ranks)
+        found = sorted(itertools.islice(lines, len(ended)))
         run.terminate()
         _, err = run.communicate(timeout=50)
-        self.assertEqual(ended, ["ended with 1\n", "ended with 137\n"], err)
-        self.assertRegex(err, r"error: rank \d \(\S+\) has waited \d+ s for (a reduction|the end of the program) "
-                              "since it was signalled to end")
+        self.assertEqual(found, ended, err)
+        self.assertRegex(err, rf"error: rank \d \(\S+\) has waited \d+ s for {waits_for} since it was signalled to end")
+
+    def test_a_rank_that_was_killed(self):
+        """srun then sends SIGTERM to the others, which would wait for their next step together until it kills them."""
+        run, ranks = self.loop()
+        os.kill(ranks[1], signal.SIGKILL)
+        os.kill(ranks[0], signal.SIGTERM)
+        self.rank_0_gives_up(run, ["ended with 1\n", "ended with 137\n"], "(a reduction|the end of the program)")
+
+    def test_a_rank_that_never_comes_to_the_end(self):
+        run, ranks = self.loop("--stay", "60")
+        for rank in ranks:
+            os.kill(rank, signal.SIGTERM)
+        self.rank_0_gives_up(run, ["ended with 1\n"], "the end of the program")
 
 
 if __name__ == "__main__":

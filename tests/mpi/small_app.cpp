@@ -71,6 +71,7 @@ void define_late(app::CommandLine& line) {
 void define_loop(app::CommandLine& line) {
   struct Options {
     std::string ready;
+    double stay = 0;
   };
   auto o = std::make_shared<Options>();
   app::Verb& verb = line.verb("loop", "Runs until a signal comes", [o](Job& job) {
@@ -83,10 +84,14 @@ void define_loop(app::CommandLine& line) {
       signal = Interrupt::signal_number();
       job.world.allreduce(&signal, 1, Reduction::max);
     }
-    if (job.world.rank() == 0) std::cout << Interrupt::signal_name(static_cast<int>(signal)) << std::endl;
+    if (job.world.rank() == 0)
+      std::cout << Interrupt::signal_name(static_cast<int>(signal)) << std::endl;
+    else
+      sleep(o->stay);
     return signal != 0 ? ExitCode::interrupted : ExitCode::failure;
   });
   verb.option_without_default("--ready", o->ready, "Written when the signals are taken over", "FILE").required();
+  verb.option("--stay", o->stay, "How long all ranks but rank 0 sleep after the signal", "SECONDS");
 }
 
 /// Prints what it was given and where it runs.
