@@ -1,4 +1,3 @@
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -9,6 +8,7 @@
 #include "backends/kokkos/factory.hpp"
 #include "backends/kokkos/peaks.hpp"
 #include "backends/kokkos/tile.hpp"
+#include "engine/base/huge_pages.hpp"
 
 namespace keelson::backends {
 
@@ -58,19 +58,6 @@ template <class To, class From>
 void copy_between(const To& to, const From& from) {
   Kokkos::deep_copy(kokkos::space(), to, from);
   kokkos::fence("keelson::device::copy_between");
-}
-
-/// Large arrays in 2 MiB pages, where the system gives them on request (its default for most): kernels that walk
-/// through several rows at once then miss the TLB less. Before the first touch.
-void prefer_huge_pages(void* memory, std::size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  constexpr std::size_t page = 2u << 20;
-  const auto begin = (reinterpret_cast<std::uintptr_t>(memory) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(memory) + bytes) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // a wish: may be refused
-#else
-  (void)memory, (void)bytes;
-#endif
 }
 
 /// Every copy ends before the call returns, so that there is nothing to wait for.

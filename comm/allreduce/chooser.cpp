@@ -11,6 +11,7 @@
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/huge_pages.hpp"
 #include "engine/base/parse_number.hpp"
 #include "engine/base/verbose.hpp"
 
@@ -40,10 +41,28 @@ std::string mpi_library() {
 
 std::string wire_name(Wire wire) { return wire == Wire::fp32 ? "fp32" : wire == Wire::bf16 ? "bf16" : "fp16"; }
 
-CollectiveDesc allreduce_of(std::vector<float>& data, Wire wire) {
-  return {CollectiveDesc::Kind::allreduce, data.data(), data.data(), data.size(),
-          CollectiveDesc::Element::f32,    0,           "array",     wire};
-}
+/// Zeros, in memory like that of gradients: the size of its pages decides the speed of long sums.
+class SummedArray {
+ public:
+  explicit SummedArray(std::size_t bytes)
+      : count_(bytes / sizeof(float)), floats_(make_huge_page_array<float>(count_)) {
+    std::fill_n(floats_.get(), count_, 0.0f);
+  }
+  CollectiveDesc allreduce(Wire wire) const {
+    return {CollectiveDesc::Kind::allreduce,
+            floats_.get(),
+            floats_.get(),
+            count_,
+            CollectiveDesc::Element::f32,
+            0,
+            "array",
+            wire};
+  }
+
+ private:
+  std::size_t count_;
+  HugePageArray<float> floats_;
+};
 
 void wait_for(MPI_Request request) {
   Backoff backoff;
@@ -185,8 +204,8 @@ std::string AllreduceChooser::fastest_bucket(Wire wire) {
   double best = 0;
   for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) {
     const AllreduceAlgorithm algorithm = choose(bytes, wire);
-    std::vector<float> data(bytes / sizeof(float));
-    const auto work = allreduces_.make(algorithm, allreduce_of(data, wire));
+    const SummedArray data(bytes);
+    const auto work = allreduces_.make(algorithm, data.allreduce(wire));
     const double seconds = time(allreduces_.comm(), std::numeric_limits<double>::max(), [&] { run(*work); });
     speed[bytes] = static_cast<double>(bytes) / seconds;
     best = std::max(best, speed[bytes]);
@@ -200,8 +219,8 @@ std::string AllreduceChooser::fastest_bucket(Wire wire) {
 }
 
 std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wire, SumOrder order) {
-  std::vector<float> data(bytes / sizeof(float));
-  CollectiveDesc desc = allreduce_of(data, wire);
+  const SummedArray data(bytes);
+  CollectiveDesc desc = data.allreduce(wire);
   desc.order = order;
   std::vector<AllreduceTime> all;
   std::vector<std::function<void()>> runs;

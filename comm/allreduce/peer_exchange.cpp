@@ -17,8 +17,8 @@ PeerExchange::PeerExchange(MPI_Comm comm, int tag, const Schedule& schedule, std
   }
   step_ = schedule_.steps.size();
   // The same blocks of a shorter array may have one element more.
-  out_ = std::make_unique_for_overwrite<std::byte[]>((longest_out + 1) * wire_bytes(wire_));
-  in_ = std::make_unique_for_overwrite<std::byte[]>((longest_in + 1) * wire_bytes(wire_));
+  out_ = make_huge_page_array<std::byte>((longest_out + 1) * wire_bytes(wire_));
+  in_ = make_huge_page_array<std::byte>((longest_in + 1) * wire_bytes(wire_));
 }
 
 PeerExchange::Range PeerExchange::sent(const ExchangeStep& step) const {

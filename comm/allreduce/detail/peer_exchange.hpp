@@ -5,12 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "comm/allreduce/schedule.hpp"
 #include "comm/detail/collective_work.hpp"
 #include "engine/base/communicator.hpp"
+#include "engine/base/huge_pages.hpp"
 
 namespace keelson::comm::detail {
 
@@ -41,7 +41,7 @@ class PeerExchange {
   int tag_;
   const Schedule& schedule_;
   Wire wire_;
-  std::unique_ptr<std::byte[]> out_, in_;  ///< what is sent in fewer bits; what is received to be added or unpacked
+  HugePageArray<std::byte> out_, in_;  ///< what is sent in fewer bits; what is received to be added or unpacked
   std::array<MPI_Request, 2> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   float* data_ = nullptr;
   float* residual_ = nullptr;
