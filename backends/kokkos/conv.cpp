@@ -1,12 +1,12 @@
 #include "engine/ops/conv.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "backends/detail/transposed_conv.hpp"
 #include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
+#include "backends/kokkos/depthwise_conv.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/factory.hpp"
 
@@ -26,27 +26,6 @@ ViewPlan forward_view(const ConvGeometry& g) {
   return ViewPlan(g.src, g.groups, g.ci, low, high);
 }
 
-/// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step,
-/// and the j-th reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
-struct Residue {
-  Index extent;  ///< source coordinates with this residue
-  Index taps = 0, first = 0, step = 1, begin = 0, back = 0;
-};
-
-Residue residue_of(const ConvGeometry& g, int d, Index residue) {
-  Residue p{ceil_div(g.src.extent[d] - residue, g.stride[d])};
-  p.step = g.stride[d] / std::gcd(g.dilation[d], g.stride[d]);
-  p.back = p.step * g.dilation[d] / g.stride[d];
-  const auto numerator = [&](Index k) { return residue + g.pad[d] - k * g.dilation[d]; };
-  for (Index k = 0; k < std::min(p.step, g.kernel[d]); ++k)
-    if (numerator(k) % g.stride[d] == 0) {
-      p.first = k;
-      p.taps = (g.kernel[d] - 1 - k) / p.step + 1;
-      p.begin = numerator(k) / g.stride[d];
-    }
-  return p;
-}
-
 /// Coordinates of diff_dst that backward data reaches.
 ViewPlan backward_view(const ConvGeometry& g) {
   Triple low, high;
@@ -64,22 +43,6 @@ ViewPlan backward_view(const ConvGeometry& g) {
   }
   return ViewPlan(g.dst, g.groups, g.co, low, high);
 }
-
-/// The sums of backward weights over slots of dst's lines.
-struct Slots {
-  Index count, lines;
-
-  /// Slots of about 256 KiB of diff_dst, which stay in cache while the taps pass over them, but no more than `limit`
-  /// bytes of sums.
-  Slots(const ConvGeometry& g, std::size_t bytes_of_sums, std::size_t limit) {
-    const Index all = g.dst.n * g.dst.extent[0] * g.dst.extent[1];
-    const Index line_bytes = g.dst.extent[2] * g.dst.c * static_cast<Index>(sizeof(float));
-    const Index near = std::max<Index>(1, (Index{256} << 10) / line_bytes);
-    const Index most = std::max<Index>(1, static_cast<Index>(limit / bytes_of_sums));
-    lines = std::max(near, ceil_div(all, most));
-    count = ceil_div(all, lines);
-  }
-};
 
 class KokkosConv : public Conv {
  public:
@@ -251,19 +214,6 @@ class KokkosConv : public Conv {
   bool by_channels_;  ///< bias gradients: slots are too much for one work item of a GPU
 };
 
-/// (kernel..., I, O) with O fastest: the forward kernel's columns.
-Layout filters_last(const Shape& weights) {
-  Shape strides = Shape::filled(weights.rank(), 1);
-  Index step = weights[0];
-  strides[1] = step;
-  step *= weights[1];
-  for (int i = weights.rank() - 1; i >= 2; --i) {
-    strides[i] = step;
-    step *= weights[i];
-  }
-  return Layout::strided(weights, strides);
-}
-
 std::string mismatch(const ConvDesc& d) {
   try {
     const auto wanted = conv_dst_shape(d.src.shape, d.params, d.weights.shape[0]);
@@ -301,6 +251,7 @@ Expected<Conv> make(const ConvDesc& desc) {
   if (auto why = mismatch(d); !why.empty()) return why;
   if (d.training && !derivative_from_dst(d.params.activation))
     return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+  if (auto depthwise = make_depthwise_conv(d); depthwise.primitive) return depthwise;
   d.src.layout = chosen(d.src, Layout::channels_last(d.src.shape));
   d.weights.layout = chosen(d.weights, filters_last(d.weights.shape));
   d.dst.layout = chosen(d.dst, Layout::channels_last(d.dst.shape));

@@ -1,5 +1,8 @@
 #include "backends/kokkos/conv_geometry.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include "backends/kokkos/tile.hpp"
 
 namespace keelson::kokkos {
@@ -20,6 +23,41 @@ ConvGeometry::ConvGeometry(const ops::ConvDesc& d)
   weights_i = strides[1];
   const int missing = 5 - strides.rank();
   for (int i = 0; i < 3; ++i) weights_tap[i] = i < missing ? 0 : strides[2 + i - missing];
+}
+
+Layout filters_last(const Shape& weights) {
+  Shape strides = Shape::filled(weights.rank(), 1);
+  Index step = weights[0];
+  strides[1] = step;
+  step *= weights[1];
+  for (int i = weights.rank() - 1; i >= 2; --i) {
+    strides[i] = step;
+    step *= weights[i];
+  }
+  return Layout::strided(weights, strides);
+}
+
+Residue residue_of(const ConvGeometry& g, int d, Index residue) {
+  Residue p{ceil_div(g.src.extent[d] - residue, g.stride[d])};
+  p.step = g.stride[d] / std::gcd(g.dilation[d], g.stride[d]);
+  p.back = p.step * g.dilation[d] / g.stride[d];
+  const auto numerator = [&](Index k) { return residue + g.pad[d] - k * g.dilation[d]; };
+  for (Index k = 0; k < std::min(p.step, g.kernel[d]); ++k)
+    if (numerator(k) % g.stride[d] == 0) {
+      p.first = k;
+      p.taps = (g.kernel[d] - 1 - k) / p.step + 1;
+      p.begin = numerator(k) / g.stride[d];
+    }
+  return p;
+}
+
+Slots::Slots(const ConvGeometry& g, std::size_t bytes_of_sums, std::size_t limit) {
+  const Index all = g.dst.n * g.dst.extent[0] * g.dst.extent[1];
+  const Index line_bytes = g.dst.extent[2] * g.dst.c * static_cast<Index>(sizeof(float));
+  const Index near = std::max<Index>(1, (Index{256} << 10) / line_bytes);
+  const Index most = std::max<Index>(1, static_cast<Index>(limit / bytes_of_sums));
+  lines = std::max(near, ceil_div(all, most));
+  count = ceil_div(all, lines);
 }
 
 namespace {

@@ -19,6 +19,26 @@ struct ConvGeometry {
   explicit ConvGeometry(const ops::ConvDesc& d);
 };
 
+/// (kernel..., I, O) with O fastest: the forward kernel's columns.
+Layout filters_last(const Shape& weights);
+
+/// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step,
+/// and the j-th reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
+struct Residue {
+  Index extent;  ///< source coordinates with this residue
+  Index taps = 0, first = 0, step = 1, begin = 0, back = 0;
+};
+Residue residue_of(const ConvGeometry& g, int d, Index residue);
+
+/// The sums of backward weights over slots of dst's lines.
+struct Slots {
+  Index count, lines;
+
+  /// Slots of about 256 KiB of diff_dst, which stay in cache while the taps pass over them, but no more than `limit`
+  /// bytes of sums.
+  Slots(const ConvGeometry& g, std::size_t bytes_of_sums, std::size_t limit);
+};
+
 /// A tensor (N, G x channels, D, H, W) whose channels of a group are contiguous: element (n, g, c, x) is at
 /// base + n * step_n + g * step_g + c + x . step. x may leave the tensor as far as the view's plan said.
 struct ChannelView {

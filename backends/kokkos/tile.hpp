@@ -41,6 +41,7 @@ struct Lanes {
   struct Vector {
     float x;
     KOKKOS_FUNCTION friend Vector operator*(float s, Vector v) { return {s * v.x}; }
+    KOKKOS_FUNCTION friend Vector operator*(Vector a, Vector b) { return {a.x * b.x}; }
     KOKKOS_FUNCTION Vector& operator+=(Vector v) { return x += v.x, *this; }
   };
   static_assert(width == 1);
@@ -60,6 +61,11 @@ struct Lanes {
   KOKKOS_FORCEINLINE_FUNCTION void add_scaled(float s, const Lanes& v) {
     KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) part[i] += s * v.part[i];
+  }
+  /// this += a b, lane by lane.
+  KOKKOS_FORCEINLINE_FUNCTION void add_product(const Lanes& a, const Lanes& b) {
+    KEELSON_UNROLL
+    for (int i = 0; i < count / width; ++i) part[i] += a.part[i] * b.part[i];
   }
   /// this = s this + v: each result waits for the one before.
   KOKKOS_FORCEINLINE_FUNCTION void scale_and_add(float s, const Lanes& v) {

@@ -1,4 +1,7 @@
 #include "engine/ops/conv.hpp"
+
+#include <algorithm>
+
 #include "backends/onednn/weighted.hpp"
 
 namespace keelson::onednn {
@@ -36,11 +39,21 @@ class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
   }
 };
 
+/// oneDNN (3.12) has no kernels for the gradients of a dilated depthwise convolution: it makes a product of each
+/// channel, which takes ten times as long as the Kokkos backend's loops.
+bool slow_gradients(const ops::ConvDesc& d) {
+  const auto channels = d.src.shape[1];
+  const bool depthwise = d.params.groups == channels && d.dst.shape[1] == channels && channels > 1;
+  const bool dilated = std::any_of(d.params.dilation.begin(), d.params.dilation.end(), [](auto x) { return x > 1; });
+  return d.training && depthwise && dilated && d.src.dtype == DType::f32;
+}
+
 }  // namespace
 
 std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
   const int spatial = d.src.shape.rank() - 2;
   if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN convolves over 1 to 3", spatial);
+  if (slow_gradients(d)) decline("oneDNN's gradients of dilated depthwise convolutions are slow");
   return std::make_unique<Conv>(library, d);
 }
 

@@ -53,6 +53,17 @@ std::vector<ConvCase> conv_cases() {
       Conv("groups_of_16_2d", "blocks fit the groups", {1, 32, 5, 4}, 32, {3, 3}).groups(2).same(),
       Conv("depthwise_2d", "one channel a group", {2, 9, 6, 5}, 9, {3, 3}).groups(9).same(),
       Conv("depthwise_multiplier_2d", "two filters a channel", {1, 4, 6, 7}, 8, {3, 3}).groups(4).stride({2, 2}).same(),
+      Conv("depthwise_tail_2d", "channels behind the last whole vector, stride, a short line", {2, 37, 7, 4}, 37,
+           {3, 5})
+          .groups(37)
+          .stride({2, 3})
+          .same()
+          .then(EltwiseKind::relu),
+      Conv("depthwise_dilated_2d", "dilation, more on one side than on the other", {2, 18, 9, 17}, 18, {3, 3})
+          .groups(18)
+          .dilation({2, 3})
+          .pad({2, 5}, {1, 3})
+          .no_bias(),
       Conv("pointwise_2d", "1x1, channels no multiples of 16", {3, 17, 5, 3}, 19, {1, 1}).then(EltwiseKind::relu),
       Conv("blocks_2d", "channels multiples of 16", {2, 16, 8, 8}, 32, {3, 3})
           .same()

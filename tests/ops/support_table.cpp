@@ -29,6 +29,7 @@ const std::vector<SupportRow>& support_table() {
       {"Conv",               "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
       {"Conv",               "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
       {"Conv",               "dst of 16 bits",                   never,  never,  never,   never,   never},
+      {"Conv",               "dilated depthwise, in training",   takes,  never,  never,   if_fast, may},
       {"ConvMaxPool",        "on a device with small caches",    takes,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device",                never,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device, weights alone", takes,  takes,  never,   never,   never},
@@ -108,7 +109,15 @@ SupportCell convolution_cell(std::string_view op, const Desc& d) {
                                : "layouts given, dst f32",
           d.src.dtype};
 }
-SupportCell cell(const ConvDesc& d, Device&) { return convolution_cell("Conv", d); }
+SupportCell cell(const ConvDesc& d, Device&) {
+  const auto channels = d.src.shape[1];
+  const auto& dilation = d.params.dilation;
+  const bool depthwise = channels > 1 && d.params.groups == channels && d.dst.shape[1] == channels;
+  const bool dilated = std::any_of(dilation.begin(), dilation.end(), [](auto x) { return x > 1; });
+  if (depthwise && dilated && d.training && d.dst.dtype == DType::f32)
+    return {"Conv", "dilated depthwise, in training", d.src.dtype};
+  return convolution_cell("Conv", d);
+}
 SupportCell cell(const TransposedConvDesc& d, Device&) { return convolution_cell("TransposedConv", d); }
 SupportCell cell(const ConvMaxPoolDesc& d, Device& device) {
   const bool weights_alone = !device.has_small_caches() && !d.diff_src && !d.conv.bias && !d.dst.layout.is_any();
