@@ -17,15 +17,23 @@ struct Init {
     glorot_uniform,  ///< uniform within +- sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010, eq. 16); also: Xavier
     fan_in_uniform,  ///< uniform within +- 1 / sqrt(fan_in), PyTorch's default for weights
     he_normal,       ///< normal with standard deviation sqrt(2 / fan_in) (He et al. 2015)
+    he_uniform,      ///< uniform within +- sqrt(6 / fan_in), of the same variance; Keras' he_uniform
+    /// Normal with standard deviation sqrt(2.6 / fan_in), where values beyond two of these are drawn again: the
+    /// default of variance_scaling_initializer in TensorFlow 1's contrib.layers and slim. What remains has 1.003 times
+    /// the standard deviation of he_normal. (Keras' he_normal divides by 0.87962566 in the place of the factor 1.3, so
+    /// that this is 1.)
+    he_truncated_normal,
   };
   Kind kind = Kind::constant;  ///< the distribution
   float value = 0;             ///< of constant: each entry; of uniform: the bound; else unused
 
-  static Init constant(float v) { return {Kind::constant, v}; }       ///< all entries are v
-  static Init uniform(float v) { return {Kind::uniform, v}; }         ///< uniform between -v and v
-  static Init glorot_uniform() { return {Kind::glorot_uniform, 0}; }  ///< see Kind::glorot_uniform
-  static Init fan_in_uniform() { return {Kind::fan_in_uniform, 0}; }  ///< see Kind::fan_in_uniform
-  static Init he_normal() { return {Kind::he_normal, 0}; }            ///< see Kind::he_normal
+  static Init constant(float v) { return {Kind::constant, v}; }                 ///< all entries are v
+  static Init uniform(float v) { return {Kind::uniform, v}; }                   ///< uniform between -v and v
+  static Init glorot_uniform() { return {Kind::glorot_uniform, 0}; }            ///< see Kind::glorot_uniform
+  static Init fan_in_uniform() { return {Kind::fan_in_uniform, 0}; }            ///< see Kind::fan_in_uniform
+  static Init he_normal() { return {Kind::he_normal, 0}; }                      ///< see Kind::he_normal
+  static Init he_uniform() { return {Kind::he_uniform, 0}; }                    ///< see Kind::he_uniform
+  static Init he_truncated_normal() { return {Kind::he_truncated_normal, 0}; }  ///< see Kind::he_truncated_normal
 };
 
 /// The initial values of a parameter in plain (row-major) order. Each value is a function of seed, name and the index

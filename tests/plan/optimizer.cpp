@@ -118,5 +118,36 @@ TEST(Init, HeNormalHasItsVariance) {
   EXPECT_NEAR(fourth / n / (variance * variance), 3, 0.1);  // kurtosis of a normal distribution
 }
 
+TEST(Init, HeUniformIsWithinItsBoundAndHasTheVarianceOfHeNormal) {
+  const auto a = initial_values(Init::he_uniform(), "w", {64, 40, 5, 5}, 1);
+  const double bound = std::sqrt(6.0 / (40 * 25));
+  double most = 0, squares = 0;
+  for (float v : a) {
+    most = std::max(most, std::abs(static_cast<double>(v)));
+    squares += static_cast<double>(v) * v;
+  }
+  EXPECT_LE(most, bound * (1 + 1e-6));
+  EXPECT_GT(most, 0.99 * bound);
+  EXPECT_NEAR(squares / static_cast<double>(a.size()), 2.0 / (40 * 25), 0.03 * 2.0 / (40 * 25));
+}
+
+TEST(Init, HeTruncatedNormalIsTensorFlow1s) {
+  const auto a = initial_values(Init::he_truncated_normal(), "w", {128, 500}, 1);
+  const double cut = 2 * std::sqrt(2.6 / 500);
+  double most = 0, squares = 0, within_one = 0;
+  for (float v : a) {
+    const double x = std::abs(static_cast<double>(v));
+    most = std::max(most, x);
+    squares += x * x;
+    within_one += x < cut / 2 ? 1 : 0;
+  }
+  const double n = static_cast<double>(a.size());
+  EXPECT_LE(most, cut * (1 + 1e-6));
+  EXPECT_GT(most, 0.99 * cut);
+  // A normal distribution that is cut off at 2 has the variance 0.87962566^2, and P(|x| < 1) / P(|x| < 2) within 1.
+  EXPECT_NEAR(squares / n, 2.6 / 500 * 0.87962566 * 0.87962566, 0.02 * 2.0 / 500);
+  EXPECT_NEAR(within_one / n, 0.6826895 / 0.9544997, 0.01);
+}
+
 }  // namespace
 }  // namespace keelson
