@@ -1,7 +1,11 @@
 #include "apps/bench/networks.hpp"
 
+#include "engine/base/parse_number.hpp"
+#include "engine/optim/adam.hpp"
+#include "engine/optim/sgd.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "nets/tiramisu/tiramisu.hpp"
 
 namespace keelson::bench {
 
@@ -9,21 +13,40 @@ namespace {
 
 constexpr std::string_view lstm_prefix = "lstm-";
 
-Network cosmoflow(const std::string& name, std::int64_t size) {
-  const std::int64_t edge = size > 0 ? size : 128;
+/// The numbers of "128" or "384x576".
+std::vector<std::int64_t> extents_of(const std::string& size) {
+  std::vector<std::int64_t> extents;
+  for (std::size_t begin = 0; begin <= size.size();) {
+    const std::size_t end = std::min(size.find('x', begin), size.size());
+    const auto n = parse_number<std::int64_t>(std::string_view(size).substr(begin, end - begin));
+    if (!n || *n < 0) refuse("--size {}: expected an edge (128), or rows and columns (384x576)", size);
+    extents.push_back(*n);
+    begin = end + 1;
+  }
+  return extents;
+}
+
+Network cosmoflow(const std::string& name, const std::string& size) {
+  const auto given = size.empty() ? std::vector<std::int64_t>{0} : extents_of(size);
+  if (given.size() != 1) refuse("--size {}: the samples of {} are cubic; give their edge", size, name);
+  const std::int64_t edge = given[0] > 0 ? given[0] : 128;
   Network n{name == "paper" ? nets::cosmoflow_paper({.size = edge, .channels = 1, .targets = 3})
                             : nets::cosmoflow_mlperf({.size = edge})};
-  n.optimizer.momentum = 0.9f;
-  n.size = edge;
+  auto optimizer = std::make_shared<Sgd>();
+  optimizer->momentum = 0.9f;
+  n.optimizer = optimizer;
+  n.size = {edge};
   n.title = fmt::format("{} {}^3", name, edge);
   return n;
 }
 
-Network language_model(const std::string& name, std::int64_t size) {
-  if (size > 0) refuse("--size {}: {} has no cubic samples", size, name);
+Network language_model(const std::string& name, const std::string& size) {
+  if (!size.empty()) refuse("--size {}: {} has samples of one size", size, name);
   const auto c = nets::lstm_lm_configuration(name.substr(lstm_prefix.size()));
   Network n{nets::lstm_lm(c.net)};
-  n.optimizer.clip_norm = c.clip_norm;
+  auto optimizer = std::make_shared<Sgd>();
+  optimizer->clip_norm = c.clip_norm;
+  n.optimizer = optimizer;
   n.batch = c.batch;
   n.title = fmt::format("{}, unrolled over {}", name, c.net.unroll);
   n.classes = c.net.vocabulary;
@@ -32,17 +55,37 @@ Network language_model(const std::string& name, std::int64_t size) {
   return n;
 }
 
+/// LARC-Adam of SC18.
+std::shared_ptr<const Optimizer> sc18_optimizer() {
+  auto adam = std::make_shared<Adam>();
+  adam->larc = {.mode = ops::LarcMode::clip, .eta = 0.002f, .floor = 1.0f / 16000, .relative = true};
+  return adam;
+}
+
+Network climate(const std::string& name, const std::string& size) {
+  const auto extents = size.empty() ? std::vector<std::int64_t>{768, 1152} : extents_of(size);
+  if (extents.size() != 2) refuse("--size {}: the samples of {} have rows and columns; give both: 384x576", size, name);
+  const std::int64_t rows = extents[0], columns = extents[1];
+  Network n{nets::tiramisu({.rows = rows, .columns = columns})};
+  n.optimizer = sc18_optimizer();
+  n.size = extents;
+  n.title = fmt::format("{} {} x {}", name, rows, columns);
+  n.classes = 3;
+  return n;
+}
+
 }  // namespace
 
 std::vector<std::string> network_names() {
-  std::vector<std::string> names{"mlperf", "paper"};
+  std::vector<std::string> names{"mlperf", "paper", "tiramisu"};
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(std::string(lstm_prefix) + c.name);
   return names;
 }
 
-Network make_network(const std::string& name, std::int64_t size) {
+Network make_network(const std::string& name, const std::string& size) {
   if (name.starts_with(lstm_prefix)) return language_model(name, size);
   if (name == "mlperf" || name == "paper") return cosmoflow(name, size);
+  if (name == "tiramisu") return climate(name, size);
   refuse("no network '{}'", name);
 }
 

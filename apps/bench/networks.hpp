@@ -1,19 +1,20 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/graph/graph.hpp"
-#include "engine/optim/sgd.hpp"
+#include "engine/optim/optimizer.hpp"
 
 namespace keelson::bench {
 
 /// A network that can be timed by name, as its recipe trains it.
 struct Network {
   Graph graph;
-  Sgd optimizer;
+  std::shared_ptr<const Optimizer> optimizer;
   std::int64_t batch = 1;             ///< per rank, where the user asks for no other
-  std::int64_t size = 0;              ///< edge of the samples; 0: they are not cubic
+  std::vector<std::int64_t> size;     ///< one number: edge of cubic samples; two: rows and columns; none: neither
   std::string title;                  ///< "mlperf 128^3"
   std::int64_t classes = 0;           ///< integer inputs are below this
   std::string unit = "sample";        ///< what rates count ...
@@ -22,7 +23,8 @@ struct Network {
 
 std::vector<std::string> network_names();
 
-/// `size`: edge of cubic samples; 0: 128. Throws InputError where the network has none.
-Network make_network(const std::string& name, std::int64_t size);
+/// `size`: "128", the edge of cubic samples, or "384x576", rows and columns; empty: as published. Throws InputError
+/// for a size that the network has not.
+Network make_network(const std::string& name, const std::string& size);
 
 }  // namespace keelson::bench

@@ -23,10 +23,10 @@ namespace keelson::bench {
 namespace {
 
 struct StepOptions {
-  std::string net = "mlperf", backend, roofline, precision = "default";
+  std::string net = "mlperf", size, backend, roofline, precision = "default";
   app::DeviceOptions device;
   app::ExchangeWishes exchange;
-  std::int64_t size = 0, batch = 0;
+  std::int64_t batch = 0;
   int steps = 10, warmup = 2;
   app::TraceOption trace;
   bool plan = false, json = false, remeasure = false;
@@ -171,7 +171,8 @@ nlohmann::json json_of(const StepResult& r) {
     j["seconds_per_step_without"] = r.times.without->median;
     j["cost"] = r.cost();
   }
-  if (r.net.size > 0) j["size"] = r.net.size;
+  if (r.net.size.size() == 1) j["size"] = r.net.size[0];
+  if (r.net.size.size() > 1) j["size"] = r.net.size;
   if (r.net.unit != "sample") j[r.net.unit + "s_per_second"] = r.units_per_second();
   if (!o.profile()) return j;
   j["peaks"] = peaks_json(r.peaks);
@@ -239,7 +240,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   const ProcessGrid grid(*place.ranks);
   const auto trace = app::begin_trace(o.trace, job.world);
-  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = &net.optimizer, .grid = &grid};
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = net.optimizer.get(), .grid = &grid};
   app::check(o.exchange, o.precision);
   options.exchange = app::decide(o.exchange, *place.ranks);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
@@ -273,7 +274,10 @@ void define_step(app::CommandLine& line) {
   auto& v = line.verb("step", "Time whole training steps of a network on made-up data; also under mpirun",
                       [o](app::Job& job) { return run_step(*o, job); });
   v.option("--net", o->net, "Network").one_of(network_names());
-  v.option("--size", o->size, "Edge of CosmoFlow's cubic samples; 0: 128", "CELLS").non_negative();
+  v.option_without_default("--size", o->size,
+                           "Edge of CosmoFlow's cubic samples, or rows and columns of climate snapshots: 128, 384x576. "
+                           "Default: as published",
+                           "SIZE");
   v.option("--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
       .non_negative();
   v.option("--steps", o->steps, "Timed steps, of which the median counts", "N").positive();

@@ -50,6 +50,14 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(result["seconds_fastest"], result["seconds_per_step"])
             self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) / result["seconds_per_step"], 3)
 
+    def test_step_of_climate_networks(self):
+        for net, size in (("tiramisu", (32, 48)),):
+            with self.subTest(net):
+                result = json.loads(self.succeed("step", "--net", net, "--size", "%dx%d" % size, "--steps", 1, "--warmup", 1,
+                                                 "--json"))
+                self.assertEqual(result["size"], list(size))
+                self.assertGreater(result["gflop_per_second"], 0)
+
     def test_step_json_has_the_calls_of_a_plan(self):
         result = json.loads(self.succeed("step", "--size", 32, "--steps", 2, "--plan", "--json"))
         peaks = result["peaks"]
@@ -168,6 +176,8 @@ class Bench(unittest.TestCase):
                           ("ops", "conv", "src=1x2"), ("ops", "--file", self.path("absent")),
                           ("ops", "update", "count=4", "--backend", "none"),
                           ("allreduce", "--min-bytes", "2M", "--max-bytes", "1M"), ("allreduce", "--factor", 1),
+                          ("step", "--size", "32x48"), ("step", "--size", "32x"), ("step", "--net", "tiramisu", "--size", 64),
+                          ("step", "--net", "tiramisu", "--size", "60x96"), ("step", "--net", "lstm-small", "--size", 64),
                           ("step", "--size", 32, "--batch", 2**31), ("step", "--net", "lstm-small", "--batch", 2**31),
                           ("input", "--data", data, "--batch", 2**31), ("input",), ("input", "--data", self.path("absent"))):
             with self.subTest(arguments):

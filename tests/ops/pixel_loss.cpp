@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/base/philox.hpp"
 #include "tests/ops/op_test.hpp"
+#include "tests/oracle/pixel_loss.hpp"
 
 namespace keelson::testing {
 namespace {
@@ -43,62 +43,6 @@ std::vector<PixelLossCase> pixel_loss_cases() {
           {"many", "more pixels than blocks", {1, 3, 61, 47}, {.class_weights = rare}}};
 }
 
-/// The header's formula.
-struct Reference {
-  double loss = 0;
-  Array diff;
-};
-
-Reference reference(const Array& x, const Array& target, const Array& weight, const ops::PixelLossDesc& d,
-                    const ops::StepParams& now, double scale = 1) {
-  const auto& p = d.params;
-  const auto classes = x.shape[1], pixels = x.shape.elements() / x.shape[0] / classes;
-  Reference r{0, Array(x.shape)};
-  for (std::int64_t n = 0; n < x.shape[0]; ++n) {
-    std::vector<double> counts(static_cast<std::size_t>(classes));
-    const auto w = [&](std::int64_t c) {
-      return p.class_weights.empty() ? 1.0 : static_cast<double>(p.class_weights[static_cast<std::size_t>(c)]);
-    };
-    for (std::int64_t q = 0; q < pixels; ++q)
-      if (const double c = target[n * pixels + q]; c >= 0) ++counts[static_cast<std::size_t>(c)];
-    double counted = 0;
-    for (std::int64_t c = 0; c < classes; ++c)
-      if (w(c) != 0) {
-        const double all = counts[static_cast<std::size_t>(c)];
-        counted += p.sampled_pixels > 0 ? std::min<double>(all, p.sampled_pixels) : all;
-      }
-    const double divisor = p.mean == PixelMean::none  ? 1
-                           : p.mean == PixelMean::all ? static_cast<double>(pixels)
-                                                      : counted;
-    for (std::int64_t q = 0; q < pixels; ++q) {
-      const auto c = static_cast<std::int64_t>(target[n * pixels + q]);
-      if (weight[n] == 0 || c == -1) continue;
-      if (p.sampled_pixels > 0) {
-        const auto index = static_cast<std::uint64_t>((now.sample_offset + n) * pixels + q);
-        const double u = philox::uniform({now.seed, d.stream, now.step}, index);
-        if (!(u * counts[static_cast<std::size_t>(c)] < p.sampled_pixels)) continue;
-      }
-      const auto at = [&](std::int64_t j) { return (n * classes + j) * pixels + q; };
-      double largest = x[at(0)], sum = 0, others = 0;
-      for (std::int64_t j = 1; j < classes; ++j) largest = std::max(largest, x[at(j)]);
-      for (std::int64_t j = 0; j < classes; ++j) {
-        const double e = std::exp(x[at(j)] - largest);
-        sum += e;
-        if (j != c) others += e;
-      }
-      const double ce = std::log(sum) + largest - x[at(c)], wrong = others / sum, g = p.focal_gamma;
-      const double all = now.inverse_samples * weight[n] * p.factor / divisor * w(c);
-      const double focus = g > 0 ? std::pow(wrong, g) : 1;
-      r.loss += all * focus * ce;
-      // d/dx_j of (1 - q)^g * -log q, with dq/dx_j = q ([j = c] - softmax_j).
-      const double slope = g > 0 ? focus + g * (1 - wrong) * std::pow(wrong, g - 1) * ce : 1;
-      for (std::int64_t j = 0; j < classes; ++j)
-        r.diff[at(j)] = all * slope * (j == c ? -wrong : std::exp(x[at(j)] - largest) / sum) * scale;
-    }
-  }
-  return r;
-}
-
 class PixelLossTest : public CaseTest<PixelLossCase> {
  protected:
   void SetUp() override {
@@ -116,7 +60,7 @@ class PixelLossTest : public CaseTest<PixelLossCase> {
   Tensor put_weight() { return put(ctx(), weight, Layout::plain(weight.shape)); }
 
   void check_both(ops::PixelLoss& op, const std::string& what) {
-    const auto want = reference(prediction, target, weight, desc, now);
+    const auto want = oracle::pixel_loss(prediction, target, weight, desc, now);
     const auto step_params = put_step_params(ctx(), now);
     const auto p = put(ctx(), prediction, layout), t = put_classes(ctx(), target), w = put_weight();
     const auto loss = put_f64(ctx(), Array(Shape{1}, 3e33)), alone = put_f64(ctx(), Array(Shape{1}));
@@ -142,10 +86,10 @@ TEST_P(PixelLossTest, MatchesTheFormula) {
 
 TEST_P(PixelLossTest, TheGradientIsThatOfTheFormula) {
   const Array small = prediction;
-  const auto f = [&](const Array& x) { return reference(x, target, weight, desc, now).loss; };
+  const auto f = [&](const Array& x) { return oracle::pixel_loss(x, target, weight, desc, now).loss; };
   const Tolerance by_differences{1e-5, 1e-7};
-  EXPECT_TRUE(
-      close(reference(small, target, weight, desc, now).diff, oracle::differences(f, small), c().name, by_differences));
+  EXPECT_TRUE(close(oracle::pixel_loss(small, target, weight, desc, now).diff, oracle::differences(f, small), c().name,
+                    by_differences));
 }
 
 TEST_P(PixelLossTest, SureAndWrongNetworksStayFinite) {
@@ -187,7 +131,7 @@ TEST_P(PixelLossTest, OnlyTheGradientIsScaled) {
   const ops::LossScale scale{.scale = 1024};
   op->forward({put_step_params(ctx(), now), put(ctx(), prediction, layout), put_classes(ctx(), target), put_weight(),
                loss, diff, put_loss_scale(ctx(), scale), scratch_for(*op)});
-  const auto want = reference(prediction, target, weight, desc, now, 1024);
+  const auto want = oracle::pixel_loss(prediction, target, weight, desc, now, 1024);
   EXPECT_TRUE(close(get_f64(ctx(), loss), Array(Shape{1}, want.loss), c().name));
   check(diff, want.diff, c().name);
 }

@@ -1,6 +1,7 @@
 #include "tests/oracle/tape.hpp"
 
 #include "engine/base/philox.hpp"
+#include "tests/oracle/batch_norm.hpp"
 
 namespace keelson::oracle {
 
@@ -88,6 +89,19 @@ int Tape::recurrent(int x, ops::CellKind kind, const std::string& name, const Ar
   });
 }
 
+int Tape::batch_norm(int x, const std::string& name, double epsilon) {
+  const Array &scale = parameters_.at(name + "/scale"), &shift = parameters_.at(name + "/shift");
+  const Array weight(Shape{values_[x].shape[0]}, 1.0);
+  const auto s = batch_statistics(values_[x], weight);
+  return record(oracle::batch_norm(values_[x], s.mean, s.variance, scale, shift, epsilon), {x},
+                [=, this, &scale](const Array& diff) {
+                  auto g = batch_norm_backward(diff, values_[x], weight, scale, epsilon);
+                  add_gradient(name + "/scale", g.scale);
+                  add_gradient(name + "/shift", g.shift);
+                  return std::vector<Array>{std::move(g.src)};
+                });
+}
+
 int Tape::pool(int x, const ops::PoolParams& p) {
   return record(pool_forward(values_[x], p), {x},
                 [=, this](const Array& diff) { return std::vector<Array>{pool_backward(diff, values_[x], p)}; });
@@ -139,11 +153,10 @@ int Tape::flatten(int x) {
                 [=](const Array& diff) { return std::vector<Array>{reshape(diff, logical)}; });
 }
 
-double Tape::loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
-                  const ops::StepParams& now, std::int64_t rows_per_sample) {
+void Tape::run_backwards(int from, Array diff) {
   std::vector<Array> diffs(values_.size());
-  diffs[prediction] = loss_backward(values_[prediction], target, weight, p, now, rows_per_sample);
-  for (int v = prediction; v >= 0; --v) {
+  diffs[from] = std::move(diff);
+  for (int v = from; v >= 0; --v) {
     if (diffs[v].empty() || !steps_[v].backward) continue;
     const auto parts = steps_[v].backward(diffs[v]);
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -151,7 +164,20 @@ double Tape::loss(int prediction, const Array& target, const Array& weight, cons
       into = into.empty() ? parts[i] : sum({into, parts[i]});
     }
   }
+}
+
+double Tape::loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
+                  const ops::StepParams& now, std::int64_t rows_per_sample) {
+  run_backwards(prediction, loss_backward(values_[prediction], target, weight, p, now, rows_per_sample));
   return loss_forward(values_[prediction], target, weight, p, now, rows_per_sample);
+}
+
+double Tape::pixel_loss(int prediction, const Array& target, const ops::PixelLossParams& p,
+                        const ops::StepParams& now) {
+  const Array& x = values_[prediction];
+  auto result = oracle::pixel_loss(x, target, Array({x.shape[0]}, 1.0), {p, TensorDesc::plain(x.shape), true}, now);
+  run_backwards(prediction, std::move(result.diff));
+  return result.loss;
 }
 
 }  // namespace keelson::oracle

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/oracle/ops.hpp"
+#include "tests/oracle/pixel_loss.hpp"
 
 namespace keelson::oracle {
 
@@ -26,6 +27,8 @@ class Tape {
   /// One recurrent layer: the products with x, with the parameters of "<name>_input", and the recurrence. Gradients end
   /// at `state`, (N, states, H); its next value goes to `next_state`.
   int recurrent(int x, ops::CellKind kind, const std::string& name, const Array& state, Array& next_state);
+  /// In training, with the statistics of the batch, in which all samples count.
+  int batch_norm(int x, const std::string& name, double epsilon);
   int pool(int x, const ops::PoolParams& p);
   int eltwise(int x, const ops::EltwiseParams& p);
   int dropout(int x, const std::string& name, float rate, const ops::StepParams& now, std::int64_t rows_per_sample = 1);
@@ -39,6 +42,8 @@ class Tape {
   /// Ends the network: the loss' value; gradients of everything before it are then known.
   double loss(int prediction, const Array& target, const Array& weight, const ops::LossParams& p,
               const ops::StepParams& now, std::int64_t rows_per_sample = 1);
+  /// Ends the network, as loss() does. target: (N, spatial...); all samples count.
+  double pixel_loss(int prediction, const Array& target, const ops::PixelLossParams& p, const ops::StepParams& now);
 
   const Array& value(int v) const { return values_[v]; }
   const std::map<std::string, Array>& gradients() const { return gradients_; }
@@ -47,6 +52,7 @@ class Tape {
   using Backward = std::function<std::vector<Array>(const Array& diff_dst)>;  ///< one gradient per src
   int record(Array a, std::vector<int> srcs, Backward backward);
   void add_gradient(const std::string& name, const Array& g);
+  void run_backwards(int from, Array diff);
 
   struct Step {
     std::vector<int> srcs;

@@ -1,0 +1,124 @@
+#include "tests/nets/support.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "tests/support/contexts.hpp"
+#include "tests/support/networks.hpp"
+
+namespace keelson::testing {
+
+Array climate_sample(std::int64_t channels, std::int64_t rows, std::int64_t columns) {
+  Array x({1, channels, rows, columns});
+  for (std::int64_t i = 0; i < x.elements(); ++i) {
+    const auto c = static_cast<double>(i / (rows * columns)), h = static_cast<double>(i / columns % rows),
+               w = static_cast<double>(i % columns);
+    x[i] = 0.5 + 0.5 * std::sin(0.9 * c + 0.05 * h * (1 + c / 16)) * std::cos(0.03 * w * (1 + c / 8) + c);
+  }
+  return x;
+}
+
+Array climate_labels(std::int64_t rows, std::int64_t columns) {
+  Array y({1, rows, columns});
+  for (std::int64_t i = 0; i < y.elements(); ++i) y[i] = static_cast<double>((i / columns / 7 + i % columns / 5) % 3);
+  return y;
+}
+
+int set_climate_weights(const Graph& graph, Parameters& parameters, WeightScale scale) {
+  int tensor = 0;
+  for (const Graph::Node& n : graph.nodes()) {
+    const Parameter *weights = parameters.find(n.name + "/weights"), *bias = parameters.find(n.name + "/bias");
+    if (!weights || weights->init.kind == Init::Kind::constant) continue;
+    const Shape& s = weights->shape;
+    const bool deconv = n.layer->kind() == "transposed_conv";
+    const std::int64_t each = s.elements() / s[0];
+    const std::int64_t divisor = deconv && scale == WeightScale::fan_in ? s[0] * s[2] * s[3] / 4 : each;
+    std::vector<float> values(static_cast<std::size_t>(s.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto at = static_cast<double>(i);
+      values[i] = static_cast<float>(2 / std::sqrt(static_cast<double>(divisor)) *
+                                     std::sin(1.3 * at + 0.7 * tensor + 0.011 * std::pow(at, 1.5)));
+    }
+    parameters.set(parameters.at(weights->name), values);
+    ++tensor;
+    if (!bias) continue;
+    std::vector<float> shifts(static_cast<std::size_t>(bias->shape.elements()));
+    for (std::size_t i = 0; i < shifts.size(); ++i)
+      shifts[i] = static_cast<float>(0.01 * std::sin(static_cast<double>(i)));
+    parameters.set(parameters.at(bias->name), shifts);
+  }
+  return tensor;
+}
+
+void expect_climate_vector(const Graph& graph, WeightScale scale, const ClimateVector& want, double tolerance) {
+  const Shape sample = graph.nodes()[0].shape.shape;
+  const std::int64_t rows = sample[2], columns = sample[3], pixels = rows * columns;
+  for (const std::string& name : network_contexts()) {
+    SCOPED_TRACE(name);
+    Context& ctx = context(name);
+    Parameters parameters(graph, ctx, 1);
+    Executor executor(graph, parameters, {.batch = 1});
+    EXPECT_EQ(set_climate_weights(graph, parameters, scale), want.tensors);
+    set_input(ctx, executor, "x", climate_sample(sample[1], rows, columns));
+    set_input(ctx, executor, "y", climate_labels(rows, columns));
+    executor.forward({});
+    EXPECT_NEAR(executor.loss(), want.loss, tolerance * want.loss);
+    const Array logits = get_output(ctx, executor, "prediction");
+    double worst = 0;
+    const auto expect = [&](double got, double wanted, std::size_t c, const char* what) {
+      // Errors are those of sums, which are as large as the logits are far apart.
+      EXPECT_NEAR(got, wanted, tolerance * want.deviation[c]) << what << " of class " << c;
+      worst = std::max(worst, std::abs(got - wanted) / want.deviation[c]);
+    };
+    for (std::size_t c = 0; c < want.first.size(); ++c) {
+      const auto begin = static_cast<std::int64_t>(c) * pixels;
+      expect(logits[begin], want.first[c], c, "first pixel");
+      expect(logits[begin + rows / 2 * columns + columns / 2], want.middle[c], c, "middle pixel");
+      double mean = 0, squares = 0;
+      for (std::int64_t i = 0; i < pixels; ++i) mean += logits[begin + i] / static_cast<double>(pixels);
+      for (std::int64_t i = 0; i < pixels; ++i) squares += std::pow(logits[begin + i] - mean, 2);
+      expect(mean, want.mean[c], c, "mean");
+      // Rounded after seven decimals; whether the divisor was n or n - 1 is not seen.
+      expect(std::sqrt(squares / static_cast<double>(pixels)), want.deviation[c], c, "deviation");
+    }
+    std::printf("%s: loss %.10f, largest error of logits %.1e of their deviation\n", name.c_str(), executor.loss(),
+                worst);
+  }
+}
+
+void expect_step(const Graph& graph, const Array& x, const Array& y,
+                 const std::function<double(oracle::Tape&, const ops::StepParams&)>& network) {
+  ops::StepParams now{.seed = 11, .step = 3, .inverse_samples = 1.0f / static_cast<float>(x.shape[0])};
+  std::unique_ptr<oracle::Tape> tape;
+  double want_loss = 0;
+  for (const std::string& name : network_contexts()) {
+    SCOPED_TRACE(name);
+    Context& ctx = context(name);
+    Parameters parameters(graph, ctx, 5);
+    Executor executor(graph, parameters, {.batch = x.shape[0]});
+    if (!tape) {
+      tape = std::make_unique<oracle::Tape>(plain_parameters(parameters));
+      want_loss = network(*tape, now);
+    }
+    set_input(ctx, executor, "x", x);
+    set_input(ctx, executor, "y", y);
+    executor.forward(now);
+    executor.backward();
+    EXPECT_NEAR(executor.loss(), want_loss, 1e-5 * want_loss);
+    const auto trained = [](const Parameter& p) { return p.kind == ParameterKind::trained; };
+    EXPECT_EQ(tape->gradients().size(), std::ranges::count_if(parameters.all(), trained));
+    double worst = 0;
+    for (const auto& [parameter, want] : tape->gradients()) {
+      const auto got = executor.gradient(parameter);
+      const double error = relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want);
+      EXPECT_LT(error, 1e-4) << parameter;
+      worst = std::max(worst, error);
+    }
+    std::printf("%s: largest relative error of a gradient %.1e\n", name.c_str(), worst);
+  }
+}
+
+}  // namespace keelson::testing
