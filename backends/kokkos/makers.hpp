@@ -34,6 +34,7 @@ ops::Expected<ops::PixelLoss> make(const ops::PixelLossDesc& d, Device& device);
 ops::Expected<ops::Pool> make(const ops::PoolDesc& d);
 ops::Expected<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d);
 ops::Expected<ops::Reorder> make(const ops::ReorderDesc& d);
+ops::Expected<ops::Resize> make(const ops::ResizeDesc& d);
 ops::Expected<ops::RmsNorm> make(const ops::RmsNormDesc& d);
 ops::Expected<ops::RunningStatistics> make(const ops::RunningStatisticsDesc& d);
 ops::Expected<ops::Softmax> make(const ops::SoftmaxDesc& d);

@@ -5,6 +5,7 @@
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pixel_loss.hpp"
 #include "engine/ops/pool.hpp"
+#include "engine/ops/resize.hpp"
 
 /// Functions that build networks. Each appends one node to its argument's graph and returns the node's value; `name`
 /// (default: kind and number) prefixes the node's parameters. All refuse (InputError) shapes that do not fit, naming
@@ -59,12 +60,14 @@ struct TransposedConvOptions {
 /// (filters).
 Var transposed_conv(Var x, const TransposedConvOptions& options, const std::string& name = "");
 
-/// Windows of a pooling, the same in every spatial dim.
+/// Windows of a pooling. Shapes have one entry per spatial dim.
 struct PoolOptions {
-  std::int64_t size = 2;       ///< extent of a window
-  std::int64_t stride = 0;     ///< 0: size
-  std::int64_t padding = 0;    ///< elements at both ends, which no maximum takes
-  bool count_padding = false;  ///< average only
+  std::int64_t size = 2;               ///< extent of a cubic window
+  std::int64_t stride = 0;             ///< from window to window; 0: side by side
+  std::int64_t padding = 0;            ///< elements at both ends, which no maximum takes
+  bool count_padding = false;          ///< average only
+  Shape kernel = {};                   ///< overrides size
+  Shape pad_begin = {}, pad_end = {};  ///< together they override padding
 };
 /// The largest element of each window; NaN where a window has one.
 Var max_pool(Var x, const PoolOptions& options, const std::string& name = "");
@@ -78,6 +81,18 @@ inline Var max_pool(Var x, std::int64_t size, const std::string& name = "") {
 inline Var average_pool(Var x, std::int64_t size, const std::string& name = "") {
   return average_pool(x, PoolOptions{.size = size}, name);
 }
+/// The mean of each channel of x (N, C, spatial...): (N, C, 1...). Adds a node for each spatial dim, so that neither a
+/// thread nor a sum in f32 is as long as a whole sample.
+Var global_average_pool(Var x, const std::string& name = "");
+
+/// Bilinear interpolation to a given size.
+struct ResizeOptions {
+  /// Extents of the result.
+  std::int64_t rows = 1, columns = 1;
+  ops::ResizeGrid grid = ops::ResizeGrid::half_pixel;  ///< as PyTorch; asymmetric: as TensorFlow 1
+};
+/// x (N, C, H, W) -> (N, C, rows, columns). A source of 1 x 1 is repeated.
+Var resize(Var x, const ResizeOptions& options, const std::string& name = "");
 
 /// A layer in which every result depends on every feature.
 struct DenseOptions {

@@ -6,9 +6,10 @@ ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, cons
   const int spatial = src.rank() - 2;
   ops::PoolParams p;
   p.kind = kind;
-  p.kernel = Shape::filled(spatial, options.size);
-  p.stride = Shape::filled(spatial, options.stride > 0 ? options.stride : options.size);
-  p.pad_begin = p.pad_end = Shape::filled(spatial, options.padding);
+  p.kernel = options.kernel.empty() ? Shape::filled(spatial, options.size) : options.kernel;
+  p.stride = options.stride > 0 ? Shape::filled(spatial, options.stride) : p.kernel;
+  p.pad_begin = options.pad_begin.empty() ? Shape::filled(spatial, options.padding) : options.pad_begin;
+  p.pad_end = options.pad_end.empty() ? Shape::filled(spatial, options.padding) : options.pad_end;
   p.count_padding = options.count_padding;
   return p;
 }
@@ -68,6 +69,17 @@ Var max_pool(Var x, const PoolOptions& options, const std::string& name) {
 
 Var average_pool(Var x, const PoolOptions& options, const std::string& name) {
   return x.graph->add(std::make_shared<PoolLayer>(ops::PoolKind::average, options), {x}, name);
+}
+
+Var global_average_pool(Var x, const std::string& name) {
+  const Shape& shape = x.shape().shape;
+  if (shape.rank() < 3) refuse("pooling takes (N, C, spatial...) values, but its input is {}", to_string(shape));
+  for (int last = shape.rank() - 1; last >= 2; --last) {
+    Shape kernel = Shape::filled(shape.rank() - 2, 1);
+    kernel[last - 2] = shape[last];
+    x = average_pool(x, {.kernel = kernel}, last > 2 || name.empty() ? "" : name);
+  }
+  return x;
 }
 
 }  // namespace keelson

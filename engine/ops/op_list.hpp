@@ -16,6 +16,7 @@
 #include "engine/ops/pixel_loss.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
+#include "engine/ops/resize.hpp"
 #include "engine/ops/rms_norm.hpp"
 #include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
@@ -52,6 +53,7 @@ using OpList = TypeList<
     PoolDesc,
     RecurrentCellDesc,
     ReorderDesc,
+    ResizeDesc,
     RmsNormDesc,
     RunningStatisticsDesc,
     SoftmaxDesc,

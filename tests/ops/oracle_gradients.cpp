@@ -112,6 +112,24 @@ TEST(OraclePool, ByHand) {
   EXPECT_TRUE(close(oracle::pool_forward(x, p), Array({1, 1, 1, 3}, {2, 2.5, 5.5}), "average with padding", exact));
 }
 
+// {1, 2, 4} as five elements, by the formulas of engine/ops/resize.hpp.
+TEST(OracleResize, ByHand) {
+  const Array x({1, 1, 1, 3}, {1, 2, 4});
+  const auto resized = [&](ops::ResizeGrid grid) { return oracle::resize_forward(x, 1, 5, grid); };
+  const Shape five{1, 1, 1, 5};
+  EXPECT_TRUE(close(resized(ops::ResizeGrid::asymmetric), Array(five, {1, 1.6, 2.4, 3.6, 4}), "asymmetric"));
+  EXPECT_TRUE(close(resized(ops::ResizeGrid::half_pixel), Array(five, {1, 1.4, 2, 3.2, 4}), "half-pixel"));
+  EXPECT_TRUE(close(resized(ops::ResizeGrid::align_corners), Array(five, {1, 1.5, 2, 3, 4}), "align corners"));
+}
+
+TEST(OracleGradient, Resize) {
+  const Array x = random_uniform({1, 2, 3, 5}, "x"), r = random_uniform({1, 2, 4, 7}, "r");
+  for (const auto grid : {ops::ResizeGrid::asymmetric, ops::ResizeGrid::half_pixel, ops::ResizeGrid::align_corners})
+    EXPECT_TRUE(close(oracle::resize_backward(r, x.shape, grid),
+                      differences([&](auto& v) { return oracle::dot(oracle::resize_forward(v, 4, 7, grid), r); }, x),
+                      "resize", by_differences));
+}
+
 TEST(OracleGradient, Dense) {
   const Array x = random_uniform({3, 7}, "x"), w = random_uniform({5, 7}, "w"), b = random_uniform({5}, "b"),
               r = random_uniform({3, 5}, "r");

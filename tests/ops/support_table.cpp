@@ -58,6 +58,7 @@ const std::vector<SupportRow>& support_table() {
       {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
       {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
+      {"Resize",             "",                                 takes,  takes,  never,   never,   never},
       {"RmsNorm",              "",                                   takes,   takes,   never,   never,   never},
       {"RunningStatistics",    "",                                   takes,   never,   never,   never,   never},
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
@@ -161,6 +162,7 @@ SupportCell cell(const ReorderDesc& d, Device&) {
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
 SupportCell cell(const PixelLossDesc& d, Device&) { return {"PixelLoss", "", d.prediction.dtype}; }
+SupportCell cell(const ResizeDesc& d, Device&) { return {"Resize", "", d.src.dtype}; }
 SupportCell cell(const RmsNormDesc& d, Device&) { return {"RmsNorm", "", d.src.dtype}; }
 SupportCell cell(const RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
 SupportCell cell(const SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
@@ -278,6 +280,10 @@ RecurrentCellDesc example(DType t) {
 template <>
 ReorderDesc example(DType t) {
   return {plain(image, DType::f32), last(image, t)};
+}
+template <>
+ResizeDesc example(DType t) {
+  return {plain(image, t), 12, 20};
 }
 template <>
 RmsNormDesc example(DType t) {

@@ -12,6 +12,7 @@
 #include "engine/ops/loss.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
+#include "engine/ops/resize.hpp"
 #include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
 #include "tests/oracle/array.hpp"
@@ -58,6 +59,11 @@ Array dense_backward_weights(const Array& src, const Array& diff_dst);
 Array pool_forward(const Array& src, const ops::PoolParams& p);
 Array pool_backward(const Array& diff_dst, const Array& src, const ops::PoolParams& p);
 Shape pool_shape(const Shape& src, const ops::PoolParams& p);
+
+// ---- bilinear interpolation (resize.cpp)
+
+Array resize_forward(const Array& src, std::int64_t rows, std::int64_t columns, ops::ResizeGrid grid);
+Array resize_backward(const Array& diff_dst, const Shape& src, ops::ResizeGrid grid);
 
 // ---- element-wise (eltwise.cpp)
 

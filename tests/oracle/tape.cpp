@@ -107,6 +107,12 @@ int Tape::pool(int x, const ops::PoolParams& p) {
                 [=, this](const Array& diff) { return std::vector<Array>{pool_backward(diff, values_[x], p)}; });
 }
 
+int Tape::resize(int x, std::int64_t rows, std::int64_t columns, ops::ResizeGrid grid) {
+  return record(resize_forward(values_[x], rows, columns, grid), {x}, [=, this](const Array& diff) {
+    return std::vector<Array>{resize_backward(diff, values_[x].shape, grid)};
+  });
+}
+
 int Tape::eltwise(int x, const ops::EltwiseParams& p) {
   return record(eltwise_forward(values_[x], p), {x},
                 [=, this](const Array& diff) { return std::vector<Array>{eltwise_backward(diff, values_[x], p)}; });

@@ -30,6 +30,7 @@ class Tape {
   /// In training, with the statistics of the batch, in which all samples count.
   int batch_norm(int x, const std::string& name, double epsilon);
   int pool(int x, const ops::PoolParams& p);
+  int resize(int x, std::int64_t rows, std::int64_t columns, ops::ResizeGrid grid);
   int eltwise(int x, const ops::EltwiseParams& p);
   int dropout(int x, const std::string& name, float rate, const ops::StepParams& now, std::int64_t rows_per_sample = 1);
   int add(int a, int b);

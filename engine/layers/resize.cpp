@@ -1,0 +1,54 @@
+#include "engine/ops/resize.hpp"
+
+#include "engine/layers/layers.hpp"
+#include "engine/plan/node_builder.hpp"
+
+namespace keelson {
+
+namespace {
+
+class ResizeLayer : public Layer {
+ public:
+  explicit ResizeLayer(const ResizeOptions& options) : options_(options) {}
+
+  std::string kind() const override { return "resize"; }
+  bool keeps_type() const override { return true; }
+  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    const ValueShape& x = srcs[0];
+    if (x.shape.rank() != 4 || x.batch_axis != 0)
+      refuse("resizing takes (N, C, rows, columns) values, but its input is {}", to_string(x.shape));
+    if (options_.rows < 1 || options_.columns < 1)
+      refuse("resizing to {} x {}: expected at least 1 x 1", options_.rows, options_.columns);
+    return {{x.shape[0], x.shape[1], options_.rows, options_.columns}, x.dtype};
+  }
+
+  BackwardFn plan(ForwardBuilder& p) const override {
+    const Shape& shape = p.src(0).shape;
+    const bool last = p.strided_src(0).is_channels_last(shape);
+    const ops::ResizeDesc d{{shape, p.type(), last ? Layout::channels_last(shape) : Layout::plain(shape)},
+                            options_.rows,
+                            options_.columns,
+                            options_.grid};
+    std::shared_ptr<ops::Resize> op = p.make(d);
+    const TensorDesc dst = d.dst_desc();
+    p.forward(op, {.src = p.src_in(0, d.src.layout), .dst = p.new_dst(dst.layout, dst.dtype)});
+    return [op, src = d.src, dst](BackwardBuilder& b) {
+      if (!b.wants_diff_src(0)) return;
+      b.backward_data(
+          op, {.diff_dst = b.diff_dst_in(dst.layout, dst.dtype), .diff_src = b.new_diff_src(0, src.layout, src.dtype)});
+    };
+  }
+
+ private:
+  ResizeOptions options_;
+};
+
+}  // namespace
+
+Var resize(Var x, const ResizeOptions& options, const std::string& name) {
+  return x.graph->add(std::make_shared<ResizeLayer>(options), {x}, name);
+}
+
+}  // namespace keelson
