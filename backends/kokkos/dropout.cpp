@@ -13,14 +13,19 @@ using namespace ops;
 /// Philox blocks that a work item takes at once: on a CPU as many as vector lanes.
 constexpr int lanes = runs_on_host ? 16 : 1;
 
-/// philox::block() of `lanes` neighbouring counters from `first` on, each operation for all of them, so that it
-/// vectorises: in 64-bit lanes, of which the products need all. Word w of counter first + l is words[4 l + w].
+/// Word w of `lanes` Philox blocks is word[w][lane].
+struct Words {
+  std::uint32_t word[4][lanes];
+};
+
+/// philox::block() of the counters first, first + step ..., each operation for all of them, so that it vectorises: in
+/// 64-bit lanes, of which the products need all.
 KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
-                                   std::uint32_t (&words)[4 * lanes]) {
+                                   std::uint64_t step, Words& words) {
   constexpr std::uint64_t low = 0xffffffffu;
   std::uint64_t a[lanes], b[lanes], c[lanes], d[lanes];
   for (int l = 0; l < lanes; ++l) {
-    const std::uint64_t counter = first + static_cast<std::uint64_t>(l);
+    const std::uint64_t counter = first + static_cast<std::uint64_t>(l) * step;
     a[l] = counter & low, b[l] = counter >> 32;
     c[l] = counter_high & low, d[l] = counter_high >> 32;
   }
@@ -36,10 +41,21 @@ KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high
     k0 = (k0 + 0x9E3779B9u) & low, k1 = (k1 + 0xBB67AE85u) & low;
   }
   for (int l = 0; l < lanes; ++l) {
-    words[4 * l] = static_cast<std::uint32_t>(a[l]), words[4 * l + 1] = static_cast<std::uint32_t>(b[l]);
-    words[4 * l + 2] = static_cast<std::uint32_t>(c[l]), words[4 * l + 3] = static_cast<std::uint32_t>(d[l]);
+    words.word[0][l] = static_cast<std::uint32_t>(a[l]), words.word[1][l] = static_cast<std::uint32_t>(b[l]);
+    words.word[2][l] = static_cast<std::uint32_t>(c[l]), words.word[3][l] = static_cast<std::uint32_t>(d[l]);
   }
 }
+
+/// Keeps an element, or not, by its 32 bits.
+struct Drop {
+  float threshold, scale;
+  KOKKOS_FUNCTION explicit Drop(float rate) : threshold(rate * 16777216.0f), scale(rate < 1 ? 1 / (1 - rate) : 0.0f) {}
+  template <class T>
+  KOKKOS_FUNCTION T operator()(std::uint32_t bits, T x) const {
+    const bool keep = static_cast<float>(static_cast<std::int32_t>(bits >> 8)) >= threshold;
+    return stored<T>(keep ? value_of(x) * scale : 0.0f);
+  }
+};
 
 /// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
 /// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes `lanes`
@@ -58,33 +74,73 @@ struct Mask {
     const Index base = step_params->sample_offset * elements_per_sample;
     const Index block = base / 4 + item * lanes;
     // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
-    std::uint32_t words[4 * lanes];
-    blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block),
+    Words words;
+    blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block), 1,
            words);
-    const float rate = p.rate, scale = rate < 1 ? 1 / (1 - rate) : 0.0f;
+    std::uint32_t bits[4 * lanes];
+    for (int l = 0; l < lanes; ++l)
+      for (int w = 0; w < 4; ++w) bits[4 * l + w] = words.word[w][l];
+    const Drop drop(p.rate);
     const Index first = block * 4 - base;
-    const auto keep = [&](int i) {
-      return static_cast<float>(static_cast<std::int32_t>(words[i] >> 8)) >= rate * 16777216.0f;
-    };
     if (plain && first >= 0 && first + 4 * lanes <= elements) {
       const T* from = src + first;
       T* to = dst + first;
       KEELSON_INDEPENDENT_ITERATIONS
-      for (int i = 0; i < 4 * lanes; ++i) to[i] = stored<T>(keep(i) ? value_of(from[i]) * scale : 0.0f);
+      for (int i = 0; i < 4 * lanes; ++i) to[i] = drop(bits[i], from[i]);
       return;
     }
     for (int i = 0; i < 4 * lanes; ++i) {
       const Index l = first + i;
       if (l < 0 || l >= elements) continue;
       const Index o = plain ? l : at.offset(l);
-      dst[o] = stored<T>(keep(i) ? value_of(src[o]) * scale : 0.0f);
+      dst[o] = drop(bits[i], src[o]);
+    }
+  }
+};
+
+/// The same where channels lie side by side and a Philox block serves four places of one channel: work item i takes
+/// four places, and on a GPU one of their channels.
+template <class T>
+struct ChannelsLastMask {
+  DropoutParams p;
+  const StepParams* step_params;
+  Index channels, places, elements_per_sample;  ///< places of one row; a multiple of 4
+  const T* src;
+  T* dst;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    Index begin = 0, end = channels;
+    if constexpr (!runs_on_host) {
+      begin = item % channels, end = begin + 1;
+      item /= channels;
+    }
+    const Index place = item * 4, row = place / places;
+    const Index base = step_params->sample_offset * elements_per_sample + row * channels * places + place % places;
+    const Drop drop(p.rate);
+    for (Index c = begin; c < end; c += lanes) {
+      Words words;
+      blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
+             static_cast<std::uint64_t>((base + c * places) / 4), static_cast<std::uint64_t>(places / 4), words);
+      const int valid = static_cast<int>(end - c < lanes ? end - c : lanes);
+      for (int w = 0; w < 4; ++w) {
+        const T* from = src + (place + w) * channels + c;
+        T* to = dst + (place + w) * channels + c;
+        if (valid == lanes) {
+          KEELSON_KEEP_LOOP
+          KEELSON_INDEPENDENT_ITERATIONS
+          for (int l = 0; l < lanes; ++l) to[l] = drop(words.word[w][l], from[l]);
+        } else {
+          for (int l = 0; l < valid; ++l) to[l] = drop(words.word[w][l], from[l]);
+        }
+      }
     }
   }
 };
 
 class KokkosDropout : public Dropout {
  public:
-  explicit KokkosDropout(const DropoutDesc& d) : desc_(d), plain_(d.src.layout.is_plain(d.src.shape)) {}
+  explicit KokkosDropout(const DropoutDesc& d)
+      : desc_(d), plain_(d.src.layout.is_plain(d.src.shape)), places_(by_channels(d)) {}
   Layout layout(Verb, Role) const override { return desc_.src.layout; }
   std::string name(Verb) const override { return "philox"; }
   Cost cost(Verb) const override {
@@ -110,14 +166,28 @@ class KokkosDropout : public Dropout {
     const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
-      launch(label, elements / (4 * lanes) + 2,
-             Mask<T>{desc_.params, static_cast<const StepParams*>(step_params.raw()), elements, per_sample,
-                     Strided(src), plain_, src.data<T>(), dst.data<T>()});
+      const auto* step = static_cast<const StepParams*>(step_params.raw());
+      if (places_ > 0)
+        launch(label, shape[0] * places_ / 4 * (runs_on_host ? 1 : shape[1]),
+               ChannelsLastMask<T>{desc_.params, step, shape[1], places_, per_sample, src.data<T>(), dst.data<T>()});
+      else
+        launch(label, elements / (4 * lanes) + 2,
+               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), plain_, src.data<T>(), dst.data<T>()});
     });
   }
 
+  /// Places of a row where ChannelsLastMask applies, else 0.
+  static Index by_channels(const DropoutDesc& d) {
+    const Shape& shape = d.src.shape;
+    if (shape.rank() < 3 || shape.elements() == 0 || !d.src.layout.is_channels_last(shape)) return 0;
+    const Index places = shape.elements() / (shape[0] * shape[1]);
+    return places % 4 == 0 ? places : 0;
+  }
+
   DropoutDesc desc_;
-  bool plain_;  ///< known once: comparing layouts allocates
+  // Known once: comparing layouts allocates.
+  bool plain_;
+  Index places_;
 };
 
 }  // namespace

@@ -27,6 +27,12 @@ std::vector<DropoutCase> dropout_cases() {
        {.seed = 5, .step = 2, .sample_offset = 3},
        64},
       {"volume", "3-D", {1, 4, 3, 5, 3}, 0.25f, {.seed = 9, .step = 9, .sample_offset = 1}},
+      {"image",
+       "four places of a channel share random bits; channels behind the last whole vector",
+       {3, 37, 4, 5},
+       0.2f,
+       {.seed = 7, .step = 4, .sample_offset = 5}},
+      {"narrow_image", "fewer channels than lanes", {2, 3, 2, 6, 1}, 0.4f, {.seed = 3, .step = 8}},
       {"vector", "rank 1", {13}, 0.5f, {.seed = 2, .step = 1}},
   };
 }
