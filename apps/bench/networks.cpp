@@ -1,9 +1,15 @@
 #include "apps/bench/networks.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "engine/base/parse_number.hpp"
 #include "engine/optim/adam.hpp"
+#include "engine/optim/lamb.hpp"
 #include "engine/optim/sgd.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
+#include "nets/deeplab/deepcam.hpp"
+#include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 
@@ -12,6 +18,7 @@ namespace keelson::bench {
 namespace {
 
 constexpr std::string_view lstm_prefix = "lstm-";
+constexpr std::array<std::string_view, 3> climate_networks = {"deepcam", "deeplab-sc18", "tiramisu"};
 
 /// The numbers of "128" or "384x576".
 std::vector<std::int64_t> extents_of(const std::string& size) {
@@ -55,6 +62,12 @@ Network language_model(const std::string& name, const std::string& size) {
   return n;
 }
 
+Graph climate_graph(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  if (name == "deepcam") return nets::deepcam({.rows = rows, .columns = columns});
+  if (name == "deeplab-sc18") return nets::deeplab_sc18({.rows = rows, .columns = columns});
+  return nets::tiramisu({.rows = rows, .columns = columns});
+}
+
 /// LARC-Adam of SC18.
 std::shared_ptr<const Optimizer> sc18_optimizer() {
   auto adam = std::make_shared<Adam>();
@@ -62,12 +75,19 @@ std::shared_ptr<const Optimizer> sc18_optimizer() {
   return adam;
 }
 
+/// LAMB of MLPerf HPC: weight decay on all parameters.
+std::shared_ptr<const Optimizer> deepcam_optimizer() {
+  auto lamb = std::make_shared<Lamb>();
+  lamb->adapt_vectors = true;
+  return lamb;
+}
+
 Network climate(const std::string& name, const std::string& size) {
   const auto extents = size.empty() ? std::vector<std::int64_t>{768, 1152} : extents_of(size);
   if (extents.size() != 2) refuse("--size {}: the samples of {} have rows and columns; give both: 384x576", size, name);
   const std::int64_t rows = extents[0], columns = extents[1];
-  Network n{nets::tiramisu({.rows = rows, .columns = columns})};
-  n.optimizer = sc18_optimizer();
+  Network n{climate_graph(name, rows, columns)};
+  n.optimizer = name == "deepcam" ? deepcam_optimizer() : sc18_optimizer();
   n.size = extents;
   n.title = fmt::format("{} {} x {}", name, rows, columns);
   n.classes = 3;
@@ -77,7 +97,8 @@ Network climate(const std::string& name, const std::string& size) {
 }  // namespace
 
 std::vector<std::string> network_names() {
-  std::vector<std::string> names{"mlperf", "paper", "tiramisu"};
+  std::vector<std::string> names{"mlperf", "paper"};
+  names.insert(names.end(), climate_networks.begin(), climate_networks.end());
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(std::string(lstm_prefix) + c.name);
   return names;
 }
@@ -85,7 +106,7 @@ std::vector<std::string> network_names() {
 Network make_network(const std::string& name, const std::string& size) {
   if (name.starts_with(lstm_prefix)) return language_model(name, size);
   if (name == "mlperf" || name == "paper") return cosmoflow(name, size);
-  if (name == "tiramisu") return climate(name, size);
+  if (std::ranges::find(climate_networks, name) != climate_networks.end()) return climate(name, size);
   refuse("no network '{}'", name);
 }
 

@@ -1,6 +1,7 @@
 #include "nets/tiramisu/tiramisu.hpp"
 
 #include "engine/layers/layers.hpp"
+#include "nets/image_size.hpp"
 
 namespace keelson::nets {
 
@@ -11,12 +12,7 @@ void check(const TiramisuOptions& o) {
     refuse("Tiramisu with {} blocks on the way down: expected 2 to 16", o.layers.size());
   for (const int n : o.layers)
     if (n < 1) refuse("a block of Tiramisu with {} layers: expected at least 1", n);
-  const std::int64_t factor = std::int64_t{1} << (o.layers.size() - 1);
-  for (const std::int64_t extent : {o.rows, o.columns})
-    if (extent < factor || extent % factor != 0)
-      refuse("Tiramisu halves its input {} times: {} x {} does not fit, expected multiples of {}; try {} x {}",
-             o.layers.size() - 1, o.rows, o.columns, factor, std::max(o.rows / factor, std::int64_t{1}) * factor,
-             std::max(o.columns / factor, std::int64_t{1}) * factor);
+  require_image_size("Tiramisu", o.rows, o.columns, std::int64_t{1} << (o.layers.size() - 1));
 }
 
 class TiramisuBuilder {

@@ -51,7 +51,7 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) / result["seconds_per_step"], 3)
 
     def test_step_of_climate_networks(self):
-        for net, size in (("tiramisu", (32, 48)),):
+        for net, size in (("deepcam", (32, 48)), ("deeplab-sc18", (16, 24)), ("tiramisu", (32, 48))):
             with self.subTest(net):
                 result = json.loads(self.succeed("step", "--net", net, "--size", "%dx%d" % size, "--steps", 1, "--warmup", 1,
                                                  "--json"))
