@@ -19,11 +19,11 @@ class Resize;
 struct ResizeDesc {
   using Op = Resize;
   TensorDesc src;
-  std::int64_t rows = 1, columns = 1;  ///< of dst
-  ResizeGrid grid = ResizeGrid::asymmetric;
+  std::int64_t rows = 1, columns = 1;        ///< of dst
+  ResizeGrid grid = ResizeGrid::asymmetric;  ///< which places of src the elements of dst are
 
   TensorDesc src_desc() const;  ///< with its layout
-  TensorDesc dst_desc() const;
+  TensorDesc dst_desc() const;  ///< (N, C, rows, columns), with its layout
 };
 
 /// An element of dst at the place p = i + f of an axis, i whole and 0 <= f < 1, is (1 - f) src[i] + f src[i + 1], along

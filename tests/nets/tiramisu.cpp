@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/layers/layers.hpp"
 #include "tests/nets/support.hpp"
 #include "tests/support/contexts.hpp"
@@ -105,6 +107,27 @@ TEST(Tiramisu, AStepAgreesWithTheOracle) {
   const Array y = oracle::random_integers({2, o.rows, o.columns}, "y", 0, 2);
   expect_step(nets::tiramisu(o), x, y,
               [&](oracle::Tape& t, const ops::StepParams& now) { return TiramisuOracle{t, o, now}.loss(x, y); });
+}
+
+TEST(Tiramisu, EvaluatesWithoutDropout) {
+  nets::TiramisuOptions o{
+      .rows = 16, .columns = 24, .channels = 5, .first = 12, .growth = 8, .layers = {2, 1, 3}, .dropout = 0.2f};
+  const Array x = oracle::random_uniform({1, o.channels, o.rows, o.columns}, "x", 0, 1);
+  Context& ctx = context(network_contexts().back());
+  const auto logits = [&](bool training) {
+    const Graph graph = nets::tiramisu(o);
+    Parameters parameters(graph, ctx, 5);
+    Executor executor(graph, parameters, {.batch = 1, .training = training});
+    set_input(ctx, executor, "x", x);
+    set_input(ctx, executor, "y", Array({1, o.rows, o.columns}));
+    executor.forward({});
+    return get_output(ctx, executor, "prediction");
+  };
+  const Array evaluated = logits(false), dropped = logits(true);
+  o.dropout = 0;
+  EXPECT_LT(relative_error(evaluated, logits(true)), 1e-5);
+  EXPECT_GT(relative_error(evaluated, dropped), 0.1);
+  EXPECT_GT(std::ranges::count(dropped.data, 0.0), dropped.elements() / 10) << "logits are dropped, too";
 }
 
 }  // namespace
