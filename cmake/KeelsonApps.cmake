@@ -14,7 +14,7 @@ file(GLOB mains CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/main.cpp)
 foreach(main IN LISTS mains)
   cmake_path(GET main PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
-  keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/${name}/(main\\.cpp$|data/)"
+  keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/(${name}/main\\.cpp$|cosmoflow/data/)"
     PUBLIC keelson_app ${parts_of_${name}} FFTW3::double FFTW3::float)
   add_executable(keelson-${name} ${main})
   target_link_libraries(keelson-${name} PRIVATE keelson_app_${name})

@@ -1,0 +1,175 @@
+#include "apps/climate/data/snapshot_dataset.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/data/file_list.hpp"
+#include "engine/data/find_files.hpp"
+
+namespace keelson::climate {
+namespace {
+
+std::vector<std::string> find_snapshots(const std::string& path) {
+  auto files = find_hdf5_files(path);
+  std::erase_if(files, [](const std::string& f) { return std::filesystem::path(f).filename() == "stats.h5"; });
+  if (files.empty()) refuse("{}: holds statistics, but no snapshots; name the folder of the snapshots", path);
+  return files;
+}
+
+void require_multiple(const SnapshotLayout& l, std::int64_t multiple, const std::string& path) {
+  if (l.rows % multiple == 0 && l.columns % multiple == 0) return;
+  const auto fitting = [&](std::int64_t n) { return std::max(multiple, n / multiple * multiple); };
+  refuse(
+      "{}: has {} x {} points (latitudes x longitudes), and the network takes multiples of {}. Choose another network, "
+      "or bring the snapshots to a grid such as {} x {}",
+      path, l.rows, l.columns, multiple, fitting(l.rows), fitting(l.columns));
+}
+
+}  // namespace
+
+struct SnapshotDataset::Impl {
+  std::string path;
+  SnapshotOptions options;
+  std::shared_ptr<const FileList> files;
+  SnapshotLayout layout;
+  std::vector<int> channels;
+  SnapshotFile::Values values;
+  ChannelRanges ranges;
+  std::vector<Field> fields;
+
+  SnapshotFile open(std::int64_t index) const;
+  void open_all(Communicator* world);
+  void choose_channels();
+};
+
+SnapshotFile SnapshotDataset::Impl::open(std::int64_t index) const {
+  if (index < 0 || index >= files->size()) fail("internal error: sample {} of {}", index, files->size());
+  SnapshotFile file(files->path(index), files->folder());
+  if (!(file.layout() == layout)) {
+    const auto text = [](const SnapshotLayout& l) {
+      return fmt::format("{} with the channels {}", to_string(l), names_of(l.channels));
+    };
+    refuse("{}: holds {}\n  expected: {}, as {} has it\nmove the file, or name a folder or pattern of equal files",
+           file.path(), text(file.layout()), text(layout), files->path(0));
+  }
+  if (options.needs_labels && !file.has_labels(options.labels)) {
+    refuse(
+        "{}: has no labels {}. Expected 'climate/labels_{}' or 'climate/labels' with so many maps; choose other "
+        "labels, or move the file",
+        file.path(), options.labels, options.labels);
+  }
+  return file;
+}
+
+void SnapshotDataset::Impl::open_all(Communicator* world) {
+  on_each_rank(world, [&] {
+    layout = SnapshotFile(files->path(0), files->folder()).layout();
+    require_multiple(layout, options.multiple, files->path(0));
+    choose_channels();
+    const std::int64_t first = world ? world->rank() : 0, step = world ? world->size() : 1;
+    for (std::int64_t i = first; i < files->size(); i += step) open(i);
+  });
+}
+
+void SnapshotDataset::Impl::choose_channels() {
+  channels = options.channels;
+  if (channels.empty()) {
+    channels.resize(kChannels);
+    std::iota(channels.begin(), channels.end(), 0);
+  }
+  std::vector<int> missing;
+  for (const int c : channels) {
+    if (c < 0 || c >= kChannels) refuse("channel {}: expected numbers from 0 to {}", c, kChannels - 1);
+    const auto at = std::ranges::find(layout.channels, c);
+    if (at == layout.channels.end())
+      missing.push_back(c);
+    else
+      values.positions.push_back(at - layout.channels.begin());
+  }
+  if (!missing.empty()) {
+    refuse("{}: lacks the channels {}. It holds {}: choose among these ({})", files->path(0), names_of(missing),
+           names_of(layout.channels), fmt::join(layout.channels, ","));
+  }
+  values.shift.assign(channels.size(), 0);
+  values.scale.assign(channels.size(), 1);
+}
+
+SnapshotDataset::SnapshotDataset(const std::string& path, const SnapshotOptions& options, Communicator* world)
+    : impl_(new Impl{path, options, std::make_shared<const FileList>(path, world, find_snapshots)}) {
+  KEELSON_EXPECT(options.multiple > 0);
+  impl_->open_all(world);
+  const auto& l = impl_->layout;
+  impl_->fields = {{"x", {static_cast<std::int64_t>(impl_->channels.size()), l.rows, l.columns}},
+                   {"labels", {l.rows, l.columns}, DType::s32}};
+}
+
+SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source)
+    : impl_(new Impl(*opened.impl_)) {
+  auto& d = *impl_;
+  const auto chosen = d.channels.size(), stored = d.layout.channels.size();
+  if (ranges.size() != kChannels && ranges.size() != stored && ranges.size() != chosen) {
+    refuse(
+        "{}: has statistics of {} channels. Expected {}{}, as {} has them; name the statistics of these data, or "
+        "leave them out: the training data are then read for their statistics",
+        source, ranges.size(), kChannels, stored == kChannels ? "" : fmt::format(" or {}", stored), d.path);
+  }
+  d.ranges = {};
+  for (std::size_t k = 0; k < chosen; ++k) {
+    const auto c = ranges.size() == kChannels ? static_cast<std::size_t>(d.channels[k])
+                   : ranges.size() == stored  ? static_cast<std::size_t>(d.values.positions[k])
+                                              : k;
+    const float least = ranges.least[c], most = ranges.most[c];
+    d.ranges.least.push_back(least);
+    d.ranges.most.push_back(most);
+    d.values.shift[k] = least;
+    d.values.scale[k] = most > least ? 1 / (most - least) : 1;  // a channel that does not vary becomes 0
+  }
+}
+
+SnapshotDataset::~SnapshotDataset() = default;
+
+std::int64_t SnapshotDataset::size() const { return impl_->files->size(); }
+const std::vector<Field>& SnapshotDataset::fields() const { return impl_->fields; }
+
+void SnapshotDataset::read(std::int64_t index, void* const* dst) const {
+  const auto file = impl_->open(index);
+  file.read_data(impl_->values, static_cast<float*>(dst[0]));
+  file.read_labels(impl_->options.labels, static_cast<std::int32_t*>(dst[1]));
+}
+
+void SnapshotDataset::read_data(std::int64_t index, float* dst) const {
+  impl_->open(index).read_data(impl_->values, dst);
+}
+
+void SnapshotDataset::read_labels(std::int64_t index, std::int32_t* dst) const {
+  impl_->open(index).read_labels(impl_->options.labels, dst);
+}
+
+std::string SnapshotDataset::describe() const {
+  const auto& d = *impl_;
+  return fmt::format("{} of {} with labels {} under {}", counted(size(), "snapshot"), to_string(d.fields[0].shape),
+                     d.options.labels, d.path);
+}
+
+std::uint64_t SnapshotDataset::digest() const {
+  const auto& d = *impl_;
+  Digest digest;
+  digest.add(d.files->digest()).add(d.layout.rows).add(d.layout.columns).add(d.layout.channels_last);
+  digest.add(d.layout.channels).add(d.channels).add(d.options.labels).add(d.ranges.least).add(d.ranges.most);
+  return digest.value();
+}
+
+const SnapshotLayout& SnapshotDataset::layout() const { return impl_->layout; }
+const std::vector<int>& SnapshotDataset::channels() const { return impl_->channels; }
+const ChannelRanges& SnapshotDataset::ranges() const { return impl_->ranges; }
+std::string SnapshotDataset::file_of(std::int64_t index) const { return impl_->files->path(index); }
+std::string SnapshotDataset::name_of(std::int64_t index) const { return impl_->files->name(index); }
+
+}  // namespace keelson::climate

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/climate/data/channel_ranges.hpp"
+#include "apps/climate/data/snapshot_file.hpp"
+#include "engine/base/communicator.hpp"
+#include "engine/data/dataset.hpp"
+
+namespace keelson::climate {
+
+struct SnapshotOptions {
+  std::vector<int> channels;  ///< as Channel numbers them, in this order; empty: all 16
+  int labels = 0;             ///< which map of labels
+  bool needs_labels = true;   ///< false: files without labels are taken, too; read() then refuses
+  std::int64_t multiple = 1;  ///< rows and columns have to be multiples of it, for the network's sake
+};
+
+/// Climate snapshots in HDF5, one for each file, in the layouts of the public CAM5 data (SnapshotFile). Fields: "x"
+/// (channels, H, W) f32, written (H, W, channels), and "labels" (H, W) s32.
+///
+/// Rank 0 lists the files, and each rank opens a share of them to see that they fit. A file is opened anew when its
+/// sample is read. Contiguous float32 in the machine's byte order is read without HDF5's lock.
+class SnapshotDataset final : public Dataset {
+ public:
+  /// `path`: a file, a folder, or a pattern; a file named stats.h5 is left out. The samples are not normalised. Throws
+  /// InputError on all ranks for files that do not fit the first one or the options. `world` null: alone. Collective.
+  SnapshotDataset(const std::string& path, const SnapshotOptions& options, Communicator* world = nullptr);
+  /// The same files, normalised. `ranges`: of all 16 channels, of those that the files hold, or of those chosen
+  /// (measure_ranges()); throws InputError for another number, naming `source`. Opens nothing.
+  SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source);
+  ~SnapshotDataset() override;
+
+  std::int64_t size() const override;
+  const std::vector<Field>& fields() const override;
+  /// Throws InputError, naming file and place, for numbers that are not finite and labels outside 0..2.
+  void read(std::int64_t index, void* const* dst) const override;
+  /// The field "x" alone.
+  void read_data(std::int64_t index, float* dst) const;
+  /// The field "labels" alone.
+  void read_labels(std::int64_t index, std::int32_t* dst) const;
+  std::string describe() const override;
+  std::uint64_t digest() const override;
+
+  /// How the files hold their channels.
+  const SnapshotLayout& layout() const;
+  /// The chosen channels.
+  const std::vector<int>& channels() const;
+  /// One for each chosen channel; empty: not normalised.
+  const ChannelRanges& ranges() const;
+  /// The file of a sample, as a path.
+  std::string file_of(std::int64_t index) const;
+  /// The file of a sample below the folder, the same on all ranks: "b/data-0000001.h5".
+  std::string name_of(std::int64_t index) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace keelson::climate

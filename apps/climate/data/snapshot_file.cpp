@@ -1,0 +1,229 @@
+#include "apps/climate/data/snapshot_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "engine/base/error.hpp"
+#include "engine/data/raw_file.hpp"
+
+namespace keelson::climate {
+namespace {
+
+constexpr const char *kDataName = "climate/data", *kChannelsName = "climate/channels", *kLabelsName = "climate/labels";
+constexpr std::int64_t kBlockBytes = 1 << 20;  // of stored numbers, which stay in a cache until decoded
+
+std::vector<int> stored_channels(const hdf5::File& file) {
+  std::vector<int> channels(kChannels);
+  std::iota(channels.begin(), channels.end(), 0);
+  if (!file.has(kChannelsName)) return channels;
+  channels = file.read<int>(kChannelsName);
+  std::vector<bool> seen(kChannels);
+  for (const int c : channels) {
+    if (c < 0 || c >= kChannels || seen[static_cast<std::size_t>(c)]) {
+      refuse("{}: '{}' is {}. Expected different numbers from 0 to {}: those of the channels in '{}'", file.path(),
+             kChannelsName, fmt::join(channels, ", "), kChannels - 1, kDataName);
+    }
+    seen[static_cast<std::size_t>(c)] = true;
+  }
+  return channels;
+}
+
+SnapshotLayout layout_of(const hdf5::File& file, const hdf5::DatasetInfo& data) {
+  SnapshotLayout layout;
+  layout.channels = stored_channels(file);
+  const auto n = static_cast<std::int64_t>(layout.channels.size());
+  const auto& s = data.shape;
+  if (data.type == hdf5::Type::other || s.size() != 3 || data.elements() == 0 || (s[2] != n && s[0] != n)) {
+    refuse(
+        "{}: '{}' is {} {}. Expected numbers of {} channels, (H, W, {}) or ({}, H, W){}", file.path(), kDataName,
+        data.type_name, hdf5::to_string(s), n, n, n,
+        file.has(kChannelsName)
+            ? fmt::format(", since '{}' names {}", kChannelsName, n)
+            : fmt::format("; where channels are left out, '{}' has to list the numbers of the others", kChannelsName));
+  }
+  layout.channels_last = s[2] == n;
+  layout.rows = layout.channels_last ? s[0] : s[1];
+  layout.columns = layout.channels_last ? s[1] : s[2];
+  return layout;
+}
+
+/// Memory of this thread for `elements` undecoded numbers.
+float* snapshot_scratch(std::int64_t elements) {
+  thread_local std::vector<float> memory;
+  if (memory.size() < static_cast<std::size_t>(elements)) memory.resize(static_cast<std::size_t>(elements));
+  return memory.data();
+}
+
+/// Whether the elements lie in the file as f32 in memory, so that HDF5 and its lock are not needed.
+bool is_plain(const hdf5::DatasetInfo& info) { return info.type == hdf5::Type::f32 && info.raw_offset >= 0; }
+
+}  // namespace
+
+std::string to_string(const SnapshotLayout& l) {
+  const auto n = static_cast<std::int64_t>(l.channels.size());
+  return hdf5::to_string(l.channels_last ? hdf5::Dims{l.rows, l.columns, n} : hdf5::Dims{n, l.rows, l.columns});
+}
+
+std::string names_of(std::span<const int> channels) {
+  std::vector<std::string> names;
+  for (const int c : channels) names.emplace_back(kChannelNames.at(static_cast<std::size_t>(c)));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+SnapshotFile::SnapshotFile(const std::string& path, const std::string& folder) : file_(hdf5::File::open(path, folder)) {
+  if (!file_.has(kDataName)) {
+    refuse(
+        "{}: has no '{}'. Expected a climate snapshot with this array (docs/file-formats.md); move the file, or name "
+        "a folder of snapshots",
+        path, kDataName);
+  }
+  data_ = file_.info(kDataName);
+  layout_ = layout_of(file_, data_);
+}
+
+std::optional<SnapshotFile::Labels> SnapshotFile::find_labels(int map) const {
+  for (const std::string& name : {fmt::format("{}_{}", kLabelsName, map), std::string(kLabelsName)}) {
+    if (!file_.has(name)) continue;
+    Labels found{file_.info(name)};
+    const auto& s = found.info.shape;
+    const bool own = name != kLabelsName;  // a data set of this map alone
+    const bool axis = s.size() == 3;
+    if (found.info.type == hdf5::Type::other || s.size() < 2 || s.size() > 3 || s[s.size() - 2] != layout_.rows ||
+        s[s.size() - 1] != layout_.columns) {
+      refuse("{}: '{}' is {} {}. Expected a class for each of the {} x {} points of '{}'; remake the file", path(),
+             name, found.info.type_name, hdf5::to_string(s), layout_.rows, layout_.columns, kDataName);
+    }
+    if (axis) found.map = own && s[0] == 1 ? 0 : map;
+    if (axis ? found.map >= s[0] : !own && map != 0) continue;
+    return found;
+  }
+  return std::nullopt;
+}
+
+/// Some rows of a snapshot as stored.
+struct SnapshotFile::Block {
+  const float* src = nullptr;
+  std::int64_t row_step = 0, column_step = 0, channel_step = 0;  ///< in elements
+  bool chosen = false;                                           ///< src has the wanted channels alone
+  std::int64_t first = 0, rows = 0;
+};
+
+/// `dst` may be src, where all channels are wanted in their order.
+void SnapshotFile::decode(const Block& b, const Values& values, float* dst) const {
+  const auto n = static_cast<std::int64_t>(values.positions.size());
+  std::vector<std::int64_t> steps;
+  for (std::int64_t k = 0; k < n; ++k)
+    steps.push_back((b.chosen ? k : values.positions[static_cast<std::size_t>(k)]) * b.channel_step);
+  const auto stored = [&](std::int64_t row, std::int64_t column, std::int64_t k) {
+    return b.src[row * b.row_step + column * b.column_step + steps[static_cast<std::size_t>(k)]];
+  };
+  const float *shift = values.shift.data(), *scale = values.scale.data();
+  for (std::int64_t row = 0; row < b.rows; ++row) {
+    std::uint32_t largest = 0;  // magnitude, as bits
+    float* to = dst + (b.first + row) * layout_.columns * n;
+    for (std::int64_t column = 0; column < layout_.columns; ++column, to += n) {
+      for (std::int64_t k = 0; k < n; ++k) {
+        const float value = stored(row, column, k);
+        largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
+        to[k] = (value - shift[k]) * scale[k];
+      }
+    }
+    if (largest < 0x7f800000u) continue;
+    to = dst + (b.first + row) * layout_.columns * n;
+    for (std::int64_t column = 0; column < layout_.columns; ++column) {
+      for (std::int64_t k = 0; k < n; ++k) {
+        // In place, the number is gone; what it became is as little finite.
+        const float value = b.src == dst + b.first * layout_.columns * n ? to[column * n + k] : stored(row, column, k);
+        if (!std::isfinite(value))
+          refuse_value(value, b.first + row, column, values.positions[static_cast<std::size_t>(k)]);
+      }
+    }
+  }
+}
+
+void SnapshotFile::refuse_value(double value, std::int64_t row, std::int64_t column, std::int64_t position) const {
+  const hdf5::Dims at = layout_.channels_last ? hdf5::Dims{row, column, position} : hdf5::Dims{position, row, column};
+  refuse("{}: '{}' holds {} at {}, in channel {}. Expected finite numbers; move or remake the file", path(), kDataName,
+         value, hdf5::to_string(at),
+         kChannelNames[static_cast<std::size_t>(layout_.channels[static_cast<std::size_t>(position)])]);
+}
+
+/// In blocks of rows. `read(dst, elements, first element)` reads stored numbers.
+template <class Read>
+void SnapshotFile::read_blocks(const Values& values, const Read& read, float* dst) const {
+  const auto stored = static_cast<std::int64_t>(layout_.channels.size());
+  const auto wanted = static_cast<std::int64_t>(values.positions.size());
+  const std::int64_t width = layout_.columns;
+  bool in_place = layout_.channels_last && wanted == stored;
+  for (std::int64_t k = 0; k < wanted; ++k) in_place = in_place && values.positions[static_cast<std::size_t>(k)] == k;
+  const std::int64_t some = std::max<std::int64_t>(1, kBlockBytes / (4 * width * stored));
+  for (std::int64_t first = 0; first < layout_.rows; first += some) {
+    const std::int64_t rows = std::min(some, layout_.rows - first);
+    if (layout_.channels_last) {
+      float* const to = in_place ? dst + first * width * stored : snapshot_scratch(rows * width * stored);
+      read(to, rows * width * stored, first * width * stored);
+      decode({to, width * stored, stored, 1, false, first, rows}, values, dst);
+      continue;
+    }
+    float* const to = snapshot_scratch(rows * width * wanted);
+    for (std::int64_t k = 0; k < wanted; ++k) {
+      read(to + k * rows * width, rows * width,
+           (values.positions[static_cast<std::size_t>(k)] * layout_.rows + first) * width);
+    }
+    decode({to, width, 1, rows * width, true, first, rows}, values, dst);
+  }
+}
+
+void SnapshotFile::read_data(const Values& values, float* dst) const {
+  if (is_plain(data_)) {
+    const RawFile raw(data_.file);
+    read_blocks(
+        values,
+        [&](float* to, std::int64_t elements, std::int64_t first) {
+          raw.read(to, elements * 4, data_.raw_offset + first * 4);
+        },
+        dst);
+    return;
+  }
+  const auto all = file_.read<float>(kDataName);  // compressed, say: HDF5 reads it at once
+  read_blocks(
+      values,
+      [&](float* to, std::int64_t elements, std::int64_t first) { std::copy_n(all.data() + first, elements, to); },
+      dst);
+}
+
+void SnapshotFile::read_labels(int map, std::int32_t* dst) const {
+  const auto labels = find_labels(map);
+  if (!labels) {
+    refuse(
+        "{}: has no labels {}. Expected '{}_{}' (H, W), or '{}' (maps, H, W) with so many maps; choose the other map",
+        path(), map, kLabelsName, map, kLabelsName);
+  }
+  const std::int64_t n = layout_.points(), skipped = std::max<std::int64_t>(0, labels->map) * n;
+  float* const stored = snapshot_scratch(n);
+  if (is_plain(labels->info)) {
+    RawFile(labels->info.file).read(stored, n * 4, labels->info.raw_offset + skipped * 4);
+  } else if (labels->map < 0) {
+    file_.read(labels->info.name, stored, n);
+  } else {
+    file_.read_box(labels->info.name, {labels->map, 0, 0}, {1, layout_.rows, layout_.columns}, stored);
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float value = stored[i];
+    if (!(value == 0 || value == 1 || value == 2)) {
+      const std::int64_t row = i / layout_.columns, column = i % layout_.columns;
+      refuse(
+          "{}: '{}' holds {} at {}. Expected 0 (background), 1 (tropical cyclone) or 2 (atmospheric river); remake "
+          "the file",
+          path(), labels->info.name, value,
+          hdf5::to_string(labels->map < 0 ? hdf5::Dims{row, column} : hdf5::Dims{labels->map, row, column}));
+    }
+    dst[i] = static_cast<std::int32_t>(value);
+  }
+}
+
+}  // namespace keelson::climate
