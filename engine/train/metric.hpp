@@ -68,6 +68,8 @@ class Metric {
   /// The parts of value(), for example one per target or class, the same on all ranks. May be empty. Valid after
   /// reduce().
   virtual std::vector<double> values() const { return {}; }
+  /// Names of values() for reports, one for each; may be empty: reports then do not show them. The same at any time.
+  virtual std::vector<std::string> value_names() const { return {}; }
 };
 
 }  // namespace keelson

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "engine/train/intersection_over_union.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/confusion.hpp"
@@ -35,6 +38,35 @@ TEST_F(EvaluateTest, GivesTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_EQ(metrics[m]->value(), alone[m]->value()) << metrics[m]->name();
     EXPECT_EQ(metrics[m]->values(), alone[m]->values()) << metrics[m]->name();
   }
+}
+
+/// Seven images, of which each rank has others.
+TEST_F(EvaluateTest, IntersectionsOverUnionsAreTheSameOnAnyNumberOfRanks) {
+  const MetricSetup setup{.data = "images", .prediction = {3, 2, 3}, .target = {"labels", {2, 3}, DType::s32}};
+  const auto run = [&](Metric& metric, Communicator* c) {
+    metric.reset(setup);
+    for (std::int64_t i = c ? c->rank() : 0; i < 7; i += c ? c->size() : 1) {
+      std::vector<float> logits(18);
+      std::vector<std::int32_t> truth(6);
+      for (std::size_t k = 0; k < 18; ++k)
+        logits[k] = std::sin(static_cast<float>(i * 18 + static_cast<std::int64_t>(k)));
+      for (std::size_t k = 0; k < 6; ++k)
+        truth[k] = static_cast<std::int32_t>((i * i + 2 * static_cast<std::int64_t>(k)) % 3);
+      metric.update({.count = 1, .indices = &i, .predictions = logits.data(), .targets = truth.data()});
+    }
+    metric.reduce(c);
+  };
+  MeanImageIoU images, images_alone;
+  PooledIoU pooled, pooled_alone;
+  run(images, &world());
+  run(images_alone, nullptr);
+  run(pooled, &world());
+  run(pooled_alone, nullptr);
+  EXPECT_EQ(images.value(), images_alone.value());
+  EXPECT_EQ(images.values(), images_alone.values());
+  EXPECT_EQ(pooled.value(), pooled_alone.value());
+  EXPECT_EQ(pooled.values(), pooled_alone.values());
+  EXPECT_EQ(images.confusion().union_of(1), pooled_alone.confusion().union_of(1));
 }
 
 TEST_F(EvaluateTest, PredictionsComeToRank0InTheDataSetsOrder) {

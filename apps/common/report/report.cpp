@@ -66,8 +66,10 @@ plot::Plot metric_plot(const ReportInput& in, const plot::Axis& epoch) {
   const bool of_loss = in.metric->of_loss(0).has_value();
   const auto name = in.metric->name();
   plot::Plot p{(of_loss ? "" : "Validation ") + name, epoch, {name, of_loss}, {}};
-  for (std::size_t t = 0; t < in.targets.size(); ++t)
-    p.series.push_back({in.targets[t].name, ends,
+  std::vector<std::string> parts = in.metric->value_names();
+  for (const auto& t : in.targets) parts.push_back(t.name);
+  for (std::size_t t = 0; t < parts.size(); ++t)
+    p.series.push_back({parts[t], ends,
                         column(epochs, [&](auto& r) { return t < r.metric_values.size() ? r.metric_values[t] : NAN; }),
                         Mark::both, static_cast<int>(t + 1) % 6});
   const auto values = column(epochs, [](auto& r) { return r.metric; });
