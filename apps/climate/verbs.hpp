@@ -6,5 +6,6 @@
 namespace keelson::climate {
 
 void define_generate(app::CommandLine& line);
+void define_label(app::CommandLine& line);
 
 }  // namespace keelson::climate

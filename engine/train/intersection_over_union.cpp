@@ -37,6 +37,26 @@ double mean_iou(const ConfusionMatrix& confusion) {
   return classes == 0 ? std::nan("") : sum / static_cast<double>(classes);
 }
 
+void ImageIoU::add(const ConfusionMatrix& image) {
+  KEELSON_EXPECT(static_cast<std::size_t>(image.classes()) + 2 == sums_.size());
+  double mean = 0;
+  for (std::int64_t k = 0; k < image.classes(); ++k) {
+    const double iou = image.iou(k, 1);
+    sums_[static_cast<std::size_t>(k)].add(iou);
+    mean += iou / static_cast<double>(image.classes());
+  }
+  sums_[sums_.size() - 2].add(mean);
+  sums_.back().add(1);
+}
+
+void ImageIoU::reduce(Communicator* communicator) { ExactSum::reduce(sums_, communicator); }
+
+std::vector<double> ImageIoU::of_classes() const {
+  std::vector<double> means;
+  for (std::size_t k = 0; k + 2 < sums_.size(); ++k) means.push_back(sums_[k].value() / images());
+  return means;
+}
+
 void SegmentationMetric::reset(const MetricSetup& setup) {
   data_ = setup.data;
   pixels_ = setup.target.shape.elements();
@@ -81,31 +101,12 @@ void SegmentationMetric::reduce(Communicator* communicator) { confusion_.reduce(
 
 void MeanImageIoU::reset(const MetricSetup& setup) {
   SegmentationMetric::reset(setup);
-  sums_.assign(static_cast<std::size_t>(confusion().classes()) + 2, {});
-}
-
-void MeanImageIoU::add_image(const ConfusionMatrix& image) {
-  double mean = 0;
-  for (std::int64_t k = 0; k < image.classes(); ++k) {
-    const double iou = image.iou(k, 1);
-    sums_[static_cast<std::size_t>(k)].add(iou);
-    mean += iou / static_cast<double>(image.classes());
-  }
-  sums_[sums_.size() - 2].add(mean);
-  sums_.back().add(1);
+  iou_ = ImageIoU(confusion().classes());
 }
 
 void MeanImageIoU::reduce(Communicator* communicator) {
   SegmentationMetric::reduce(communicator);
-  ExactSum::reduce(sums_, communicator);
-}
-
-double MeanImageIoU::value() const { return sums_[sums_.size() - 2].value() / sums_.back().value(); }
-
-std::vector<double> MeanImageIoU::values() const {
-  std::vector<double> means;
-  for (std::size_t k = 0; k + 2 < sums_.size(); ++k) means.push_back(sums_[k].value() / sums_.back().value());
-  return means;
+  iou_.reduce(communicator);
 }
 
 double PooledIoU::value() const { return mean_iou(confusion()); }

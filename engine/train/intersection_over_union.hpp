@@ -45,6 +45,28 @@ class ConfusionMatrix {
   std::vector<std::int64_t> cells_;  ///< (truth, predicted)
 };
 
+/// Intersection over union image by image: 1 for a class that neither is in the image nor was predicted; then the mean
+/// over images. The sums are exact, so they depend neither on the order of the images nor on which rank adds which.
+class ImageIoU {
+ public:
+  ImageIoU() = default;  ///< no classes
+  /// Without images.
+  explicit ImageIoU(std::int64_t classes) : sums_(static_cast<std::size_t>(classes) + 2) {}
+  /// Adds an image, with its pixels alone.
+  void add(const ConfusionMatrix& image);
+  /// Adds up the ranks' sums, on all ranks. Call it once. `communicator` null: alone. Collective.
+  void reduce(Communicator* communicator);
+  /// Number of images.
+  double images() const { return sums_.back().value(); }
+  /// Mean over the images of the mean over the classes; NaN without images.
+  double mean() const { return sums_[sums_.size() - 2].value() / images(); }
+  /// Of each class, the mean over images.
+  std::vector<double> of_classes() const;
+
+ private:
+  std::vector<ExactSum> sums_;  ///< per class, then the images' means, then the number of images
+};
+
 /// Reads logits (classes, pixels...) and true classes (pixels...) s32, pixel by pixel, and counts. The predicted class
 /// is that of the largest logit, of equal ones the first. Memory: a few matrices, whatever the number of samples.
 class SegmentationMetric : public Metric {
@@ -73,9 +95,7 @@ class SegmentationMetric : public Metric {
   ConfusionMatrix image_, confusion_;
 };
 
-/// The metric of MLPerf HPC's DeepCAM: the mean over the classes of their intersection over union in one image, where a
-/// class that neither is in the image nor was predicted counts as 1; then the mean over the images. The sums are exact,
-/// so the values depend neither on the number of ranks nor on the batch. values(): of each class, the mean over images.
+/// The metric of MLPerf HPC's DeepCAM: ImageIoU. values(): of each class, the mean over images.
 class MeanImageIoU final : public SegmentationMetric {
  public:
   /// `classes`: their names, for reports; may be empty.
@@ -83,12 +103,12 @@ class MeanImageIoU final : public SegmentationMetric {
   std::string name() const override { return "mean IoU per image"; }
   void reset(const MetricSetup& setup) override;
   void reduce(Communicator* communicator) override;
-  double value() const override;
-  std::vector<double> values() const override;
+  double value() const override { return iou_.mean(); }
+  std::vector<double> values() const override { return iou_.of_classes(); }
 
  private:
-  void add_image(const ConfusionMatrix& image) override;
-  std::vector<ExactSum> sums_;  ///< per class, then the images' means, then the number of images
+  void add_image(const ConfusionMatrix& image) override { iou_.add(image); }
+  ImageIoU iou_;
 };
 
 /// The metric of the SC18 paper (Kurth et al., "Exascale Deep Learning for Climate Analytics"): intersection over union

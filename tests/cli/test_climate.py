@@ -1,5 +1,6 @@
-"""keelson-climate generate as users start it: layout, ranks and threads, resumption, refusals."""
+"""keelson-climate as users start it: making snapshots, labelling them by heuristics."""
 
+import json
 import os
 import pathlib
 import resource
@@ -144,6 +145,58 @@ class Generate(programs.Case):
         text = self.succeed("generate", "--help")
         for option in ("--config", "--train", "--height", "--width", "--cyclones", "--rivers", "--noise", "--seed", "--overwrite"):
             self.assertIn(option, text)
+
+
+class Label(programs.Case):
+    program = CLIMATE
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "data"
+        self.succeed("generate", "--out", self.data, "--height", 96, "--width", 144, "--cyclones", 6, "--train", 4, "--validation", 0, "--test", 0)
+
+    def test_any_number_of_ranks_agrees_with_the_truth_alike(self):
+        expected = None
+        for ranks in (0, 2, 3):
+            out = self.folder / f"labels{ranks}"
+            found = json.loads(self.succeed("label", "--data", self.data / "train", "--out", out, "--json", ranks=ranks))
+            expected = expected or (found, contents(out))
+            self.assertEqual((found, contents(out)), expected)
+        found, files = expected
+        self.assertEqual(sorted(files), [f"data-000000{i}.h5" for i in range(4)])
+        self.assertGreater(found["cyclones"], 0)
+        for labels in ("labels_0", "labels_1"):
+            self.assertEqual(found[labels]["snapshots_with_truth"], 4)
+            self.assertGreater(found[labels]["iou"]["background"], 0.9)
+            self.assertGreater(found[labels]["iou"]["tropical cyclone"], 0.05)
+            self.assertGreater(found[labels]["iou"]["atmospheric river"], 0.05)
+
+    @needs_h5py
+    def test_the_files_are_a_data_set(self):
+        out = self.folder / "labels"
+        text = self.succeed("label", "--data", self.data / "train", "--out", out, "--with-data")
+        self.assertRegex(text, r"atmospheric river +0\.\d+ +0\.\d+")
+        with h5py.File(out / "data-0000001.h5") as f, h5py.File(self.data / "train/data-0000001.h5") as truth:
+            numpy.testing.assert_array_equal(f["climate/data"][()], truth["climate/data"][()])
+            first, second = f["climate/labels_0"][()], f["climate/labels_1"][()]
+            self.assertEqual((first.dtype, first.shape), (numpy.float32, (96, 144)))
+            self.assertGreaterEqual((second == 1).sum(), 0)
+            numpy.testing.assert_array_equal(first == 1, second == 1)  # the maps differ in rivers alone
+        again = json.loads(self.succeed("label", "--data", out, "--json"))
+        self.assertEqual(again["labels_0"]["mean_iou_per_image"], 1)
+        self.assertLess(again["labels_1"]["mean_iou_per_image"], 1)
+
+    def test_refusals(self):
+        self.refused("label", says="give --data")
+        self.refused("label", "--data", self.folder / "none", says="none")
+        train = self.data / "train"
+        self.refused("label", "--data", train, "--out", train, says="would replace the snapshot itself", ranks=2)
+        out = self.folder / "labels"
+        self.succeed("label", "--data", train, "--out", out)
+        self.refused("label", "--data", train, "--out", out, says="exists.*--overwrite")
+        self.succeed("label", "--data", train, "--out", out, "--overwrite")
+        self.refused("label", "--data", self.data / "stats.h5", says="no snapshots")
+        self.refused("label", "--data", train, "--truth", 2, says="--truth")
 
 
 if __name__ == "__main__":

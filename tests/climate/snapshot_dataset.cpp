@@ -80,7 +80,7 @@ TEST_F(SnapshotData, ReadsThePublicLayout) {
   EXPECT_EQ(data.size(), 2);
   EXPECT_EQ(data.fields()[0].name, "x");
   EXPECT_EQ(to_string(data.fields()[0].shape), "16x4x6");
-  EXPECT_EQ(data.fields()[1].name, "labels");
+  EXPECT_EQ(data.fields()[1].name, "y");
   EXPECT_EQ(to_string(data.fields()[1].shape), "4x6");
   EXPECT_EQ(data.fields()[1].dtype, DType::s32);
   EXPECT_EQ(data.describe(), "2 snapshots of 16x4x6 with labels 0 under " + folder_.path());

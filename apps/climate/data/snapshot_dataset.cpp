@@ -107,7 +107,7 @@ SnapshotDataset::SnapshotDataset(const std::string& path, const SnapshotOptions&
   impl_->open_all(world);
   const auto& l = impl_->layout;
   impl_->fields = {{"x", {static_cast<std::int64_t>(impl_->channels.size()), l.rows, l.columns}},
-                   {"labels", {l.rows, l.columns}, DType::s32}};
+                   {"y", {l.rows, l.columns}, DType::s32}};
 }
 
 SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source)
@@ -152,10 +152,14 @@ void SnapshotDataset::read_labels(std::int64_t index, std::int32_t* dst) const {
   impl_->open(index).read_labels(impl_->options.labels, dst);
 }
 
+bool SnapshotDataset::has_labels(std::int64_t index) const {
+  return impl_->open(index).has_labels(impl_->options.labels);
+}
+
 std::string SnapshotDataset::describe() const {
   const auto& d = *impl_;
-  return fmt::format("{} of {} with labels {} under {}", counted(size(), "snapshot"), to_string(d.fields[0].shape),
-                     d.options.labels, d.path);
+  return fmt::format("{} of {}{} under {}", counted(size(), "snapshot"), to_string(d.fields[0].shape),
+                     d.options.needs_labels ? fmt::format(" with labels {}", d.options.labels) : "", d.path);
 }
 
 std::uint64_t SnapshotDataset::digest() const {

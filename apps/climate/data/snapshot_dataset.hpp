@@ -20,7 +20,7 @@ struct SnapshotOptions {
 };
 
 /// Climate snapshots in HDF5, one for each file, in the layouts of the public CAM5 data (SnapshotFile). Fields: "x"
-/// (channels, H, W) f32, written (H, W, channels), and "labels" (H, W) s32.
+/// (channels, H, W) f32, written (H, W, channels), and "y" (H, W) s32, the class of each point.
 ///
 /// Rank 0 lists the files, and each rank opens a share of them to see that they fit. A file is opened anew when its
 /// sample is read. Contiguous float32 in the machine's byte order is read without HDF5's lock.
@@ -40,8 +40,10 @@ class SnapshotDataset final : public Dataset {
   void read(std::int64_t index, void* const* dst) const override;
   /// The field "x" alone.
   void read_data(std::int64_t index, float* dst) const;
-  /// The field "labels" alone.
+  /// The field "y" alone.
   void read_labels(std::int64_t index, std::int32_t* dst) const;
+  /// Whether the file of a sample has the labels of the options; always, where they are needed.
+  bool has_labels(std::int64_t index) const;
   std::string describe() const override;
   std::uint64_t digest() const override;
 

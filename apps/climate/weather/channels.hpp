@@ -19,5 +19,6 @@ inline constexpr std::array<const char*, kChannels> kChannelNames{"TMQ",    "U85
 enum Class { kBackground, kCyclone, kRiver };
 
 inline constexpr int kClasses = 3;
+inline constexpr std::array<const char*, kClasses> kClassNames{"background", "tropical cyclone", "atmospheric river"};
 
 }  // namespace keelson::climate
