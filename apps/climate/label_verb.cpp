@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/climate/data/snapshot_dataset.hpp"
-#include "apps/climate/heuristics/labels.hpp"
+#include "apps/climate/heuristics/agreement.hpp"
 #include "apps/climate/verbs.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/verb.hpp"
@@ -13,7 +13,6 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/train/intersection_over_union.hpp"
 
 namespace keelson::climate {
 namespace {
@@ -27,19 +26,6 @@ struct LabelVerbOptions {
   double water[kMaps] = {24, 21};
   bool wrap = false, with_data = false, overwrite = false, json = false;
   int truth = 0;
-};
-
-/// How far labels agree with the truth.
-struct Agreement {
-  ConfusionMatrix pixels{kClasses};
-  ImageIoU images{kClasses};
-
-  void add(const std::vector<std::int32_t>& truth, const std::vector<std::int32_t>& labels) {
-    ConfusionMatrix image(kClasses);
-    for (std::size_t i = 0; i < truth.size(); ++i) image.add(truth[i], labels[i]);
-    pixels.add(image);
-    images.add(image);
-  }
 };
 
 std::array<LabelHeuristics, kMaps> heuristics_of(const LabelVerbOptions& o) {
@@ -97,10 +83,7 @@ class Labeller {
 
   void reduce(Communicator& world) {
     world.allreduce(&candidates_, 1, Reduction::sum);
-    for (auto& a : agreement_) {
-      a.pixels.reduce(&world);
-      a.images.reduce(&world);
-    }
+    for (auto& a : agreement_) a.reduce(world);
   }
 
   std::int64_t cyclones() const { return candidates_; }

@@ -6,6 +6,8 @@
 namespace keelson::climate {
 
 void define_generate(app::CommandLine& line);
+void define_train(app::CommandLine& line);
+void define_evaluate(app::CommandLine& line);
 void define_label(app::CommandLine& line);
 
 }  // namespace keelson::climate

@@ -1,10 +1,7 @@
 #include "apps/cosmoflow/task.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "engine/base/error.hpp"
 #include "engine/data/hdf5.hpp"
@@ -117,14 +114,6 @@ std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
   auto p = app::make_optimizer(options);
   if (o.l2 > 0) p->groups.push_back({{"dense1/weights", "dense2/weights"}, 2 * o.l2, 1});  // d/dw of l2 * w^2
   return p;
-}
-
-std::string split_path(const std::string& folder, const std::vector<std::string>& names, const std::string& option) {
-  namespace fs = std::filesystem;
-  if (!fs::exists(folder)) refuse("--data {}: no such folder", folder);
-  for (const auto& name : names)
-    if (const auto path = fs::path(folder) / name; fs::exists(path)) return path.string();
-  refuse("--data {}: expected a folder {} in it; name the data with {}", folder, fmt::join(names, " or "), option);
 }
 
 }  // namespace keelson::cosmoflow

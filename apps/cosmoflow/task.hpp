@@ -34,7 +34,4 @@ std::shared_ptr<TargetMetric> make_metric(const RunOptions& o, const UniverseDat
 /// As the options say, with --l2 and what the paper's code has for LARC.
 std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o);
 
-/// The folder or file of a split under --data DIR: DIR/<name> for the first of `names` that exists. Throws InputError.
-std::string split_path(const std::string& folder, const std::vector<std::string>& names, const std::string& option);
-
 }  // namespace keelson::cosmoflow

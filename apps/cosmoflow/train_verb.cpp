@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "apps/common/spares.hpp"
+#include "apps/common/split_path.hpp"
 #include "apps/common/training.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/data/symmetry.hpp"
@@ -34,9 +35,9 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
     if (o.verb->given("net")) preset.erase("l2");
     o.verb->fill(preset, "recipe " + o.run.recipe);
   }
-  if (!o.data.empty() && o.run.train.empty()) o.run.train = split_path(o.data, {"train"}, "--train");
+  if (!o.data.empty() && o.run.train.empty()) o.run.train = app::split_path(o.data, {"train"}, "--train");
   if (!o.data.empty() && o.run.validation.empty())
-    o.run.validation = split_path(o.data, {"validation", "val"}, "--validation");
+    o.run.validation = app::split_path(o.data, {"validation", "val"}, "--validation");
   if (o.run.train.empty())
     refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
 }

@@ -65,15 +65,16 @@ void SegmentationMetric::reset(const MetricSetup& setup) {
            to_string(setup.target.dtype));
   }
   const auto& p = setup.prediction;
-  if (p.rank() == 0 || p.elements() != p[0] * pixels_) {
+  const std::int64_t classes = p.rank() > 1 ? p[1] : 0;  // after the samples
+  if (classes < 2 || p[0] != 1 || p.elements() != classes * pixels_) {
     refuse(
         "the network's {} of a sample is {}, but a sample of {} has {} pixels. Expected a logit for each class and "
         "pixel",
         setup.prediction_name, to_string(p), setup.data, pixels_);
   }
-  if (!names_.empty() && static_cast<std::int64_t>(names_.size()) != p[0])
-    refuse("{} classes are named, but the network's {} has {}", names_.size(), setup.prediction_name, p[0]);
-  confusion_ = ConfusionMatrix(p[0]);
+  if (!names_.empty() && static_cast<std::int64_t>(names_.size()) != classes)
+    refuse("{} classes are named, but the network's {} has {}", names_.size(), setup.prediction_name, classes);
+  confusion_ = ConfusionMatrix(classes);
 }
 
 void SegmentationMetric::update(const MetricBatch& batch) {

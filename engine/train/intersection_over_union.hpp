@@ -67,8 +67,9 @@ class ImageIoU {
   std::vector<ExactSum> sums_;  ///< per class, then the images' means, then the number of images
 };
 
-/// Reads logits (classes, pixels...) and true classes (pixels...) s32, pixel by pixel, and counts. The predicted class
-/// is that of the largest logit, of equal ones the first. Memory: a few matrices, whatever the number of samples.
+/// Reads logits (1, classes, pixels...) of each sample and true classes (pixels...) s32, pixel by pixel, and counts.
+/// The predicted class is that of the largest logit, of equal ones the first. Memory: a few matrices, whatever the
+/// number of samples.
 class SegmentationMetric : public Metric {
  public:
   bool higher_is_better() const override { return true; }

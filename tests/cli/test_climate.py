@@ -1,10 +1,12 @@
-"""keelson-climate as users start it: making snapshots, labelling them by heuristics."""
+"""keelson-climate as users start it: making snapshots, labelling them by heuristics, training, evaluating."""
 
 import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
+import tempfile
 import time
 import unittest
 
@@ -197,6 +199,141 @@ class Label(programs.Case):
         self.succeed("label", "--data", train, "--out", out, "--overwrite")
         self.refused("label", "--data", self.data / "stats.h5", says="no snapshots")
         self.refused("label", "--data", train, "--truth", 2, says="--truth")
+
+
+class Train(programs.Case):
+    program = CLIMATE
+    NET = ("--blocks", "1,1", "--growth", 4, "--first", 4, "--kernel", 3)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="keelson-climate-"))
+        cls.data = cls.shared / "data"
+        done = CLIMATE.run("generate", "--out", cls.data, *SMALL, "--train", 4, "--validation", 2, "--test", 2)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared)
+
+    def train(self, out, *arguments, **options):
+        return self.succeed("train", "--data", self.data, "--out", out, *self.NET, "--optimizer", "adam", "--lr", 0.01, *arguments, **options)
+
+    def test_both_recipes_train_and_evaluate(self):
+        for ranks, arguments in ((0, ("--metric", "images", "--loss", "deepcam")), (2, ("--recipe", "sc18-tiramisu"))):
+            with self.subTest(arguments=arguments):
+                out = self.folder / f"run{ranks}"
+                text = self.train(out, "--epochs", 3, *arguments, ranks=ranks)
+                self.assertIn(f"statistics: {self.data}/stats.h5", text)
+                self.assertIn("epoch 3/3", text)
+                losses = [r["train_loss"] for r in programs.records(out, "epoch")]
+                self.assertLess(losses[-1], losses[0])
+                self.assertEqual(len(programs.records(out, "epoch")[-1]["target_errors"]), 3)
+                for name in ("tropical cyclone", "atmospheric river", "mean IoU"):
+                    self.assertIn(name, (out / "report.html").read_text())
+                found = None
+                for count in (0, 2):
+                    got = json.loads(self.succeed("evaluate", "--checkpoint", out, "--data", self.data, "--heuristics", "--json", ranks=count))
+                    got.pop("loss")  # threads cut sums
+                    found = found or got
+                    self.assertEqual(got, found)
+                self.assertEqual(found["samples"], 2)
+                self.assertEqual(sum(map(sum, found["confusion"])), 2 * 64 * 96)
+                judge = "mean_iou_per_image" if ranks == 0 else "mean_iou_over_all_pixels"
+                self.assertEqual(found["value"], found[judge])
+                self.assertIn(judge, found["heuristics"])
+                table = self.succeed("evaluate", "--checkpoint", out)
+                self.assertIn("2 snapshots of 16x64x96", table)
+                self.assertRegex(table, r"atmospheric river +[01]\.\d+ +[01]\.\d+\n")
+
+    @needs_h5py
+    def test_a_run_continues_bit_for_bit(self):
+        for sync in ("synchronous", "lag"):
+            with self.subTest(sync=sync):
+                whole, half = self.folder / f"whole-{sync}", self.folder / f"half-{sync}"
+                arguments = ("--recipe", "sc18-tiramisu", "--sync", sync)
+                self.train(whole, "--epochs", 2, *arguments, ranks=2)
+                self.train(half, "--epochs", 2, *arguments, "--max-steps", 3, ranks=2)
+                (self.data / "stats.h5").rename(self.data / "stats.away")  # the run remembers what they were
+                try:
+                    self.succeed("train", "--resume", half, "--max-steps", -1, ranks=2)
+                finally:
+                    (self.data / "stats.away").rename(self.data / "stats.h5")
+                got, expected = programs.arrays(programs.newest(half)), programs.arrays(programs.newest(whole))
+                self.assertEqual(got.keys(), expected.keys())
+                for name, value in expected.items():
+                    if name.startswith("parameters"):
+                        numpy.testing.assert_array_equal(got[name], value, name)
+
+    def test_the_target_ends_the_run(self):
+        text = self.train(self.out, "--epochs", 9, "--metric", "images", "--target-iou", 0.1)
+        self.assertIn("target reached after epoch 1", text)
+
+    @needs_h5py
+    def test_statistics_are_those_of_the_training_data_if_there_are_none(self):
+        bare = self.folder / "bare"
+        shutil.copytree(self.data / "train", bare / "train")
+        measured = self.train(self.folder / "a", "--train", bare / "train", "--max-steps", 2, ranks=2)
+        self.assertIn("statistics: the training data, read for it", measured)
+        self.train(self.folder / "b", "--max-steps", 2, ranks=2)
+        got, expected = (programs.arrays(programs.newest(self.folder / run)) for run in "ab")
+        for name, value in expected.items():
+            if name.startswith("parameters"):
+                numpy.testing.assert_array_equal(got[name], value, name)
+
+    def test_requirements(self):
+        self.train(self.out, "--epochs", 1)
+        evaluate = ("evaluate", "--checkpoint", self.out)
+        self.succeed(*evaluate, "--require", 0.1)
+        self.ends(1, *evaluate, "--require", 0.99, says="not good enough: the mean IoU .* is 0.*, must be at least 0.99")
+        self.ends(1, *evaluate, "--require-margin", 0.9, says="not good enough: .* that of the heuristics")
+
+    def test_refusals(self):
+        out = ("--out", self.out)
+        self.refused("train", *out, says="no training data: give --data")
+        self.refused("train", *out, "--data", self.folder, says="expected a folder train in it")
+        self.refused("train", *out, "--data", self.data, "--blocks", "1,1,1,1,1,1,1", says="64 x 96 points.*multiples of 64", ranks=2)
+        self.refused("train", *out, "--data", self.data, "--channels", "0,16", says="channel 16: expected numbers from 0 to 15")
+        self.refused("train", *out, "--data", self.data, "--labels", 1, says="has no labels 1")
+        self.refused("train", *out, "--data", self.data, "--net", "unet", says="--net")
+        self.refused("train", *out, "--data", self.data, "--stats", self.data / "train/data-0000000.h5", says="holds no statistics")
+        self.refused("evaluate", "--checkpoint", self.folder / "none", says="none")
+        self.assertFalse(self.out.exists())
+
+    @needs_h5py
+    def test_data_that_cannot_be_trained_on(self):
+        def broken(name, change):
+            folder = self.folder / name
+            shutil.copytree(self.data, folder)
+            path = folder / "train/data-0000002.h5"
+            with h5py.File(path, "r+") as f:
+                change(f)
+            return ("train", "--out", self.out, "--data", folder, *self.NET, "--max-steps", 4), path
+
+        def put(name, place, value):
+            def change(f):
+                f[name][place] = value
+            return change
+
+        def stats(f):
+            with h5py.File(pathlib.Path(f.filename).parents[1] / "stats.h5", "w") as s:
+                s["climate/stats"] = numpy.ones((8, 4), numpy.float32)
+
+        def three_channels(f):
+            data = f["climate/data"][()]
+            del f["climate/data"]
+            f["climate/data"] = data[:, :, :3]
+
+        for ranks in (0, 2):
+            command, path = broken(f"nan{ranks}", put("climate/data", (5, 7, 10), numpy.nan))
+            self.refused(*command, says=rf"{path}: 'climate/data' holds nan at \(5, 7, 10\), in channel PRECT", ranks=ranks)
+            self.refused(*command, "--check-data", says=rf"{path}: 'climate/data' holds nan", ranks=ranks)
+        command, path = broken("label", put("climate/labels_0", (1, 2), 3))
+        self.refused(*command, says=rf"{path}: 'climate/labels_0' holds 3 at \(1, 2\). Expected 0 .*, 1 .* or 2")
+        command, path = broken("stats", stats)
+        self.refused(*command, says="stats.h5: has statistics of 8 channels. Expected 16")
+        command, path = broken("channels", three_channels)
+        self.refused(*command, says=rf"{path}: 'climate/data' is float32 \(64, 96, 3\). Expected numbers of 16 channels")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ TEST_F(EvaluateTest, GivesTheSameBitsOnAnyNumberOfRanks) {
 
 /// Seven images, of which each rank has others.
 TEST_F(EvaluateTest, IntersectionsOverUnionsAreTheSameOnAnyNumberOfRanks) {
-  const MetricSetup setup{.data = "images", .prediction = {3, 2, 3}, .target = {"labels", {2, 3}, DType::s32}};
+  const MetricSetup setup{.data = "images", .prediction = {1, 3, 2, 3}, .target = {"labels", {2, 3}, DType::s32}};
   const auto run = [&](Metric& metric, Communicator* c) {
     metric.reset(setup);
     for (std::int64_t i = c ? c->rank() : 0; i < 7; i += c ? c->size() : 1) {

@@ -15,8 +15,10 @@ namespace {
 struct Images {
   std::vector<std::int32_t> truth;
   std::vector<std::int32_t> predicted;
-  MetricSetup setup{
-      .data = "images", .prediction_name = "logits", .prediction = {3, 2, 2}, .target = {"labels", {2, 2}, DType::s32}};
+  MetricSetup setup{.data = "images",
+                    .prediction_name = "logits",
+                    .prediction = {1, 3, 2, 2},
+                    .target = {"labels", {2, 2}, DType::s32}};
 
   void evaluate(Metric& metric, std::int64_t batch = 1) const {
     metric.reset(setup);
@@ -91,10 +93,11 @@ TEST(IntersectionOverUnion, Refuses) {
   EXPECT_EQ(refusal(), "2 classes are named, but the network's logits has 3");
   metric = MeanImageIoU();
   EXPECT_EQ(refusal(), "sample 0 of images has a pixel of class 3. Expected 0 to 2, the classes of the network");
-  images.setup.prediction = {3, 2, 1};
-  EXPECT_EQ(refusal(),
-            "the network's logits of a sample is 3x2x1, but a sample of images has 4 pixels. Expected a logit for each "
-            "class and pixel");
+  images.setup.prediction = {1, 3, 2, 1};
+  EXPECT_EQ(
+      refusal(),
+      "the network's logits of a sample is 1x3x2x1, but a sample of images has 4 pixels. Expected a logit for each "
+      "class and pixel");
   images.setup.target.dtype = DType::f32;
   EXPECT_EQ(refusal(), "the field labels of images holds f32. Expected s32, the class of each pixel");
 }

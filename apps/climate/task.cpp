@@ -1,0 +1,113 @@
+#include "apps/climate/task.hpp"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
+#include "nets/tiramisu/tiramisu.hpp"
+
+namespace keelson::climate {
+namespace {
+
+bool is_deepcam(const RunOptions& o) { return o.net == "deepcam"; }
+
+ops::PixelLossParams make_loss(const RunOptions& o) {
+  const std::string loss = o.loss != "auto" ? o.loss : is_deepcam(o) ? "deepcam" : "sc18";
+  if (loss == "deepcam") return nets::deepcam_loss();
+  return loss == "sc18" ? nets::sc18_loss() : nets::sc18_loss(ops::PixelMean::none, 0.1f);
+}
+
+std::vector<std::string> class_names() { return {kClassNames.begin(), kClassNames.end()}; }
+
+}  // namespace
+
+std::string network_name(const RunOptions& o) { return family + o.net; }
+
+std::string network_title(const RunOptions&) { return "Tiramisu"; }
+
+std::int64_t grid_multiple(const RunOptions& o) {
+  return o.layers.empty() || o.layers.size() > 16 ? 1 : std::int64_t{1} << (o.layers.size() - 1);
+}
+
+SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Communicator& world) {
+  return {path, {.channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o)}, &world};
+}
+
+Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world) {
+  namespace fs = std::filesystem;
+  if (!o.stats.empty()) return {read_ranges(o.stats), o.stats};
+  // Ranks may see the data under other names, but they see the same files: those of rank 0 decide.
+  const fs::path folder = fs::path(training.file_of(0)).parent_path();
+  std::int64_t found = 0;
+  if (world.rank() == 0) found = fs::exists(folder / "stats.h5") ? 1 : fs::exists(folder / ".." / "stats.h5") ? 2 : 0;
+  world.allreduce(&found, 1, Reduction::max);
+  if (found == 0) return {measure_ranges(training, &world), "the training data, read for it"};
+  const auto path = ((found == 1 ? folder : folder / "..") / "stats.h5").lexically_normal().string();
+  return {read_ranges(path), path};
+}
+
+std::string to_text(const ChannelRanges& r) {
+  std::vector<std::string> channels;
+  for (std::size_t c = 0; c < r.size(); ++c) channels.push_back(fmt::format("{}:{}", r.least[c], r.most[c]));
+  return fmt::format("{}", fmt::join(channels, ","));
+}
+
+ChannelRanges ranges_from_text(const std::string& text, const std::string& source) {
+  ChannelRanges r;
+  for (std::size_t at = 0; at <= text.size() && !text.empty();) {
+    const auto end = std::min(text.find(',', at), text.size()), colon = text.find(':', at);
+    const auto number = [&](std::size_t from, std::size_t to) {
+      return parse_number<float>(text.substr(from, to - from));
+    };
+    const auto least = colon < end ? number(at, colon) : std::nullopt;
+    const auto most = colon < end ? number(colon + 1, end) : std::nullopt;
+    if (!least || !most) refuse("{}: found the channels' ranges '{}', expected pairs SMALLEST:LARGEST", source, text);
+    r.least.push_back(*least);
+    r.most.push_back(*most);
+    at = end + 1;
+  }
+  if (r.empty()) refuse("{}: holds no ranges of channels: it is not of keelson-climate train", source);
+  return r;
+}
+
+Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
+  nets::TiramisuOptions n;
+  n.rows = data.layout().rows;
+  n.columns = data.layout().columns;
+  n.channels = std::ssize(data.channels());
+  n.classes = kClasses;
+  n.first = o.first;
+  n.growth = o.growth;
+  n.layers = o.layers;
+  n.kernel = o.kernel;
+  n.dropout = o.dropout;
+  n.loss = make_loss(o);
+  return nets::tiramisu(n);
+}
+
+std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o) {
+  const auto images = std::make_shared<MeanImageIoU>(class_names());
+  const auto pooled = std::make_shared<PooledIoU>(class_names());
+  if (o.metric == "images" || (o.metric == "auto" && is_deepcam(o))) return {images, pooled};
+  return {pooled, images};
+}
+
+std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
+  app::OptimizerOptions options = o;
+  if (!is_deepcam(o)) options.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+  return app::make_optimizer(options);
+}
+
+Schedule make_schedule(const RunOptions& o, std::int64_t steps_per_epoch) {
+  Schedule s = app::make_schedule(o);
+  if (!o.schedule_by_steps) return s;
+  const auto steps = static_cast<double>(steps_per_epoch);
+  if (o.schedule_epochs > 0) s.epochs /= steps;
+  s.warmup_epochs /= steps;
+  for (auto& step : s.steps) step.epoch /= steps;
+  return s;
+}
+
+}  // namespace keelson::climate

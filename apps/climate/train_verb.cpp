@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "apps/climate/task.hpp"
+#include "apps/climate/verbs.hpp"
+#include "apps/common/spares.hpp"
+#include "apps/common/split_path.hpp"
+#include "apps/common/training.hpp"
+#include "apps/common/verb.hpp"
+#include "engine/base/ranks.hpp"
+
+namespace keelson::climate {
+namespace {
+
+struct TrainOptions {
+  RunOptions run;
+  app::Verb* verb = nullptr;
+  app::TrainingOptions training;
+  std::string data;
+  bool check_data = false;
+};
+
+/// Fills what the user left out: from the checkpoint, or from the recipe but for what the user's own choices replace.
+void complete(TrainOptions& o, const app::TrainingRun& run) {
+  if (run.checkpoint()) {
+    auto stored = run.stored(family, family_name);
+    if (!o.data.empty() || o.verb->given("train")) stored.erase("train");
+    if (!o.data.empty() || o.verb->given("validation")) stored.erase("validation");
+    o.verb->fill(stored, run.checkpoint()->path().string());
+  } else if (!o.run.recipe.empty()) {
+    o.verb->fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
+  }
+  if (!o.data.empty() && o.run.train.empty()) o.run.train = app::split_path(o.data, {"train"}, "--train");
+  if (!o.data.empty() && o.run.validation.empty())
+    o.run.validation = app::split_path(o.data, {"validation", "val"}, "--validation");
+  if (o.run.train.empty())
+    refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
+}
+
+/// That of the run which goes on, else what the data say.
+Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, const SnapshotDataset& training,
+                            Communicator& world) {
+  if (!run.checkpoint() || o.verb->given("stats")) return find_normalisation(o.run, training, world);
+  const auto& config = run.checkpoint()->state().config;
+  const auto ranges = config.find("ranges");
+  const auto path = run.checkpoint()->path().string();
+  return {ranges_from_text(ranges == config.end() ? "" : ranges->second, path), path};
+}
+
+/// Reads all samples once, spread over the ranks. Throws InputError on all ranks for what cannot be read. Collective.
+void check_samples(const Dataset& data, Communicator& world) {
+  on_each_rank(&world, [&] {
+    std::vector<float> x(static_cast<std::size_t>(data.fields()[0].shape.elements()));
+    std::vector<std::int32_t> y(static_cast<std::size_t>(data.fields()[1].shape.elements()));
+    void* const dst[] = {x.data(), y.data()};
+    for (std::int64_t i = world.rank(); i < data.size(); i += world.size()) data.read(i, dst);
+  });
+}
+
+Config stored_config(const TrainOptions& o, const SnapshotDataset& data) {
+  namespace fs = std::filesystem;
+  auto c = o.verb->values();
+  c["train"] = fs::absolute(o.run.train).string();
+  c["validation"] = o.run.validation.empty() ? "" : fs::absolute(o.run.validation).string();
+  c["ranges"] = to_text(data.ranges());
+  return c;
+}
+
+ExitCode train(TrainOptions& o, app::Job& job) {
+  const app::TrainingRun run(o.training, job);
+  complete(o, run);
+  check(o.run);
+  const auto training = open_snapshots(o.run, o.run.train, job.world);
+  const auto [ranges, source] = normalisation(o, run, training, job.world);
+  const SnapshotDataset data(training, ranges, source);
+  std::unique_ptr<SnapshotDataset> validation;
+  if (!o.run.validation.empty())
+    validation = std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, job.world), ranges, source);
+  const auto graph = make_network(o.run, data);
+  auto t = run.trainer_options(o.run);
+  Trainer::check_sizes(data.size(), t.batch, job.world.size(), data.describe());
+  t.network = network_name(o.run);
+  t.config = stored_config(o, data);
+  t.optimizer = make_optimizer(o.run);
+  const std::int64_t global_batch = t.batch * job.world.size();
+  t.schedule = make_schedule(o.run, (data.size() + global_batch - 1) / global_batch);
+  t.shuffle = o.run.shuffle;
+  t.target = o.run.target_iou;
+  t.evaluation.metrics = make_metrics(o.run);
+  if (o.check_data) {
+    check_samples(data, job.world);
+    if (validation) check_samples(*validation, job.world);
+  }
+  if (job.world.rank() == 0) fmt::print("statistics: {}\n", source);
+  return run.train({.graph = graph,
+                    .training = data,
+                    .validation = validation.get(),
+                    .precision = o.run.precision,
+                    .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run),
+                                         data.layout().rows, data.layout().columns),
+                    .targets = nullptr,
+                    .targets_note = "",
+                    .options = *o.verb},
+                   t);
+}
+
+}  // namespace
+
+void define_train(app::CommandLine& line) {
+  auto o = std::make_shared<TrainOptions>();
+  auto& v = line.verb("train", "Train a network on snapshots; data-parallel over the ranks of mpirun or srun",
+                      [o](app::Job& job) {
+                        return app::with_spares(job, o->training.spares, [&](app::Job& j) { return train(*o, j); });
+                      });
+  v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
+      .differs_between_ranks();
+  declare(o->training, v);
+  v.flag("--check-data", o->check_data, "Read all data once before training, to refuse NaN and other classes at once");
+  declare(o->run, v);
+  o->verb = &v;
+}
+
+}  // namespace keelson::climate
