@@ -9,5 +9,6 @@ int main(int argc, char** argv) {
         climate::define_train(line);
         climate::define_evaluate(line);
         climate::define_label(line);
+        climate::define_plot(line);
       });
 }

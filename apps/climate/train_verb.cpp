@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "apps/climate/maps/predicted_maps.hpp"
+#include "apps/climate/maps/sections.hpp"
 #include "apps/climate/task.hpp"
 #include "apps/climate/verbs.hpp"
 #include "apps/common/spares.hpp"
@@ -12,6 +14,8 @@
 
 namespace keelson::climate {
 namespace {
+
+constexpr std::int64_t kMapped = 2;  // validation samples that the report shows as maps
 
 struct TrainOptions {
   RunOptions run;
@@ -88,21 +92,33 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   t.shuffle = o.run.shuffle;
   t.target = o.run.target_iou;
   t.evaluation.metrics = make_metrics(o.run);
+  const auto maps = std::make_shared<PredictedMaps>(kMapped);
+  if (validation) t.evaluation.metrics.push_back(maps);
+  const auto& judge = dynamic_cast<const SegmentationMetric&>(*t.evaluation.metrics[0]);
   if (o.check_data) {
     check_samples(data, job.world);
     if (validation) check_samples(*validation, job.world);
   }
   if (job.world.rank() == 0) fmt::print("statistics: {}\n", source);
-  return run.train({.graph = graph,
-                    .training = data,
-                    .validation = validation.get(),
-                    .precision = o.run.precision,
-                    .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run),
-                                         data.layout().rows, data.layout().columns),
-                    .targets = nullptr,
-                    .targets_note = "",
-                    .options = *o.verb},
-                   t);
+  return run.train(
+      {.graph = graph,
+       .training = data,
+       .validation = validation.get(),
+       .precision = o.run.precision,
+       .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run), data.layout().rows,
+                            data.layout().columns),
+       .targets = nullptr,
+       .targets_note = "",
+       .options = *o.verb,
+       .sections =
+           [&] {
+             std::vector<app::ReportInput::Section> sections;
+             sections.push_back({"Pixels", "<div class='card'>" + confusion_table(judge.confusion()) + "</div>"});
+             const auto drawn = map_section(*validation, kMapped, maps->maps());
+             if (!drawn.empty()) sections.push_back({"Maps of validation data", drawn});
+             return sections;
+           }},
+      t);
 }
 
 }  // namespace

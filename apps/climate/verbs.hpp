@@ -9,5 +9,6 @@ void define_generate(app::CommandLine& line);
 void define_train(app::CommandLine& line);
 void define_evaluate(app::CommandLine& line);
 void define_label(app::CommandLine& line);
+void define_plot(app::CommandLine& line);
 
 }  // namespace keelson::climate

@@ -109,6 +109,7 @@ void RunRecorder::on_step(const RunState&, const StepRecord& r) {
 void RunRecorder::on_epoch(const RunState&, const EpochRecord& r, const Evaluation* validation) {
   write(r);
   if (validation && targets_) report_.targets = report_targets(*targets_);
+  if (validation && sections_) report_.sections = sections_();
   report_.status = "running";
   write_report();
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "apps/common/folder_lock.hpp"
 #include "apps/common/report/metrics_file.hpp"
@@ -34,15 +36,18 @@ struct RunFolder {
 class RunRecorder final : public TrainObserver {
  public:
   /// `report` holds everything but history, targets and plan, which come from the run. `targets`: the metrics of the
-  /// validation; null: the report tells nothing of single targets.
+  /// validation; null: the report tells nothing of single targets. `sections`: makes those of the report, after each
+  /// validation; may be empty.
   RunRecorder(RunFolder folder, const FolderLock& lock, std::int64_t every_steps, const Trainer& trainer,
-              ReportInput report, const TargetMetrics* targets)
+              ReportInput report, const TargetMetrics* targets,
+              std::function<std::vector<ReportInput::Section>()> sections = {})
       : folder_(std::move(folder)),
         lock_(lock),
         every_(every_steps),
         trainer_(trainer),
         report_(std::move(report)),
-        targets_(targets) {}
+        targets_(targets),
+        sections_(std::move(sections)) {}
 
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
@@ -66,6 +71,7 @@ class RunRecorder final : public TrainObserver {
   const Trainer& trainer_;
   ReportInput report_;
   const TargetMetrics* targets_;
+  std::function<std::vector<ReportInput::Section>()> sections_;
   std::unique_ptr<MetricsFile> file_;
   TimeSplit seconds_;  ///< since the last record
   double units_ = 0;

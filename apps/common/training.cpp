@@ -276,7 +276,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     restart.take_lock(folder_);  // of a rank 0 that was lost
     const auto every =
         options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
-    first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets),
+    first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets, task.sections),
                   Console(stdout, t, trainer.steps_per_epoch(), task.targets), TellRestart(restart));
     first->restart.tell({&first->recorder, &first->console});
     return {&first->recorder, &first->console, &first->restart};

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,8 @@ struct TrainingTask {
       targets;               ///< those of TrainerOptions::evaluation, for networks that predict numbers; may be null
   std::string targets_note;  ///< of the report, with `targets`
   const Verb& options;       ///< with what it took from checkpoints and recipes
+  /// What the report shows besides; called on the first rank after each validation. May be empty.
+  std::function<std::vector<ReportInput::Section>()> sections = {};
 };
 
 /// A run of a train verb, from its options to its exit code:

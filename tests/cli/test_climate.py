@@ -230,7 +230,7 @@ class Train(programs.Case):
                 self.assertLess(losses[-1], losses[0])
                 self.assertEqual(len(programs.records(out, "epoch")[-1]["target_errors"]), 3)
                 for name in ("tropical cyclone", "atmospheric river", "mean IoU"):
-                    self.assertIn(name, (out / "report.html").read_text())
+                    self.assertTrue(name in (out / "report.html").read_text(), name)
                 found = None
                 for count in (0, 2):
                     got = json.loads(self.succeed("evaluate", "--checkpoint", out, "--data", self.data, "--heuristics", "--json", ranks=count))
@@ -242,6 +242,9 @@ class Train(programs.Case):
                 judge = "mean_iou_per_image" if ranks == 0 else "mean_iou_over_all_pixels"
                 self.assertEqual(found["value"], found[judge])
                 self.assertIn(judge, found["heuristics"])
+                page = (out / "report.html").read_text()
+                self.assertTrue("true class, by predicted class" in page)
+                self.assertEqual(page.count("data:image/png;base64,"), 2 * 3)  # fields of two validation samples
                 table = self.succeed("evaluate", "--checkpoint", out)
                 self.assertIn("2 snapshots of 16x64x96", table)
                 self.assertRegex(table, r"atmospheric river +[01]\.\d+ +[01]\.\d+\n")
@@ -280,6 +283,24 @@ class Train(programs.Case):
         for name, value in expected.items():
             if name.startswith("parameters"):
                 numpy.testing.assert_array_equal(got[name], value, name)
+
+    def test_plot(self):
+        page = self.folder / "maps.html"
+        self.assertIn("maps.html", self.succeed("plot", "--data", self.data / "test", "--out", page, "--snapshots", 1))
+        text = page.read_text()
+        self.assertEqual(text.count("data:image/png;base64,"), 3)
+        self.assertTrue("class='truth river'" in text)
+        self.assertFalse("prediction of the network" in text)
+        self.train(self.out, "--epochs", 2)
+        self.succeed("plot", "--checkpoint", self.out, "--data", self.data / "test", "--out", page, ranks=2)
+        text = page.read_text()
+        self.assertEqual(text.count("data:image/png;base64,"), 2 * 3)
+        for part in ("prediction of the network", "heuristics, per image", "true class, by predicted class", "Tiramisu, epoch "):
+            self.assertTrue(part in text, part)
+        self.assertFalse("<script" in text)
+        self.refused("plot", "--out", page, says="give --data: .* or --checkpoint")
+        self.refused("plot", "--data", self.data / "stats.h5", "--out", page, says="no snapshots")
+        self.refused("plot", "--checkpoint", self.out, "--data", self.data / "test", "--out", page, says="start fewer ranks", ranks=3)
 
     def test_requirements(self):
         self.train(self.out, "--epochs", 1)

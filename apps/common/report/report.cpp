@@ -232,7 +232,9 @@ std::string render_report(const ReportInput& in) {
   out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>" + escape(in.title) + "</title>";
   out += std::string("<style>") + report_style + "</style></head><body><main>";
   out += "<h1>" + escape(in.title) + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>";
-  out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in) + time_split(in) + losses(in);
+  out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in);
+  for (const auto& s : in.sections) out += "<h2>" + escape(s.title) + "</h2>" + s.html;
+  out += time_split(in) + losses(in);
   out += "<div class='grid2'>" + facts("Machine", in.machine) + facts("Configuration", in.configuration) + "</div>";
   return out + plan_table(in) + "</main></body></html>\n";
 }

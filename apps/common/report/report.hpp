@@ -34,6 +34,12 @@ struct ReportInput {
   std::vector<Target> targets;  ///< empty: nothing is told of single targets
   std::string targets_note;     ///< what these samples are
 
+  /// What a program adds, after the curves: a title and HTML.
+  struct Section {
+    std::string title, html;
+  };
+  std::vector<Section> sections;
+
   using Facts = std::vector<std::pair<std::string, std::string>>;
   Facts machine, configuration;
   std::optional<RunTimes> times;  ///< of a run on several ranks, at its end
