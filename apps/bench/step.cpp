@@ -29,7 +29,7 @@ struct StepOptions {
   std::int64_t batch = 0;
   int steps = 10, warmup = 2;
   app::TraceOption trace;
-  bool plan = false, json = false, remeasure = false;
+  bool plan = false, json = false, remeasure = false, recompute = false;
   bool profile() const { return plan || !roofline.empty(); }
 };
 
@@ -243,6 +243,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = net.optimizer.get(), .grid = &grid};
   app::check(o.exchange, o.precision);
   options.exchange = app::decide(o.exchange, *place.ranks);
+  options.recompute = o.recompute;
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Executor executor(net.graph, parameters, options);
@@ -289,6 +290,7 @@ void define_step(app::CommandLine& line) {
       .one_of(precisions());
   app::declare(o->device, v);
   app::declare(o->exchange, v);
+  v.flag("--recompute", o->recompute, "Make what is cheap again in the backward pass, as in training with --recompute");
   option_backend(v, o->backend);
   v.flag("--plan", o->plan,
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

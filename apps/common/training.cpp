@@ -88,7 +88,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   const PlanOptions plan{.batch = t.batch,
                          .precision = t.precision,
                          .optimizer = t.optimizer.get(),
-                         .lag = t.sync.kind == SyncMode::Kind::lag};
+                         .lag = t.sync.kind == SyncMode::Kind::lag,
+                         .recompute = t.recompute};
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
 }
@@ -183,6 +184,9 @@ void declare(TrainingOptions& o, Verb& v) {
   declare_threads(o.loader, v);
   declare_prefetch(o.loader, v);
   declare(o.exchange, v);
+  v.flag("--recompute", o.recompute,
+         "Keep less of the forward pass in memory: make normalised values, activations, dropout and concatenations "
+         "again in the backward pass. The same results, a little later");
   declare(o.trace, v);
 }
 
@@ -229,6 +233,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.prefetch = loader.prefetch;
   t.cpus = job_.placement.cpus;
   t.progress = progress_by(options_.exchange);
+  t.recompute = options_.recompute;
   return t;
 }
 

@@ -28,6 +28,7 @@ struct TrainingOptions {
   int keep = 2, max_failures = -1, spares = 0;
   LoaderThreads loader;
   ExchangeWishes exchange;
+  bool recompute = false;
   double time_limit = 0;
   DeviceOptions device;
   TraceOption trace;

@@ -10,6 +10,7 @@
 #include "engine/plan/compiled_graph.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
+#include "engine/plan/recompute.hpp"
 #include "engine/plan/updates.hpp"
 
 namespace keelson {
@@ -223,6 +224,7 @@ CompiledGraph Compiler::finish() {
       append(b);
     }
   }
+  if (options.training && options.recompute) recompute_cheap_values(program);
   c.sections = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                          : insert_collectives(build, {}, {});
   program.place();

@@ -43,6 +43,9 @@ struct PlanOptions {
   /// An input that one reorder or conversion alone reads then has the layout and dtype of that call's result, and the
   /// call is gone: for callers that convert what they bring anyway. Executor::input(name).desc() says what is expected.
   bool inputs_as_read = false;
+  /// Values that are cheap to make are made again for the backward pass instead of kept (recompute_cheap_values()):
+  /// less memory, more time, the same results.
+  bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
 
   /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.

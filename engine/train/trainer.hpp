@@ -50,6 +50,7 @@ struct TrainerOptions {
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
   ExchangeOptions exchange;                          ///< as in PlanOptions
+  bool recompute = false;                            ///< as in PlanOptions
   SyncMode sync;                                     ///< by default synchronous
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
   Schedule schedule;                                                     ///< learning rate
