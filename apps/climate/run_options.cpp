@@ -11,15 +11,44 @@ namespace {
 
 /// LARC inside Adam, and updates that are a step late (Kurth et al., SC18; azrael417/ClimDeepLearn, the run scripts and
 /// utils/common_helpers.py). The number of epochs and the rate of large runs are the user's.
-const Config& sc18() {
-  static const Config c{{"net", "tiramisu"},   {"batch", "1"},           {"optimizer", "adam"},
-                        {"lr", "0.0001"},      {"schedule", "constant"}, {"larc", "clip"},
-                        {"larc-eta", "0.002"}, {"sync", "lag"},          {"metric", "pooled"}};
+Config sc18(const std::string& net) {
+  return {{"net", net},     {"batch", "1"},        {"optimizer", "adam"}, {"lr", "0.0001"},    {"schedule", "constant"},
+          {"larc", "clip"}, {"larc-eta", "0.002"}, {"sync", "lag"},       {"metric", "pooled"}};
+}
+
+/// MLPerf HPC's DeepCAM (mlcommons/hpc deepcam, and the reference convergence of mlcommons/logging,
+/// rcps_deepcam.json): LAMB with weight decay on all parameters. `more`: the schedule, in steps.
+Config deepcam(const std::string& global_batch, const std::string& epochs, const std::string& rate,
+               const Config& more) {
+  Config c{{"net", "deepcam"},
+           {"global-batch", global_batch},
+           {"epochs", epochs},
+           {"optimizer", "lamb"},
+           {"lr", rate},
+           {"weight-decay", "0.01"},
+           {"adapt-vectors", "true"},
+           {"clip-norm", "1"},
+           {"schedule-by-steps", "true"},
+           {"metric", "images"},
+           {"target-iou", "0.82"}};
+  c.insert(more.begin(), more.end());
   return c;
 }
 
+/// The rate falls by ten at each of these steps; before, it rises over the `warmup` ones.
+Config milestones(const std::string& decay, const std::string& warmup = "0") {
+  return {{"schedule", "steps"}, {"decay", decay}, {"warmup-epochs", warmup}};
+}
+
 const std::map<std::string, Config>& known_recipes() {
-  static const std::map<std::string, Config> all{{"sc18-tiramisu", sc18()}};
+  static const std::map<std::string, Config> all{
+      {"deepcam-128", deepcam("128", "10", "0.00155", {{"schedule", "cosine"}, {"schedule-epochs", "9000"}})},
+      {"deepcam-256", deepcam("256", "12", "0.002", milestones("4095:0.1,8191:0.01"))},
+      {"deepcam-512", deepcam("512", "20", "0.004", milestones("2148:0.1,4196:0.01", "100"))},
+      {"deepcam-1024", deepcam("1024", "20", "0.004", milestones("1300:0.1,4296:0.01", "200"))},
+      {"deepcam-2048", deepcam("2048", "30", "0.0055", milestones("1200:0.1", "400"))},
+      {"sc18-deeplab", sc18("deeplab")},
+      {"sc18-tiramisu", sc18("tiramisu")}};
   return all;
 }
 
@@ -46,8 +75,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
   v.flag("--shuffle", o.shuffle, "Another sample order in each epoch").stored();
 }
 
-void declare_network(RunOptions& o, app::Verb& v) {
-  v.option("--net", o.net, "Network: Tiramisu of the SC18 paper").one_of({"tiramisu"}).stored();
+void declare_tiramisu(RunOptions& o, app::Verb& v) {
   v.option("--first", o.first, "Filters of Tiramisu's first convolution", "FILTERS").positive().stored();
   v.option("--growth", o.growth, "Filters of each layer of Tiramisu's blocks", "FILTERS").positive().stored();
   v.option("--blocks", o.layers, "Layers of Tiramisu's blocks on the way down", "N,...")
@@ -58,6 +86,32 @@ void declare_network(RunOptions& o, app::Verb& v) {
   v.option("--dropout", o.dropout, "Of Tiramisu: probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)
       .stored();
+}
+
+void declare_deeplab(RunOptions& o, app::Verb& v) {
+  v.option("--width", o.width, "Of deepcam and deeplab: factor of the numbers of filters", "FACTOR")
+      .positive()
+      .stored();
+  v.option("--output-stride", o.output_stride, "Of deepcam: by what the encoder divides the grid", "8|16")
+      .between(8, 16)
+      .stored();
+  v.option("--middle-blocks", o.middle_blocks, "Of deepcam: blocks of the middle flow", "N").positive().stored();
+  v.option("--decoder", o.decoder, "Of deeplab: way back to full resolution")
+      .one_of({"deconv1x", "deconv", "bilinear"})
+      .stored();
+  v.option("--resnet", o.resnet, "Of deeplab: layers of its encoder", "50|101").between(50, 101).stored();
+  v.flag("--batch-norm", o.batch_norm, "Of deeplab: batch norm instead of halving").stored();
+  v.flag("--batch-norm-over-ranks", o.batch_norm_over_ranks,
+         "Statistics in batch norm are those of all ranks' samples, not of each rank's own")
+      .stored();
+}
+
+void declare_network(RunOptions& o, app::Verb& v) {
+  v.option("--net", o.net, "Network: DeepLabv3+ of MLPerf HPC's DeepCAM; DeepLabv3+ and Tiramisu of the SC18 paper")
+      .one_of({"deepcam", "deeplab", "tiramisu"})
+      .stored();
+  declare_tiramisu(o, v);
+  declare_deeplab(o, v);
 }
 
 }  // namespace
@@ -103,6 +157,11 @@ std::vector<std::string> recipes() {
   return names;
 }
 
-void check(const RunOptions& o) { app::check(o); }
+void check(const RunOptions& o) {
+  app::check(o);
+  if (o.output_stride != 8 && o.output_stride != 16)
+    refuse("--output-stride {}: the encoder divides the grid by 8 or 16", o.output_stride);
+  if (o.resnet != 50 && o.resnet != 101) refuse("--resnet {}: the encoder has 50 or 101 layers", o.resnet);
+}
 
 }  // namespace keelson::climate

@@ -18,6 +18,12 @@ struct RunOptions : app::OptimizerOptions {
   std::int64_t first = 64, growth = 32, kernel = 5;  ///< of Tiramisu
   std::vector<int> layers = {2, 2, 2, 4, 5};         ///< of Tiramisu
   float dropout = 0.2f;                              ///< of Tiramisu
+  float width = 1;                                   ///< of both DeepLabv3+, as is the next
+  bool batch_norm_over_ranks = false;
+  int output_stride = 16, middle_blocks = 16;  ///< of DeepCAM
+  std::string decoder = "deconv1x";            ///< of SC18's DeepLabv3+
+  int resnet = 50;                             ///< of SC18's DeepLabv3+
+  bool batch_norm = false;                     ///< of SC18's DeepLabv3+
   std::string loss = "auto";
   bool schedule_by_steps = false;
   std::string precision = "default";

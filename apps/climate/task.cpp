@@ -6,6 +6,8 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
+#include "nets/deeplab/deepcam.hpp"
+#include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 
 namespace keelson::climate {
@@ -14,9 +16,20 @@ namespace {
 bool is_deepcam(const RunOptions& o) { return o.net == "deepcam"; }
 
 ops::PixelLossParams make_loss(const RunOptions& o) {
-  const std::string loss = o.loss != "auto" ? o.loss : is_deepcam(o) ? "deepcam" : "sc18";
+  const std::string published = is_deepcam(o) ? "deepcam" : o.net == "deeplab" ? "sc18-sum" : "sc18";
+  const std::string loss = o.loss == "auto" ? published : o.loss;
   if (loss == "deepcam") return nets::deepcam_loss();
   return loss == "sc18" ? nets::sc18_loss() : nets::sc18_loss(ops::PixelMean::none, 0.1f);
+}
+
+/// What all networks take.
+template <class Options>
+void set_sample(Options& n, const RunOptions& o, const SnapshotDataset& data) {
+  n.rows = data.layout().rows;
+  n.columns = data.layout().columns;
+  n.channels = std::ssize(data.channels());
+  n.classes = kClasses;
+  n.loss = make_loss(o);
 }
 
 std::vector<std::string> class_names() { return {kClassNames.begin(), kClassNames.end()}; }
@@ -25,9 +38,13 @@ std::vector<std::string> class_names() { return {kClassNames.begin(), kClassName
 
 std::string network_name(const RunOptions& o) { return family + o.net; }
 
-std::string network_title(const RunOptions&) { return "Tiramisu"; }
+std::string network_title(const RunOptions& o) {
+  return is_deepcam(o) ? "DeepCAM" : o.net == "deeplab" ? "SC18's DeepLabv3+" : "Tiramisu";
+}
 
 std::int64_t grid_multiple(const RunOptions& o) {
+  if (is_deepcam(o)) return o.output_stride;
+  if (o.net == "deeplab") return 8;
   return o.layers.empty() || o.layers.size() > 16 ? 1 : std::int64_t{1} << (o.layers.size() - 1);
 }
 
@@ -73,17 +90,35 @@ ChannelRanges ranges_from_text(const std::string& text, const std::string& sourc
 }
 
 Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
+  if (is_deepcam(o)) {
+    nets::DeepCamOptions n;
+    set_sample(n, o, data);
+    n.output_stride = o.output_stride;
+    n.middle_blocks = o.middle_blocks;
+    n.width_multiplier = o.width;
+    n.batch_norm_over_ranks = o.batch_norm_over_ranks;
+    return nets::deepcam(n);
+  }
+  if (o.net == "deeplab") {
+    using Decoder = nets::DeepLabDecoder;
+    nets::DeepLabSc18Options n;
+    set_sample(n, o, data);
+    n.decoder = o.decoder == "bilinear" ? Decoder::bilinear
+                : o.decoder == "deconv" ? Decoder::deconv
+                                        : Decoder::deconv1x;
+    if (o.resnet == 101) n.units = {3, 4, 23, 3};
+    n.batch_norm = o.batch_norm;
+    n.width_multiplier = o.width;
+    n.batch_norm_over_ranks = o.batch_norm_over_ranks;
+    return nets::deeplab_sc18(n);
+  }
   nets::TiramisuOptions n;
-  n.rows = data.layout().rows;
-  n.columns = data.layout().columns;
-  n.channels = std::ssize(data.channels());
-  n.classes = kClasses;
+  set_sample(n, o, data);
   n.first = o.first;
   n.growth = o.growth;
   n.layers = o.layers;
   n.kernel = o.kernel;
   n.dropout = o.dropout;
-  n.loss = make_loss(o);
   return nets::tiramisu(n);
 }
 
@@ -96,7 +131,10 @@ std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o) {
 
 std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
   app::OptimizerOptions options = o;
-  if (!is_deepcam(o)) options.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+  if (!is_deepcam(o)) {
+    options.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+    options.larc_relative = true;
+  }
   return app::make_optimizer(options);
 }
 

@@ -59,6 +59,7 @@ Larc make_larc(const OptimizerOptions& o) {
   larc.mode = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
   larc.eta = o.larc_eta;
   larc.floor = o.larc_floor;
+  larc.relative = o.larc_relative;
   return larc;
 }
 

@@ -29,7 +29,8 @@ struct OptimizerOptions {
   float weight_decay = 0, clip_norm = 0;
   std::string larc = "none";
   float larc_eta = 0.002f;
-  float larc_floor = 0;  ///< no option: a program may set it
+  float larc_floor = 0;        ///< no option: a program may set it
+  bool larc_relative = false;  ///< no option: a program may set it
   float lars_eta = 0.001f;
   bool lars_rate_outside = false, nvlamb = false, adapt_vectors = false;
   std::string sync = "synchronous";  ///< as SyncMode::parse() reads it
