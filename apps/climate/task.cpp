@@ -72,7 +72,7 @@ std::string to_text(const ChannelRanges& r) {
 }
 
 ChannelRanges ranges_from_text(const std::string& text, const std::string& source) {
-  ChannelRanges r;
+  ChannelRanges r{.chosen = true};
   for (std::size_t at = 0; at <= text.size() && !text.empty();) {
     const auto end = std::min(text.find(',', at), text.size()), colon = text.find(':', at);
     const auto number = [&](std::size_t from, std::size_t to) {

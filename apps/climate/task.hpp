@@ -33,7 +33,7 @@ struct Normalisation {
 /// Collective.
 Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world);
 
-/// Ranges as text that gives the same numbers again: "1:2.5,-3:4".
+/// Ranges of chosen channels as text that gives the same numbers again: "1:2.5,-3:4".
 std::string to_text(const ChannelRanges& ranges);
 /// Throws InputError, naming `source`, for text that to_text() has not made.
 ChannelRanges ranges_from_text(const std::string& text, const std::string& source);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -138,8 +139,12 @@ TEST_F(SnapshotData, NormalisesByTheRangesOfBothLayouts) {
     g.write("climate/stats", table.data(), {kChannels, 4});
     g.close();
   }
-  EXPECT_EQ(read_ranges(folder_ / "mlperf.h5"), measured);
-  EXPECT_EQ(read_ranges(folder_ / "sc18.h5"), measured);
+  for (const char* name : {"mlperf.h5", "sc18.h5"}) {
+    const ChannelRanges found = read_ranges(folder_ / name);
+    EXPECT_EQ(found.least, measured.least) << name;
+    EXPECT_EQ(found.most, measured.most) << name;
+    EXPECT_FALSE(found.chosen) << name;
+  }
 
   const SnapshotDataset data(plain, measured, "measured");
   EXPECT_EQ(data.ranges(), measured);
@@ -150,9 +155,16 @@ TEST_F(SnapshotData, NormalisesByTheRangesOfBothLayouts) {
       ASSERT_FLOAT_EQ(s.x[static_cast<std::size_t>(p * kChannels + c)], static_cast<float>(p % 7) / 6) << p << " " << c;
 
   const SnapshotDataset few(path(), {.channels = {5, 2}});
-  EXPECT_EQ(SnapshotDataset(few, measured, "").ranges().least, (std::vector<float>{47, 17}));
+  EXPECT_EQ(SnapshotDataset(few, read_ranges(folder_ / "sc18.h5"), "").ranges().least, (std::vector<float>{47, 17}));
+  std::vector<int> backward = all();
+  std::ranges::reverse(backward);
+  const SnapshotDataset turned(path(), {.channels = backward});
+  const ChannelRanges turned_ranges = measure_ranges(turned, nullptr);
+  EXPECT_EQ(turned_ranges.least[15], -3) << "in the order of the chosen channels";
+  EXPECT_EQ(SnapshotDataset(turned, turned_ranges, "").ranges(), turned_ranges);
+  EXPECT_EQ(SnapshotDataset(turned, read_ranges(folder_ / "sc18.h5"), "").ranges(), turned_ranges);
   EXPECT_NE(message_of<InputError>([&] {
-              SnapshotDataset(plain, {{1, 2, 3}, {2, 3, 4}}, "other.h5");
+              SnapshotDataset(plain, ChannelRanges{{1, 2, 3}, {2, 3, 4}}, "other.h5");
             }).find("other.h5: has statistics of 3 channels. Expected 16"),
             std::string::npos);
 }

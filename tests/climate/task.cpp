@@ -64,7 +64,7 @@ TEST(ClimateRecipes, MetricsJudgeAsPublished) {
 }
 
 TEST(ClimateRanges, SurviveAsText) {
-  const ChannelRanges r{{0.1f, -3e-20f, 101325.125f}, {1.0f / 3, 0, 3e20f}};
+  const ChannelRanges r{{0.1f, -3e-20f, 101325.125f}, {1.0f / 3, 0, 3e20f}, true};
   EXPECT_EQ(ranges_from_text(to_text(r), ""), r);
   EXPECT_EQ(to_text({{1, -3}, {2.5, 4}}), "1:2.5,-3:4");
   for (const std::string text : {"1", "1:2,", "1:2,a:3", "1:2;3:4"}) {

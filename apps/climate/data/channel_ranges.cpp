@@ -15,7 +15,7 @@ namespace {
 constexpr const char *kMinima = "climate/minval", *kMaxima = "climate/maxval", *kStatistics = "climate/stats";
 
 ChannelRanges read_lists(const hdf5::File& file) {
-  ChannelRanges r{file.read<float>(kMinima), file.read<float>(kMaxima)};
+  const ChannelRanges r{file.read<float>(kMinima), file.read<float>(kMaxima)};
   if (r.least.size() != r.most.size() || r.empty()) {
     refuse("{}: '{}' has {} and '{}' {} values. Expected one of each for every channel; make the statistics anew",
            file.path(), kMinima, r.least.size(), kMaxima, r.most.size());
@@ -65,7 +65,7 @@ ChannelRanges read_ranges(const std::string& path) {
 ChannelRanges measure_ranges(const SnapshotDataset& data, Communicator* world) {
   const auto channels = static_cast<std::size_t>(data.fields()[0].shape[0]);
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  ChannelRanges r{std::vector(channels, infinity), std::vector(channels, -infinity)};
+  ChannelRanges r{std::vector(channels, infinity), std::vector(channels, -infinity), true};
   on_each_rank(world, [&] {
     std::vector<float> x(static_cast<std::size_t>(data.fields()[0].shape.elements()));
     const std::int64_t first = world ? world->rank() : 0, step = world ? world->size() : 1;

@@ -14,6 +14,9 @@ class SnapshotDataset;
 struct ChannelRanges {
   std::vector<float> least;  ///< one for each channel
   std::vector<float> most;   ///< as many
+  /// Whether they are those of the channels that a data set has chosen, in its order. Else they are of all 16 channels,
+  /// or of those that its files hold, as statistics files have them.
+  bool chosen = false;
 
   /// Whether snapshots are left as they are.
   bool empty() const { return least.empty(); }

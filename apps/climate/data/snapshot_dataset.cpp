@@ -114,17 +114,18 @@ SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRan
     : impl_(new Impl(*opened.impl_)) {
   auto& d = *impl_;
   const auto chosen = d.channels.size(), stored = d.layout.channels.size();
-  if (ranges.size() != kChannels && ranges.size() != stored && ranges.size() != chosen) {
+  if (ranges.chosen ? ranges.size() != chosen : ranges.size() != kChannels && ranges.size() != stored) {
+    const auto more = ranges.chosen || stored == kChannels ? "" : fmt::format(" or {}", stored);
     refuse(
-        "{}: has statistics of {} channels. Expected {}{}, as {} has them; name the statistics of these data, or "
-        "leave them out: the training data are then read for their statistics",
-        source, ranges.size(), kChannels, stored == kChannels ? "" : fmt::format(" or {}", stored), d.path);
+        "{}: has statistics of {} channels. Expected {}{}, as {} has them; name the statistics of these data, or leave "
+        "them out: the training data are then read for their statistics",
+        source, ranges.size(), ranges.chosen ? chosen : std::size_t{kChannels}, more, d.path);
   }
-  d.ranges = {};
+  d.ranges = {.chosen = true};
   for (std::size_t k = 0; k < chosen; ++k) {
-    const auto c = ranges.size() == kChannels ? static_cast<std::size_t>(d.channels[k])
-                   : ranges.size() == stored  ? static_cast<std::size_t>(d.values.positions[k])
-                                              : k;
+    const auto c = ranges.chosen                ? k
+                   : ranges.size() == kChannels ? static_cast<std::size_t>(d.channels[k])
+                                                : static_cast<std::size_t>(d.values.positions[k]);
     const float least = ranges.least[c], most = ranges.most[c];
     d.ranges.least.push_back(least);
     d.ranges.most.push_back(most);

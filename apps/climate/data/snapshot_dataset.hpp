@@ -29,8 +29,8 @@ class SnapshotDataset final : public Dataset {
   /// `path`: a file, a folder, or a pattern; a file named stats.h5 is left out. The samples are not normalised. Throws
   /// InputError on all ranks for files that do not fit the first one or the options. `world` null: alone. Collective.
   SnapshotDataset(const std::string& path, const SnapshotOptions& options, Communicator* world = nullptr);
-  /// The same files, normalised. `ranges`: of all 16 channels, of those that the files hold, or of those chosen
-  /// (measure_ranges()); throws InputError for another number, naming `source`. Opens nothing.
+  /// The same files, normalised. Throws InputError, naming `source`, for ranges of another number of channels. Opens
+  /// nothing.
   SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source);
   ~SnapshotDataset() override;
 
