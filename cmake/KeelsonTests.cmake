@@ -102,7 +102,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/*.cpp)
 add_executable(test_fuzz EXCLUDE_FROM_ALL ${sources})
 keelson_compile_options(test_fuzz)
 keelson_unity(test_fuzz)
-target_link_libraries(test_fuzz PRIVATE keelson_app_lm keelson_app_cosmoflow)
+target_link_libraries(test_fuzz PRIVATE keelson_app_lm keelson_app_cosmoflow keelson_app_climate)
 
 set(with_device)
 if(KEELSON_HAVE_CUDA)

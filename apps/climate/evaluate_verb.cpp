@@ -62,8 +62,8 @@ void print_table(const Outcome& r) {
   fmt::print("{:<26}{:>14}{:>14}{}\n", "intersection over union", "all pixels", "per image", h ? "    heuristics" : "");
   const auto per_image = r.images->values(), pooled = r.pooled->values();
   for (std::size_t k = 0; k < kClasses; ++k) {
-    fmt::print("{:<26}{:>14.4f}{:>14.4f}{}\n", kClassNames[k], pooled[k], per_image[k],
-               h ? fmt::format("{:>14.4f}", r.heuristics->pixels.iou(static_cast<std::int64_t>(k), NAN)) : "");
+    fmt::print("{:<26}{:>14}{:>14.4f}{}\n", kClassNames[k], iou_text(pooled[k]), per_image[k],
+               h ? fmt::format("{:>14}", iou_text(r.heuristics->pixels.iou(static_cast<std::int64_t>(k), NAN))) : "");
   }
   fmt::print("{:<26}{:>14.4f}{:>14.4f}{}\n", "mean", r.pooled->value(), r.images->value(),
              h ? fmt::format("{:>14.4f} (all pixels) {:.4f} (per image)", mean_iou(r.heuristics->pixels),

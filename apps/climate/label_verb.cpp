@@ -139,8 +139,8 @@ void print_table(const LabelVerbOptions& o, const SnapshotDataset& data, const L
   fmt::print("\nagreement with labels {} of {:.0f} snapshots, intersection over union\n{:<28}{:>10}{:>10}\n", o.truth,
              images, "", "labels_0", "labels_1");
   for (int k = 0; k < kClasses; ++k)
-    fmt::print("{:<28}{:>10.4f}{:>10.4f}\n", kClassNames[static_cast<std::size_t>(k)], maps[0].pixels.iou(k, NAN),
-               maps[1].pixels.iou(k, NAN));
+    fmt::print("{:<28}{:>10}{:>10}\n", kClassNames[static_cast<std::size_t>(k)], iou_text(maps[0].pixels.iou(k, NAN)),
+               iou_text(maps[1].pixels.iou(k, NAN)));
   fmt::print("{:<28}{:>10.4f}{:>10.4f}\n", "mean over all pixels", mean_iou(maps[0].pixels), mean_iou(maps[1].pixels));
   fmt::print("{:<28}{:>10.4f}{:>10.4f}\n", "mean per image", maps[0].images.mean(), maps[1].images.mean());
 }

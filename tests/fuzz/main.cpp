@@ -1,4 +1,4 @@
-// Feeds the programs damaged files: universes, checkpoints, texts and configurations. See --help.
+// Feeds the programs damaged files: universes, snapshots, checkpoints, texts and configurations. See --help.
 
 #include <fmt/format.h>
 
@@ -55,7 +55,7 @@ void make(const fs::path& folder, const Trial& trial) {
 
 std::vector<Kind> make_kinds(const fs::path& base) {
   const std::string data = base / "universes", raw = base / "raw", text = base / "text", out = base / "cosmoflow",
-                    lm = base / "lm";
+                    lm = base / "lm", weather = base / "weather", climate = base / "climate";
   const std::vector<std::string> few{"--size",  "32", "--particles",  "1", "--order", "1",
                                      "--train", "2",  "--validation", "1", "--test",  "1"};
   const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -70,6 +70,12 @@ std::vector<Kind> make_kinds(const fs::path& base) {
                      "--vocab-size", "30", "--branching", "4", "--topics", "2"}});
   const std::vector<std::string> small{"--hidden", "4", "--layers", "1", "--max-steps", "2"};
   make(base / "5", {"keelson-lm", with({"train", "--data", text, "--out", lm, "--optimizer", "adam"}, small)});
+  make(base / "6", {"keelson-climate",
+                    {"generate", "--out", weather, "--height", "64", "--width", "96", "--cyclones", "4", "--train", "2",
+                     "--validation", "1", "--test", "1"}});
+  const std::vector<std::string> tiny{"--blocks", "1,1",      "--growth", "4",           "--first",
+                                      "4",        "--kernel", "3",        "--max-steps", "1"};
+  make(base / "7", {"keelson-climate", with({"train", "--data", weather, "--out", climate}, tiny)});
   const auto config = fmt::format(
       "# a run\ndata = \"{}\"\nhidden = 4\nlayers = 1\nepochs = 2\nlr = 0.5\nbatch = 4\nunroll = 10\n"
       "dropout = 0.25\noptimizer = \"sgd\"\nmomentum = 0.5\nseed = 7\ntied = true\nclip-norm = 5\n",
@@ -88,6 +94,26 @@ std::vector<Kind> make_kinds(const fs::path& base) {
        "x.h5",
        {{"keelson-cosmoflow",
          {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1", "--normalise", "log1p"}}}},
+      {"snapshots",
+       content_of(fs::path(weather) / "train/data-0000000.h5"),
+       false,
+       "x.h5",
+       {{"keelson-climate", with({"train", "--train", "{}/x.h5", "--out", "{}/out"}, tiny)},
+        {"keelson-climate", {"label", "--data", "{}/x.h5", "--out", "{}/out"}},
+        {"keelson-climate", {"plot", "--data", "{}/x.h5", "--out", "{}/x.html"}}}},
+      {"statistics of snapshots",
+       content_of(fs::path(weather) / "stats.h5"),
+       false,
+       "x.h5",
+       {{"keelson-climate", with({"train", "--stats", "{}/x.h5", "--data", weather, "--out", "{}/out"}, tiny)}}},
+      {"checkpoints of climate networks",
+       newest(climate),
+       false,
+       "step-0000000001.h5",
+       {{"keelson-climate",
+         {"evaluate", "--checkpoint", "{}/step-0000000001.h5", "--data", weather + "/test", "--json"}},
+        {"keelson-climate",
+         {"train", "--resume", "{}/step-0000000001.h5", "--data", weather, "--out", "{}/out", "--max-steps", "2"}}}},
       {"checkpoints of CosmoFlow",
        newest(out),
        false,

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <thread>
 
+#include "apps/climate/verbs.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 #include "apps/lm/verbs.hpp"
 
@@ -35,6 +36,12 @@ int main_of(const Trial& trial) {
       lm::define_train(line);
       lm::define_evaluate(line);
       lm::define_sample(line);
+    } else if (trial.program == "keelson-climate") {
+      climate::define_generate(line);
+      climate::define_train(line);
+      climate::define_evaluate(line);
+      climate::define_label(line);
+      climate::define_plot(line);
     } else {
       cosmoflow::define_generate(line);
       cosmoflow::define_train(line);

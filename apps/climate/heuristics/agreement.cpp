@@ -1,5 +1,8 @@
 #include "apps/climate/heuristics/agreement.hpp"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <vector>
 
 #include "apps/climate/data/snapshot_dataset.hpp"
@@ -18,6 +21,8 @@ void Agreement::reduce(Communicator& world) {
   pixels.reduce(&world);
   images.reduce(&world);
 }
+
+std::string iou_text(double iou) { return std::isnan(iou) ? "-" : fmt::format("{:.4f}", iou); }
 
 Agreement heuristics_agreement(const std::string& path, int map, Communicator& world) {
   const SnapshotDataset data(path, {.labels = map}, &world);

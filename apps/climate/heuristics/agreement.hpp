@@ -21,6 +21,9 @@ struct Agreement {
   void reduce(Communicator& world);
 };
 
+/// An intersection over union for people; "-" for a class that does not occur (NaN).
+std::string iou_text(double iou);
+
 /// Labels the snapshots under `path` by the heuristics, as they are by default, and compares with their labels `map`.
 /// The same on all ranks, whatever their number. Throws InputError for snapshots without all 16 channels. Collective.
 Agreement heuristics_agreement(const std::string& path, int map, Communicator& world);
