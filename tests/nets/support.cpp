@@ -27,7 +27,10 @@ Array climate_sample(std::int64_t channels, std::int64_t rows, std::int64_t colu
 /// (h div 7 + w div 5) mod 3
 Array climate_labels(std::int64_t rows, std::int64_t columns) {
   Array y({1, rows, columns});
-  for (std::int64_t i = 0; i < y.elements(); ++i) y[i] = static_cast<double>((i / columns / 7 + i % columns / 5) % 3);
+  for (std::int64_t i = 0; i < y.elements(); ++i) {
+    const std::int64_t label = (i / columns / 7 + i % columns / 5) % 3;
+    y[i] = static_cast<double>(label);
+  }
   return y;
 }
 
