@@ -16,11 +16,13 @@ namespace {
 /// x[c,h,w] = .5 + .5 sin(.9 c + .05 h (1 + c/16)) cos(.03 w (1 + c/8) + c); one sample.
 Array climate_sample(std::int64_t channels, std::int64_t rows, std::int64_t columns) {
   Array x({1, channels, rows, columns});
-  for (std::int64_t i = 0; i < x.elements(); ++i) {
-    const auto c = static_cast<double>(i / (rows * columns)), h = static_cast<double>(i / columns % rows),
-               w = static_cast<double>(i % columns);
-    x[i] = 0.5 + 0.5 * std::sin(0.9 * c + 0.05 * h * (1 + c / 16)) * std::cos(0.03 * w * (1 + c / 8) + c);
-  }
+  std::int64_t i = 0;
+  for (std::int64_t channel = 0; channel < channels; ++channel)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column) {
+        const auto c = static_cast<double>(channel), h = static_cast<double>(row), w = static_cast<double>(column);
+        x[i++] = 0.5 + 0.5 * std::sin(0.9 * c + 0.05 * h * (1 + c / 16)) * std::cos(0.03 * w * (1 + c / 8) + c);
+      }
   return x;
 }
 
