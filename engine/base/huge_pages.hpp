@@ -18,6 +18,7 @@ void prefer_huge_pages(void* memory, std::size_t bytes);
 
 /// Frees a HugePageArray.
 struct FreeHugePages {
+  /// Takes what std::aligned_alloc returned.
   void operator()(void* memory) const { std::free(memory); }
 };
 
