@@ -22,6 +22,9 @@ constexpr std::size_t mebi = std::size_t{1} << 20;
 constexpr std::size_t least_bucket = mebi, most_bucket = 16 * mebi;
 constexpr std::size_t longest_choice = 256;
 
+/// Choices of another version are forgotten: raise this when the algorithms, or the way of timing them, change.
+constexpr int algorithms_version = 2;
+
 constexpr double seconds_per_algorithm = 0.01;
 constexpr int rounds = 5;  ///< of which the quickest one counts: other work of the machine comes and goes
 constexpr int least_runs = 3, most_runs = 101;
@@ -119,7 +122,7 @@ AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
   if (wish_ == "auto") wish_.clear();
   if (!wish_.empty()) AllreduceAlgorithm::parse(wish_);
   MPI_Comm_rank(allreduces_.comm(), &rank_);
-  if (rank_ == 0) cache_ = ChoiceCache(choice_file("allreduce-" + mpi_library()));
+  if (rank_ == 0) cache_ = ChoiceCache(choice_file(fmt::format("allreduce-v{}-{}", algorithms_version, mpi_library())));
 }
 
 std::string AllreduceChooser::group_key(Wire wire, SumOrder order) const {
