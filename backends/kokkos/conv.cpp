@@ -4,6 +4,7 @@
 
 #include "backends/detail/transposed_conv.hpp"
 #include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/conv_bias.hpp"
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/depthwise_conv.hpp"
@@ -23,7 +24,7 @@ ViewPlan forward_view(const ConvGeometry& g) {
     low[d] = -g.pad[d];
     high[d] = (g.dst.extent[d] - 1) * g.stride[d] - g.pad[d] + (g.kernel[d] - 1) * g.dilation[d];
   }
-  return ViewPlan(g.src, g.groups, g.ci, low, high);
+  return ViewPlan(g.src, g.groups, low, high);
 }
 
 /// Coordinates of diff_dst that backward data reaches.
@@ -41,7 +42,7 @@ ViewPlan backward_view(const ConvGeometry& g) {
       any = true;
     }
   }
-  return ViewPlan(g.dst, g.groups, g.co, low, high);
+  return ViewPlan(g.dst, g.groups, low, high);
 }
 
 class KokkosConv : public Conv {
@@ -53,19 +54,16 @@ class KokkosConv : public Conv {
         diff_view_(backward_view(g_)),
         forward_panels_(g_, true),
         backward_panels_(g_, false),
-        lanes_(lanes_for(g_.co)),
-        panels_(ceil_div(g_.co, lanes_)),
-        lanes_view_(g_.dst, g_.groups, panels_ * lanes_, {0, 0, 0},
-                    {g_.dst.extent[0] - 1, g_.dst.extent[1] - 1, g_.dst.extent[2] - 1}),
-        slots_(g_, sums_bytes(), std::size_t{32} << 20),
+        weights_gradient_(g_, src_view_),
         bias_slots_(g_, static_cast<std::size_t>(g_.dst.c) * sizeof(double), std::size_t{1} << 20),
         by_channels_(!runs_on_host && d.dst.layout.is_channels_last(d.dst.shape)) {}
 
   Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
   std::string name(Verb v) const override {
-    const auto columns = v == Verb::backward_data ? backward_panels_.lanes : lanes_;
-    return fmt::format("implicit_gemm:{}x{}", tile_rows, columns);
+    if (v == Verb::backward_weights) return weights_gradient_.name();
+    const auto& panels = v == Verb::backward_data ? backward_panels_ : forward_panels_;
+    return fmt::format("implicit_gemm:{}x{}", tile_rows, panels.lanes);
   }
 
   std::size_t scratch_bytes(Verb v) const override {
@@ -75,7 +73,7 @@ class KokkosConv : public Conv {
       case Verb::backward_data:
         return diff_view_.scratch_bytes() + backward_panels_.scratch_bytes();
       case Verb::backward_weights:
-        return src_view_.scratch_bytes() + lanes_view_.scratch_bytes() + align64(sums_bytes() * slots_.count) +
+        return align64(weights_gradient_.scratch_bytes()) +
                (by_channels_ ? channel_sums_scratch(positions(), g_.dst.c)
                              : static_cast<std::size_t>(bias_slots_.count * g_.dst.c) * sizeof(double));
     }
@@ -137,42 +135,15 @@ class KokkosConv : public Conv {
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
-    constexpr const char *label = "keelson::conv::backward_weights", *sum_label = "keelson::conv::add_slots";
-    WeightsGradient k{};
-    std::size_t used = 0;
-    k.src = src_view_.make(src.data<float>(), part(scratch, used));
-    used += src_view_.scratch_bytes();
-    k.diff = lanes_view_.make(diff_dst.data<float>(), part(scratch, used));
-    used += lanes_view_.scratch_bytes();
-    k.partial = part(scratch, used);
-    used += align64(sums_bytes() * slots_.count);
-    for (int d = 0; d < 3; ++d) {
-      k.src.base -= g_.pad[d] * k.src.step[d];
-      k.src_step[d] = g_.stride[d] * k.src.step[d];
-      k.taps[d] = g_.kernel[d];
-      k.tap_src[d] = g_.dilation[d] * k.src.step[d];
-      k.extent[d] = g_.dst.extent[d];
-    }
-    k.rows = g_.ci, k.panels = panels_, k.groups = g_.groups, k.n = g_.dst.n;
-    k.slots = slots_.count, k.lines_per_slot = slots_.lines;
-    k.join_taps();
-    const Index row_tiles = ceil_div(k.rows, tile_rows);
-    with_lanes(g_.co, [&](auto lanes) {
-      launch(label, k.slots * k.groups * k.panels * k.tap_count() * row_tiles, WeightsTile<lanes.value>{k, row_tiles});
-      launch(sum_label, g_.groups * panels_ * g_.taps * g_.ci,
-             AddSlots<lanes.value>{k.partial, diff_weights.data<float>(), k.slots, g_.groups, panels_, g_.ci, g_.co,
-                                   g_.kernel, g_.weights_tap, g_.weights_o, g_.weights_i});
-    });
-    if (desc_.writes_diff_bias()) bias_gradient(diff_dst, diff_bias, part(scratch, used));
+    weights_gradient_.run(src.data<float>(), diff_dst.data<float>(), diff_weights.data<float>(),
+                          static_cast<char*>(scratch.raw()));
+    if (desc_.writes_diff_bias())
+      bias_gradient(diff_dst, diff_bias, part(scratch, align64(weights_gradient_.scratch_bytes())));
   }
 
  private:
   static float* part(const Tensor& scratch, std::size_t bytes) {
     return scratch ? reinterpret_cast<float*>(static_cast<char*>(scratch.raw()) + bytes) : nullptr;
-  }
-
-  std::size_t sums_bytes() const {
-    return static_cast<std::size_t>(g_.groups * panels_ * g_.taps * g_.ci * lanes_) * sizeof(float);
   }
 
   void backward_residue(const char* label, ImplicitGemm k, const Triple& residue, float* diff_src) const {
@@ -208,9 +179,8 @@ class KokkosConv : public Conv {
   ConvGeometry g_;
   ViewPlan src_view_, diff_view_;
   PanelPlan forward_panels_, backward_panels_;
-  Index lanes_, panels_;  ///< of backward weights
-  ViewPlan lanes_view_;
-  Slots slots_, bias_slots_;
+  ConvWeightsGradient weights_gradient_;
+  Slots bias_slots_;
   bool by_channels_;  ///< bias gradients: slots are too much for one work item of a GPU
 };
 

@@ -77,7 +77,7 @@ struct FillView {
     item /= p.extent[1];
     const Index d = item % p.extent[0], n = item / p.extent[0];
     const Index w_end = w_begin + copy_block < p.extent[2] ? w_begin + copy_block : p.extent[2];
-    const Index total = p.groups * p.held;
+    const Index total = p.groups * p.channels;
     float* to = dst + (((n * p.extent[0] + d) * p.extent[1] + h) * p.extent[2] + w_begin) * total;
 
     const Index sd = d + p.low[0], sh = h + p.low[1];
@@ -94,7 +94,7 @@ struct FillView {
   }
 
   KOKKOS_FUNCTION bool contiguous() const {
-    return p.tensor.stride_c == 1 && p.held == p.channels && p.tensor.stride[2] == p.groups * p.held;
+    return p.tensor.stride_c == 1 && p.tensor.stride[2] == p.groups * p.channels;
   }
   /// Positions [begin, end) along W of a row whose positions lie side by side, in src as in dst.
   KOKKOS_FUNCTION void copy_run(const float* row, float* to, Index begin, Index end) const {
@@ -107,13 +107,12 @@ struct FillView {
     for (Index i = 0; i < (end - begin) * step; ++i) to[i] = 0;
   }
   KOKKOS_FUNCTION void copy_channels(const float* from, float* to) const {
-    for (Index g = 0; g < p.groups; ++g, to += p.held) {
+    for (Index g = 0; g < p.groups; ++g, to += p.channels) {
       const float* x = from + g * p.channels * p.tensor.stride_c;
       if (p.tensor.stride_c == 1)
         for (Index c = 0; c < p.channels; ++c) to[c] = x[c];
       else
         for (Index c = 0; c < p.channels; ++c) to[c] = x[c * p.tensor.stride_c];
-      for (Index c = p.channels; c < p.held; ++c) to[c] = 0;
     }
   }
 };
@@ -144,9 +143,9 @@ struct FillConvPanels {
 
 }  // namespace
 
-ViewPlan::ViewPlan(const Volume& t, Index group_count, Index channels_held, const Triple& from, const Triple& to)
-    : tensor(t), groups(group_count), channels(t.c / group_count), held(channels_held), low(from) {
-  copy = held != channels || (channels > 1 && tensor.stride_c != 1);
+ViewPlan::ViewPlan(const Volume& t, Index group_count, const Triple& from, const Triple& to)
+    : tensor(t), groups(group_count), channels(t.c / group_count), low(from) {
+  copy = channels > 1 && tensor.stride_c != 1;
   for (int i = 0; i < 3; ++i) {
     extent[i] = to[i] - from[i] + 1;
     copy = copy || from[i] < 0 || to[i] >= tensor.extent[i];
@@ -155,8 +154,15 @@ ViewPlan::ViewPlan(const Volume& t, Index group_count, Index channels_held, cons
 
 std::size_t ViewPlan::scratch_bytes() const {
   if (!copy) return 0;
-  return align64(static_cast<std::size_t>(tensor.n * extent[0] * extent[1] * extent[2] * groups * held) *
+  return align64(static_cast<std::size_t>(tensor.n * extent[0] * extent[1] * extent[2] * groups * channels) *
                  sizeof(float));
+}
+
+Index ViewPlan::step(int d) const {
+  if (!copy) return tensor.stride[d];
+  Index step = groups * channels;
+  for (int i = 2; i > d; --i) step *= extent[i];
+  return step;
 }
 
 ChannelView ViewPlan::make(const float* data, float* scratch) const {
@@ -166,14 +172,12 @@ ChannelView ViewPlan::make(const float* data, float* scratch) const {
     v.data = data;
     v.step_n = tensor.stride_n;
     v.step_g = channels * tensor.stride_c;
-    for (int i = 0; i < 3; ++i) v.step[i] = tensor.stride[i];
+    for (int i = 0; i < 3; ++i) v.step[i] = step(i);
     return v;
   }
   v.data = scratch;
-  v.step_g = held;
-  v.step[2] = groups * held;
-  v.step[1] = extent[2] * v.step[2];
-  v.step[0] = extent[1] * v.step[1];
+  v.step_g = channels;
+  for (int i = 0; i < 3; ++i) v.step[i] = step(i);
   v.step_n = extent[0] * v.step[0];
   for (int i = 0; i < 3; ++i) v.base -= low[i] * v.step[i];
   const Index items = tensor.n * extent[0] * extent[1] * ceil_div(extent[2], copy_block);

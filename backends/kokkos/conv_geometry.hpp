@@ -51,14 +51,14 @@ struct ChannelView {
 /// zeros around it, so that no kernel has to look at borders.
 struct ViewPlan {
   Volume tensor;
-  Index groups, channels, held;  ///< channels of one group, and how many the copy holds (the others zero)
+  Index groups, channels;  ///< channels of one group
   Triple low, extent;
   bool copy;
 
-  /// `held` > channels asks for zero channels behind the last one.
-  ViewPlan(const Volume& tensor, Index groups, Index held, const Triple& low, const Triple& high);
+  ViewPlan(const Volume& tensor, Index groups, const Triple& low, const Triple& high);
 
   std::size_t scratch_bytes() const;
+  Index step(int d) const;  ///< ChannelView::step of the view
   /// The view of `data`; where it is a copy, launches the kernel that fills `scratch`.
   ChannelView make(const float* data, float* scratch) const;
 };

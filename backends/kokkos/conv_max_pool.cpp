@@ -57,7 +57,7 @@ ViewPlan source_view(const PooledGeometry& g, const Cut& cut) {
     high[d] = g.windows[d] * g.window[d] - 1 + g.kernel[d] - 1 - g.pad[d];
   }
   high[2] += ceil_div(cut.padded() - cut.run, g.src.c);
-  return ViewPlan(g.src, 1, g.src.c, low, high);
+  return ViewPlan(g.src, 1, low, high);
 }
 
 /// Hands out consecutive parts of the scratch memory.

@@ -29,22 +29,16 @@ ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
   };
 }
 
-/// The sets are bit masks: a later one contains those before it.
-bool has(dnnl::cpu_isa wanted) {
-  const auto bits = static_cast<int>(wanted);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & bits) == bits;
-}
-
 }  // namespace
 
 bool onednn_computes_in(DType type) {
   switch (type) {
     case DType::f32:
-      return has(dnnl::cpu_isa::avx2);
+      return has_instructions(dnnl::cpu_isa::avx2);
     case DType::bf16:
-      return has(dnnl::cpu_isa::avx512_core);
+      return has_instructions(dnnl::cpu_isa::avx512_core);
     case DType::f16:
-      return has(dnnl::cpu_isa::avx512_core_fp16);
+      return has_instructions(dnnl::cpu_isa::avx512_core_fp16);
     default:
       return false;
   }

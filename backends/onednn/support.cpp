@@ -174,4 +174,9 @@ ops::Cost Call::cost() const {
   return c;
 }
 
+bool has_instructions(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<int>(wanted);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
 }  // namespace keelson::onednn

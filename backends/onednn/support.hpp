@@ -199,4 +199,8 @@ std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc
 std::unique_ptr<ops::Concat> make_concat(const LibraryPtr& library, const ops::ConcatDesc& d);
 std::unique_ptr<ops::Softmax> make_softmax(const LibraryPtr& library, const ops::SoftmaxDesc& d);
 
+/// Whether oneDNN uses these instructions on this processor. The sets are bit masks: a later one contains those before
+/// it.
+bool has_instructions(dnnl::cpu_isa wanted);
+
 }  // namespace keelson::onednn

@@ -16,16 +16,20 @@ struct Operands {
 inline bool wants_diff_weights(const ops::ConvDesc& d) { return d.diff_weights; }
 inline bool wants_diff_weights(const ops::DenseDesc&) { return true; }
 
+/// Whether windows lie apart from their neighbours by more than one position.
+inline bool has_stride(const ops::ConvParams& p) {
+  bool strided = false;
+  for (int i = 0; i < p.kernel.rank(); ++i) strided = strided || (p.stride[i] > 1 && p.kernel[i] > 1);
+  return strided;
+}
+
 /// Whether the gradient of the weights is worth two reorders: of strided windows over many channels in two dims oneDNN
 /// takes twice the time and more where the tensors are channels-last (3.12, Zen 5, 256 channels of 96 x 144, kernel 3,
 /// stride 2: 45 instead of 22 ms; the reorders take 2 ms). Below 64 channels and in three dims there is no difference.
 inline bool slow_on_channels_last(const ops::ConvDesc& d) {
   constexpr std::int64_t many = 64;
-  bool strided = false;
-  for (int i = 0; i < d.params.kernel.rank(); ++i)
-    strided = strided || (d.params.stride[i] > 1 && d.params.kernel[i] > 1);
-  return strided && d.params.kernel.rank() == 2 && d.src.dtype == DType::f32 && d.weights.shape[1] >= many &&
-         d.weights.shape[0] / d.params.groups >= many;
+  return has_stride(d.params) && d.params.kernel.rank() == 2 && d.src.dtype == DType::f32 &&
+         d.weights.shape[1] >= many && d.weights.shape[0] / d.params.groups >= many;
 }
 inline bool slow_on_channels_last(const ops::DenseDesc&) { return false; }
 

@@ -69,6 +69,18 @@ std::vector<ConvCase> conv_cases() {
           .same()
           .then(EltwiseKind::leaky_relu, 0.01f),
       Conv("uneven_blocks_2d", "one channel more than blocks hold", {1, 33, 6, 7}, 17, {3, 3}).same(),
+      Conv("wide_2d", "many channels, more positions than one block", {2, 64, 13, 14}, 80, {3, 3})
+          .same()
+          .then(EltwiseKind::relu),
+      Conv("wide_groups_2d", "many channels in each group", {1, 128, 5, 4}, 160, {3, 3}).groups(2).same(),
+      Conv("wide_dilated_2d", "most taps read padding only", {1, 64, 5, 6}, 64, {3, 3})
+          .dilation({6, 4})
+          .same()
+          .no_bias(),
+      Conv("long_line_2d", "a line in several parts, the last one shorter", {1, 2, 3, 601}, 3, {3, 3})
+          .stride({1, 2})
+          .dilation({1, 2})
+          .same(),
       Conv("whole_input_2d", "the kernel is the input", {2, 6, 4, 5}, 10, {4, 5}).then(EltwiseKind::tanh),
       Conv("sigmoid_2d", "another activation", {1, 4, 6, 6}, 4, {3, 3}).then(EltwiseKind::sigmoid),
       Conv("linear_2d", "alpha x + beta, no bias", {1, 4, 6, 6}, 5, {3, 3})
