@@ -26,6 +26,7 @@ ops::Expected<ops::Dense> make(const ops::DenseDesc& d);
 ops::Expected<ops::Dropout> make(const ops::DropoutDesc& d);
 ops::Expected<ops::Eltwise> make(const ops::EltwiseDesc& d);
 ops::Expected<ops::Embedding> make(const ops::EmbeddingDesc& d);
+ops::Expected<ops::FoldBatchNorm> make(const ops::FoldBatchNormDesc& d);
 ops::Expected<ops::LambDirection> make(const ops::LambDirectionDesc& d);
 ops::Expected<ops::LambStep> make(const ops::LambStepDesc& d);
 ops::Expected<ops::Loss> make(const ops::LossDesc& d, Device& device);

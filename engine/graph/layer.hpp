@@ -80,6 +80,7 @@ class Layer;
 
 /// A way to make one node of two: returns the layer that does the work of `first` and then of `reader`, the only layer
 /// that reads the result of `first`. Null where the rule does not apply. Layers bring the rules (Layer::fusion_rules).
+/// The new layer finds the parameters of `reader` by their names there, which `first` must not have.
 using FusionRule = std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, bool training)>;
 
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer

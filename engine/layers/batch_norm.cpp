@@ -1,6 +1,6 @@
-#include "engine/ops/batch_norm.hpp"
+#include "engine/layers/batch_norm.hpp"
 
-#include "engine/layers/layers.hpp"
+#include "engine/ops/batch_norm.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/plan/node_builder.hpp"
 
@@ -8,70 +8,80 @@ namespace keelson {
 
 namespace {
 
-class BatchNormLayer : public Layer {
- public:
-  explicit BatchNormLayer(const BatchNormOptions& options) : options_(options) {}
+BufferId channel_values(ForwardBuilder& p, const std::string& name) {
+  return p.parameter_in(name, Layout::plain(p.parameter(name).shape));
+}
 
-  std::string kind() const override { return "batch_norm"; }
-  bool keeps_type() const override { return true; }
-  bool mixes_samples() const override { return true; }
+void normalize(ForwardBuilder& p, const std::shared_ptr<ops::BatchNorm>& op, BufferId src, BufferId mean,
+               BufferId variance) {
+  const TensorDesc d = p.desc(src);
+  const BufferId scale = channel_values(p, "scale"), shift = channel_values(p, "shift");
+  p.forward(op, {.src = src,
+                 .mean = mean,
+                 .variance = variance,
+                 .scale = scale,
+                 .shift = shift,
+                 .dst = p.new_dst(d.layout, d.dtype)});
+}
 
-  ValueShape infer(std::span<const ValueShape> srcs) const override {
-    const ValueShape& x = srcs[0];
-    if (x.shape.rank() < 2 || x.batch_axis != 0)
-      refuse("batch normalization takes (N, channels, ...) values, but its input is {}", to_string(x.shape));
-    return x;
+/// Of this rank's samples; the plan adds up what is partial.
+Distribution held(const BatchNormOptions& options) {
+  return options.over_ranks ? Distribution::partial() : Distribution::replicated();
+}
+
+/// The running statistics are those of all ranks' samples, whatever the batch was normalised with, and move when the
+/// parameters do.
+void plan_running(ForwardBuilder& p, const BatchNormOptions& options, BufferId sums) {
+  BufferId all = sums;
+  if (!options.over_ranks && p.ranks(ProcessGrid::Axis::data) > 1) {
+    const TensorDesc d = p.desc(sums);
+    all = p.new_buffer("sums of all ranks", d, Distribution::partial());
+    std::shared_ptr<ops::Reorder> copy = p.make(ops::ReorderDesc{d, d});
+    p.forward(copy, {.src = sums, .dst = all}, "copy");
   }
+  const BufferId mean = channel_values(p, "running_mean"), variance = channel_values(p, "running_variance");
+  std::shared_ptr<ops::RunningStatistics> op =
+      p.make(ops::RunningStatisticsDesc{p.desc(mean).shape[0], options.momentum});
+  p.at_update([=](NodeBuilder& u) {
+    u.forward(op, {.sums = all, .mean = mean, .variance = variance, .loss_scale = u.loss_scale()},
+              "running statistics");
+  });
+}
 
-  std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
-    const Shape channels{srcs[0].shape[1]};
-    return {{"scale", channels, options_.scale_init},
-            {"shift", channels, options_.shift_init},
-            {"running_mean", channels, Init::constant(0), ParameterKind::statistic},
-            {"running_variance", channels, Init::constant(1), ParameterKind::statistic}};
-  }
+}  // namespace
 
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    const IndexMap& channels = change.passed_on();
-    ChannelMaps maps{.dst = channels, .parameters = {}};
-    for (const char* name : {"scale", "shift", "running_mean", "running_variance"}) maps.parameters[name] = {channels};
-    return maps;
-  }
+ValueShape BatchNormLayer::infer(std::span<const ValueShape> srcs) const {
+  const ValueShape& x = srcs[0];
+  if (x.shape.rank() < 2 || x.batch_axis != 0)
+    refuse("batch normalization takes (N, channels, ...) values, but its input is {}", to_string(x.shape));
+  return x;
+}
 
-  BackwardFn plan(ForwardBuilder& p) const override {
-    if (p.training()) return plan_training(p);
-    TensorDesc d = p.src(0);
-    d.dtype = p.type();
-    std::shared_ptr<ops::BatchNorm> op = p.try_make(ops::BatchNormDesc{d, options_.epsilon});
-    if (!op) op = p.make(ops::BatchNormDesc{d = d.with(p.strided_src(0)), options_.epsilon});
-    const BufferId src = p.src_in(0, d.layout);
-    normalize(p, op, src, channel_values(p, "running_mean"), channel_values(p, "running_variance"));
-    return nullptr;
-  }
+std::vector<ParameterSpec> BatchNormLayer::parameters(std::span<const ValueShape> srcs) const {
+  const Shape channels{srcs[0].shape[1]};
+  return {{"scale", channels, options_.scale_init},
+          {"shift", channels, options_.shift_init},
+          {"running_mean", channels, Init::constant(0), ParameterKind::statistic},
+          {"running_variance", channels, Init::constant(1), ParameterKind::statistic}};
+}
 
- private:
-  static BufferId channel_values(ForwardBuilder& p, const std::string& name) {
-    return p.parameter_in(name, Layout::plain(p.parameter(name).shape));
-  }
-  static void normalize(ForwardBuilder& p, const std::shared_ptr<ops::BatchNorm>& op, BufferId src, BufferId mean,
-                        BufferId variance) {
-    const TensorDesc d = p.desc(src);
-    const BufferId scale = channel_values(p, "scale"), shift = channel_values(p, "shift");
-    p.forward(op, {.src = src,
-                   .mean = mean,
-                   .variance = variance,
-                   .scale = scale,
-                   .shift = shift,
-                   .dst = p.new_dst(d.layout, d.dtype)});
-  }
+ChannelMaps BatchNormLayer::map_channels(const ChannelChange& change) const {
+  const IndexMap& channels = change.passed_on();
+  ChannelMaps maps{.dst = channels, .parameters = {}};
+  for (const char* name : {"scale", "shift", "running_mean", "running_variance"}) maps.parameters[name] = {channels};
+  return maps;
+}
 
-  /// Of this rank's samples; the plan adds up what is partial.
-  Distribution held() const { return options_.over_ranks ? Distribution::partial() : Distribution::replicated(); }
-  BackwardFn plan_training(ForwardBuilder& p) const;
-  void plan_running(ForwardBuilder& p, BufferId sums) const;
-
-  BatchNormOptions options_;
-};
+BackwardFn BatchNormLayer::plan(ForwardBuilder& p) const {
+  if (p.training()) return plan_training(p);
+  TensorDesc d = p.src(0);
+  d.dtype = p.type();
+  std::shared_ptr<ops::BatchNorm> op = p.try_make(ops::BatchNormDesc{d, options_.epsilon});
+  if (!op) op = p.make(ops::BatchNormDesc{d = d.with(p.strided_src(0)), options_.epsilon});
+  const BufferId src = p.src_in(0, d.layout);
+  normalize(p, op, src, channel_values(p, "running_mean"), channel_values(p, "running_variance"));
+  return nullptr;
+}
 
 BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
@@ -81,7 +91,7 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   const ops::BatchNormSumsDesc sums_desc{d, p.batch()};
   const ops::BatchNormStatisticsDesc statistics_desc{d.shape[1]};
   const BufferId src = p.src_in(0, d.layout), weight = p.sample_weight();
-  const BufferId sums = p.new_buffer("sums", sums_desc.sums_desc(), held());
+  const BufferId sums = p.new_buffer("sums", sums_desc.sums_desc(), held(options_));
   std::shared_ptr<ops::BatchNormSums> add_up = p.make(sums_desc);
   p.forward(add_up, {.src = src, .weight = weight, .sums = sums}, "sums");
 
@@ -91,9 +101,9 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   p.forward(statistics, {.sums = sums, .mean = mean, .variance = variance}, "statistics");
   std::shared_ptr<ops::BatchNorm> op = p.make(ops::BatchNormDesc{d, options_.epsilon});
   normalize(p, op, src, mean, variance);
-  plan_running(p, sums);
+  plan_running(p, options_, sums);
 
-  return [=, epsilon = options_.epsilon, held = held(), samples = p.batch()](BackwardBuilder& b) {
+  return [=, epsilon = options_.epsilon, held = held(options_), samples = p.batch()](BackwardBuilder& b) {
     const ops::BatchNormBackwardDesc desc{d, samples, epsilon};
     std::shared_ptr<ops::BatchNormBackward> backward = b.make(desc);
     const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
@@ -121,27 +131,6 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
                                .diff_src = b.new_diff_src(0, d.layout, d.dtype)});
   };
 }
-
-/// The running statistics are those of all ranks' samples, whatever the batch was normalised with, and move when the
-/// parameters do.
-void BatchNormLayer::plan_running(ForwardBuilder& p, BufferId sums) const {
-  BufferId all = sums;
-  if (!options_.over_ranks && p.ranks(ProcessGrid::Axis::data) > 1) {
-    const TensorDesc d = p.desc(sums);
-    all = p.new_buffer("sums of all ranks", d, Distribution::partial());
-    std::shared_ptr<ops::Reorder> copy = p.make(ops::ReorderDesc{d, d});
-    p.forward(copy, {.src = sums, .dst = all}, "copy");
-  }
-  const BufferId mean = channel_values(p, "running_mean"), variance = channel_values(p, "running_variance");
-  std::shared_ptr<ops::RunningStatistics> op =
-      p.make(ops::RunningStatisticsDesc{p.desc(mean).shape[0], options_.momentum});
-  p.at_update([=](NodeBuilder& u) {
-    u.forward(op, {.sums = all, .mean = mean, .variance = variance, .loss_scale = u.loss_scale()},
-              "running statistics");
-  });
-}
-
-}  // namespace
 
 Var batch_norm(Var x, const BatchNormOptions& options, const std::string& name) {
   if (!(options.momentum >= 0 && options.momentum <= 1))

@@ -47,6 +47,7 @@ class ConvLayer : public Layer {
 
   std::span<const FusionRule> fusion_rules() const override {
     static const FusionRule rules[] = {fusion_rule(&ConvLayer::with_activation),
+                                       fusion_rule(&ConvLayer::with_batch_norm),
                                        fusion_rule(&ConvLayer::with_max_pool)};
     return rules;
   }
@@ -57,8 +58,8 @@ class ConvLayer : public Layer {
       const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), result, Layout::any()};
       return ops::ConvDesc{conv, src, weights, dst, p.training(), p.wants_diff_src(0), p.tf32()};
     };
-    if (pool_) return plan_conv_max_pool(p, *pool_, describe(p.src(0), {}, DType::f32));
-    return plan_weighted(p, options_.bias, activation_, describe);
+    if (pool_) return plan_conv_max_pool(p, *pool_, describe(p.src(0), {}, DType::f32), made_of());
+    return plan_weighted(p, made_of(), activation_, describe);
   }
 
  private:
@@ -69,6 +70,13 @@ class ConvLayer : public Layer {
     return fused;
   }
 
+  std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, bool training) const {
+    if (training || pool_ || norm_ || activation_.kind != ops::EltwiseKind::identity) return nullptr;
+    auto fused = std::make_shared<ConvLayer>(*this);
+    fused->norm_ = {.epsilon = reader.options().epsilon, .axis = 0};
+    return fused;
+  }
+
   /// Both passes then need no result of the convolution in memory (plan_conv_max_pool()).
   std::shared_ptr<const Layer> with_max_pool(const PoolLayer& reader, bool /*training*/) const {
     if (pool_ || reader.pool_kind() != ops::PoolKind::max) return nullptr;
@@ -76,6 +84,8 @@ class ConvLayer : public Layer {
     fused->pool_ = reader.options();
     return fused;
   }
+
+  WeightedParameters made_of() const { return {options_.bias, norm_}; }
 
   ops::ConvParams params(const Shape& src) const {
     const int spatial = src.rank() - 2;
@@ -94,12 +104,13 @@ class ConvLayer : public Layer {
         refuse("a convolution with given padding needs {} pads, one per spatial dim", spatial);
     }
     p.groups = options_.groups;
-    p.bias = options_.bias;
+    p.bias = made_of().adds();
     p.activation = activation_;
     return p;
   }
 
   ConvOptions options_;
+  std::optional<FoldedBatchNorm> norm_;
   ops::EltwiseParams activation_;
   std::optional<PoolOptions> pool_;
 };

@@ -47,7 +47,8 @@ void backward_by_argmax(BackwardBuilder& b, const ConvMaxPoolOp& op, BufferId x,
 }
 
 /// Emits the forward pass as one call and sets the node's result, where a backend has that; returns the workspace.
-std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool, DType type) {
+std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool,
+                                       const WeightedParameters& of, DType type) {
   conv.src = {conv.src.shape, type, Layout::channels_last(conv.src.shape)};
   conv.dst.layout = Layout::channels_last(conv.dst.shape);
   const Shape pooled = ops::pool_dst_shape(conv.dst.shape, pool);
@@ -63,8 +64,7 @@ std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, co
                                                     : p.try_make(describe({w_shape, type, Layout::any()}));
   if (!op) return std::nullopt;
   const BufferId x = p.converted(p.src_buffer(0), conv.src.layout, type);
-  const BufferId w = p.parameter_in("weights", op->layout(forward, weights), type);
-  const BufferId b = conv.params.bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
+  const auto [w, b] = weights_and_bias(p, of, op->layout(forward, weights), type);
   const BufferId workspace = p.workspace(*op);
   p.forward(op, {.src = x, .weights = w, .bias = b, .dst = p.new_dst(dst.layout), .workspace = workspace},
             "conv + max_pool");
@@ -73,7 +73,8 @@ std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, co
 
 }  // namespace
 
-BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, const ops::ConvDesc& conv) {
+BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, const ops::ConvDesc& conv,
+                              const WeightedParameters& of) {
   const bool has_bias = conv.params.bias;
   const auto activation = conv.params.activation;
   const ops::PoolParams pool = pool_params(ops::PoolKind::max, pooling, conv.dst.shape);
@@ -81,8 +82,8 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   const ConvMaxPoolOp sparse = p.training() && f32 ? make_backward(p, conv, pool) : nullptr;
   if (sparse || (!p.training() && f32)) {
     const DType type = p.compute();
-    auto workspace = forward_as_one(p, conv, pool, type);
-    if (!workspace && type != DType::f32) workspace = forward_as_one(p, conv, pool, DType::f32);
+    auto workspace = forward_as_one(p, conv, pool, of, type);
+    if (!workspace && type != DType::f32) workspace = forward_as_one(p, conv, pool, of, DType::f32);
     if (workspace) {
       const BufferId x = p.src_buffer(0), y = p.dst(), indices = *workspace;
       return [=](BackwardBuilder& b) {
@@ -90,7 +91,7 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
       };
     }
   }
-  const auto f = forward_weighted(p, has_bias, conv.dst, [&](const TensorDesc& x, const TensorDesc& w, DType result) {
+  const auto f = forward_weighted(p, of, conv.dst, [&](const TensorDesc& x, const TensorDesc& w, DType result) {
     ops::ConvDesc d = conv;
     d.src = x;
     d.weights = w;

@@ -38,7 +38,7 @@ class DenseLayer : public Layer {
 
   BackwardFn plan(ForwardBuilder& p) const override {
     return plan_weighted(
-        p, options_.bias, activation_, [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
+        p, {options_.bias}, activation_, [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
           return ops::DenseDesc{{options_.bias, activation_}, src,     weights, p.dst_request(result), p.training(),
                                 p.wants_diff_src(0),          p.tf32()};
         });

@@ -36,13 +36,14 @@ class TransposedConvLayer : public Layer {
   }
 
   std::span<const FusionRule> fusion_rules() const override {
-    static const FusionRule rules[] = {fusion_rule(&TransposedConvLayer::with_activation)};
+    static const FusionRule rules[] = {fusion_rule(&TransposedConvLayer::with_activation),
+                                       fusion_rule(&TransposedConvLayer::with_batch_norm)};
     return rules;
   }
 
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto f = forward_weighted(
-        p, options_.bias, p.dst_request(), [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
+        p, made_of(), p.dst_request(), [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
           return ops::TransposedConvDesc{params(src.shape),   src,     weights, p.dst_request(result), p.training(),
                                          p.wants_diff_src(0), p.tf32()};
         });
@@ -62,6 +63,16 @@ class TransposedConvLayer : public Layer {
     return fused;
   }
 
+  /// Not with groups: the channels of a group are then no dimension of the weights.
+  std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, bool training) const {
+    if (training || norm_ || options_.groups > 1 || activation_.kind != ops::EltwiseKind::identity) return nullptr;
+    auto fused = std::make_shared<TransposedConvLayer>(*this);
+    fused->norm_ = {.epsilon = reader.options().epsilon, .axis = 1};
+    return fused;
+  }
+
+  WeightedParameters made_of() const { return {options_.bias, norm_}; }
+
   ops::TransposedConvParams params(const Shape& src) const {
     const int spatial = src.rank() - 2;
     ops::TransposedConvParams p;
@@ -80,12 +91,13 @@ class TransposedConvLayer : public Layer {
       p.output_padding = Shape::filled(spatial, options_.output_padding);
     }
     p.groups = options_.groups;
-    p.bias = options_.bias;
+    p.bias = made_of().adds();
     p.activation = activation_;
     return p;
   }
 
   TransposedConvOptions options_;
+  std::optional<FoldedBatchNorm> norm_;
   ops::EltwiseParams activation_;
 };
 

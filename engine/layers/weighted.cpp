@@ -1,8 +1,33 @@
 #include "engine/layers/weighted.hpp"
 
+#include "engine/ops/batch_norm.hpp"
 #include "engine/ops/bias_gradient.hpp"
 
 namespace keelson {
+
+WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of, const Layout& layout, DType type) {
+  const Shape& shape = p.parameter("weights").shape;
+  const Layout folded = layout.is_strided() ? layout : Layout::plain(shape);
+  const BufferId weights = of.norm ? p.parameter_in("weights", folded) : p.parameter_in("weights", layout, type);
+  const BufferId bias = of.bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
+  if (!of.norm) return {weights, bias};
+  const ops::FoldBatchNormDesc desc{p.desc(weights), of.norm->axis, of.norm->epsilon};
+  const auto channels = [&](const char* name) { return p.parameter_in(name, desc.channel_desc().layout); };
+  const std::shared_ptr<ops::FoldBatchNorm> op = p.make(desc);
+  const BufferId dst = p.new_buffer("folded weights", desc.weights);
+  const BufferId dst_bias = p.new_buffer("folded bias", desc.channel_desc());
+  p.forward(op,
+            {.weights = weights,
+             .bias = bias,
+             .mean = channels("running_mean"),
+             .variance = channels("running_variance"),
+             .scale = channels("scale"),
+             .shift = channels("shift"),
+             .dst = dst,
+             .dst_bias = dst_bias},
+            "fold batch_norm");
+  return {p.converted(dst, layout, type), dst_bias};
+}
 
 void bias_gradient(BackwardBuilder& b, BufferId diff) {
   if (!b.desc(diff).layout.is_strided()) diff = b.in_layout(diff, Layout::channels_last(b.desc(diff).shape));

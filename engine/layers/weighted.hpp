@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "engine/layers/batch_norm.hpp"
 #include "engine/layers/eltwise.hpp"
 #include "engine/ops/eltwise.hpp"
 #include "engine/plan/node_builder.hpp"
@@ -12,6 +15,28 @@ namespace keelson {
 inline bool can_apply(const ops::EltwiseParams& activation, const ops::EltwiseParams& own, bool training) {
   return own.kind == ops::EltwiseKind::identity && (!training || ops::derivative_from_dst(activation));
 }
+
+/// A batch normalization with running statistics that has moved into the layer before it (Layer::fusion_rules). Its
+/// parameters keep their names in the fused node: "scale", "shift", "running_mean", "running_variance".
+struct FoldedBatchNorm {
+  float epsilon;  ///< as in BatchNormOptions
+  int axis;       ///< the dimension of the layer's weights that counts the channels of its result
+};
+
+/// What the weights and the bias of a primitive are made of.
+struct WeightedParameters {
+  bool bias = true;                           ///< the layer has a parameter "bias"
+  std::optional<FoldedBatchNorm> norm = {};   ///< is folded into both
+  bool adds() const { return bias || norm; }  ///< whether the primitive adds a bias
+};
+
+/// Operands of a primitive.
+struct WeightsAndBias {
+  BufferId weights, bias;  ///< bias: no_buffer for none
+};
+/// The weights in this layout and dtype, and the bias. With a batch normalization, emits the call that folds it into
+/// copies of both, in every forward pass: the parameters and the statistics may have moved.
+WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of, const Layout& layout, DType type);
 
 /// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for
 /// identity.
@@ -33,7 +58,7 @@ struct WeightedForward {
 /// result is a new buffer like `result`. The backends are asked for 16-bit operands and result, where values of a plan
 /// may be that, for 16-bit operands, and at last for f32.
 template <class F>
-auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result, F describe) {
+auto forward_weighted(ForwardBuilder& p, const WeightedParameters& of, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
   const Shape& w_shape = p.parameter("weights").shape;
@@ -51,8 +76,7 @@ auto forward_weighted(ForwardBuilder& p, bool has_bias, const TensorDesc& result
   using Op = typename decltype(made)::element_type;
   const std::shared_ptr<Op> op = std::move(made);
   const BufferId x = p.converted(p.src_buffer(0), op->layout(forward, src), type);
-  const BufferId w = p.parameter_in("weights", op->layout(forward, weights), type);
-  const BufferId b = has_bias ? p.parameter_in("bias", Layout::any()) : no_buffer;
+  const auto [w, b] = weights_and_bias(p, of, op->layout(forward, weights), type);
   const BufferId y = p.new_buffer("dst", {result.shape, y_type, op->layout(forward, dst)});
   p.forward(op, {.src = x, .weights = w, .bias = b, .dst = y});
   return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
@@ -79,8 +103,9 @@ void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferI
 
 /// Emits forward_weighted(), and returns the function that emits all gradients.
 template <class F>
-BackwardFn plan_weighted(ForwardBuilder& p, bool has_bias, const ops::EltwiseParams& activation, F describe) {
-  const auto f = forward_weighted(p, has_bias, p.dst_request(), describe);
+BackwardFn plan_weighted(ForwardBuilder& p, const WeightedParameters& of, const ops::EltwiseParams& activation,
+                         F describe) {
+  const auto f = forward_weighted(p, of, p.dst_request(), describe);
   p.set_dst(f.y);
   return [=](BackwardBuilder& back) {
     backward_weighted(back, f, activation_backward(back, activation, f.y, back.diff_dst()));

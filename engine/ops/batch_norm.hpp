@@ -5,7 +5,7 @@
 
 /// Batch normalization (Ioffe, Szegedy 2015, arXiv 1502.03167), in parts, so that ranks can add up their sums between
 /// two parts: BatchNormSums, an allreduce, BatchNormStatistics, BatchNorm, RunningStatistics; backward:
-/// BatchNormBackward's backward_weights, an allreduce, its backward_data.
+/// BatchNormBackward's backward_weights, an allreduce, its backward_data. FoldBatchNorm is for evaluation.
 ///
 /// src is (N, C, spatial...) f32, bf16 or f16 of any strided layout. Mean and variance of a channel are over N and all
 /// spatial places, where sample n counts weight[n] times: 0 keeps the padding of a short batch out. Where N is a
@@ -113,6 +113,38 @@ class BatchNorm : public DescribedPrimitive<BatchNormDesc> {
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
+class FoldBatchNorm;
+/// The batch normalization behind a convolution without an activation of its own, as part of the convolution's weights
+/// and bias.
+struct FoldBatchNormDesc {
+  using Op = FoldBatchNorm;
+  TensorDesc weights;     ///< f32, strided: (O, I / groups, k...), or (I, O, k...) of a transposed convolution
+  int axis = 0;           ///< dimension of weights that counts the channels O
+  float epsilon = 1e-5f;  ///< added to the variance
+
+  TensorDesc channel_desc() const { return TensorDesc::plain({weights.shape[axis]}); }
+};
+/// With f = scale / sqrt(variance + epsilon): conv(x, w f, (b - mean) f + shift) is the batch normalization of
+/// conv(x, w, b). An absent bias is 0. dst is of the layout of weights.
+class FoldBatchNorm : public DescribedPrimitive<FoldBatchNormDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::weights, &FoldBatchNormDesc::weights> weights;
+    OptionalIn<K, Role::bias, &FoldBatchNormDesc::channel_desc> bias;
+    In<K, Role::mean, &FoldBatchNormDesc::channel_desc> mean;
+    In<K, Role::variance, &FoldBatchNormDesc::channel_desc> variance;
+    In<K, Role::scale, &FoldBatchNormDesc::channel_desc> scale;
+    In<K, Role::shift, &FoldBatchNormDesc::channel_desc> shift;
+    Out<K, Role::dst, &FoldBatchNormDesc::weights> dst;
+    Out<K, Role::dst_bias, &FoldBatchNormDesc::channel_desc> dst_bias;
+    Scratch<K> scratch;
+  };
+  /// dst = weights f, each channel with its own f; dst_bias = (bias - mean) f + shift.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
 class BatchNormBackward;
 /// The gradients of training, in which mean and variance depend on src. diff_dst and diff_src are of the dtype and
 /// layout of src.
@@ -167,6 +199,7 @@ std::string describe(const BatchNormSumsDesc& d);
 std::string describe(const BatchNormStatisticsDesc& d);
 std::string describe(const RunningStatisticsDesc& d);
 std::string describe(const BatchNormDesc& d);
+std::string describe(const FoldBatchNormDesc& d);
 std::string describe(const BatchNormBackwardDesc& d);  ///< one line for logs and errors
 
 }  // namespace keelson::ops

@@ -130,6 +130,10 @@ std::string describe(const RunningStatisticsDesc& d) {
 
 std::string describe(const BatchNormDesc& d) { return fmt::format("batch normalization, src {}", to_string(d.src)); }
 
+std::string describe(const FoldBatchNormDesc& d) {
+  return fmt::format("fold of batch normalization, weights {}, channels in dimension {}", to_string(d.weights), d.axis);
+}
+
 std::string describe(const BatchNormBackwardDesc& d) {
   return fmt::format("gradients of batch normalization, src {}", to_string(d.src));
 }

@@ -45,6 +45,7 @@ using OpList = TypeList<
     DropoutDesc,
     EltwiseDesc,
     EmbeddingDesc,
+    FoldBatchNormDesc,
     LambDirectionDesc,
     LambStepDesc,
     LossDesc,

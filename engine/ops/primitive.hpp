@@ -47,7 +47,10 @@ enum class Role : std::uint8_t {
   table,
   channels,
   samples,
-  none,  ///< no operand
+  scale,     ///< of a batch normalization that is folded into weights
+  shift,     ///< the same
+  dst_bias,  ///< a bias that the op makes
+  none,      ///< no operand
 };
 
 /// Work of one verb. `bytes` is the least traffic: every operand read or written once.

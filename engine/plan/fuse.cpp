@@ -10,6 +10,21 @@ std::shared_ptr<const Layer> fuse_layers(const Layer& first, const Layer& reader
   return nullptr;
 }
 
+std::vector<ParameterSpec> parameters_of(const std::vector<Graph::Node>& nodes, const Graph::Node& n) {
+  std::vector<ValueShape> shapes;
+  for (int s : n.srcs) shapes.push_back(nodes[s].shape);
+  return n.layer->parameters(shapes);
+}
+
+/// The layer that has taken in `moved` finds the parameters of that node by the names that they had there.
+void share_parameters(Graph::Node& into, const std::vector<ParameterSpec>& own, const Graph::Node& moved,
+                      const std::vector<ParameterSpec>& theirs) {
+  for (const ParameterSpec& p : theirs) {
+    for (const ParameterSpec& mine : own) KEELSON_EXPECT(mine.name != p.name);
+    KEELSON_EXPECT(into.shared.emplace(p.name, moved.parameter(p.name)).second);
+  }
+}
+
 }  // namespace
 
 FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
@@ -25,6 +40,7 @@ FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
       Graph::Node& producer = fused.nodes[fused.index[n.srcs[0]]];
       auto layer = producer.layer ? fuse_layers(*producer.layer, *n.layer, training) : nullptr;
       if (layer) {
+        share_parameters(producer, parameters_of(fused.nodes, producer), n, parameters_of(old, n));
         producer.layer = std::move(layer);
         producer.shape = n.shape;
         fused.index.push_back(fused.index[n.srcs[0]]);

@@ -13,8 +13,8 @@ struct FusedNodes {
 };
 
 /// Makes one node of a node and its only source, where no other node, output or loss reads the value between the two
-/// and the layer of the source has a rule for the pair (Layer::fusion_rules). With `enabled` false all nodes stay as
-/// they are.
+/// and the layer of the source has a rule for the pair (Layer::fusion_rules). The node also has the parameters of the
+/// node that has moved into it (Graph::Node::shared). With `enabled` false all nodes stay as they are.
 FusedNodes fuse(const Graph& graph, bool training, bool enabled);
 
 }  // namespace keelson

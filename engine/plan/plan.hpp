@@ -31,7 +31,9 @@ struct ExchangeOptions {
 struct PlanOptions {
   std::int64_t batch = 1;  ///< samples per step and rank
   bool training = true;    ///< with backward pass, dropout and updates
-  bool fuse = true;        ///< merges activations and max pooling with the layers whose results they read
+  /// Merges activations, max pooling and, without training, batch normalization with the layers whose results they
+  /// read.
+  bool fuse = true;
   /// In which type layers multiply. Where a backend also takes results of 16 bits (GPUs), values between layers are
   /// kept in this type, too.
   Precision precision = Precision::fp32;

@@ -42,6 +42,7 @@ const std::vector<SupportRow>& support_table() {
       {"Eltwise",            "strided",                          takes,  takes,  takes,   native,  may},
       {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
+      {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
       {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
       {"LambStep",           "",                                 takes,  never,  never,   never,   never},
       {"Loss",               "",                                 takes,  never,  never,   never,   never},
@@ -134,6 +135,7 @@ SupportCell cell(const DenseDesc& d, Device&) {
 SupportCell cell(const DropoutDesc& d, Device&) { return {"Dropout", "", d.src.dtype}; }
 SupportCell cell(const EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
 SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
+SupportCell cell(const FoldBatchNormDesc& d, Device&) { return {"FoldBatchNorm", "", d.weights.dtype}; }
 SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
 SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
 SupportCell cell(const LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
@@ -248,6 +250,10 @@ EltwiseDesc example(DType t) {
 template <>
 EmbeddingDesc example(DType t) {
   return {plain({8}, DType::s32), plain(matrix, t)};
+}
+template <>
+FoldBatchNormDesc example(DType t) {
+  return {plain({16, 16, 3, 3}, t)};
 }
 template <>
 LambDirectionDesc example(DType t) {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "engine/layers/layers.hpp"
+
+namespace keelson {
+
+/// Batch normalization. Convolutions take the layer in by their fusion rules in plans without training.
+class BatchNormLayer : public Layer {
+ public:
+  /// A layer with these options.
+  explicit BatchNormLayer(const BatchNormOptions& options) : options_(options) {}
+
+  const BatchNormOptions& options() const { return options_; }  ///< as given
+
+  std::string kind() const override { return "batch_norm"; }
+  bool keeps_type() const override { return true; }
+  bool mixes_samples() const override { return true; }
+  ValueShape infer(std::span<const ValueShape> srcs) const override;
+  std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override;
+  ChannelMaps map_channels(const ChannelChange& change) const override;
+  BackwardFn plan(ForwardBuilder& p) const override;
+
+ private:
+  BackwardFn plan_training(ForwardBuilder& p) const;
+
+  BatchNormOptions options_;
+};
+
+}  // namespace keelson
