@@ -109,8 +109,9 @@ void declare_deeplab(RunOptions& o, app::Verb& v) {
       .stored();
   v.option("--resnet", o.resnet, "Of deeplab: layers of its encoder", "50|101").between(50, 101).stored();
   v.flag("--batch-norm", o.batch_norm, "Of deeplab: batch norm instead of halving").stored();
-  v.flag("--batch-norm-over-ranks", o.batch_norm_over_ranks,
-         "Statistics in batch norm are those of all ranks' samples, not of each rank's own")
+  v.option("--batch-norm-ranks", o.batch_norm_ranks,
+           "Neighbouring ranks whose samples make the statistics in batch norm; 1: each rank's own; 0: all ranks'", "N")
+      .non_negative()
       .stored();
 }
 

@@ -19,7 +19,7 @@ struct RunOptions : app::OptimizerOptions {
   std::vector<int> layers = {2, 2, 2, 4, 5};         ///< of Tiramisu
   float dropout = 0.2f;                              ///< of Tiramisu
   float width = 1;                                   ///< of both DeepLabv3+, as is the next
-  bool batch_norm_over_ranks = false;
+  int batch_norm_ranks = 1;
   int output_stride = 16, middle_blocks = 16;  ///< of DeepCAM
   std::string decoder = "deconv1x";            ///< of SC18's DeepLabv3+
   int resnet = 50;                             ///< of SC18's DeepLabv3+

@@ -96,7 +96,7 @@ Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
     n.output_stride = o.output_stride;
     n.middle_blocks = o.middle_blocks;
     n.width_multiplier = o.width;
-    n.batch_norm_over_ranks = o.batch_norm_over_ranks;
+    n.batch_norm_ranks = o.batch_norm_ranks;
     return nets::deepcam(n);
   }
   if (o.net == "deeplab") {
@@ -109,7 +109,7 @@ Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
     if (o.resnet == 101) n.units = {3, 4, 23, 3};
     n.batch_norm = o.batch_norm;
     n.width_multiplier = o.width;
-    n.batch_norm_over_ranks = o.batch_norm_over_ranks;
+    n.batch_norm_ranks = o.batch_norm_ranks;
     return nets::deeplab_sc18(n);
   }
   nets::TiramisuOptions n;

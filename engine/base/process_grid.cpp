@@ -63,6 +63,16 @@ ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
   }
 }
 
+Communicator* ProcessGrid::along(Axis axis, int size) const {
+  if (size < 0) fail("groups of {} ranks along the axis {}: expected 0 or more", size, name(axis));
+  Communicator* all = along(axis);
+  if (size == 0 || size >= extent(axis)) return all;
+  if (size == 1) return nullptr;
+  auto [entry, fresh] = neighbors_.try_emplace({axis, size});
+  if (fresh) entry->second = all->split(coordinate(axis) / size, coordinate(axis));
+  return entry->second->size() > 1 ? entry->second.get() : nullptr;
+}
+
 int ProcessGrid::neighbor(Axis axis, int distance, bool periodic) const {
   const std::int64_t n = extent(axis), at = std::int64_t{coordinate(axis)} + distance;
   if (periodic) return static_cast<int>((at % n + n) % n);

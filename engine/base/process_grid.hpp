@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -50,6 +51,12 @@ class ProcessGrid {
 
   /// The ranks along `axis`, numbered by their coordinate; null where this rank is alone on it.
   Communicator* along(Axis axis) const { return groups_[index(axis)]; }
+  /// This rank's group where the ranks along `axis` are cut into groups of `size` neighbours; the last group has fewer
+  /// where `size` does not divide the number of ranks. Size 0: along(axis). Null where this rank is alone in its group.
+  /// The first call for a size makes the groups by Communicator::split(), and the grid keeps them. So all ranks along
+  /// the axis call it with the same sizes in the same order, in no other thread at the same time. Throws Error for a
+  /// size below 0.
+  Communicator* along(Axis axis, int size) const;
 
   /// The rank in along(axis) that is `distance` further, or -1 beyond the edge: what send and receive take as a peer.
   /// With `periodic`, the axis is a ring and has no edge.
@@ -63,6 +70,8 @@ class ProcessGrid {
   std::array<int, axes.size()> extents_{}, coordinates_{};
   std::array<Communicator*, axes.size()> groups_{};
   std::array<std::unique_ptr<Communicator>, axes.size()> owned_;  ///< groups that are parts of the world
+  /// Groups of neighbours by axis and size, made when they are first asked for.
+  mutable std::map<std::pair<Axis, int>, std::unique_ptr<Communicator>> neighbors_;
 };
 
 }  // namespace keelson

@@ -85,7 +85,7 @@ CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Te
 std::shared_ptr<Collective> Bindings::make_collective(const CommunicationDesc& c) const {
   const ProcessGrid* grid = compiled_.options.grid;
   const CollectiveDesc desc = described(c, tensor(c.src), tensor(c.dst), grid);
-  Communicator* ranks = grid ? grid->along(c.axis) : nullptr;
+  Communicator* ranks = grid ? grid->along(c.axis, c.group) : nullptr;
   if (ranks) return ranks->make_collective(desc);
   return std::make_shared<LocalCollective>(compiled_.context.device(), desc);
 }

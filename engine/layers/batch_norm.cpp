@@ -24,26 +24,27 @@ void normalize(ForwardBuilder& p, const std::shared_ptr<ops::BatchNorm>& op, Buf
                  .dst = p.new_dst(d.layout, d.dtype)});
 }
 
-/// Of this rank's samples; the plan adds up what is partial.
-Distribution held(const BatchNormOptions& options) {
-  return options.over_ranks ? Distribution::partial() : Distribution::replicated();
+/// Ranks whose samples make a batch's statistics; 0: all. Each of them makes a term of the sums, which the plan adds
+/// up.
+int group_of(const ForwardBuilder& p, const BatchNormOptions& options) {
+  return options.ranks < p.ranks(ProcessGrid::Axis::data) ? options.ranks : 0;
+}
+
+/// Values of a channel in the smallest group: it is the last one that may have fewer ranks.
+std::int64_t fewest_values(const ForwardBuilder& p, const TensorDesc& src, int group) {
+  const int ranks = p.ranks(ProcessGrid::Axis::data);
+  const int smallest = group == 0 ? ranks : ranks % group == 0 ? group : ranks % group;
+  return src.elements() / src.shape[1] * smallest;
 }
 
 /// The running statistics are those of all ranks' samples, whatever the batch was normalised with, and move when the
 /// parameters do.
 void plan_running(ForwardBuilder& p, const BatchNormOptions& options, BufferId sums) {
-  BufferId all = sums;
-  if (!options.over_ranks && p.ranks(ProcessGrid::Axis::data) > 1) {
-    const TensorDesc d = p.desc(sums);
-    all = p.new_buffer("sums of all ranks", d, Distribution::partial());
-    std::shared_ptr<ops::Reorder> copy = p.make(ops::ReorderDesc{d, d});
-    p.forward(copy, {.src = sums, .dst = all}, "copy");
-  }
   const BufferId mean = channel_values(p, "running_mean"), variance = channel_values(p, "running_variance");
   std::shared_ptr<ops::RunningStatistics> op =
       p.make(ops::RunningStatisticsDesc{p.desc(mean).shape[0], options.momentum});
   p.at_update([=](NodeBuilder& u) {
-    u.forward(op, {.sums = all, .mean = mean, .variance = variance, .loss_scale = u.loss_scale()},
+    u.forward(op, {.sums = sums, .mean = mean, .variance = variance, .loss_scale = u.loss_scale()},
               "running statistics");
   });
 }
@@ -85,15 +86,23 @@ BackwardFn BatchNormLayer::plan(ForwardBuilder& p) const {
 
 BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
-  const auto ranks = options_.over_ranks ? p.ranks(ProcessGrid::Axis::data) : 1;
-  if (d.elements() / d.shape[1] * ranks < 2)
+  const int group = group_of(p, options_);
+  if (fewest_values(p, d, group) < 2)
     refuse("{}: a batch of one value for each channel has no variance: give a larger batch", p.node().name);
   const ops::BatchNormSumsDesc sums_desc{d, p.batch()};
   const ops::BatchNormStatisticsDesc statistics_desc{d.shape[1]};
   const BufferId src = p.src_in(0, d.layout), weight = p.sample_weight();
-  const BufferId sums = p.new_buffer("sums", sums_desc.sums_desc(), held(options_));
+  const TensorDesc d_sums = sums_desc.sums_desc();
+  const BufferId all = p.new_buffer("sums", d_sums, Distribution::partial());
   std::shared_ptr<ops::BatchNormSums> add_up = p.make(sums_desc);
-  p.forward(add_up, {.src = src, .weight = weight, .sums = sums}, "sums");
+  p.forward(add_up, {.src = src, .weight = weight, .sums = all}, "sums");
+  plan_running(p, options_, all);
+  BufferId sums = all;
+  if (group > 0) {
+    sums = p.new_buffer("sums of the group", d_sums, Distribution::partial_in_groups(group));
+    std::shared_ptr<ops::Reorder> copy = p.make(ops::ReorderDesc{d_sums, d_sums});
+    p.forward(copy, {.src = all, .dst = sums}, "copy");
+  }
 
   const BufferId mean = p.new_buffer("mean", statistics_desc.channel_desc());
   const BufferId variance = p.new_buffer("variance", statistics_desc.channel_desc());
@@ -101,13 +110,12 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   p.forward(statistics, {.sums = sums, .mean = mean, .variance = variance}, "statistics");
   std::shared_ptr<ops::BatchNorm> op = p.make(ops::BatchNormDesc{d, options_.epsilon});
   normalize(p, op, src, mean, variance);
-  plan_running(p, options_, sums);
 
-  return [=, epsilon = options_.epsilon, held = held(options_), samples = p.batch()](BackwardBuilder& b) {
+  return [=, epsilon = options_.epsilon, samples = p.batch()](BackwardBuilder& b) {
     const ops::BatchNormBackwardDesc desc{d, samples, epsilon};
     std::shared_ptr<ops::BatchNormBackward> backward = b.make(desc);
     const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
-    const BufferId diff_sums = b.new_buffer("diff_sums", desc.diff_sums_desc(), held);
+    const BufferId diff_sums = b.new_buffer("diff_sums", desc.diff_sums_desc(), Distribution::partial_in_groups(group));
     const BufferId diff_scale = b.new_gradient("scale", Layout::any());
     const BufferId diff_shift = b.new_gradient("shift", Layout::any());
     b.backward_weights(backward, {.src = src,
@@ -135,6 +143,8 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
 Var batch_norm(Var x, const BatchNormOptions& options, const std::string& name) {
   if (!(options.momentum >= 0 && options.momentum <= 1))
     refuse("batch normalization with momentum {}: expected 0 to 1", options.momentum);
+  if (options.ranks < 0)
+    refuse("batch normalization over {} ranks: expected a number of ranks, or 0 for all", options.ranks);
   if (!(options.epsilon > 0)) refuse("batch normalization with epsilon {}: expected more than 0", options.epsilon);
   return x.graph->add(std::make_shared<BatchNormLayer>(options), {x}, name);
 }

@@ -115,10 +115,12 @@ inline Var dense(Var x, std::int64_t features, const std::string& name = "") {
 /// plus shift. Training takes mean and variance of the batch, without the padding of a short one; evaluation takes the
 /// running statistics, which move by `momentum` towards those of all ranks' batch in each step, as in PyTorch.
 struct BatchNormOptions {
-  float momentum = 0.1f;   ///< part of the new batch in the running statistics
-  float epsilon = 1e-5f;   ///< added to the variance
-  bool over_ranks = true;  ///< statistics of the batch of all ranks, which does not depend on their number; else of
-                           ///< each rank's own part
+  float momentum = 0.1f;  ///< part of the new batch in the running statistics
+  float epsilon = 1e-5f;  ///< added to the variance
+  /// Whose samples make the mean and variance of training. 0: those of all ranks, which do not depend on their number.
+  /// 1: each rank's own. Else: those of groups of so many neighbouring ranks; the last group is smaller where the
+  /// number does not divide that of the ranks, and more than all ranks mean all.
+  int ranks = 0;
   Init scale_init = Init::constant(1);  ///< initial scale
   Init shift_init = Init::constant(0);  ///< initial shift
 };

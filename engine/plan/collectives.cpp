@@ -7,7 +7,8 @@ namespace keelson {
 std::string to_string(const Distribution& d) {
   using enum Distribution::Kind;
   if (d.kind == replicated) return "replicated";
-  const std::string over = fmt::format("over {}", ProcessGrid::name(d.axis));
+  std::string over = fmt::format("over {}", ProcessGrid::name(d.axis));
+  if (d.group > 0) over += fmt::format(" in groups of {}", d.group);
   return d.kind == partial ? "partial " + over : fmt::format("sharded along dim {} {}", d.dim, over);
 }
 
@@ -107,16 +108,17 @@ class Inserter {
 
 void Inserter::note_users(int c) {
   const Call& call = calls_[static_cast<std::size_t>(c)];
-  const auto makes = [&](const Distribution& d) {
-    return std::any_of(call.operands.begin(), call.operands.end(),
-                       [&](const Operand& o) { return o.writes() && held(o.id) == d; });
+  const auto makes_terms = [&](Distribution::Axis axis) {
+    return std::any_of(call.operands.begin(), call.operands.end(), [&](const Operand& o) {
+      return o.writes() && held(o.id).is_partial() && held(o.id).axis == axis;
+    });
   };
   for (const Operand& o : call.operands)
     if (o.writes()) users(o.id).last_writer = c;
   for (const Operand& o : call.operands) {
     if (!o.reads() || !held(o.id).is_partial()) continue;
     Users& u = users(o.id);
-    const bool own_term = u.last_writer == c || (is_linear(call) && makes(held(o.id)));
+    const bool own_term = u.last_writer == c || (is_linear(call) && makes_terms(held(o.id).axis));
     if (!own_term && u.first_reader < 0) u.first_reader = c;
   }
 }
@@ -133,7 +135,8 @@ void Inserter::add_partial_values() {
   for (BufferId b = 0; b < static_cast<BufferId>(users_.size()); ++b) {
     const Buffer& buffer = program_.buffer(b);
     if (buffer.view_of != no_buffer || users(b).in_bucket || !buffer.distribution.is_partial()) continue;
-    if (build_.ranks(buffer.distribution.axis) > 1 && (buffer.keep || users(b).first_reader >= 0))
+    if (buffer.distribution.terms(build_.ranks(buffer.distribution.axis)) > 1 &&
+        (buffer.keep || users(b).first_reader >= 0))
       add_sum(b, {b}, {b, {}, buffer.name, buffer.name, Wire::fp32});
   }
 }
@@ -164,10 +167,11 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
   KEELSON_EXPECT(i.first_reader < 0 || i.first_reader > i.last_writer);
   const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(backward_end_);
   const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
-  const auto axis = program_.buffer(parts[0]).distribution.axis;
+  const Distribution& terms = program_.buffer(parts[0]).distribution;
   i.start = start_of(build_, {phase, names.node, ""},
                      {.kind = Kind::allreduce,
-                      .axis = axis,
+                      .axis = terms.axis,
+                      .group = terms.group,
                       .dst = whole,
                       .wire = names.wire,
                       .order = build_.order,
@@ -222,6 +226,9 @@ Call start_of(CompileState& build, CallPlace place, const CommunicationDesc& des
   auto operands = operands_of(desc);
   for (const Operand& o : operands)
     if (o.id == no_buffer) fail("{}: {} of '{}': {} is missing", place.node, name, desc.label, to_string(o.role));
+  if (desc.group != 0 && desc.kind != Kind::allreduce)
+    fail("{}: {} of '{}' in groups of {} ranks: only an allreduce takes groups", place.node, name, desc.label,
+         desc.group);
   const auto ranks = static_cast<std::size_t>(build.ranks(desc.axis));
   if (operands.size() == 2) {
     const std::size_t src = program.buffer(desc.src).bytes, dst = program.buffer(desc.dst).bytes;

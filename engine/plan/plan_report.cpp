@@ -103,6 +103,8 @@ std::uint64_t plan_hash(const Program& program) {
     mix(c.node);
     mix(c.op);
     if (const Computation* k = c.computation()) mix(k->primitive->name(k->verb));
+    if (const Communication* k = c.communication())
+      mix(fmt::format("{} {}", ProcessGrid::name(k->desc.axis), k->desc.group));
     for (const Operand& o : c.operands)
       if (o.id != no_buffer) mix(to_string(program.buffer(o.id).desc));
   }

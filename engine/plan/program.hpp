@@ -75,6 +75,7 @@ struct Computation {
 struct CommunicationDesc {
   CollectiveDesc::Kind kind = CollectiveDesc::Kind::allreduce;  ///< which collective
   ProcessGrid::Axis axis = ProcessGrid::Axis::data;             ///< the ranks along this axis take part
+  int group = 0;                                                ///< of allreduce: as Distribution::group
   BufferId src = no_buffer, dst = no_buffer;                    ///< what is read; what is written
   /// Of broadcast: the root's coordinate. Of send and receive: the distance of the other rank along the axis, as in
   /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing, so that all ranks have the same program.

@@ -68,11 +68,14 @@ class Recomputation {
       }
   }
 
-  /// Whether one cheap call alone writes this buffer, and has no other result.
+  /// Whether one cheap call alone writes this buffer, and has no other result. A partial value is no candidate: the sum
+  /// over the ranks, of which the program knows nothing yet, takes its place.
   bool can_be_made_again(BufferId root) {
     const Value& v = value(root);
     const Buffer& b = program_.buffer(root);
-    if (v.writers != 1 || b.storage != Storage::arena || b.keep || !is_cheap(calls_[v.writer])) return false;
+    if (v.writers != 1 || b.storage != Storage::arena || b.keep || b.distribution.is_partial() ||
+        !is_cheap(calls_[v.writer]))
+      return false;
     const auto& operands = calls_[v.writer].operands;
     return std::all_of(operands.begin(), operands.end(),
                        [&](const Operand& o) { return !o.writes() || o.role == ops::Role::scratch || o.id == root; });

@@ -32,9 +32,7 @@ class DeepCamBuilder {
                  .weights_init = init},
                 name);
   }
-  Var normalized(Var x, const std::string& name) const {
-    return batch_norm(x, {.over_ranks = o_.batch_norm_over_ranks}, name);
-  }
+  Var normalized(Var x, const std::string& name) const { return batch_norm(x, {.ranks = o_.batch_norm_ranks}, name); }
   /// Convolution, batch norm, ReLU.
   Var unit(Var x, std::int64_t filters, std::int64_t kernel, const std::string& name, std::int64_t stride = 1,
            std::int64_t dilation = 1) const {

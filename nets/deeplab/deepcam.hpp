@@ -15,8 +15,8 @@ struct DeepCamOptions {
   std::int64_t classes = 3;                 ///< of a pixel
   int output_stride = 16;                   ///< 16 or 8: by what the encoder divides rows and columns
   int middle_blocks = 16;                   ///< blocks of the middle flow
-  float width_multiplier = 1;          ///< of all widths but those of input and result (Howard et al. 2017): for tests
-  bool batch_norm_over_ranks = false;  ///< statistics of the batch of all ranks; else of each rank's own part
+  float width_multiplier = 1;  ///< of all widths but those of input and result (Howard et al. 2017): for tests
+  int batch_norm_ranks = 1;    ///< as BatchNormOptions::ranks
   ops::PixelLossParams loss = deepcam_loss();  ///< of each pixel
 };
 

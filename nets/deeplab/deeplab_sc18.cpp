@@ -23,7 +23,7 @@ class Sc18Builder {
   }
   Var normalized(Var x, const std::string& name) const {
     if (!o_.batch_norm) return scale(x, 0.5f);
-    return batch_norm(x, {.momentum = 0.0003f, .over_ranks = o_.batch_norm_over_ranks}, name + "_norm");
+    return batch_norm(x, {.momentum = 0.0003f, .ranks = o_.batch_norm_ranks}, name + "_norm");
   }
   /// C of the header: padding on both sides, also with a stride.
   Var unit(Var x, std::int64_t published, std::int64_t kernel, const std::string& name, std::int64_t stride = 1,

@@ -23,8 +23,8 @@ struct DeepLabSc18Options {
   DeepLabDecoder decoder = DeepLabDecoder::deconv1x;  ///< way back to full resolution
   std::vector<int> units = {3, 4, 6, 3};              ///< of each block: ResNet-50; {3, 4, 23, 3}: ResNet-101
   bool batch_norm = false;                            ///< false: in the place of each batch norm, values are halved
-  bool batch_norm_over_ranks = false;  ///< statistics of the batch of all ranks; else of each rank's own part
-  float width_multiplier = 1;          ///< of all widths but those of input and result (Howard et al. 2017): for tests
+  int batch_norm_ranks = 1;                           ///< as BatchNormOptions::ranks
+  float width_multiplier = 1;  ///< of all widths but those of input and result (Howard et al. 2017): for tests
   ops::PixelLossParams loss = sc18_loss(ops::PixelMean::none, 0.1f);  ///< of each pixel
 };
 

@@ -251,7 +251,7 @@ class Train(programs.Case):
 
     def test_the_other_networks(self):
         small = ("--width", 0.0625)
-        for net, arguments in (("deepcam", ("--recipe", "deepcam-128", "--global-batch", 2, "--middle-blocks", 1, "--batch-norm-over-ranks")),
+        for net, arguments in (("deepcam", ("--recipe", "deepcam-128", "--global-batch", 2, "--middle-blocks", 1, "--batch-norm-ranks", 0)),
                                ("deeplab", ("--recipe", "sc18-deeplab", "--decoder", "bilinear"))):
             with self.subTest(net=net):
                 out = self.folder / net

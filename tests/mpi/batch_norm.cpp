@@ -2,8 +2,10 @@
 
 #include <numeric>
 
+#include "engine/optim/sgd.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
+#include "tests/support/networks.hpp"
 #include "tests/train/support.hpp"
 
 /// Batch normalization over ranks: communication inside forward and backward.
@@ -12,12 +14,12 @@ namespace {
 
 class BatchNormRanks : public MpiTest {};
 
-/// With 3 or 2 spatial dims; the second normalization is of a matrix.
-Graph normalized_network(int spatial, bool over_ranks) {
+/// With 3 or 2 spatial dims; the third normalization is of a matrix. `ranks`: BatchNormOptions::ranks.
+Graph normalized_network(int spatial, int ranks) {
   Graph g;
   auto x = g.input("x", {2, 6, 6, 6});
   auto y = g.input("y", {2});
-  const BatchNormOptions options{.momentum = 0.2f, .over_ranks = over_ranks};
+  const BatchNormOptions options{.momentum = 0.2f, .ranks = ranks};
   auto h = spatial == 3 ? x : reshape(x, {12, 6, 6});
   h = relu(batch_norm(conv(h, {.filters = 6, .bias = false}, "conv1"), options, "bn1"));
   h = relu(batch_norm(conv(max_pool(h, 2), {.filters = 5}, "conv2"), options, "bn2"));
@@ -52,7 +54,7 @@ TEST_F(BatchNormRanks, RanksWithAPartOfTheBatchHaveTheLossesOfOneWithAllOfIt) {
   for (const auto& backend : network_contexts())
     for (const int spatial : {2, 3}) {
       SCOPED_TRACE(fmt::format("{}-D on {}", spatial, backend));
-      const Graph graph = normalized_network(spatial, true);
+      const Graph graph = normalized_network(spatial, 0);
       const auto got = train_normalized(graph, backend, &world()), want = train_normalized(graph, backend, nullptr);
       EXPECT_EQ(got.losses.size(), want.losses.size());
       EXPECT_LT(std::accumulate(want.losses.end() - 5, want.losses.end(), 0.0),
@@ -70,7 +72,7 @@ TEST_F(BatchNormRanks, RanksWithAPartOfTheBatchHaveTheLossesOfOneWithAllOfIt) {
 
 /// The rank that knows the culprit must not leave the others waiting in the collectives of forward.
 TEST_F(BatchNormRanks, AnInputThatIsNotFiniteStopsAllRanks) {
-  const Graph graph = normalized_network(3, true);
+  const Graph graph = normalized_network(3, 0);
   Parameters parameters(graph, context(network_contexts().back()), 1);
   CubeDataset training(8);
   training.poisoned = 7;
@@ -92,7 +94,7 @@ TEST_F(BatchNormRanks, AnInputThatIsNotFiniteStopsAllRanks) {
 /// A batch of one value per channel says nothing of its variance.
 TEST_F(BatchNormRanks, RefusesOneValueForAStatistic) {
   Graph g;
-  mse(dense(batch_norm(g.input("x", {3}), {.over_ranks = false}, "bn"), 2), g.input("y", {2}));
+  mse(dense(batch_norm(g.input("x", {3}), {.ranks = 1}, "bn"), 2), g.input("y", {2}));
   Parameters parameters(g, context(network_contexts().back()), 1);
   try {
     const Plan plan(g, parameters, {.batch = 1});
@@ -103,7 +105,7 @@ TEST_F(BatchNormRanks, RefusesOneValueForAStatistic) {
 }
 
 TEST_F(BatchNormRanks, StatisticsOfEachRankMakeRunningOnesOfAll) {
-  const Graph graph = normalized_network(3, false);
+  const Graph graph = normalized_network(3, 1);
   const auto backend = network_contexts().back();
   const auto got = train_normalized(graph, backend, &world(), 8), alone = train_normalized(graph, backend, nullptr, 8);
   auto first = got.parameters;
@@ -117,7 +119,7 @@ TEST_F(BatchNormRanks, StatisticsOfEachRankMakeRunningOnesOfAll) {
 TEST_F(BatchNormRanks, SumsTravelBetweenTheCallsThatMakeAndReadThem) {
   KEELSON_NEED_RANKS(2);
   const ProcessGrid grid(world());
-  const Graph graph = normalized_network(3, true);
+  const Graph graph = normalized_network(3, 0);
   Parameters parameters(graph, context(network_contexts().back()), 1);
   const Sgd sgd;
   const Plan plan(graph, parameters, {.batch = 2, .optimizer = &sgd, .grid = &grid});
@@ -137,6 +139,152 @@ TEST_F(BatchNormRanks, SumsTravelBetweenTheCallsThatMakeAndReadThem) {
                                       "update update",
                                       "update running statistics"};
   // Updates bear the parameters' names; the exchange of gradients is in buckets.
+  EXPECT_EQ(of_bn2, want);
+}
+
+/// One step on samples of which each rank has two.
+struct GroupStep {
+  double loss = 0;
+  std::map<std::string, Array> gradients;
+  std::map<std::string, std::vector<float>> statistics;  ///< after the update
+};
+
+constexpr std::int64_t samples_each = 2;
+
+/// The samples of ranks `first` to `first + count`, each with a mean of its own.
+Array samples_of(const Shape& sample, const std::string& name, int first, int count) {
+  Shape shape{count * samples_each};
+  for (const auto d : sample) shape.push_back(d);
+  Array all(shape);
+  Shape part = shape;
+  part[0] = samples_each;
+  for (int r = first; r < first + count; ++r) {
+    const Array a = oracle::random_uniform(part, fmt::format("{}{}", name, r), 0.5 * r, 0.5 * r + 1 + r);
+    std::copy(a.data.begin(), a.data.end(), all.data.begin() + (r - first) * a.elements());
+  }
+  return all;
+}
+
+GroupStep step_on(const Graph& graph, const std::string& backend, int first, int count, int all, PlanOptions options) {
+  Context& ctx = context(backend);
+  const Sgd sgd;
+  options.batch = (options.grid ? 1 : count) * samples_each;
+  options.optimizer = &sgd;
+  Parameters parameters(graph, ctx, 7);
+  Executor executor(graph, parameters, options);
+  set_input(ctx, executor, "x", samples_of({2, 6, 6, 6}, "x", first, count));
+  set_input(ctx, executor, "y", samples_of({2}, "y", first, count));
+  ops::StepParams now;
+  now.inverse_samples = 1.0f / static_cast<float>(all * samples_each);
+  now.learning_rate = 0.1f;
+  executor.forward(now);
+  executor.backward();
+  GroupStep step{.loss = executor.loss(), .gradients = {}, .statistics = {}};
+  for (const Parameter& p : parameters.all()) {
+    if (p.kind != ParameterKind::trained) continue;
+    const auto g = executor.gradient(p.name);
+    step.gradients[p.name] = Array(p.shape, std::vector<double>(g.begin(), g.end()));
+  }
+  executor.update();
+  for (const Parameter& p : parameters.all())
+    if (p.kind == ParameterKind::statistic) step.statistics[p.name] = parameters.get(p);
+  return step;
+}
+
+/// What groups of `n` ranks compute together: each group as one rank that has its samples. Loss and gradients are sums
+/// over all samples.
+GroupStep expected_step(const Graph& graph, const std::string& backend, int n, int all) {
+  GroupStep sum;
+  for (int first = 0; first < all; first += n) {
+    const auto part = step_on(graph, backend, first, std::min(n, all - first), all, {});
+    sum.loss += part.loss;
+    for (const auto& [name, g] : part.gradients) {
+      Array& total = sum.gradients.try_emplace(name, Array(g.shape)).first->second;
+      for (std::int64_t i = 0; i < g.elements(); ++i) total[i] += g[i];
+    }
+  }
+  return sum;
+}
+
+Array as_array(const std::vector<float>& v) {
+  return Array({static_cast<std::int64_t>(v.size())}, std::vector<double>(v.begin(), v.end()));
+}
+
+TEST_F(BatchNormRanks, GroupsOfNeighborsNormalizeWithTheirOwnSamples) {
+  const ProcessGrid grid(world());
+  std::map<int, double> losses;  // by ranks of a group
+  for (const auto& backend : network_contexts())
+    for (const int n : {0, 1, 2, 3, 9}) {
+      SCOPED_TRACE(fmt::format("groups of {} of {} ranks on {}", n, size(), backend));
+      const int ranks = n == 0 || n > size() ? size() : n;
+      const Graph graph = normalized_network(3, n);
+      const auto want = expected_step(graph, backend, ranks, size());
+      const auto got = step_on(graph, backend, rank(), 1, size(), {.grid = &grid});
+      EXPECT_NEAR(got.loss, want.loss, 1e-5 * want.loss);
+      for (const auto& [name, g] : want.gradients) {
+        // Normalization takes the mean away: a bias before it has no gradient but rounding.
+        if (name == "conv2/bias" || name == "dense1/bias") continue;
+        EXPECT_LT(relative_error(got.gradients.at(name), g), 1e-4) << name;
+      }
+      losses[ranks] = want.loss;
+
+      // The first normalization's source does not depend on the groups.
+      const auto of_all = step_on(graph, backend, 0, size(), size(), {});
+      for (const char* name : {"bn1/running_mean", "bn1/running_variance"})
+        EXPECT_LT(relative_error(as_array(got.statistics.at(name)), as_array(of_all.statistics.at(name))), 1e-5)
+            << name;
+      for (const auto& [name, mine] : got.statistics) {
+        auto first = mine;
+        world().broadcast(first.data(), first.size() * sizeof(float), 0);
+        EXPECT_EQ(first, mine) << name;
+      }
+
+      const auto again = step_on(graph, backend, rank(), 1, size(), {.recompute = true, .grid = &grid});
+      EXPECT_EQ(again.loss, got.loss);
+      EXPECT_EQ(again.statistics, got.statistics);
+      for (const auto& [name, g] : got.gradients) EXPECT_EQ(again.gradients.at(name).data, g.data) << name;
+    }
+  for (auto i = losses.begin(); i != losses.end(); ++i)
+    for (auto j = std::next(i); j != losses.end(); ++j)
+      EXPECT_GT(std::abs(i->second - j->second), 1e-3 * i->second) << i->first << " and " << j->first;
+}
+
+/// All ranks refuse what the last group, which is smaller, cannot do.
+TEST_F(BatchNormRanks, RefusesOneValueInTheSmallestGroup) {
+  KEELSON_NEED_RANKS(4);
+  const ProcessGrid grid(world());
+  Graph g;
+  mse(dense(batch_norm(g.input("x", {3}), {.ranks = 3}, "bn"), 2), g.input("y", {2}));
+  Parameters parameters(g, context(network_contexts().back()), 1);
+  EXPECT_THROW(Plan(g, parameters, {.batch = 1, .grid = &grid}), InputError);
+  EXPECT_NO_THROW(Plan(g, parameters, {.batch = 2, .grid = &grid}));
+}
+
+TEST_F(BatchNormRanks, SumsOfGroupsTravelBesideThoseOfAll) {
+  KEELSON_NEED_RANKS(4);
+  const ProcessGrid grid(world());
+  const Graph graph = normalized_network(3, 2);
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  const Sgd sgd;
+  const Plan plan(graph, parameters, {.batch = 2, .optimizer = &sgd, .grid = &grid});
+  std::vector<std::string> of_bn2;
+  for (const auto& row : plan.rows())
+    if (row.node.starts_with("bn2")) of_bn2.push_back(row.phase + " " + row.op);
+  const std::vector<std::string> want{"forward sums",
+                                      "forward copy",
+                                      "forward allreduce",
+                                      "forward wait for allreduce",
+                                      "forward statistics",
+                                      "forward batch_norm",
+                                      "exchange allreduce",
+                                      "backward batch_norm bwd weights",
+                                      "backward allreduce",
+                                      "backward wait for allreduce",
+                                      "backward batch_norm bwd data",
+                                      "exchange wait for allreduce",
+                                      "update update",
+                                      "update update",
+                                      "update running statistics"};
   EXPECT_EQ(of_bn2, want);
 }
 

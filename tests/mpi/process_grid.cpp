@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,36 @@ TEST_F(ProcessGridTest, VariesEnsemblesSlowestAndChannelsFastest) {
   const ProcessGrid pipeline(world(), {.data = 2, .stage = 2});
   EXPECT_EQ(pipeline.coordinate(Axis::data), rank() % 2);
   EXPECT_EQ(pipeline.coordinate(Axis::stage), rank() / 2);
+}
+
+TEST_F(ProcessGridTest, CutsAnAxisIntoGroupsOfNeighbors) {
+  const ProcessGrid grid(world());
+  EXPECT_EQ(grid.along(Axis::data, 0), grid.along(Axis::data));
+  EXPECT_EQ(grid.along(Axis::data, size()), grid.along(Axis::data));
+  EXPECT_EQ(grid.along(Axis::data, size() + 1), grid.along(Axis::data));
+  EXPECT_EQ(grid.along(Axis::data, 1), size() > 1 ? nullptr : grid.along(Axis::data));
+  EXPECT_EQ(grid.along(Axis::space, 2), nullptr);
+  for (const int n : {2, 3}) {
+    if (n >= size()) continue;
+    Communicator* group = grid.along(Axis::data, n);
+    EXPECT_EQ(grid.along(Axis::data, n), group) << "made once";
+    const int first = rank() / n * n, members = std::min(n, size() - first);
+    EXPECT_EQ(group == nullptr, members == 1) << "the last of 4 ranks in groups of 3 is alone";
+    if (!group) continue;
+    EXPECT_EQ(group->size(), members);
+    EXPECT_EQ(group->rank(), rank() - first);
+    double sum = rank();
+    group->allreduce(&sum, 1, Reduction::sum);
+    EXPECT_EQ(sum, members * first + members * (members - 1) / 2);
+  }
+}
+
+TEST_F(ProcessGridTest, CutsTheRanksOfAnAxisThatIsAPartOfTheWorld) {
+  KEELSON_NEED_RANKS(4);
+  const ProcessGrid grid(world(), {.space = 2});
+  EXPECT_EQ(grid.along(Axis::data, 1), nullptr);
+  EXPECT_EQ(grid.along(Axis::data, 2), grid.along(Axis::data));
+  EXPECT_EQ(grid.along(Axis::space, 1), nullptr);
 }
 
 TEST_F(ProcessGridTest, RefusesGridsThatDoNotFit) {
