@@ -78,10 +78,18 @@ using BackwardFn = std::function<void(BackwardBuilder&)>;
 
 class Layer;
 
+/// Two layers that may become one, where they stand in the network.
+struct FusionPlace {
+  bool training;                     ///< as in PlanOptions
+  std::span<const ValueShape> srcs;  ///< sources of the first layer
+  ValueShape between;                ///< what the first layer makes and the second reads
+};
+
 /// A way to make one node of two: returns the layer that does the work of `first` and then of `reader`, the only layer
 /// that reads the result of `first`. Null where the rule does not apply. Layers bring the rules (Layer::fusion_rules).
 /// The new layer finds the parameters of `reader` by their names there, which `first` must not have.
-using FusionRule = std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, bool training)>;
+using FusionRule =
+    std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, const FusionPlace& at)>;
 
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
 /// does not know the backends.
@@ -111,10 +119,10 @@ class Layer {
 
 /// The rule that calls a member function of First, for readers of type Reader.
 template <class First, class Reader>
-FusionRule fusion_rule(std::shared_ptr<const Layer> (First::*fuse)(const Reader& reader, bool training) const) {
-  return [fuse](const Layer& first, const Layer& reader, bool training) -> std::shared_ptr<const Layer> {
+FusionRule fusion_rule(std::shared_ptr<const Layer> (First::*fuse)(const Reader& reader, const FusionPlace& at) const) {
+  return [fuse](const Layer& first, const Layer& reader, const FusionPlace& at) -> std::shared_ptr<const Layer> {
     const auto* typed = dynamic_cast<const Reader*>(&reader);
-    return typed ? (dynamic_cast<const First&>(first).*fuse)(*typed, training) : nullptr;
+    return typed ? (dynamic_cast<const First&>(first).*fuse)(*typed, at) : nullptr;
   };
 }
 

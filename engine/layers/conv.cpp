@@ -63,22 +63,22 @@ class ConvLayer : public Layer {
   }
 
  private:
-  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, bool training) const {
-    if (pool_ || !can_apply(reader.params(), activation_, training)) return nullptr;
+  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, const FusionPlace& at) const {
+    if (pool_ || !can_apply(reader.params(), activation_, at.training)) return nullptr;
     auto fused = std::make_shared<ConvLayer>(*this);
     fused->activation_ = reader.params();
     return fused;
   }
 
-  std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, bool training) const {
-    if (training || pool_ || norm_ || activation_.kind != ops::EltwiseKind::identity) return nullptr;
+  std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, const FusionPlace& at) const {
+    if (pool_ || norm_ || activation_.kind != ops::EltwiseKind::identity || !fold_pays(*this, at)) return nullptr;
     auto fused = std::make_shared<ConvLayer>(*this);
     fused->norm_ = {.epsilon = reader.options().epsilon, .axis = 0};
     return fused;
   }
 
   /// Both passes then need no result of the convolution in memory (plan_conv_max_pool()).
-  std::shared_ptr<const Layer> with_max_pool(const PoolLayer& reader, bool /*training*/) const {
+  std::shared_ptr<const Layer> with_max_pool(const PoolLayer& reader, const FusionPlace& /*at*/) const {
     if (pool_ || reader.pool_kind() != ops::PoolKind::max) return nullptr;
     auto fused = std::make_shared<ConvLayer>(*this);
     fused->pool_ = reader.options();

@@ -45,8 +45,8 @@ class DenseLayer : public Layer {
   }
 
  private:
-  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, bool training) const {
-    if (!can_apply(reader.params(), activation_, training)) return nullptr;
+  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, const FusionPlace& at) const {
+    if (!can_apply(reader.params(), activation_, at.training)) return nullptr;
     return std::make_shared<DenseLayer>(options_, reader.params());
   }
 

@@ -56,16 +56,17 @@ class TransposedConvLayer : public Layer {
   }
 
  private:
-  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, bool training) const {
-    if (!can_apply(reader.params(), activation_, training)) return nullptr;
+  std::shared_ptr<const Layer> with_activation(const EltwiseLayer& reader, const FusionPlace& at) const {
+    if (!can_apply(reader.params(), activation_, at.training)) return nullptr;
     auto fused = std::make_shared<TransposedConvLayer>(*this);
     fused->activation_ = reader.params();
     return fused;
   }
 
   /// Not with groups: the channels of a group are then no dimension of the weights.
-  std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, bool training) const {
-    if (training || norm_ || options_.groups > 1 || activation_.kind != ops::EltwiseKind::identity) return nullptr;
+  std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, const FusionPlace& at) const {
+    if (norm_ || options_.groups > 1 || activation_.kind != ops::EltwiseKind::identity || !fold_pays(*this, at))
+      return nullptr;
     auto fused = std::make_shared<TransposedConvLayer>(*this);
     fused->norm_ = {.epsilon = reader.options().epsilon, .axis = 1};
     return fused;

@@ -4,25 +4,30 @@ namespace keelson {
 
 namespace {
 
-std::shared_ptr<const Layer> fuse_layers(const Layer& first, const Layer& reader, bool training) {
+std::shared_ptr<const Layer> fuse_layers(const Layer& first, const Layer& reader, const FusionPlace& at) {
   for (const FusionRule& rule : first.fusion_rules())
-    if (auto layer = rule(first, reader, training)) return layer;
+    if (auto layer = rule(first, reader, at)) return layer;
   return nullptr;
 }
 
-std::vector<ParameterSpec> parameters_of(const std::vector<Graph::Node>& nodes, const Graph::Node& n) {
-  std::vector<ValueShape> shapes;
-  for (int s : n.srcs) shapes.push_back(nodes[s].shape);
-  return n.layer->parameters(shapes);
+/// The layer that has taken in `reader` finds the parameters of that node by the names that they had there.
+void share_parameters(Graph::Node& into, const Graph::Node& reader, const FusionPlace& at) {
+  const auto own = into.layer->parameters(at.srcs);
+  for (const ParameterSpec& p : reader.layer->parameters({&at.between, 1})) {
+    for (const ParameterSpec& mine : own) KEELSON_EXPECT(mine.name != p.name);
+    KEELSON_EXPECT(into.shared.emplace(p.name, reader.parameter(p.name)).second);
+  }
 }
 
-/// The layer that has taken in `moved` finds the parameters of that node by the names that they had there.
-void share_parameters(Graph::Node& into, const std::vector<ParameterSpec>& own, const Graph::Node& moved,
-                      const std::vector<ParameterSpec>& theirs) {
-  for (const ParameterSpec& p : theirs) {
-    for (const ParameterSpec& mine : own) KEELSON_EXPECT(mine.name != p.name);
-    KEELSON_EXPECT(into.shared.emplace(p.name, moved.parameter(p.name)).second);
-  }
+/// Makes `reader` a part of `producer`, the only node that it reads, whose sources are these; false: no rule does.
+bool move_into(Graph::Node& producer, const std::vector<ValueShape>& srcs, const Graph::Node& reader, bool training) {
+  const FusionPlace at{training, srcs, producer.shape};
+  auto layer = fuse_layers(*producer.layer, *reader.layer, at);
+  if (!layer) return false;
+  share_parameters(producer, reader, at);
+  producer.layer = std::move(layer);
+  producer.shape = reader.shape;
+  return true;
 }
 
 }  // namespace
@@ -38,11 +43,9 @@ FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
   for (const Graph::Node& n : old) {
     if (enabled && n.srcs.size() == 1 && readers[n.srcs[0]] == 1) {
       Graph::Node& producer = fused.nodes[fused.index[n.srcs[0]]];
-      auto layer = producer.layer ? fuse_layers(*producer.layer, *n.layer, training) : nullptr;
-      if (layer) {
-        share_parameters(producer, parameters_of(fused.nodes, producer), n, parameters_of(old, n));
-        producer.layer = std::move(layer);
-        producer.shape = n.shape;
+      std::vector<ValueShape> srcs;
+      for (int s : producer.srcs) srcs.push_back(fused.nodes[s].shape);
+      if (producer.layer && move_into(producer, srcs, n, training)) {
         fused.index.push_back(fused.index[n.srcs[0]]);
         continue;
       }
