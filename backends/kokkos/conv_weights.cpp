@@ -166,7 +166,7 @@ PositionBlocks::PositionBlocks(const ConvGeometry& g, Index tiles, std::size_t b
   lines = g.dst.n * g.dst.extent[0] * g.dst.extent[1];
   runs_per_line = ceil_div(g.dst.extent[2], longest_run);
   positions_per_run = ceil_div(g.dst.extent[2], runs_per_line);
-  runs_per_slot = std::max<Index>(1, near_positions / positions_per_run);
+  runs_per_slot = std::clamp<Index>(near_positions / positions_per_run, 1, runs());
   const Index all = ceil_div(runs(), runs_per_slot), room = static_cast<Index>(most_bytes / bytes);
   slots = std::clamp<Index>(ceil_div(many_tiles, tiles), 1, std::clamp<Index>(room, 1, all));
   blocks = ceil_div(all, slots);
