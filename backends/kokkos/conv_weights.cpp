@@ -170,6 +170,7 @@ PositionBlocks::PositionBlocks(const ConvGeometry& g, Index tiles, std::size_t b
   const Index all = ceil_div(runs(), runs_per_slot), room = static_cast<Index>(most_bytes / bytes);
   slots = std::clamp<Index>(ceil_div(many_tiles, tiles), 1, std::clamp<Index>(room, 1, all));
   blocks = ceil_div(all, slots);
+  runs_per_slot = ceil_div(runs(), slots * blocks);  // no slot is left with few
 }
 
 ConvWeightsGradient::ConvWeightsGradient(const ConvGeometry& g, const ViewPlan& src)
