@@ -98,6 +98,8 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 
+target_compile_definitions(test_onnx PRIVATE KEELSON_PYTHON="${Python3_EXECUTABLE}")  # runs models elsewhere
+
 file(GLOB sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/*.cpp)
 add_executable(test_fuzz EXCLUDE_FROM_ALL ${sources})
 keelson_compile_options(test_fuzz)

@@ -13,6 +13,7 @@ class InputLayer : public Layer {
   std::string kind() const override { return "input"; }
   ValueShape infer(std::span<const ValueShape>) const override { return shape_; }
   BackwardFn plan(ForwardBuilder&) const override { return nullptr; }
+  void to_onnx(OnnxBuilder&) const override {}  // written by export_onnx() itself
 
  private:
   ValueShape shape_;

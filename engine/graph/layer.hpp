@@ -15,6 +15,7 @@ namespace keelson {
 
 class ForwardBuilder;
 class BackwardBuilder;
+class OnnxBuilder;
 
 /// Shape of a value for a batch of one sample. The extent of dimension `batch_axis` is multiplied by the batch size.
 struct ValueShape {
@@ -104,6 +105,9 @@ class Layer {
   /// Makes the primitives and appends the forward calls. Returns the function that appends the backward calls; null
   /// where no gradient flows through the layer.
   virtual BackwardFn plan(ForwardBuilder& p) const = 0;
+  /// Writes the ONNX operators that compute what plan() does without training (engine/onnx/builder.hpp). A layer for
+  /// which there are none calls OnnxBuilder::refuse_layer().
+  virtual void to_onnx(OnnxBuilder& b) const = 0;
 
   /// How the channels of the result and of the parameters change when channels of the sources are removed or added, or
   /// when the caller gives a map for the result (channel_maps()). By default every change throws InputError.

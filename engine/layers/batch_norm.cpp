@@ -1,5 +1,6 @@
 #include "engine/layers/batch_norm.hpp"
 
+#include "engine/onnx/builder.hpp"
 #include "engine/ops/batch_norm.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/plan/node_builder.hpp"
@@ -138,6 +139,13 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
                                .diff_sums = diff_sums,
                                .diff_src = b.new_diff_src(0, d.layout, d.dtype)});
   };
+}
+
+void BatchNormLayer::to_onnx(OnnxBuilder& b) const {
+  b.set_dst(b.op("BatchNormalization",
+                 {b.src(0), b.parameter("scale"), b.parameter("shift"), b.parameter("running_mean"),
+                  b.parameter("running_variance")},
+                 {{"epsilon", options_.epsilon}}));
 }
 
 Var batch_norm(Var x, const BatchNormOptions& options, const std::string& name) {

@@ -19,6 +19,7 @@ class BatchNormLayer : public Layer {
   std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override;
   ChannelMaps map_channels(const ChannelChange& change) const override;
   BackwardFn plan(ForwardBuilder& p) const override;
+  void to_onnx(OnnxBuilder& b) const override;
 
  private:
   BackwardFn plan_training(ForwardBuilder& p) const;

@@ -3,11 +3,18 @@
 #include <numeric>
 
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
 
 namespace keelson {
 
 namespace {
+
+std::vector<std::string> all_srcs(const OnnxBuilder& b) {
+  std::vector<std::string> srcs;
+  for (int i = 0; i < std::ssize(b.node().srcs); ++i) srcs.push_back(b.src(i));
+  return srcs;
+}
 
 class AddLayer : public Layer {
  public:
@@ -38,6 +45,11 @@ class AddLayer : public Layer {
       for (int i = 0; i < count; ++i)
         if (b.wants_diff_src(i)) b.set_diff_src(i, b.diff_dst());
     };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const auto srcs = all_srcs(b);
+    b.set_dst(b.op(srcs.size() == 2 ? "Add" : "Sum", srcs));
   }
 };
 
@@ -98,6 +110,10 @@ class ConcatLayer : public Layer {
     };
   }
 
+  void to_onnx(OnnxBuilder& b) const override {
+    b.set_dst(b.op("Concat", all_srcs(b), {{"axis", std::int64_t{axis_}}}));
+  }
+
  private:
   int axis_;
 };
@@ -125,6 +141,10 @@ class SoftmaxLayer : public Layer {
       const BufferId diff_dst = b.diff_dst_in(d.layout), diff_src = b.new_diff_src(0, d.layout);
       b.backward_data(softmax, {.diff_dst = diff_dst, .dst = dst, .diff_src = diff_src});
     };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    b.set_dst(b.op("Softmax", {b.src(0)}, {{"axis", std::int64_t{axis_}}}));
   }
 
  private:

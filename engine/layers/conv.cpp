@@ -1,4 +1,5 @@
 #include "engine/layers/conv_max_pool.hpp"
+#include "engine/onnx/builder.hpp"
 
 namespace keelson {
 
@@ -60,6 +61,16 @@ class ConvLayer : public Layer {
     };
     if (pool_) return plan_conv_max_pool(p, *pool_, describe(p.src(0), {}, DType::f32), made_of());
     return plan_weighted(p, made_of(), activation_, describe);
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const auto p = params(b.src_shape(0));
+    auto attributes = onnx::window_attributes(p.kernel, p.stride, p.pad_begin, p.pad_end);
+    attributes.push_back({"dilations", onnx::integers_of(p.dilation)});
+    attributes.push_back({"group", p.groups});
+    std::vector<std::string> inputs{b.src(0), b.parameter("weights")};
+    if (options_.bias) inputs.push_back(b.parameter("bias"));
+    b.set_dst(b.op("Conv", inputs, std::move(attributes)));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "engine/ops/dense.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/layers/weighted.hpp"
+#include "engine/onnx/builder.hpp"
 
 namespace keelson {
 
@@ -42,6 +43,12 @@ class DenseLayer : public Layer {
           return ops::DenseDesc{{options_.bias, activation_}, src,     weights, p.dst_request(result), p.training(),
                                 p.wants_diff_src(0),          p.tf32()};
         });
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    std::vector<std::string> inputs{b.src(0), b.parameter("weights")};
+    if (options_.bias) inputs.push_back(b.parameter("bias"));
+    b.set_dst(b.op("Gemm", inputs, {{"transB", std::int64_t{1}}}));
   }
 
  private:

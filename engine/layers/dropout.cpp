@@ -1,6 +1,7 @@
 #include "engine/ops/dropout.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
 
 namespace keelson {
@@ -32,6 +33,8 @@ class DropoutLayer : public Layer {
       b.backward_data(dropout, {.step_params = b.step_params(), .diff_dst = diff_dst, .diff_src = diff_src});
     };
   }
+
+  void to_onnx(OnnxBuilder& b) const override { b.set_dst(b.src(0)); }
 
  private:
   float rate_;

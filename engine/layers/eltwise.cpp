@@ -1,7 +1,10 @@
 #include "engine/layers/eltwise.hpp"
 
+#include <numbers>
+
 #include "engine/layers/layers.hpp"
 #include "engine/layers/weighted.hpp"
+#include "engine/onnx/builder.hpp"
 
 namespace keelson {
 
@@ -28,6 +31,33 @@ BackwardFn EltwiseLayer::plan(ForwardBuilder& p) const {
   return [params = params_, saved](BackwardBuilder& b) {
     b.set_diff_src(0, activation_backward(b, params, saved, b.diff_dst()));
   };
+}
+
+void EltwiseLayer::to_onnx(OnnxBuilder& b) const {
+  const std::string& x = b.src(0);
+  const auto op = [&](const char* type, const std::string& other) { return b.op(type, {x, other}); };
+  switch (params_.kind) {
+    case ops::EltwiseKind::identity:
+      return b.set_dst(x);
+    case ops::EltwiseKind::relu:
+      return b.set_dst(b.op("Relu", {x}));
+    case ops::EltwiseKind::leaky_relu:
+      return b.set_dst(b.op("LeakyRelu", {x}, {{"alpha", params_.alpha}}));
+    case ops::EltwiseKind::tanh:
+      return b.set_dst(b.op("Tanh", {x}));
+    case ops::EltwiseKind::sigmoid:
+      return b.set_dst(b.op("Sigmoid", {x}));
+    case ops::EltwiseKind::gelu: {  // ONNX has an operator of this name from opset 20 on
+      const auto erf = b.op("Erf", {op("Mul", b.scalar(1 / std::numbers::sqrt2_v<float>))});
+      return b.set_dst(b.op("Mul", {op("Mul", b.scalar(0.5f)), b.op("Add", {erf, b.scalar(1)})}));
+    }
+    case ops::EltwiseKind::silu:
+      return b.set_dst(op("Mul", b.op("Sigmoid", {x})));
+    case ops::EltwiseKind::linear: {
+      const auto scaled = op("Mul", b.scalar(params_.alpha));
+      return b.set_dst(params_.beta == 0 ? scaled : b.op("Add", {scaled, b.scalar(params_.beta)}));
+    }
+  }
 }
 
 namespace {

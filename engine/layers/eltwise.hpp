@@ -23,6 +23,7 @@ class EltwiseLayer : public Layer {
     return {.dst = change.passed_on(), .parameters = {}};
   }
   BackwardFn plan(ForwardBuilder& p) const override;
+  void to_onnx(OnnxBuilder& b) const override;
 
  private:
   std::string kind_;

@@ -1,5 +1,6 @@
 #include "engine/ops/embedding.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
 
 namespace keelson {
@@ -36,6 +37,11 @@ class EmbeddingLayer : public Layer {
     const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()), p.result_type());
     p.forward(op, {.ids = ids, .weights = weights, .dst = dst});
     return [op, ids, shape = p.dst_shape()](BackwardBuilder& b) { backward(b, op, ids, shape); };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const auto rows = b.op("Gather", {b.parameter("weights"), b.src(0)});  // (N, features), or (N, steps, features)
+    b.set_dst(b.src_shape(0).rank() == 1 ? rows : b.op("Reshape", {rows, b.rows_of({options_.features})}));
   }
 
  private:

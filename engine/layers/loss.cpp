@@ -1,6 +1,7 @@
 #include "engine/layers/loss.hpp"
 
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 
 namespace keelson {
 
@@ -33,6 +34,8 @@ class LossLayer : public Layer {
         p.make(ops::LossDesc{params_, prediction, p.src(1), p.src_value(0).rows_per_sample()});
     return plan_loss(p, op, prediction);
   }
+
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is for training and evaluation alone"); }
 
  private:
   ops::LossParams params_;

@@ -6,6 +6,7 @@
 #include "engine/base/philox.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/layers/loss.hpp"
+#include "engine/onnx/builder.hpp"
 
 namespace keelson {
 
@@ -38,6 +39,8 @@ class PixelLossLayer : public Layer {
         p.make(ops::PixelLossDesc{params_, prediction, p.training(), philox::stream_of(p.node().name)});
     return plan_loss(p, op, prediction);
   }
+
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is for training and evaluation alone"); }
 
  private:
   void check_params(std::int64_t classes) const {

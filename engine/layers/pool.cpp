@@ -1,5 +1,7 @@
 #include "engine/layers/pool.hpp"
 
+#include "engine/onnx/builder.hpp"
+
 namespace keelson {
 
 ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src) {
@@ -61,6 +63,14 @@ BackwardFn PoolLayer::plan(ForwardBuilder& p) const {
     pool_backward(b, planned, b.diff_dst(),
                   [&](const Layout& layout, DType type) { return b.new_diff_src(0, layout, type); });
   };
+}
+
+void PoolLayer::to_onnx(OnnxBuilder& b) const {
+  const auto p = pool_params(kind_, options_, b.src_shape(0));
+  auto attributes = onnx::window_attributes(p.kernel, p.stride, p.pad_begin, p.pad_end);
+  if (kind_ == ops::PoolKind::max) return b.set_dst(b.op("MaxPool", {b.src(0)}, std::move(attributes)));
+  attributes.push_back({"count_include_pad", std::int64_t{p.count_padding}});
+  b.set_dst(b.op("AveragePool", {b.src(0)}, std::move(attributes)));
 }
 
 Var max_pool(Var x, const PoolOptions& options, const std::string& name) {

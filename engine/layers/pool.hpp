@@ -25,6 +25,7 @@ class PoolLayer : public Layer {
     return {.dst = change.passed_on(), .parameters = {}};
   }
   BackwardFn plan(ForwardBuilder& p) const override;
+  void to_onnx(OnnxBuilder& b) const override;
 
  private:
   ops::PoolKind kind_;

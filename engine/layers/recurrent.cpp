@@ -1,5 +1,7 @@
 #include "engine/layers/recurrence.hpp"
 
+#include "engine/layers/recurrent_onnx.hpp"
+
 namespace keelson {
 
 namespace {
@@ -54,6 +56,8 @@ class RecurrentLayer : public Layer {
                   .dst = dst});
     return [r, f](BackwardBuilder& b) { backward(b, r, f); };
   }
+
+  void to_onnx(OnnxBuilder& b) const override { recurrent_to_onnx(b, cell_, hidden_); }
 
  private:
   struct Kept {

@@ -1,4 +1,5 @@
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
 
 namespace keelson {
@@ -61,6 +62,19 @@ class ReshapeLayer : public Layer {
       const BufferId diff = b.in_layout(b.diff_dst(), to.layout);
       b.set_diff_src(0, b.view(diff, {from.shape, b.desc(diff).dtype, from.layout}));
     };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    std::string x = b.src(0);
+    const int rank = b.src_shape(0).rank();
+    if (order_ == ElementOrder::channels_last && rank > 2) {
+      std::vector<std::int64_t> order{0};
+      for (int i = 2; i < rank; ++i) order.push_back(i);
+      order.push_back(1);
+      x = b.op("Transpose", {x}, {{"perm", order}});
+    }
+    const Shape& dst = b.dst_shape();
+    b.set_dst(b.op("Reshape", {x, b.rows_of(Shape(std::span(dst.begin() + 1, dst.end())))}));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "engine/ops/resize.hpp"
 
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
 
 namespace keelson {
@@ -39,6 +40,18 @@ class ResizeLayer : public Layer {
       b.backward_data(
           op, {.diff_dst = b.diff_dst_in(dst.layout, dst.dtype), .diff_src = b.new_diff_src(0, src.layout, src.dtype)});
     };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const std::string& x = b.src(0);
+    const auto samples = b.op("Shape", {x}, {{"start", std::int64_t{0}}, {"end", std::int64_t{1}}});
+    const auto others = b.integers({b.src_shape(0)[1], options_.rows, options_.columns});
+    const auto sizes = b.op("Concat", {samples, others}, {{"axis", std::int64_t{0}}});
+    const std::string grid = options_.grid == ops::ResizeGrid::asymmetric   ? "asymmetric"
+                             : options_.grid == ops::ResizeGrid::half_pixel ? "half_pixel"
+                                                                            : "align_corners";
+    b.set_dst(b.op("Resize", {x, "", "", sizes},
+                   {{"mode", std::string("linear")}, {"coordinate_transformation_mode", grid}}));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "engine/ops/rms_norm.hpp"
 
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
 
 namespace keelson {
@@ -34,6 +35,14 @@ class RmsNormLayer : public Layer {
       b.backward_data(
           op, {.diff_dst = diff_dst, .src = src, .scale = scale, .diff_src = b.new_diff_src(0, d.layout, d.dtype)});
     };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const std::string& x = b.src(0);
+    const auto squares = b.op("Mul", {x, x});
+    const auto mean = b.op("ReduceMean", {squares}, {{"axes", std::vector<std::int64_t>{1}}});
+    const auto norm = b.op("Sqrt", {b.op("Add", {mean, b.scalar(epsilon_)})});
+    b.set_dst(b.op("Mul", {b.op("Div", {x, norm}), b.parameter("scale")}));
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include "engine/layers/layers.hpp"
 #include "engine/layers/weighted.hpp"
+#include "engine/onnx/builder.hpp"
 
 namespace keelson {
 
@@ -53,6 +54,17 @@ class TransposedConvLayer : public Layer {
       if (has_bias) bias_gradient(b, diff);
       backward_weighted(b, f, diff);
     };
+  }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const auto p = params(b.src_shape(0));
+    auto attributes = onnx::window_attributes(p.kernel, p.stride, p.pad_begin, p.pad_end);
+    attributes.push_back({"output_padding", onnx::integers_of(p.output_padding)});
+    attributes.push_back({"dilations", onnx::integers_of(p.dilation)});
+    attributes.push_back({"group", p.groups});
+    std::vector<std::string> inputs{b.src(0), b.parameter("weights")};
+    if (options_.bias) inputs.push_back(b.parameter("bias"));
+    b.set_dst(b.op("ConvTranspose", inputs, std::move(attributes)));
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/onnx/builder.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/plan/node_builder.hpp"
 #include "tests/mpi/world.hpp"
@@ -40,6 +41,7 @@ class Exchange : public Layer {
       append(b, back, diff_dst, b.new_diff_src(0, plain));
     };
   }
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("it needs other ranks"); }
 
  private:
   static void append(NodeBuilder& p, CommunicationDesc d, BufferId src, BufferId dst) {
@@ -169,6 +171,7 @@ class ShardedLayer : public Layer {
     p.set_dst(p.new_buffer("part", p.src(0), Distribution::sharded(Axis::space, 1)));
     return nullptr;
   }
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a test's layer"); }
 };
 
 TEST_F(PlanCommunication, RefusesShardedValues) {
