@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
         climate::define_generate(line);
         climate::define_train(line);
         climate::define_evaluate(line);
+        climate::define_export(line);
         climate::define_label(line);
         climate::define_plot(line);
       });

@@ -24,10 +24,10 @@ ops::PixelLossParams make_loss(const RunOptions& o) {
 
 /// What all networks take.
 template <class Options>
-void set_sample(Options& n, const RunOptions& o, const SnapshotDataset& data) {
-  n.rows = data.layout().rows;
-  n.columns = data.layout().columns;
-  n.channels = std::ssize(data.channels());
+void set_sample(Options& n, const RunOptions& o, const Shape& sample) {
+  n.channels = sample[0];
+  n.rows = sample[1];
+  n.columns = sample[2];
   n.classes = kClasses;
   n.loss = make_loss(o);
 }
@@ -90,9 +90,13 @@ ChannelRanges ranges_from_text(const std::string& text, const std::string& sourc
 }
 
 Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
+  return make_network(o, {std::ssize(data.channels()), data.layout().rows, data.layout().columns});
+}
+
+Graph make_network(const RunOptions& o, const Shape& sample) {
   if (is_deepcam(o)) {
     nets::DeepCamOptions n;
-    set_sample(n, o, data);
+    set_sample(n, o, sample);
     n.output_stride = o.output_stride;
     n.middle_blocks = o.middle_blocks;
     n.width_multiplier = o.width;
@@ -102,7 +106,7 @@ Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
   if (o.net == "deeplab") {
     using Decoder = nets::DeepLabDecoder;
     nets::DeepLabSc18Options n;
-    set_sample(n, o, data);
+    set_sample(n, o, sample);
     n.decoder = o.decoder == "bilinear" ? Decoder::bilinear
                 : o.decoder == "deconv" ? Decoder::deconv
                                         : Decoder::deconv1x;
@@ -113,7 +117,7 @@ Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
     return nets::deeplab_sc18(n);
   }
   nets::TiramisuOptions n;
-  set_sample(n, o, data);
+  set_sample(n, o, sample);
   n.first = o.first;
   n.growth = o.growth;
   n.layers = o.layers;

@@ -40,6 +40,8 @@ ChannelRanges ranges_from_text(const std::string& text, const std::string& sourc
 
 /// The network for samples of this data set.
 Graph make_network(const RunOptions& o, const SnapshotDataset& data);
+/// The network for samples of this shape: (channels, rows, columns).
+Graph make_network(const RunOptions& o, const Shape& sample);
 
 /// Both means of the intersection over union, first the one that judges.
 std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o);

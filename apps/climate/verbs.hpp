@@ -8,6 +8,7 @@ namespace keelson::climate {
 void define_generate(app::CommandLine& line);
 void define_train(app::CommandLine& line);
 void define_evaluate(app::CommandLine& line);
+void define_export(app::CommandLine& line);
 void define_label(app::CommandLine& line);
 void define_plot(app::CommandLine& line);
 

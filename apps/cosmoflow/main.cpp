@@ -8,5 +8,6 @@ int main(int argc, char** argv) {
         keelson::cosmoflow::define_generate(line);
         keelson::cosmoflow::define_train(line);
         keelson::cosmoflow::define_evaluate(line);
+        keelson::cosmoflow::define_export(line);
       });
 }

@@ -39,7 +39,7 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   UniverseOptions u;
   u.size = o.size;
   u.channels = o.channels;
-  const auto normalise = o.normalise == "auto" ? (paper ? "mean" : "log1p") : o.normalise;
+  const auto normalise = normalisation_name(o);
   u.normalisation = normalise == "log1p"  ? Normalisation::log1p
                     : normalise == "mean" ? Normalisation::mean
                                           : Normalisation::none;
@@ -74,17 +74,25 @@ void check_finite(const UniverseDataset& data, Communicator& world) {
 
 std::string network_name(const RunOptions& o) { return family + o.net; }
 
+std::string normalisation_name(const RunOptions& o) {
+  return o.normalise != "auto" ? o.normalise : o.net == "paper" ? "mean" : "log1p";
+}
+
 Graph make_network(const RunOptions& o, const UniverseDataset& data) {
   const auto& fields = data.fields();
   const auto find = [&](const char* name) {
     return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; })->shape;
   };
-  const auto x = find("x");
+  return make_network(o, find("x"), {{"dense3", find("y").elements()}});
+}
+
+Graph make_network(const RunOptions& o, const Shape& sample, const std::map<std::string, std::int64_t>& widths) {
   nets::CosmoFlowOptions n;
-  n.channels = static_cast<int>(x[0]);
-  n.size = x[1];
-  n.targets = static_cast<int>(find("y").elements());
+  n.channels = static_cast<int>(sample[0]);
+  n.size = sample[1];
+  n.targets = static_cast<int>(widths.at("dense3"));
   n.dropout = o.dropout;
+  n.widths = widths;
   if (o.net == "paper" && n.channels != 1)
     refuse("the paper's network takes one channel, but {} were chosen: give one with --channels", n.channels);
   return o.net == "paper" ? nets::cosmoflow_paper(n) : nets::cosmoflow_mlperf(n);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,11 @@ void check_finite(const UniverseDataset& data, Communicator& world);
 
 /// The network for samples of this data set.
 Graph make_network(const RunOptions& o, const UniverseDataset& data);
-std::string network_name(const RunOptions& o);  ///< "cosmoflow-mlperf"
+/// The network for samples of this shape: (channels, edge, edge, edge). `widths`: of the layers, by name; the number of
+/// targets is that of the last one.
+Graph make_network(const RunOptions& o, const Shape& sample, const std::map<std::string, std::int64_t>& widths);
+std::string normalisation_name(const RunOptions& o);  ///< of voxels: "log1p", "mean", "none"
+std::string network_name(const RunOptions& o);        ///< "cosmoflow-mlperf"
 /// How they all begin, and what people call them.
 inline constexpr const char *family = "cosmoflow-", *family_name = "CosmoFlow";
 

@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
                                  keelson::lm::define_vocab(line);
                                  keelson::lm::define_train(line);
                                  keelson::lm::define_evaluate(line);
+                                 keelson::lm::define_export(line);
                                  keelson::lm::define_sample(line);
                                  keelson::lm::define_scaling(line);
                                });

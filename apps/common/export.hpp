@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "apps/common/evaluation.hpp"
+#include "engine/graph/graph.hpp"
+
+namespace keelson::app {
+
+/// What every verb `export` asks for.
+struct ExportOptions : EvaluationOptions {
+  std::string onnx;  ///< the file to write
+};
+
+/// --checkpoint, the device and --onnx.
+void declare_export(ExportOptions& o, Verb& verb);
+
+/// A network without its parameters.
+struct ExportedNetwork {
+  Graph graph;
+  std::string name;                             ///< as in checkpoints
+  std::map<std::string, std::string> metadata;  ///< what users of the file need to make inputs of their data
+};
+
+/// Writes the network of the checkpoint as an ONNX model and prints what its inputs and outputs are. `make` gives the
+/// checkpoint's network. Rank 0 works alone.
+ExitCode export_network(const ExportOptions& o, const Job& job,
+                        const std::function<ExportedNetwork(const CheckpointReader&)>& make);
+
+/// The shape of a sample of the input "x", of this rank, as the checkpoint tells. Throws InputError for a checkpoint
+/// that does not tell.
+Shape stored_input_shape(const CheckpointReader& checkpoint, int rank);
+
+}  // namespace keelson::app

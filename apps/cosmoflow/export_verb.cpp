@@ -1,0 +1,28 @@
+#include "apps/common/export.hpp"
+
+#include "apps/common/verb.hpp"
+#include "apps/cosmoflow/task.hpp"
+#include "apps/cosmoflow/verbs.hpp"
+#include "engine/graph/topology.hpp"
+
+namespace keelson::cosmoflow {
+namespace {
+
+app::ExportedNetwork network_of(const CheckpointReader& checkpoint) {
+  app::check_family(checkpoint, family, family_name);
+  const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
+  const Shape x = app::stored_input_shape(checkpoint, 4);
+  const auto widths = Topology::parse(checkpoint.state().topology).widths();
+  return {make_network(run, x, widths), network_name(run), {{"normalise", normalisation_name(run)}}};
+}
+
+}  // namespace
+
+void define_export(app::CommandLine& line) {
+  auto o = std::make_shared<app::ExportOptions>();
+  auto& v = line.verb("export", "Write a trained network as an ONNX model",
+                      [o](app::Job& job) { return app::export_network(*o, job, network_of); });
+  app::declare_export(*o, v);
+}
+
+}  // namespace keelson::cosmoflow
