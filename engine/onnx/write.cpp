@@ -208,8 +208,8 @@ class OutputFile {
     out_.open(file_.temporary(), std::ios::binary);
     check();
   }
-  void write(std::string_view text) {
-    out_.write(text.data(), std::ssize(text));
+  void write(std::span<const char> bytes) {
+    out_.write(bytes.data(), std::ssize(bytes));
     check();
   }
   void write(const Initializer& i) {
@@ -232,7 +232,7 @@ class OutputFile {
   template <class T>
   void write_values(std::span<const T> values, const Initializer& i) {
     KEELSON_EXPECT(static_cast<std::int64_t>(values.size_bytes()) == bytes_of(i));
-    write({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+    write(std::span(reinterpret_cast<const char*>(values.data()), values.size_bytes()));
   }
   void check() const {
     if (!out_) fail("cannot write {}{}", path_.string(), reason_of_writing(errno, path_.parent_path()));
