@@ -4,6 +4,7 @@
 
 #include "apps/climate/maps/predicted_maps.hpp"
 #include "apps/climate/maps/sections.hpp"
+#include "apps/climate/mlperf.hpp"
 #include "apps/climate/task.hpp"
 #include "apps/climate/verbs.hpp"
 #include "apps/common/spares.hpp"
@@ -88,7 +89,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   t.config = stored_config(o, data);
   t.optimizer = make_optimizer(o.run);
   const std::int64_t global_batch = t.batch * job.world.size();
-  t.schedule = make_schedule(o.run, (data.size() + global_batch - 1) / global_batch);
+  const std::int64_t steps_per_epoch = (data.size() + global_batch - 1) / global_batch;
+  t.schedule = make_schedule(o.run, steps_per_epoch);
   t.shuffle = o.run.shuffle;
   t.target = o.run.target_iou;
   t.evaluation.metrics = make_metrics(o.run);
@@ -110,6 +112,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .targets = nullptr,
        .targets_note = "",
        .options = *o.verb,
+       .mlperf = mlperf_benchmark(o.run, global_batch, steps_per_epoch),
        .sections =
            [&] {
              std::vector<app::ReportInput::Section> sections;
@@ -132,6 +135,7 @@ void define_train(app::CommandLine& line) {
   v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
       .differs_between_ranks();
   declare(o->training, v);
+  app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data, "Read all data once before training, to refuse NaN and other classes at once");
   declare(o->run, v);
   o->verb = &v;

@@ -124,6 +124,7 @@ struct FirstRank {
   RunRecorder recorder;
   Console console;
   TellRestart restart;
+  std::optional<MlperfLog> mlperf;
 };
 
 /// Trains. Where ranks were lost that the others cannot go on without, says how to continue.
@@ -194,12 +195,16 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
   // Which calls the ranks make together depends on it.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
+  if (!options.mlperf.file.empty() && options.resume_option->given())
+    refuse("--mlperf-log with --resume: MLPerf's time is that of a run from its beginning; give one of them");
   if (job.restart) start_ = job.restart->start;
-  const bool anew = job.restart && job.restart->begun(job.world);
-  checkpoint_ = anew ? job.restart->open_copy(job.world) : std::nullopt;
+  anew_ = job.restart && job.restart->begun(job.world);
+  checkpoint_ = anew_ ? job.restart->open_copy(job.world) : std::nullopt;
   if (!checkpoint_) checkpoint_ = open_resume(options, job.world);
-  folder_.path = anew ? job.restart->folder.path : folder_of(options, checkpoint_);
-  if (!anew) folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
+  folder_.path = anew_ ? job.restart->folder.path : folder_of(options, checkpoint_);
+  if (!anew_) folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
+  if (!anew_ && !options.mlperf.file.empty())
+    on_first_rank(&job.world, [&] { MlperfLog::begin(options.mlperf, start_); });
 }
 
 Config TrainingRun::stored(const std::string& family, const std::string& name) const {
@@ -252,6 +257,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
                "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");
     std::fflush(stderr);
   }
+  const bool logs = task.mlperf && !options_.mlperf.file.empty();
+  if (logs) check(options_.mlperf, *task.mlperf);
   Restart alone;  // of a run whose ranks nobody replaces
   Restart& restart = job_.restart ? *job_.restart : alone;
   std::optional<FolderLock>& lock = restart.lock;  // on the first rank
@@ -269,6 +276,10 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     folder_.prepare(checkpoint_.has_value());
     restart.complete_checkpoints(options_.keep);
   });
+  if (logs && !anew_ && world.rank() == 0)
+    MlperfLog(options_.mlperf, task.mlperf->metric)
+        .describe(options_.mlperf, *task.mlperf, job_, task.training.size(),
+                  task.validation ? task.validation->size() : 0);
   restart.begun(world);
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // of every rank
@@ -282,9 +293,11 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     const auto every =
         options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
     first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets, task.sections),
-                  Console(stdout, t, trainer.steps_per_epoch(), task.targets), TellRestart(restart));
+                  Console(stdout, t, trainer.steps_per_epoch(), task.targets), TellRestart(restart), std::nullopt);
     first->restart.tell({&first->recorder, &first->console});
-    return {&first->recorder, &first->console, &first->restart};
+    std::vector<TrainObserver*> all{&first->recorder, &first->console, &first->restart};
+    if (logs) all.push_back(&first->mlperf.emplace(options_.mlperf, task.mlperf->metric));
+    return all;
   };
   const auto code = exit_code(run(trainer, observers, make_first, job_, folder_));
   end_trace(options_.trace, trace.get(), job_.world, first ? stdout : nullptr);

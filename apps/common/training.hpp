@@ -11,6 +11,7 @@
 #include "apps/common/device_options.hpp"
 #include "apps/common/exchange_options.hpp"
 #include "apps/common/loader_options.hpp"
+#include "apps/common/mlperf_log.hpp"
 #include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
 #include "apps/common/trace_option.hpp"
@@ -32,6 +33,7 @@ struct TrainingOptions {
   double time_limit = 0;
   DeviceOptions device;
   TraceOption trace;
+  MlperfOptions mlperf;  ///< declared by the programs that have such a benchmark
 };
 
 /// Declares them on a train verb.
@@ -48,6 +50,7 @@ struct TrainingTask {
       targets;               ///< those of TrainerOptions::evaluation, for networks that predict numbers; may be null
   std::string targets_note;  ///< of the report, with `targets`
   const Verb& options;       ///< with what it took from checkpoints and recipes
+  std::optional<MlperfBenchmark> mlperf = {};  ///< for TrainingOptions::mlperf
   /// What the report shows besides; called on the first rank after each validation. May be empty.
   std::function<std::vector<ReportInput::Section>()> sections = {};
 };
@@ -84,6 +87,7 @@ class TrainingRun {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
+  bool anew_ = false;  ///< the run has begun with other ranks
 };
 
 }  // namespace keelson::app

@@ -7,6 +7,7 @@
 #include "apps/common/training.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/data/symmetry.hpp"
+#include "apps/cosmoflow/mlperf.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "apps/cosmoflow/verbs.hpp"
 
@@ -85,7 +86,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
            paper
                ? "Validation samples in physical units; errors are relative."
                : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].",
-       .options = *o.verb},
+       .options = *o.verb,
+       .mlperf = mlperf_benchmark(o.run, t.batch * job.world.size())},
       t);
 }
 
@@ -100,6 +102,7 @@ void define_train(app::CommandLine& line) {
   v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
       .differs_between_ranks();
   declare(o->training, v);
+  app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity");
   declare(o->run, v);
   o->verb = &v;

@@ -21,6 +21,8 @@ class TrainObserver {
   /// Before the first step. `resumed_from`: the checkpoint; empty for a new run. RunState::observed has the entries
   /// that before_checkpoint() set for that checkpoint.
   virtual void on_start(const RunState&, const std::filesystem::path& /*resumed_from*/) {}
+  /// Before the first step of each epoch; for a run resumed within an epoch not before the next one.
+  virtual void on_epoch_start(const RunState&) {}
   /// After every step. On a device that the host runs ahead of, the call comes when the loss of the step is known.
   virtual void on_step(const RunState&, const StepRecord&) {}
   /// After a step is queued and before its on_step(). The batch is that of this rank, in host memory, and valid during

@@ -233,6 +233,7 @@ class Trainer {
   std::vector<TrainObserver*> lead();  ///< makes the observers of rank 0, on rank 0
   std::optional<StopReason> limit_reached() const;
   void begin_next_epoch();
+  void enter_epoch();  ///< before each step: what the first one of an epoch needs
   LoaderOptions loader_options() const;
   std::unique_ptr<Executor> make_executor(const Graph& graph) const;
   void check_sync() const;

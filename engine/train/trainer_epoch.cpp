@@ -36,6 +36,12 @@ void Trainer::begin_next_epoch() {
   epoch_samples_ = 0;
 }
 
+void Trainer::enter_epoch() {
+  ask_for_change();
+  adopt_mode(state_.epoch);
+  if (state_.step_in_epoch == 0) tell([&](auto& o) { o.on_epoch_start(state_); });
+}
+
 EpochRecord Trainer::end_epoch() {
   if (!epoch_done())
     fail("end_epoch() was called after {} of the {} steps of an epoch: call it where epoch_done()",

@@ -99,8 +99,7 @@ bool Trainer::step() {
     settle();
     return false;
   }
-  ask_for_change();
-  adopt_mode(state_.epoch);
+  enter_epoch();
   const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   Launched now;
   const Batch* batch = nullptr;
@@ -123,8 +122,7 @@ void Trainer::step(const Batch& given) {
   check(given);
   begin();
   if (epoch_done()) begin_next_epoch();
-  ask_for_change();
-  adopt_mode(state_.epoch);
+  enter_epoch();
   const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
   Batch batch = given;
   if (!batch.weight) {
