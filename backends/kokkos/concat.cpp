@@ -15,15 +15,12 @@ class KokkosConcat : public Concat {
     Index at = 0;
     for (const auto& src : d.srcs) {
       const auto slice = Layout::strided(src.shape, d.dst.layout.strides());
-      slices_.push_back({plan_copy(src.shape, src.layout, slice), plan_copy(src.shape, slice, src.layout),
-                         at * d.dst.layout.strides()[d.axis]});
+      slices_.push_back({plan_copy(src.shape, src.layout, slice), at * d.dst.layout.strides()[d.axis]});
       at += src.shape[d.axis];
     }
   }
 
-  Layout layout(Verb, Role r) const override {
-    return r == Role::dst || r == Role::diff_dst ? desc_.dst.layout : desc_.srcs[0].layout;
-  }
+  Layout layout(Verb, Role r) const override { return r == Role::dst ? desc_.dst.layout : desc_.srcs[0].layout; }
   std::string name(Verb) const override { return "copies"; }
   Cost cost(Verb) const override { return {0, 2 * static_cast<double>(desc_.dst.bytes())}; }
 
@@ -32,23 +29,13 @@ class KokkosConcat : public Concat {
     with_type(desc_.dst.dtype, [&](auto type) {
       using T = decltype(type);
       for (std::size_t i = 0; i < slices_.size(); ++i)
-        copy_strided("keelson::concat::forward", slices_[i].join, srcs[i].data<T>(), dst.data<T>() + slices_[i].offset);
-    });
-  }
-
-  void backward_data(const BackwardData<ops::Tensors>& args) override {
-    const auto& [diff_dst, diff_srcs] = args;
-    with_type(desc_.dst.dtype, [&](auto type) {
-      using T = decltype(type);
-      for (std::size_t i = 0; i < slices_.size(); ++i)
-        copy_strided("keelson::concat::backward", slices_[i].split, diff_dst.data<T>() + slices_[i].offset,
-                     diff_srcs[i].data<T>());
+        copy_strided("keelson::concat::forward", slices_[i].copy, srcs[i].data<T>(), dst.data<T>() + slices_[i].offset);
     });
   }
 
  private:
   struct Slice {
-    CopyPlan join, split;
+    CopyPlan copy;
     Index offset;  ///< of the slice in dst, in elements
   };
   ConcatDesc desc_;

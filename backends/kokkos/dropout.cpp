@@ -65,8 +65,8 @@ struct Mask {
   DropoutParams p;
   const StepParams* step_params;
   Index elements, elements_per_sample;
-  Strided at;
-  bool plain;
+  Strided from_at, to_at;
+  bool plain;  ///< both
   const T* src;
   T* dst;
 
@@ -92,8 +92,7 @@ struct Mask {
     for (int i = 0; i < 4 * lanes; ++i) {
       const Index l = first + i;
       if (l < 0 || l >= elements) continue;
-      const Index o = plain ? l : at.offset(l);
-      dst[o] = drop(bits[i], src[o]);
+      dst[plain ? l : to_at.offset(l)] = drop(bits[i], src[plain ? l : from_at.offset(l)]);
     }
   }
 };
@@ -105,6 +104,7 @@ struct ChannelsLastMask {
   DropoutParams p;
   const StepParams* step_params;
   Index channels, places, elements_per_sample;  ///< places of one row; a multiple of 4
+  Index src_place;                              ///< from place to place: `channels`, or more where src is a slice
   const T* src;
   T* dst;
 
@@ -123,7 +123,7 @@ struct ChannelsLastMask {
              static_cast<std::uint64_t>((base + c * places) / 4), static_cast<std::uint64_t>(places / 4), words);
       const int valid = static_cast<int>(end - c < lanes ? end - c : lanes);
       for (int w = 0; w < 4; ++w) {
-        const T* from = src + (place + w) * channels + c;
+        const T* from = src + (place + w) * src_place + c;
         T* to = dst + (place + w) * channels + c;
         if (valid == lanes) {
           KEELSON_KEEP_LOOP
@@ -140,8 +140,14 @@ struct ChannelsLastMask {
 class KokkosDropout : public Dropout {
  public:
   explicit KokkosDropout(const DropoutDesc& d)
-      : desc_(d), plain_(d.src.layout.is_plain(d.src.shape)), places_(by_channels(d)) {}
-  Layout layout(Verb, Role) const override { return desc_.src.layout; }
+      : desc_(d),
+        forward_{d.src.layout.is_plain(d.src.shape), channels_between_places(d.src)},
+        backward_{forward_.plain && d.diff_dst().layout.is_plain(d.src.shape), channels_between_places(d.diff_dst())} {
+    if (forward_.src_place == 0) backward_.src_place = 0;
+  }
+  Layout layout(Verb, Role r) const override {
+    return r == Role::diff_dst ? desc_.diff_dst().layout : desc_.src.layout;
+  }
   std::string name(Verb) const override { return "philox"; }
   Cost cost(Verb) const override {
     return {static_cast<double>(desc_.src.elements()), 2 * static_cast<double>(desc_.src.bytes())};
@@ -150,16 +156,22 @@ class KokkosDropout : public Dropout {
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [step_params, src, dst] = args;
     constexpr const char* label = "keelson::dropout::forward";
-    run(label, step_params, src, dst);
+    run(label, forward_, step_params, src, dst);
   }
   void backward_data(const BackwardData<ops::Tensors>& args) override {
     const auto& [step_params, diff_dst, diff_src] = args;
     constexpr const char* label = "keelson::dropout::backward";
-    run(label, step_params, diff_dst, diff_src);
+    run(label, backward_, step_params, diff_dst, diff_src);
   }
 
  private:
-  void run(const char* label, const Tensor& step_params, const Tensor& src, const Tensor& dst) const {
+  /// How a verb's operands lie. Known once: comparing layouts allocates.
+  struct Lie {
+    bool plain;
+    Index src_place;  ///< of ChannelsLastMask, where that applies, else 0
+  };
+
+  void run(const char* label, const Lie& lie, const Tensor& step_params, const Tensor& src, const Tensor& dst) const {
     const auto& shape = desc_.src.shape;
     const Index elements = shape.elements();
     if (elements == 0) return;
@@ -167,27 +179,34 @@ class KokkosDropout : public Dropout {
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
       const auto* step = static_cast<const StepParams*>(step_params.raw());
-      if (places_ > 0)
-        launch(label, shape[0] * places_ / 4 * (runs_on_host ? 1 : shape[1]),
-               ChannelsLastMask<T>{desc_.params, step, shape[1], places_, per_sample, src.data<T>(), dst.data<T>()});
-      else
+      if (lie.src_place > 0) {
+        const Index places = places_of(shape);
+        launch(label, shape[0] * places / 4 * (runs_on_host ? 1 : shape[1]),
+               ChannelsLastMask<T>{desc_.params, step, shape[1], places, per_sample, lie.src_place, src.data<T>(),
+                                   dst.data<T>()});
+      } else {
         launch(label, elements / (4 * lanes) + 2,
-               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), plain_, src.data<T>(), dst.data<T>()});
+               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), Strided(dst), lie.plain, src.data<T>(),
+                       dst.data<T>()});
+      }
     });
   }
 
-  /// Places of a row where ChannelsLastMask applies, else 0.
-  static Index by_channels(const DropoutDesc& d) {
-    const Shape& shape = d.src.shape;
-    if (shape.rank() < 3 || shape.elements() == 0 || !d.src.layout.is_channels_last(shape)) return 0;
-    const Index places = shape.elements() / (shape[0] * shape[1]);
-    return places % 4 == 0 ? places : 0;
+  static Index places_of(const Shape& shape) { return shape.elements() / (shape[0] * shape[1]); }
+
+  /// The distance of a place's channels from the next place's, where ChannelsLastMask can read the tensor, else 0.
+  static Index channels_between_places(const TensorDesc& d) {
+    if (d.shape.rank() < 3 || d.shape.elements() == 0 || places_of(d.shape) % 4 != 0) return 0;
+    int last = d.shape.rank() - 1;
+    while (d.shape[last] == 1) --last;  // there are four places or more
+    Shape whole = d.shape;
+    whole[1] = d.layout.strides()[last];
+    const Layout slice = Layout::strided(d.shape, Layout::channels_last(whole).strides());
+    return whole[1] >= d.shape[1] && d.layout == slice ? whole[1] : 0;
   }
 
   DropoutDesc desc_;
-  // Known once: comparing layouts allocates.
-  bool plain_;
-  Index places_;
+  Lie forward_, backward_;
 };
 
 }  // namespace
@@ -196,6 +215,7 @@ Expected<Dropout> make(const DropoutDesc& d) {
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
   if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout adopts its producer's");
   if (d.src.shape.rank() < 1) return std::string("src has no batch dim");
+  if (auto why = not_strided_values("diff_dst", d.diff_dst()); !why.empty()) return why;
   return std::unique_ptr<Dropout>(std::make_unique<KokkosDropout>(d));
 }
 

@@ -27,15 +27,16 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
 
 class Sum final : public CallPrimitive<ops::Sum> {
  public:
-  Sum(const LibraryPtr& library, const ops::SumDesc& d) : operands_(d.count + 1) {
-    const auto md = to_desc(d.src);
-    const dnnl::sum::primitive_desc pd(library->engine, md, std::vector<float>(d.count, 1.0f),
-                                       std::vector<dnnl::memory::desc>(d.count, md), attributes());
-    require_fast(pd, Verb::forward, d.src.layout.is_opaque());
+  Sum(const LibraryPtr& library, const ops::SumDesc& d) : operands_(d.srcs.size() + 1) {
+    const auto md = to_desc(d.dst);
+    const std::size_t count = d.srcs.size();
+    const dnnl::sum::primitive_desc pd(library->engine, md, std::vector<float>(count, 1.0f),
+                                       std::vector<dnnl::memory::desc>(count, md), attributes());
+    require_fast(pd, Verb::forward, d.dst.layout.is_opaque());
     auto& call = forward_call() =
-        Call::make<dnnl::sum>(library, pd, static_cast<double>(d.src.elements()) * (d.count - 1));
-    for (int i = 0; i < d.count; ++i) call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + i, md, d.src);
-    call.bind(Role::dst, DNNL_ARG_DST, md, d.src).own_scratch();
+        Call::make<dnnl::sum>(library, pd, static_cast<double>(d.dst.elements()) * static_cast<double>(count - 1));
+    for (int i = 0; i < static_cast<int>(count); ++i) call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + i, md, d.dst);
+    call.bind(Role::dst, DNNL_ARG_DST, md, d.dst).own_scratch();
   }
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [srcs, dst] = args;
@@ -48,7 +49,6 @@ class Sum final : public CallPrimitive<ops::Sum> {
   std::vector<const Tensor*> operands_;  // kept, so that forward allocates nothing
 };
 
-/// oneDNN concatenates forward only; backward copies each slice of diff_dst by a reorder from a part of it.
 class Concat final : public CallPrimitive<ops::Concat> {
  public:
   Concat(const LibraryPtr& library, const ops::ConcatDesc& d) : operands_(d.srcs.size() + 1) {
@@ -62,23 +62,7 @@ class Concat final : public CallPrimitive<ops::Concat> {
     for (std::size_t i = 0; i < srcs.size(); ++i)
       call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), srcs[i], d.srcs[i]);
     call.bind(Role::dst, DNNL_ARG_DST, dst, d.dst).own_scratch();
-
-    dnnl::memory::dims offset(d.dst.shape.rank(), 0);
-    for (std::size_t i = 0; i < srcs.size(); ++i) {
-      const auto slice = dst.submemory_desc(srcs[i].get_dims(), offset);
-      offset[d.axis] += d.srcs[i].shape[d.axis];
-      const dnnl::reorder::primitive_desc copy(engine, slice, engine, srcs[i], attributes());
-      require_fast(copy, Verb::backward_data, d.dst.layout.is_opaque());
-      slices_.push_back(Call::make<dnnl::reorder>(library, copy, 0));
-      slices_.back()
-          .bind(Role::diff_dst, DNNL_ARG_FROM, slice, d.dst)
-          .bind(Role::diff_src, DNNL_ARG_TO, srcs[i], d.srcs[i])
-          .own_scratch();
-    }
   }
-  std::string name(Verb verb) const override { return verb == Verb::forward ? call(verb).name() : slices_[0].name(); }
-  ops::Cost cost(Verb) const override { return call(Verb::forward).cost(); }
-  std::size_t scratch_bytes(Verb) const override { return 0; }
 
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [srcs, dst] = args;
@@ -86,14 +70,9 @@ class Concat final : public CallPrimitive<ops::Concat> {
     operands_.back() = &dst;
     forward_call().run(operands_.data(), operands_.size());
   }
-  void backward_data(const BackwardData<ops::Tensors>& args) override {
-    const auto& [diff_dst, diff_srcs] = args;
-    for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].run({&diff_dst, &diff_srcs[i]});
-  }
 
  private:
   std::vector<const Tensor*> operands_;
-  std::vector<Call> slices_;
 };
 
 class Softmax final : public CallPrimitive<ops::Softmax> {
@@ -141,7 +120,8 @@ std::unique_ptr<ops::Reorder> make_reorder(const LibraryPtr& library, const ops:
 }
 
 std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc& d) {
-  require_concrete(d.src);
+  require_concrete(d.dst);
+  if (!d.is_alike()) decline("terms lie otherwise than dst; oneDNN sums only what lies alike");
   return std::make_unique<Sum>(library, d);
 }
 

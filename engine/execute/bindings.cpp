@@ -43,7 +43,8 @@ Tensor Bindings::tensor(BufferId id) const {
   const BufferId owner = compiled_.program.root(id);
   const Buffer& b = compiled_.program.buffer(owner);
   void* data = b.storage == Storage::arena ? arena_->data() + b.offset : memory_[static_cast<std::size_t>(owner)].raw();
-  return Tensor(compiled_.program.buffer(id).desc, data);
+  return Tensor(compiled_.program.buffer(id).desc,
+                static_cast<std::byte*>(data) + compiled_.program.offset_in_root(id));
 }
 
 namespace {

@@ -9,7 +9,7 @@ namespace keelson {
 MicroBatchSums::MicroBatchSums(Context& context, const Tensor& value, std::int64_t count)
     : device_(context.device()), value_(value), count_(count) {
   KEELSON_EXPECT(std::has_single_bit(static_cast<std::uint64_t>(count)));
-  if (count > 1) sum_ = context.make(ops::SumDesc{value.desc(), 2});
+  if (count > 1) sum_ = context.make(ops::SumDesc::alike(value.desc(), 2));
   for (std::int64_t half = 1; half < count; half *= 2)
     waiting_.push_back(context.allocate(value.desc(), "sums over micro-batches"));
 }

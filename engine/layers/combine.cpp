@@ -33,10 +33,10 @@ class AddLayer : public Layer {
     const auto count = static_cast<int>(p.node().srcs.size());
     TensorDesc d = p.src(0);
     d.dtype = p.type();
-    std::shared_ptr<ops::Sum> sum = p.try_make(ops::SumDesc{d, count});
+    std::shared_ptr<ops::Sum> sum = p.try_make(ops::SumDesc::alike(d, count));
     if (!sum) {
       d = d.with(p.strided_src(0));
-      sum = p.make(ops::SumDesc{d, count});
+      sum = p.make(ops::SumDesc::alike(d, count));
     }
     std::vector<BufferId> srcs;
     for (int i = 0; i < count; ++i) srcs.push_back(p.src_in(i, d.layout));
@@ -86,6 +86,20 @@ class ConcatLayer : public Layer {
     return {.dst = all};
   }
 
+  /// The gradient of each source is a slice of that of the result.
+  static void pass_slices_on(BackwardBuilder& b, const ops::ConcatDesc& d) {
+    const BufferId diff_dst = b.in_order(b.diff_dst(), d.dst.layout, d.dst.dtype);
+    const Shape strides = b.desc(diff_dst).layout.strides();
+    std::int64_t at = 0;
+    for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i) {
+      const Shape& shape = d.srcs[i].shape;
+      const auto offset = static_cast<std::size_t>(at * strides[d.axis]) * size_of(d.dst.dtype);
+      if (b.wants_diff_src(i))
+        b.set_diff_src(i, b.view(diff_dst, {shape, d.dst.dtype, Layout::strided(shape, strides)}, offset));
+      at += shape[d.axis];
+    }
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto count = static_cast<int>(p.node().srcs.size());
     // All in one order, so that the copies run along memory.
@@ -100,14 +114,7 @@ class ConcatLayer : public Layer {
     }
     std::shared_ptr<ops::Concat> concat = p.make(d);
     p.forward(concat, {.srcs = srcs, .dst = p.new_dst(d.dst.layout, d.dst.dtype)});
-    return [concat, d](BackwardBuilder& b) {
-      const BufferId diff_dst = b.diff_dst_in(d.dst.layout, d.dst.dtype);
-      std::vector<BufferId> diff_srcs;
-      for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i)
-        diff_srcs.push_back(b.wants_diff_src(i) ? b.new_diff_src(i, d.srcs[i].layout, d.dst.dtype)
-                                                : b.new_buffer("unused", d.srcs[i]));
-      b.backward_data(concat, {.diff_dst = diff_dst, .diff_srcs = diff_srcs});
-    };
+    return [d](BackwardBuilder& b) { pass_slices_on(b, d); };
   }
 
   void to_onnx(OnnxBuilder& b) const override {

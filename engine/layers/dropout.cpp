@@ -24,13 +24,20 @@ class DropoutLayer : public Layer {
     }
     const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
     const std::int64_t rows = p.src_value(0).rows_per_sample();
-    std::shared_ptr<ops::Dropout> dropout =
-        p.make(ops::DropoutDesc{{rate_, philox::stream_of(p.node().name)}, d, rows});
+    const ops::DropoutDesc desc{{rate_, philox::stream_of(p.node().name)}, d, rows};
+    std::shared_ptr<ops::Dropout> dropout = p.make(desc);
     const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout, d.dtype);
     p.forward(dropout, {.step_params = p.step_params(), .src = src, .dst = dst});
-    return [dropout, d](BackwardBuilder& b) {
-      const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype), diff_src = b.new_diff_src(0, d.layout, d.dtype);
-      b.backward_data(dropout, {.step_params = b.step_params(), .diff_dst = diff_dst, .diff_src = diff_src});
+    return [dropout, desc](BackwardBuilder& b) {
+      const TensorDesc& d = desc.src;
+      const BufferId diff_dst = b.in_order(b.diff_dst(), d.layout, d.dtype);
+      std::shared_ptr<ops::Dropout> backward = dropout;
+      if (ops::DropoutDesc own = desc; !(b.desc(diff_dst).layout == d.layout)) {
+        own.diff_layout = b.desc(diff_dst).layout;
+        backward = b.make(own);
+      }
+      const BufferId diff_src = b.new_diff_src(0, d.layout, d.dtype);
+      b.backward_data(backward, {.step_params = b.step_params(), .diff_dst = diff_dst, .diff_src = diff_src});
     };
   }
 

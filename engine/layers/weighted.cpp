@@ -38,7 +38,9 @@ WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of,
 }
 
 void bias_gradient(BackwardBuilder& b, BufferId diff) {
-  if (!b.desc(diff).layout.is_strided()) diff = b.in_layout(diff, Layout::channels_last(b.desc(diff).shape));
+  // Of a slice a copy, which the gradient of the source mostly reads, too: sums are slow where rows have gaps.
+  const TensorDesc d = b.desc(diff);
+  diff = b.in_layout(diff, d.layout.is_strided() ? d.layout.without_gaps(d.shape) : Layout::channels_last(d.shape));
   const std::shared_ptr<ops::BiasGradient> op = b.make(ops::BiasGradientDesc{b.desc(diff)});
   b.backward_weights(op, {.diff_dst = diff, .diff_bias = b.new_gradient("bias", Layout::any())}, "bias");
   b.finish_gradients();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/ops/operands.hpp"
@@ -26,15 +27,21 @@ class Reorder : public DescribedPrimitive<ReorderDesc> {
 };
 
 class Sum;
-/// dst = srcs[0] + ... + srcs[count-1]; all of one shape, dtype (floating-point) and layout. Its gradient is the
-/// identity.
+/// dst = srcs[0] + ... + srcs[count-1], all of one shape and dtype (floating-point). All have one layout, or all are
+/// strided, each in its own way: a term may be a slice of something larger. Its gradient is the identity.
 struct SumDesc {
   using Op = Sum;
-  TensorDesc src;
-  int count = 2;  ///< terms
+  std::vector<TensorDesc> srcs;  ///< terms
+  TensorDesc dst;
 
-  /// Describes the operands srcs.
-  std::vector<TensorDesc> srcs() const { return std::vector<TensorDesc>(static_cast<std::size_t>(count), src); }
+  /// The sum of so many terms that lie as the result does.
+  static SumDesc alike(const TensorDesc& d, int count) {
+    return {std::vector<TensorDesc>(static_cast<std::size_t>(count), d), d};
+  }
+  /// Whether all terms lie as the result does.
+  bool is_alike() const {
+    return std::all_of(srcs.begin(), srcs.end(), [&](const TensorDesc& s) { return s == dst; });
+  }
 };
 class Sum : public DescribedPrimitive<SumDesc> {
  public:
@@ -42,14 +49,15 @@ class Sum : public DescribedPrimitive<SumDesc> {
   struct Forward {
     static constexpr Verb verb = Verb::forward;
     InList<K, Role::src, &SumDesc::srcs> srcs;
-    Out<K, Role::dst, &SumDesc::src, Role::src> dst;  ///< may be the first of srcs
+    Out<K, Role::dst, &SumDesc::dst, Role::src> dst;  ///< may be the first of srcs, if that lies as dst does
   };
   bool is_linear() const final { return true; }
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class Concat;
-/// dst joins the srcs along `axis`. Strided layouts.
+/// dst joins the srcs along `axis`. Strided layouts. The gradient of each source is a slice of that of dst, which plans
+/// read where it lies.
 struct ConcatDesc {
   using Op = Concat;
   std::vector<TensorDesc> srcs;  ///< parts, in their order
@@ -64,15 +72,7 @@ class Concat : public DescribedPrimitive<ConcatDesc> {
     InList<K, Role::src, &ConcatDesc::srcs> srcs;
     Out<K, Role::dst, &ConcatDesc::dst> dst;
   };
-  template <class K>
-  struct BackwardData {
-    static constexpr Verb verb = Verb::backward_data;
-    In<K, Role::diff_dst, &ConcatDesc::dst> diff_dst;
-    OutList<K, Role::diff_src, &ConcatDesc::srcs> diff_srcs;
-  };
   virtual void forward(const Forward<Tensors>& args) = 0;
-  /// diff_srcs[i] = the slice of diff_dst that srcs[i] filled.
-  virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
 /// Logical shape of dst. Throws InputError where the srcs differ in another dimension than `axis`.
 Shape concat_dst_shape(const std::vector<Shape>& srcs, int axis);

@@ -65,7 +65,12 @@ std::string describe(const ReorderDesc& d) {
   return fmt::format("reorder {} -> {}", to_string(d.src), to_string(d.dst));
 }
 
-std::string describe(const SumDesc& d) { return fmt::format("sum of {}, src {}", d.count, to_string(d.src)); }
+std::string describe(const SumDesc& d) {
+  std::string text = fmt::format("sum of {}, dst {}", d.srcs.size(), to_string(d.dst));
+  for (const TensorDesc& src : d.srcs)
+    if (!(src == d.dst)) text += ", a term " + to_string(src);
+  return text;
+}
 
 std::string describe(const ConcatDesc& d) {
   return fmt::format("concat of {} along axis {}, dst {}", d.srcs.size(), d.axis, to_string(d.dst));

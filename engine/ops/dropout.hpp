@@ -19,6 +19,10 @@ struct DropoutDesc {
   DropoutParams params;
   TensorDesc src;
   std::int64_t rows_per_sample = 1;  ///< rows (dim 0) that one sample of the batch occupies
+  Layout diff_layout = {};           ///< of diff_dst, where strides differ from those of src: a slice; any: as src
+
+  /// Describes the operand diff_dst.
+  TensorDesc diff_dst() const { return diff_layout.is_any() ? src : src.with(diff_layout); }
 };
 
 /// The mask is recomputed from the counter in backward: element (row r, plain offset j within the row) of this rank is
@@ -36,8 +40,8 @@ class Dropout : public DescribedPrimitive<DropoutDesc> {
   struct BackwardData {
     static constexpr Verb verb = Verb::backward_data;
     In<K, Role::step_params, undescribed> step_params;
-    In<K, Role::diff_dst, &DropoutDesc::src> diff_dst;
-    Out<K, Role::diff_src, &DropoutDesc::src, Role::diff_dst> diff_src;
+    In<K, Role::diff_dst, &DropoutDesc::diff_dst> diff_dst;
+    Out<K, Role::diff_src, &DropoutDesc::src, Role::diff_dst> diff_src;  ///< may be diff_dst, if that lies as src does
   };
 
   virtual void forward(const Forward<Tensors>& args) = 0;

@@ -1,5 +1,7 @@
 #include "engine/plan/node_builder.hpp"
 
+#include <algorithm>
+
 #include "engine/plan/collectives.hpp"
 
 #include "engine/ops/combine.hpp"
@@ -36,17 +38,24 @@ BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
 
 BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
   const TensorDesc src = desc(b);
-  if (src.dtype == type && (layout.is_any() || src.layout == layout)) return b;
+  const bool fits = src.dtype == type && (layout.is_any() || src.layout == layout);
+  if (fits && !build_.program.is_part(b)) return b;
   // A parameter changes after every step and a gradient is made once: only forward values are worth remembering.
   for (BufferId known : build_.reordered[b])
     if (desc(known).layout == layout && desc(known).dtype == type) return known;
   const std::string name = build_.program.buffer(b).name;
-  const TensorDesc dst{src.shape, type, layout.is_any() ? src.layout : layout};
+  const TensorDesc dst{src.shape, type, layout.is_any() ? src.layout.without_gaps(src.shape) : layout};
   const BufferId result = build_.program.add(name, dst);
   auto reorder = make(ops::ReorderDesc{src, dst});
-  forward(reorder, {.src = b, .dst = result}, src.layout == dst.layout ? "convert" : "reorder");
+  const bool converts = src.dtype != type && src.layout == dst.layout;
+  forward(reorder, {.src = b, .dst = result}, converts ? "convert" : "reorder");
   build_.reordered[b].push_back(result);
   return result;
+}
+
+BufferId NodeBuilder::in_order(BufferId b, const Layout& layout, DType type) {
+  const TensorDesc& d = desc(b);
+  return d.dtype == type && d.layout.without_gaps(d.shape) == layout ? b : converted(b, layout, type);
 }
 
 TensorDesc ForwardBuilder::src_request(int i, DType type) const {
@@ -97,18 +106,23 @@ BufferId ForwardBuilder::new_dst(const Layout& layout, DType type) {
 }
 
 BackwardBuilder::BackwardBuilder(CompileState& build, int node) : NodeBuilder(build, Phase::backward, node) {
-  const auto& parts = build.diffs[node];
-  if (parts.empty()) return;  // the loss: where gradients begin
-  if (parts.size() == 1) {
-    diff_dst_ = parts[0];
+  std::vector<BufferId> terms = build.diffs[node];
+  if (terms.empty()) return;  // the loss: where gradients begin
+  if (terms.size() == 1) {
+    diff_dst_ = terms[0];
     return;
   }
-  const TensorDesc d = desc(parts[0]);
-  std::vector<BufferId> alike;
-  for (BufferId part : parts) alike.push_back(converted(part, d.layout, d.dtype));
+  // The sum may take the place of its first term, but not of a slice.
+  std::stable_partition(terms.begin(), terms.end(), [&](BufferId b) { return !build.program.is_part(b); });
+  TensorDesc d = desc(terms[0]);
+  d.layout = d.layout.without_gaps(d.shape);
+  ops::SumDesc sum{{}, d};
+  for (BufferId& term : terms) {
+    term = in_order(term, d.layout, d.dtype);
+    sum.srcs.push_back(desc(term));
+  }
   diff_dst_ = new_buffer("diff_dst", d);
-  const auto count = static_cast<int>(parts.size());
-  forward(make(ops::SumDesc{d, count}), {.srcs = alike, .dst = diff_dst_}, "sum of gradients");
+  forward(make(sum), {.srcs = terms, .dst = diff_dst_}, "sum of gradients");
 }
 
 BufferId BackwardBuilder::new_diff_src(int i, const Layout& layout, DType type) {
@@ -147,7 +161,8 @@ void BackwardBuilder::finish_gradients() {
   for (const auto& [made, gradient, add] : unfinished_) {
     if (add) {
       const BufferId part = in_layout(made, desc(gradient).layout);
-      forward(make(ops::SumDesc{desc(gradient), 2}), {.srcs = {gradient, part}, .dst = gradient}, "sum of gradients");
+      forward(make(ops::SumDesc::alike(desc(gradient), 2)), {.srcs = {gradient, part}, .dst = gradient},
+              "sum of gradients");
       continue;
     }
     auto reorder = make(ops::ReorderDesc{desc(made), desc(gradient)});

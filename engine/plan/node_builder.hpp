@@ -95,15 +95,20 @@ class NodeBuilder {
   /// The value of `b` in this layout: `b` itself, or the result of a reorder that is appended here, once per buffer and
   /// layout. `any` accepts every layout.
   BufferId in_layout(BufferId b, const Layout& layout) { return converted(b, layout, desc(b).dtype); }
-  /// The value of `b` in this layout and dtype.
+  /// The value of `b` in this layout and dtype, in a buffer without gaps. `any` keeps the order of the elements.
   BufferId converted(BufferId b, const Layout& layout, DType type);
+  /// The value of `b` in this dtype for an op that reads any strides: `b` itself, which may be a part of a larger
+  /// buffer (Program::is_part), where its elements are in the order of `layout`; else converted().
+  BufferId in_order(BufferId b, const Layout& layout, DType type);
   /// A new buffer in the arena, called "conv1/dst" for name "dst" of node "conv1". Throws Error for a sharded
   /// distribution, since none is built yet.
   BufferId new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution = {});
   /// A new buffer of this many bytes, u8; no_buffer for 0.
   BufferId new_bytes(const std::string& name, std::size_t bytes);
-  /// The memory of `b` with another desc: Program::view().
-  BufferId view(BufferId b, const TensorDesc& desc) { return build_.program.view(b, desc); }
+  /// The memory of `b` from byte `offset` on, with another desc: Program::view().
+  BufferId view(BufferId b, const TensorDesc& desc, std::size_t offset = 0) {
+    return build_.program.view(b, desc, offset);
+  }
   BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
   BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale, u8, or no_buffer
   BufferId sample_weight() const { return build_.weight; }     ///< (batch) f32: 1 for samples that count, else 0
@@ -225,14 +230,16 @@ class BackwardBuilder : public NodeBuilder {
   /// Appends the sum of the gradients of the node's result, if several nodes read the result.
   BackwardBuilder(CompileState& build, int node);
 
-  /// The gradient of this node's result, summed over the nodes that read the result; no_buffer for the loss.
+  /// The gradient of this node's result, summed over the nodes that read the result; no_buffer for the loss. The buffer
+  /// may be a part of a larger one (Program::is_part): the slice of a concatenation's gradient. diff_dst_in() gives ops
+  /// that read no strides a buffer without gaps, in_order() others the slice itself.
   BufferId diff_dst() const { return diff_dst_; }
   /// The same gradient in this layout and dtype.
   BufferId diff_dst_in(const Layout& layout, DType type = DType::f32) { return converted(diff_dst_, layout, type); }
   /// A new buffer for this node's contribution to the gradient of source i, for the whole batch. The dtype may differ
   /// from the dtype of source i.
   BufferId new_diff_src(int i, const Layout& layout, DType type = DType::f32);
-  /// Makes an existing buffer the contribution to the gradient of source i: diff_dst() or a view of diff_dst().
+  /// Makes an existing buffer the contribution to the gradient of source i: diff_dst(), a view or a slice of it.
   void set_diff_src(int i, BufferId b) { build_.diffs[node().srcs[i]].push_back(b); }
   /// The buffer for a parameter's gradient, f32 and in `layout`. Call finish_gradients() after the call that writes the
   /// gradient. Gradients of nodes that share the parameter are added up.

@@ -27,8 +27,7 @@ std::vector<std::size_t> completed_gradients(const Program& program) {
     if (!calls[i].computation()) continue;
     for (const Operand& o : calls[i].operands) {
       if (!o.writes()) continue;
-      BufferId id = o.id;
-      while (program.buffer(id).view_of != no_buffer) id = program.buffer(id).view_of;
+      const BufferId id = program.root(o.id);
       const Buffer& b = program.buffer(id);
       if (b.storage == Storage::gradients && seen.insert(id).second) bytes[i] += b.bytes;
     }

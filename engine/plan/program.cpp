@@ -27,20 +27,27 @@ BufferId Program::add(std::string name, const TensorDesc& desc, Storage storage)
   return add(std::move(b));
 }
 
-BufferId Program::view(BufferId of, const TensorDesc& desc) {
+BufferId Program::view(BufferId of, const TensorDesc& desc, std::size_t offset) {
   Buffer v;
   v.name = buffer(of).name;
   v.desc = desc;
   v.bytes = desc.bytes();
   v.view_of = of;
   v.storage = buffer(of).storage;
-  KEELSON_EXPECT(v.bytes <= buffer(of).bytes);
+  v.offset = offset;
+  KEELSON_EXPECT(offset + v.bytes <= buffer(of).bytes);
   return add(std::move(v));
 }
 
 BufferId Program::root(BufferId id) const {
   while (buffer(id).view_of != no_buffer) id = buffer(id).view_of;
   return id;
+}
+
+std::size_t Program::offset_in_root(BufferId id) const {
+  std::size_t offset = 0;
+  for (; buffer(id).view_of != no_buffer; id = buffer(id).view_of) offset += buffer(id).offset;
+  return offset;
 }
 
 std::vector<Program::Life> Program::lives() const {
@@ -57,13 +64,22 @@ std::vector<Program::Life> Program::lives() const {
   return lives;
 }
 
+/// Whether the call reads the source's memory through this operand alone. A result may take the place of element i once
+/// that has been read, but a second operand reads it later, or as another element.
+bool Program::reads_once(const Call& call, const Operand& source) const {
+  return std::count_if(call.operands.begin(), call.operands.end(),
+                       [&](const Operand& o) { return o.id != no_buffer && root(o.id) == root(source.id); }) == 1;
+}
+
+/// Of whole buffers that lie alike. Other parts of a buffer may be read later, so a result never takes a part.
 void Program::merge_in_place() {
   auto life = lives();
   for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
     for (const Operand& result : calls_[c].operands) {
       if (result.in_place_of < 0 || result.id == no_buffer) continue;
       const Operand& source = calls_[c].operands[static_cast<std::size_t>(result.in_place_of)];
-      if (source.id == no_buffer) continue;
+      if (source.id == no_buffer || is_part(source.id) || is_part(result.id)) continue;
+      if (!(buffer(source.id).desc == buffer(result.id).desc) || !reads_once(calls_[c], source)) continue;
       const BufferId src = root(source.id), dst = root(result.id);
       const bool free_after = life[src].last == c && life[dst].first == c;
       if (src == dst || !free_after || buffer(src).storage != Storage::arena || buffer(dst).storage != Storage::arena ||

@@ -43,7 +43,8 @@ struct Buffer {
   Storage storage = Storage::arena;  ///< where the memory comes from
   std::string parameter;             ///< of Storage::parameter and Storage::moment: name of the parameter
   std::size_t moment = 0;            ///< of Storage::moment: index into Parameter::moments
-  std::size_t offset = 0;            ///< bytes, in the arena (after place()) or in the block of gradients
+  /// Bytes: in the arena (after place()), in the block of gradients, or of a view in the buffer that it views.
+  std::size_t offset = 0;
 };
 
 /// A buffer as a call uses it.
@@ -115,9 +116,9 @@ class Program {
   BufferId add(Buffer b);
   /// Adds a buffer of this desc.
   BufferId add(std::string name, const TensorDesc& desc, Storage storage = Storage::arena);
-  /// Adds a buffer that has the memory of another one, from its first byte on, with another desc. Throws Error where
-  /// the desc needs more bytes.
-  BufferId view(BufferId of, const TensorDesc& desc);
+  /// Adds a buffer that has the memory of another one, from byte `offset` on, with another desc. Throws Error where the
+  /// desc needs more bytes than there are.
+  BufferId view(BufferId of, const TensorDesc& desc, std::size_t offset = 0);
   /// The buffer of this number. The reference is valid until the next add() or view().
   Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
   /// The same, to read.
@@ -127,6 +128,10 @@ class Program {
   const std::vector<Call>& calls() const { return calls_; }        ///< the same, to read
   /// The buffer that owns the memory: follows views.
   BufferId root(BufferId id) const;
+  /// Where the buffer begins in the memory of root(id), in bytes.
+  std::size_t offset_in_root(BufferId id) const;
+  /// Whether the buffer views a part of a larger one: it may begin at any element and have gaps that belong to others.
+  bool is_part(BufferId id) const { return buffer(id).bytes < buffer(root(id)).bytes; }
 
   /// Merges in-place pairs and gives all arena buffers their offsets. A buffer lives from the first call that uses it
   /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the
@@ -145,6 +150,7 @@ class Program {
   std::vector<Life> lives() const;
   /// Gives each buffer, in this order, the lowest offset that is free during its life; returns the end of the last.
   std::size_t place_in(const std::vector<BufferId>& order, const std::vector<Life>& life);
+  bool reads_once(const Call& call, const Operand& source) const;
   void merge_in_place();
 
   std::vector<Buffer> buffers_;

@@ -125,7 +125,7 @@ class Recomputation {
       calls.push_back(std::move(call));
     }
     const BufferId again = value(root).again;
-    return id == root ? again : program_.view(again, TensorDesc(program_.buffer(id).desc));
+    return id == root ? again : program_.view(again, TensorDesc(program_.buffer(id).desc), program_.offset_in_root(id));
   }
 
   BufferId copy_of(BufferId id) {

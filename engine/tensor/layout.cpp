@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "engine/tensor/tensor.hpp"
@@ -66,6 +67,20 @@ bool Layout::is_dense(const Shape& shape) const {
   if (is_opaque()) return true;
   if (is_any()) return false;
   return bytes(shape, DType::u8) == static_cast<std::size_t>(shape.elements());
+}
+
+Layout Layout::without_gaps(const Shape& shape) const {
+  if (!is_strided()) return *this;
+  std::vector<int> order(static_cast<std::size_t>(shape.rank()));  // the fastest dim first
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return strides_[a] < strides_[b]; });
+  Shape strides = shape;
+  std::int64_t step = 1;
+  for (int i : order) {
+    strides[i] = step;
+    step *= shape[i];
+  }
+  return strided(shape, strides);
 }
 
 const Shape& Layout::strides() const {

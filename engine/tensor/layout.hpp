@@ -53,6 +53,10 @@ class Layout {
   /// element-wise work may then run over the bytes as a flat array.
   bool is_dense(const Shape& shape) const;
 
+  /// A dense layout with the elements of a tensor of this shape in the same order: what a slice is copied to. Layouts
+  /// that are not strided stay as they are.
+  Layout without_gaps(const Shape& shape) const;
+
   /// In elements. Throws Error where the layout is not strided.
   const Shape& strides() const;
   /// Throws Error where the layout is not opaque.

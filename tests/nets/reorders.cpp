@@ -16,7 +16,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// A backend's own layout has another name on another processor: "own" for all of them.
+/// A backend's own layout has another name on another processor: "own" for all of them. A slice is "own", too.
 Lines with_own_layouts(const Lines& reorders) {
   Lines lines;
   for (const std::string& line : reorders)
@@ -53,14 +53,21 @@ const Lines paper_reorders_of_mix{
     "conv2/diff_src0: channels-last -> own",
 };
 
-/// Without those of weights. Outputs are handed out in plain order. The gradients of the deconvolutions' weights are
+/// Without those of weights. Outputs are handed out in plain order. The deconvolutions read slices of the gradients of
+/// the concatenations behind them, which convolutions do not read where they lie. The gradients of their weights are
 /// the only calls of oneDNN that read blocks: of the source and of the gradient of the result.
-const Lines tiramisu_values_of_kokkos{"output_dropout/dst: channels-last -> plain"};
+const Lines tiramisu_values_of_kokkos{
+    "output_dropout/dst: channels-last -> plain", "concat27/diff_dst: own -> channels-last",
+    "concat24/diff_dst: own -> channels-last",    "concat21/diff_dst: own -> channels-last",
+    "concat16/diff_dst: own -> channels-last",
+};
 const Lines tiramisu_values_of_mix{
-    "output_dropout/dst: channels-last -> plain", "concat27/diff_src0: channels-last -> own",
-    "concat26/dst: channels-last -> own",         "concat24/diff_src0: channels-last -> own",
-    "concat23/dst: channels-last -> own",         "concat21/diff_src0: channels-last -> own",
-    "concat20/dst: channels-last -> own",         "concat16/diff_src0: channels-last -> own",
+    "output_dropout/dst: channels-last -> plain", "concat27/diff_dst: own -> channels-last",
+    "concat27/diff_dst: own -> own",              "concat26/dst: channels-last -> own",
+    "concat24/diff_dst: own -> channels-last",    "concat24/diff_dst: own -> own",
+    "concat23/dst: channels-last -> own",         "concat21/diff_dst: own -> channels-last",
+    "concat21/diff_dst: own -> own",              "concat20/dst: channels-last -> own",
+    "concat16/diff_dst: own -> channels-last",    "concat16/diff_dst: own -> own",
     "concat15/dst: channels-last -> own",
 };
 

@@ -62,6 +62,31 @@ TEST_P(DropoutTest, MatchesOracleBothWays) {
   }
 }
 
+TEST_P(DropoutTest, ReadsASliceOfTheGradient) {
+  if (!accepts_everything() || c().src.rank() < 2) return;
+  const ops::DropoutParams params{c().rate, 5};
+  Shape wide = c().src, first = c().src;
+  wide[1] += 3, first[1] = 3;
+  const auto step_params = put_step_params(ctx(), c().step_params);
+  const Array all = oracle::random_uniform(wide, "dy", 1, 2);
+  const Array dy = oracle::concat_backward(all, {first, c().src}, 1)[1];
+  for (const bool channels_last : {false, true}) {
+    const auto dense = [&](const Shape& s) { return channels_last ? Layout::channels_last(s) : Layout::plain(s); };
+    const TensorDesc tensor{c().src, DType::f32, dense(c().src)};
+    const Layout slice = Layout::strided(c().src, dense(wide).strides());
+    const auto op = make(ops::DropoutDesc{params, tensor, c().rows_per_sample, slice});
+    ASSERT_TRUE(op);
+    const auto whole = put(ctx(), all, dense(wide)), diff_src = destination(ctx(), c().src, tensor.layout);
+    const Tensor diff_dst(tensor.with(slice), whole.data<float>() + 3 * dense(wide).strides()[1]);
+    const auto what = fmt::format("{} {}", c().name, tensor.layout.describe(c().src));
+    run_backward_data(what, *op, {step_params, diff_dst, diff_src});
+    check(diff_src, oracle::dropout(dy, params, c().step_params, c().rows_per_sample), what);
+    const auto src = put(ctx(), dy, tensor.layout), dst = destination(ctx(), c().src, tensor.layout);
+    run_forward(what, *op, {step_params, src, dst});
+    check(dst, oracle::dropout(dy, params, c().step_params, c().rows_per_sample), what + " forward");
+  }
+}
+
 TEST_P(DropoutTest, StepIsReadFromMemory) {
   const ops::DropoutParams params{c().rate, 77};
   const auto op = make(ops::DropoutDesc{params, TensorDesc::plain(c().src), c().rows_per_sample});

@@ -109,7 +109,7 @@ TEST_P(LowPrecisionTest, SumRoundsOnce) {
   for (const int count : {1, 2, 3, 9})
     on_every_layout([&](const Shape& shape, const Layout& layout, std::string what) {
       what += fmt::format(" x {}", count);
-      const auto op = make(ops::SumDesc{desc(shape, layout), count});
+      const auto op = make(ops::SumDesc::alike(desc(shape, layout), count));
       if (!op) return;
       std::vector<Array> xs;
       std::vector<Tensor> srcs;
@@ -139,18 +139,15 @@ TEST_P(LowPrecisionTest, Concat) {
       const auto op = make(d);
       if (!op) continue;
       std::vector<Array> xs;
-      std::vector<Tensor> srcs, diff_srcs;
+      std::vector<Tensor> srcs;
       for (const auto& s : parts) {
         xs.push_back(some(s, fmt::format("x{}", xs.size())));
         srcs.push_back(put_low(xs.back(), layout(s)));
-        diff_srcs.push_back(empty(s, layout(s)));
       }
       const auto dst = empty(joined, d.dst.layout);
       const auto what = fmt::format("{} axis {}{}", c().name, axis, channels_last ? " channels-last" : "");
       run_forward(what, *op, {srcs, dst});
       check(dst, oracle::concat(xs, axis), what, exact);
-      run_backward_data(what, *op, {dst, diff_srcs});
-      for (std::size_t i = 0; i < xs.size(); ++i) check(diff_srcs[i], xs[i], what + " back", exact);
     }
 }
 

@@ -65,6 +65,7 @@ const std::vector<SupportRow>& support_table() {
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
       {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
       {"Sum",                "oneDNN's own layout",              takes,  takes,  takes,   native,  may},
+      {"Sum",                "terms with strides of their own",  takes,  takes,  never,   never,   never},
       {"SumSquares",         "",                                 takes,  never,  never,   never,   never},
       {"TransposedConv",     "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
       {"TransposedConv",     "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
@@ -168,7 +169,9 @@ SupportCell cell(const ResizeDesc& d, Device&) { return {"Resize", "", d.src.dty
 SupportCell cell(const RmsNormDesc& d, Device&) { return {"RmsNorm", "", d.src.dtype}; }
 SupportCell cell(const RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
 SupportCell cell(const SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
-SupportCell cell(const SumDesc& d, Device&) { return {"Sum", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell(const SumDesc& d, Device&) {
+  return {"Sum", d.is_alike() ? strided_or_own(d.dst) : "terms with strides of their own", d.dst.dtype};
+}
 SupportCell cell(const SumSquaresDesc& d, Device&) { return {"SumSquares", "", d.src.dtype}; }
 SupportCell cell(const UpdateDesc& d, Device&) { return {"Update", "", d.param.dtype}; }
 
@@ -305,7 +308,7 @@ SoftmaxDesc example(DType t) {
 }
 template <>
 SumDesc example(DType t) {
-  return {plain(matrix, t), 2};
+  return SumDesc::alike(plain(matrix, t), 2);
 }
 template <>
 SumSquaresDesc example(DType t) {

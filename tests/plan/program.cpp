@@ -84,6 +84,64 @@ TEST(Program, InPlaceSharesOnlyWhatNobodyReadsLater) {
   }
 }
 
+/// Bytes [offset, offset + n) of a buffer.
+BufferId part(Program& p, BufferId of, std::int64_t n, std::size_t offset) {
+  return p.view(of, TensorDesc::plain({n}, DType::u8), offset);
+}
+
+TEST(Program, PartsKnowTheirPlace) {
+  Program p;
+  const BufferId whole = bytes(p, 96), middle = part(p, whole, 32, 32), end = part(p, middle, 8, 24);
+  EXPECT_EQ(p.root(end), whole);
+  EXPECT_EQ(p.offset_in_root(middle), 32u);
+  EXPECT_EQ(p.offset_in_root(end), 56u);
+  EXPECT_EQ(p.offset_in_root(whole), 0u);
+  EXPECT_TRUE(p.is_part(end) && p.is_part(middle));
+  EXPECT_FALSE(p.is_part(whole) || p.is_part(p.view(whole, TensorDesc::plain({2, 48}, DType::u8))));
+  EXPECT_THROW(part(p, whole, 32, 65), Error);
+  EXPECT_THROW(part(p, middle, 8, 25), Error);
+}
+
+TEST(Program, APartKeepsTheWholeAliveAndGivesNoPlaceAway) {
+  Program p;
+  const BufferId whole = bytes(p, 128), first = part(p, whole, 64, 0), second = part(p, whole, 64, 64);
+  const BufferId a = bytes(p, 64), b = bytes(p, 64), as_large = bytes(p, 128);
+  call(p, {out(whole)});
+  call(p, {in(first), out(a, 0)});
+  call(p, {in(a), in(second), out(b, 1)});
+  call(p, {in(b), out(as_large)});
+  p.place();
+  EXPECT_EQ(p.root(a), a);
+  EXPECT_EQ(p.root(b), b);
+  EXPECT_EQ(p.lower_bound(), 256u);
+  EXPECT_EQ(p.buffer(second).offset, 64u);
+  const auto apart = [&](BufferId x, BufferId y) {
+    const Buffer &l = p.buffer(x), &r = p.buffer(y);
+    return l.offset + l.bytes <= r.offset || r.offset + r.bytes <= l.offset;
+  };
+  EXPECT_TRUE(apart(whole, a) && apart(whole, b) && apart(a, b));
+}
+
+TEST(Program, InPlaceSharesOnlyWhatTheCallReadsOnceInTheSameOrder) {
+  for (const bool twice : {false, true})
+    for (const bool turned : {false, true}) {
+      Program p;
+      const auto matrix = [&](bool columns) {
+        const Shape shape{2, 3}, strides{1, 2};
+        Buffer b;
+        b.desc = {shape, DType::f32, columns ? Layout::strided(shape, strides) : Layout::plain(shape)};
+        return p.add(std::move(b));
+      };
+      const BufferId a = matrix(false), b = matrix(turned);
+      call(p, {out(a)});
+      call(p, twice ? std::vector<Operand>{in(a), in(p.view(a, p.buffer(b).desc)), out(b, 0)}
+                    : std::vector<Operand>{in(a), out(b, 0)});
+      call(p, {in(b)});
+      p.place();
+      EXPECT_EQ(p.root(b) == a, !twice && !turned) << twice << turned;
+    }
+}
+
 TEST(Program, AKeptBufferOutlivesTheLastCall) {
   Program p;
   const BufferId a = bytes(p, 128), b = bytes(p, 128);

@@ -90,7 +90,7 @@ TEST_F(TypedCall, RefusesSharedMemoryWithoutLeave) {
 
 TEST_F(TypedCall, RefusesListsOfAnotherLengthAndSmallWorkspaces) {
   const BufferId a = add(matrix), b = add(matrix), dst = add(matrix);
-  std::shared_ptr<ops::Sum> sum = host.make(ops::SumDesc{matrix, 2});
+  std::shared_ptr<ops::Sum> sum = host.make(ops::SumDesc::alike(matrix, 2));
   const auto three = refusal([&] {
     append_call<ops::Sum, ops::Sum::Forward>(program, {Phase::forward, "s", "add"}, sum,
                                              {.srcs = {a, b, a}, .dst = dst});

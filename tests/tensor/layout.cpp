@@ -103,6 +103,17 @@ TEST(Layout, Bytes) {
   EXPECT_THROW(Layout::any().bytes(s, DType::f32), Error);
 }
 
+TEST(Layout, WithoutGapsKeepsTheOrder) {
+  const Shape part{2, 3, 4, 5}, whole{2, 7, 4, 5};
+  EXPECT_EQ(Layout::strided(part, Layout::plain(whole).strides()).without_gaps(part), Layout::plain(part));
+  EXPECT_EQ(Layout::strided(part, Layout::channels_last(whole).strides()).without_gaps(part),
+            Layout::channels_last(part));
+  const Shape one{1, 1, 4, 5}, row{1, 7, 1, 5};
+  EXPECT_EQ(Layout::strided(one, Layout::channels_last(whole).strides()).without_gaps(one), Layout::plain(one));
+  EXPECT_EQ(Layout::strided(row, {140, 30, 5, 2}).without_gaps(row), Layout::plain(row));
+  EXPECT_EQ(Layout::any().without_gaps(part), Layout::any());
+}
+
 TEST(Layout, Dense) {
   const Shape s{2, 3, 5};
   EXPECT_TRUE(Layout::plain(s).is_dense(s));

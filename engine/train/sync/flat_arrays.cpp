@@ -48,7 +48,8 @@ void FlatArrays::copy(const Tensor& to, const Tensor& from) const {
 
 void FlatArrays::add(const Tensor& to, const std::vector<Tensor>& terms) {
   auto& op = sums_[terms.size()];
-  if (!op) op = parameters_.context().make(ops::SumDesc{TensorDesc::plain({size_}), static_cast<int>(terms.size())});
+  if (!op)
+    op = parameters_.context().make(ops::SumDesc::alike(TensorDesc::plain({size_}), static_cast<int>(terms.size())));
   op->forward({.srcs = terms, .dst = to});
 }
 
