@@ -143,7 +143,7 @@ void batch_statistics(const double* sums, Index channels, float* mean, float* va
         const double total = sums[2 * channels], inverse = total > 0 ? 1 / total : 0;
         const double middle = sums[c] * inverse, spread = sums[channels + c] * inverse - middle * middle;
         mean[c] = static_cast<float>(middle);
-        variance[c] = spread < 0 ? 0.0f : static_cast<float>(spread);
+        variance[c] = total == 0 ? 1.0f : spread < 0 ? 0.0f : static_cast<float>(spread);
       });
 }
 

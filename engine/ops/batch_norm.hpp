@@ -57,7 +57,9 @@ class BatchNormStatistics : public DescribedPrimitive<BatchNormStatisticsDesc> {
     Out<K, Role::mean, &BatchNormStatisticsDesc::channel_desc> mean;
     Out<K, Role::variance, &BatchNormStatisticsDesc::channel_desc> variance;
   };
-  /// mean = sums[c] / W, variance = sums[C + c] / W - mean^2 (not below 0), W = sums[2 C]. Both are 0 where W is 0.
+  /// mean = sums[c] / W, variance = sums[C + c] / W - mean^2 (not below 0), W = sums[2 C]. Where W is 0 they are 0 and
+  /// 1: normalisation then leaves what stands in place of samples as it is. With a variance of 0 such values would grow
+  /// by 1 / sqrt(epsilon) in each layer, and become infinite in a deep network.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "engine/optim/sgd.hpp"
@@ -113,6 +114,30 @@ TEST_F(BatchNormRanks, StatisticsOfEachRankMakeRunningOnesOfAll) {
   EXPECT_EQ(first, got.parameters);
   if (size() > 1) {
     EXPECT_NE(got.losses[0], alone.losses[0]) << "each rank's part has another mean";
+  }
+}
+
+/// A rank that has no sample of an epoch's last step computes with zeros. In a deep network they must not grow beyond
+/// all bounds: a gradient that is not finite stays so when its weight is 0.
+TEST_F(BatchNormRanks, RanksWithoutASampleDoNoHarm) {
+  KEELSON_NEED_RANKS(2);
+  Graph g;
+  Var h = g.input("x", {2, 6, 6, 6});
+  for (int i = 0; i < 24; ++i)
+    h = relu(batch_norm(conv(h, {.filters = 4, .bias = false}, fmt::format("conv{}", i)), {.ranks = 1},
+                        fmt::format("bn{}", i)));
+  const Var p = dense(flatten(h), 2, "dense");
+  g.set_output("prediction", p);
+  mse(p, g.input("y", {2}));
+  for (const auto& backend : network_contexts()) {
+    auto o = small_options();
+    o.batch = 1;
+    o.epochs = 4;
+    o.schedule.base = 0.01;
+    Parameters parameters(g, context(backend), o.seed);
+    const CubeDataset training(2 * size() + 1);
+    Trainer(g, parameters, training, nullptr, &world(), o).run();
+    for (const float value : everything(parameters)) ASSERT_TRUE(std::isfinite(value)) << backend;
   }
 }
 

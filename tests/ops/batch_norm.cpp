@@ -15,6 +15,7 @@ struct BatchNormCase {
   Shape src;
   std::int64_t samples;  ///< weights
   DType type = DType::f32;
+  bool padding_only = false;  ///< all weights are 0
 };
 
 class BatchNormTest : public CaseTest<BatchNormCase> {
@@ -35,7 +36,7 @@ class BatchNormTest : public CaseTest<BatchNormCase> {
 
   /// The last sample is padding, if there are more; what it holds must not count.
   Array weight() {
-    Array w(Shape{c().samples}, 1.0);
+    Array w(Shape{c().samples}, c().padding_only ? 0.0 : 1.0);
     if (c().samples > 1) w[c().samples - 1] = 0;
     return w;
   }
@@ -112,6 +113,7 @@ std::vector<BatchNormCase> batch_norm_cases() {
       {"batch_1", "one sample", {1, 16, 6, 6}, 1},
       {"rows", "several rows of one sample", {12, 20}, 4},
       {"large", "several partial sums", {4, 8, 40, 36}, 4},
+      {"padding", "no sample at all", {2, 20, 4, 5}, 2, DType::f32, true},
   };
   for (const auto type : {DType::bf16, DType::f16}) {
     auto c = cases[1];

@@ -28,7 +28,10 @@ BatchStatistics batch_statistics(const Array& src, const Array& weight) {
     if (c == 0) s.sums[2 * channels] += w;
   });
   const double total = s.sums[2 * channels];
-  if (total == 0) return s;
+  if (total == 0) {
+    s.variance = Array(s.variance.shape, 1.0);
+    return s;
+  }
   for (std::int64_t c = 0; c < channels; ++c) s.mean[c] = s.sums[c] / total;
   // By differences from the mean, which the kernels do otherwise.
   for_all(src, weight,
