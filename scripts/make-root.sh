@@ -14,7 +14,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 base=(base-files base-passwd bash coreutils dash debianutils diffutils dpkg findutils grep gzip hostname libc-bin mawk mount
   ncurses-base netbase perl-base procps sed tar util-linux)
-tools=(g++ cmake ninja-build pkgconf ccache git clang-format clang-tidy doxygen python3 python3-h5py python3-numpy)
+tools=(g++ gfortran cmake ninja-build pkgconf ccache git clang-format clang-tidy doxygen python3 python3-h5py python3-numpy)
+python=(python3-dev nanobind-dev python3-nanobind python3-scikit-build-core python3-pip python3-pytest python3-mpi4py libdlpack-dev
+  python3-onnx python3-onnxruntime python3-markdown)
 libraries=(libopenmpi-dev openmpi-bin libhdf5-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
   libbenchmark-dev)
 declare -A backends=(
@@ -55,6 +57,7 @@ fetch_packages() {
   local uri uris found=""
   # shellcheck disable=SC2206  # a list of words
   local packages=("${base[@]}" "${tools[@]}" "${libraries[@]}" ${backends[$flavor]})
+  if [[ $flavor == openmp ]]; then packages+=("${python[@]}"); fi
   step "Root for $flavor: reading the package lists of Debian sid"
   uris=$(apt_archives)
   [[ -n $uris ]] || fail "apt knows no Debian archive here (see apt-get indextargets); scripts/make-root.sh lists the packages to install"
