@@ -49,7 +49,7 @@ void compare_data(const Dataset& data, Communicator* communicator) {
 
 Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& dataset, Communicator* communicator,
                      const EvaluatorOptions& options)
-    : dataset_((compare_data(dataset, communicator), dataset)),
+    : dataset_((compare_data(dataset, communicator), require_all_inputs(graph, dataset), dataset)),
       communicator_(communicator),
       options_(options),
       context_(parameters.context()),

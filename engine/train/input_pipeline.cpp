@@ -35,6 +35,18 @@ std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
 
 bool converts_batches(const Device& device) { return !device.shares_host_memory(); }
 
+void require_all_inputs(const Graph& graph, const Dataset& data) {
+  const auto& fields = data.fields();
+  for (const auto& node : graph.nodes()) {
+    const bool fed = std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.name == node.name; });
+    if (!node.srcs.empty() || node.is_state || fed) continue;
+    std::string found;
+    for (const Field& f : fields) found += (found.empty() ? "" : ", ") + f.name;
+    refuse("no field of the data is called '{}', which the network reads ({} for a sample). Found: {} ({})", node.name,
+           to_string(node.shape.shape), found, data.describe());
+  }
+}
+
 InputPipeline::InputPipeline(const std::vector<Field>& fields, const CodedField* coded, Executor& executor,
                              Context& context)
     : executor_(executor), context_(context), weight_{.name = "weight", .tensor = executor.input("weight")} {

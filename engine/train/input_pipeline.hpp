@@ -20,6 +20,9 @@ std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device);
 /// PlanOptions::inputs_as_read, and loaders LoaderOptions::codes.
 bool converts_batches(const Device& device);
 
+/// Throws InputError, naming both, where the network has an input that no field of the data feeds.
+void require_all_inputs(const Graph& graph, const Dataset& data);
+
 /// Hands the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
 /// "weight". Fields are channels-last. Where the device shares the host's memory, the plan reads the fields in place;
 /// only where the network wants a plain input, the field is reordered into the input. Other devices copy the fields to

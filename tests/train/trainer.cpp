@@ -241,6 +241,21 @@ TEST(Trainer, AValidationLossThatIsNotFiniteEndsTheRunWithoutACheckpoint) {
   EXPECT_EQ(folder.files(), std::vector<std::string>());
 }
 
+TEST(Trainer, RefusesDataWithoutAFieldForAnInput) {
+  Graph net = small_network(0);
+  net.input("mask", {6});
+  Parameters parameters(net, context(network_contexts().back()), 1);
+  const CubeDataset data(8);
+  const auto options = small_options();
+  for (const auto& text :
+       {message_of<InputError>([&] { Trainer(net, parameters, data, nullptr, nullptr, options); }),
+        message_of<InputError>([&] { Evaluator(net, parameters, data, nullptr, EvaluatorOptions()); })}) {
+    EXPECT_NE(text.find("no field of the data is called 'mask', which the network reads (1x6 for a sample)"), text.npos)
+        << text;
+    EXPECT_NE(text.find("Found: x, y"), text.npos) << text;
+  }
+}
+
 TEST(Trainer, RefusesWhatDoesNotFit) {
   EXPECT_NE(message_of<InputError>([] { Training(small_options(), 3); }).find("larger than the training data"),
             std::string::npos);
