@@ -1,20 +1,41 @@
 # apps/common is the library keelson_app. apps/<name>/ with a main.cpp is the program keelson-<name>; its other sources
-# are the library keelson_app_<name>, so that tests can link them. What several programs share of one is a library of its
-# own: keelson_cosmoflow_data reads universes, for keelson-cosmoflow and keelson-bench.
+# are the library keelson_app_<name>, so that tests can link them. What others use too is in libraries of its own, which
+# are installed: readers and generators of the programs' data.
 
 keelson_library(keelson_app apps/common
   PUBLIC keelson_nets keelson_backends keelson_comm nlohmann_json::nlohmann_json PRIVATE CLI11::CLI11 ${CMAKE_DL_LIBS})
 
-keelson_library(keelson_cosmoflow_data apps/cosmoflow/data PUBLIC keelson_engine)
-set(parts_of_cosmoflow keelson_cosmoflow_data)
+# keelson_app_data(<target> <folders below apps>... [LINK <lib>...])
+set(KEELSON_APP_DATA)
+set(data_folders)
+function(keelson_app_data target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK")
+  set(sources)
+  foreach(folder IN LISTS arg_UNPARSED_ARGUMENTS)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/${folder}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
+  keelson_library(${target} apps SOURCES ${sources} PUBLIC keelson_engine PRIVATE ${arg_LINK})
+  set(KEELSON_APP_DATA ${KEELSON_APP_DATA} ${target} PARENT_SCOPE)
+  set(data_folders ${data_folders} ${arg_UNPARSED_ARGUMENTS} PARENT_SCOPE)
+endfunction()
+
+keelson_app_data(keelson_cosmoflow_data cosmoflow/data)
+keelson_app_data(keelson_cosmoflow_universe cosmoflow/universe LINK FFTW3::double FFTW3::float)
+keelson_app_data(keelson_lm_data lm/text lm/source)
+keelson_app_data(keelson_climate_data climate/data climate/weather climate/heuristics)
+set(parts_of_cosmoflow keelson_cosmoflow_data keelson_cosmoflow_universe)
+set(parts_of_lm keelson_lm_data)
+set(parts_of_climate keelson_climate_data)
 set(parts_of_bench keelson_cosmoflow_data)
+list(JOIN data_folders "|" data_pattern)
 
 set(KEELSON_APP_PROGRAMS)
 file(GLOB mains CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/main.cpp)
 foreach(main IN LISTS mains)
   cmake_path(GET main PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
-  keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/(${name}/main\\.cpp$|cosmoflow/data/)"
+  keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/(${name}/main\\.cpp$|(${data_pattern})/)"
     PUBLIC keelson_app ${parts_of_${name}} FFTW3::double FFTW3::float)
   add_executable(keelson-${name} ${main})
   target_link_libraries(keelson-${name} PRIVATE keelson_app_${name})

@@ -1,5 +1,6 @@
-# The installed package: find_package(keelson) gives keelson::engine, comm, nets and backends. Programs find shared
-# libraries in lib/ beside them, where the archive has them, else where they were linked.
+# The installed package: find_package(keelson) gives keelson::engine, comm, nets and backends, and, with the programs, the
+# readers and generators of their data (keelson::cosmoflow_data ...). Programs find shared libraries in lib/ beside them,
+# where the archive has them, else where they were linked.
 include(CMakePackageConfigHelpers)
 
 get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
@@ -11,7 +12,7 @@ endif()
 foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the libraries' own libraries, too; a RUNPATH does not
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
-install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_PROGRAMS}
+install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
   EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
 foreach(folder IN ITEMS engine comm nets)
@@ -19,6 +20,10 @@ foreach(folder IN ITEMS engine comm nets)
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson
       FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
   endif()
+endforeach()
+foreach(folder IN LISTS data_folders)
+  install(DIRECTORY apps/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/apps/${folder}
+    FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
 endforeach()
 file(GLOB registry_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/*.hpp)
 install(FILES ${registry_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/backends)
@@ -28,7 +33,7 @@ install(EXPORT keelsonTargets NAMESPACE keelson:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/keelsonConfig.cmake.in keelsonConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(keelsonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/keelsonConfig.cmake ${PROJECT_BINARY_DIR}/keelsonConfigVersion.cmake
-  cmake/FindHDF5C.cmake cmake/FindNCCL.cmake cmake/FindcuDNN.cmake DESTINATION ${package_dir})
+  cmake/FindFFTW3.cmake cmake/FindHDF5C.cmake cmake/FindNCCL.cmake cmake/FindcuDNN.cmake DESTINATION ${package_dir})
 
 if(KEELSON_APP_PROGRAMS)
   include(KeelsonArchive)
