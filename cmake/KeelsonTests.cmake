@@ -9,6 +9,8 @@
 #            folder of the programs) and KEELSON_MPIEXEC (how to start N ranks, but for "-n N", e.g. "mpirun --bind-to
 #            none")
 #   install  a stranger's project, built against the installed package
+#
+# The tests of the Python package lie beside it, in python/tests.
 
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -127,6 +129,17 @@ if(EXISTS ${tests_dir}/install/CMakeLists.txt AND NOT KEELSON_SANITIZE)
             -DCXX=${CMAKE_CXX_COMPILER} "-DPREFIX_PATH=${CMAKE_PREFIX_PATH};${Kokkos_ROOT}"
             -P ${PROJECT_SOURCE_DIR}/cmake/BuildConsumer.cmake)
   set_tests_properties(install.consumer PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+
+# The Python package, built and installed against the installed engine, on 1 and 2 ranks.
+if(KEELSON_APP_PROGRAMS AND NOT KEELSON_SANITIZE)
+  add_test(NAME python.package
+    COMMAND ${with_device} ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/python/tests/run.py
+            --build ${PROJECT_BINARY_DIR} --work ${PROJECT_BINARY_DIR}/tests/python --config $<CONFIG>
+            --cmake ${CMAKE_COMMAND} --cxx ${CMAKE_CXX_COMPILER} --launcher "${CMAKE_CXX_COMPILER_LAUNCHER}"
+            --prefix-path "${CMAKE_PREFIX_PATH};${Kokkos_ROOT}")
+  set_tests_properties(python.package PROPERTIES
+    TIMEOUT 2400 PROCESSORS 2 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 
 if(KEELSON_APP_PROGRAMS AND NOT KEELSON_SANITIZE)

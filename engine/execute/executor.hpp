@@ -61,7 +61,7 @@ class Executor {
   Tensor input(const std::string& name) const;
   /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
   /// `data` is 64-byte aligned and has the shape, dtype and layout of input(). It must not change until backward has
-  /// ended.
+  /// ended. The memory that input() has named is given up.
   void read_input_from(const std::string& name, void* data);
   /// A graph output in plain layout. Valid after forward() until the next forward() on the same arena.
   Tensor output(const std::string& name) const;

@@ -8,7 +8,7 @@ import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
-FOLDERS = ("apps", "backends", "cmake", "comm", "docs", "engine", "nets", "scripts", "tests")
+FOLDERS = ("apps", "backends", "cmake", "comm", "docs", "engine", "nets", "python", "scripts", "tests")
 
 
 def blocks(document, language):

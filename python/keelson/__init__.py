@@ -1,0 +1,63 @@
+"""Keelson trains deep networks on scientific data, on laptops and supercomputers.
+
+    import keelson
+    from keelson import layers
+
+    graph = keelson.Graph("mine")
+    x, y = graph.input("x", (1, 32, 32, 32)), graph.input("y", (1,))
+    h = layers.relu(layers.conv(x, 16, name="conv1"))
+    h = layers.dense(layers.flatten(layers.global_average_pool(h)), 1, name="head")
+    graph.output("prediction", h)
+    layers.mse(h, y)
+
+    context = keelson.Context()
+    parameters = keelson.Parameters(graph, context, seed=1)
+    trainer = keelson.Trainer(parameters, {"x": cubes, "y": amplitudes}, batch=8, optimizer=keelson.optim.Adam())
+    for step in trainer:
+        print(step.step, step.loss)
+"""
+
+import atexit as _atexit
+import os as _os
+import sys as _sys
+
+# Waiting threads of OpenMP go to sleep soon, so that they share cores well. libgomp reads it when it is loaded.
+if "OMP_WAIT_POLICY" not in _os.environ:
+    _os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+from ._errors import Error, InputError, OutOfMemory, RanksLost, UnknownName
+from . import _engine
+from ._engine import (
+    Checkpoint, Communicator, Context, Epoch, Evaluation, Graph, Inference, Init, Parameters, Plan, RunState, Step,
+    Trainer, Var, backends, evaluate, layers, metrics, optim, world)
+from ._engine import version as __version__
+from . import data, nets
+from ._callback import Callback
+
+__all__ = [
+    "Callback", "Checkpoint", "Communicator", "Context", "Epoch", "Error", "Evaluation", "Graph", "Inference",
+    "InputError", "Init", "OutOfMemory", "Parameters", "Plan", "RanksLost", "RunState", "Step", "Trainer",
+    "UnknownName", "Var", "backends", "data", "evaluate", "layers", "metrics", "nets", "optim", "world"]
+
+_sys.modules[__name__ + ".layers"] = layers
+_sys.modules[__name__ + ".metrics"] = metrics
+_sys.modules[__name__ + ".optim"] = optim
+
+# Parameters are a mapping in all respects.
+import collections.abc as _abc
+
+for _method in ("keys", "items", "values", "get"):
+    setattr(Parameters, _method, getattr(_abc.Mapping, _method))
+_abc.Mapping.register(Parameters)
+
+_failure = [0, ""]
+
+
+def _note_failure(kind, value, traceback, _hook=_sys.excepthook):
+    """An exception that ends one rank ends the others too, which else would wait for it."""
+    _failure[:] = [1, f"{kind.__name__}: {value}"]
+    _hook(kind, value, traceback)
+
+
+_sys.excepthook = _note_failure
+_atexit.register(lambda: _engine._shut_down(*_failure))

@@ -1,0 +1,59 @@
+"""The networks that Keelson comes with."""
+
+import json
+
+from . import _errors
+from ._engine.nets import cosmoflow, deepcam, deeplab_sc18, lstm_lm, tiramisu
+
+__all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "tiramisu"]
+
+
+def _flag(text):
+    return text in ("true", "1")
+
+
+def from_checkpoint(state):
+    """The network of a checkpoint that one of the programs, or one of these functions, has made.
+
+    `state`: keelson.Checkpoint(path).state. Checkpoints of a recurrent network give a network with the output "logits".
+    """
+    config = state.config
+    topology = json.loads(state.topology)
+    nodes = {node["name"]: node for node in topology["nodes"]}
+    shape = nodes["x"]["shape"] if "x" in nodes else []
+
+    def given(**kinds):
+        """The entries of the checkpoint's configuration, under the names of our arguments; others stay as they are."""
+        found = {name: config.get(name.replace("_", "-")) for name in kinds}
+        return {name: kinds[name](text) for name, text in found.items() if text not in (None, "")}
+
+    name = state.network
+    if name.startswith("cosmoflow-"):
+        weights = {n: node for n, node in nodes.items() if node.get("parameters")}
+        graph = cosmoflow(name.removeprefix("cosmoflow-"), size=shape[2], channels=shape[1], targets=nodes["y"]["shape"][1],
+                          **given(dropout=float))
+        shapes = graph.parameters
+        widths = {n: node["parameters"]["weights"][0] for n, node in weights.items()
+                  if node["parameters"]["weights"][0] != shapes[f"{n}/weights"][0]}
+        if widths:
+            graph = cosmoflow(name.removeprefix("cosmoflow-"), size=shape[2], channels=shape[1],
+                              targets=nodes["y"]["shape"][1], widths=widths, **given(dropout=float))
+    elif name.startswith("lm-"):
+        vocabulary = nodes["embedding"]["parameters"]["weights"][0]
+        graph = lstm_lm(vocabulary, logits_output=True, cell=name.removeprefix("lm-"),
+                        **given(hidden=int, layers=int, unroll=int, embedding=int, dropout=float, init=float, tied=_flag))
+    elif name.startswith("climate-"):
+        sizes = dict(channels=shape[1], rows=shape[2], columns=shape[3], **given(loss=str))
+        net = name.removeprefix("climate-")
+        if net == "tiramisu":
+            blocks = [int(n) for n in config.get("blocks", "2,2,2,4,5").split(",")]
+            graph = tiramisu(**sizes, blocks=blocks, **given(first=int, growth=int, kernel=int, dropout=float))
+        elif net == "deepcam":
+            graph = deepcam(**sizes, **given(output_stride=int, middle_blocks=int, width=float, batch_norm_ranks=int))
+        else:
+            graph = deeplab_sc18(**sizes, **given(decoder=str, resnet=int, batch_norm=_flag, batch_norm_ranks=int,
+                                                  width=float))
+    else:
+        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-* and climate-*: "
+                                 "make others by the functions that made them")
+    return graph

@@ -1,0 +1,43 @@
+#include <fmt/format.h>
+
+#include "trainer.hpp"
+
+namespace keelson::python {
+
+Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer) : trainer_(trainer) {
+  constexpr const char* names[events] = {"on_start", "on_step",       "on_validation_start",
+                                         "on_epoch", "on_checkpoint", "on_stop"};
+  for (const auto& object : objects) {
+    bool any = false;
+    for (int e = 0; e < events; ++e) {
+      if (!nb::hasattr(object, names[e])) continue;
+      methods_[e].push_back(object.attr(names[e]));
+      any = true;
+    }
+    if (!any)
+      refuse(
+          "the callback {} has no method that is called. Expected one of on_start, on_step, on_validation_start, "
+          "on_epoch, on_checkpoint and on_stop (see keelson.Callback)",
+          nb::repr(object).c_str());
+  }
+}
+
+template <class... Arguments>
+void Callbacks::call(Event event, const Arguments&... arguments) {
+  if (methods_[event].empty()) return;
+  const nb::gil_scoped_acquire acquire;
+  for (const auto& method : methods_[event]) method(trainer_, nb::cast(arguments)...);
+}
+
+void Callbacks::on_start(const RunState&, const std::filesystem::path& resumed_from) {
+  call(start, resumed_from.string());
+}
+void Callbacks::on_step(const RunState&, const StepRecord& record) { call(step, record); }
+void Callbacks::on_validation_start(const RunState&) { call(validation_start); }
+void Callbacks::on_epoch(const RunState&, const EpochRecord& record, const Evaluation*) { call(epoch, record); }
+void Callbacks::on_checkpoint(const RunState&, const std::filesystem::path& path, bool best) {
+  call(checkpoint, path.string(), best);
+}
+void Callbacks::on_stop(const RunState&, StopReason reason) { call(stop, to_string(reason)); }
+
+}  // namespace keelson::python

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
+
+#include "engine/plan/plan.hpp"
+#include "engine/train/checkpoint_reader.hpp"
+#include "objects.hpp"
+
+namespace keelson::python {
+namespace {
+
+/// An open checkpoint with the ranks that read it.
+struct OpenCheckpoint {
+  OpenCheckpoint(const std::filesystem::path& path, bool best, std::shared_ptr<Ranks> r)
+      : ranks(std::move(r)), reader(path, best, communicator_of(ranks)) {}
+  std::shared_ptr<Ranks> ranks;
+  CheckpointReader reader;
+};
+
+/// Parameters without memory get it from the first plan, in the layout that suits the plan. So a reader sets the
+/// parameters of a plan that is made for this and thrown away, and they become the values that the others begin with.
+void load(const OpenCheckpoint& checkpoint, NetworkParameters& parameters) {
+  auto& values = parameters.values;
+  bool in_memory = true;
+  for (const auto& p : values.all()) in_memory = in_memory && p.value;
+  const auto& network = *parameters.network;
+  if (in_memory) {
+    checkpoint.reader.load(network.name, values, std::nullopt);
+    return;
+  }
+  Parameters scratch(network.graph, values.context(), values.seed());
+  {
+    const Plan plan(network.graph, scratch, {.training = false});
+    checkpoint.reader.load(network.name, scratch, std::nullopt);
+  }
+  auto from = scratch.all().begin();
+  for (auto& p : values.all()) {
+    auto read = scratch.get(*from++);
+    if (p.value)
+      values.set(p, read);
+    else
+      p.start = std::move(read);
+  }
+}
+
+}  // namespace
+
+void bind_checkpoint(nb::module_& m) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<OpenCheckpoint>(m, "Checkpoint",
+                             "A checkpoint of Python or of a program, open for reading. path: the file, the folder of\n"
+                             "a run, or its folder of checkpoints, of which the newest is taken, or with `best` the\n"
+                             "best. comm: ranks that read it together.")
+      .def(
+          "__init__",
+          [](OpenCheckpoint* self, const std::filesystem::path& path, bool best, nb::handle comm) {
+            auto ranks = ranks_of(comm);
+            const nb::gil_scoped_release release;
+            new (self) OpenCheckpoint(path, best, std::move(ranks));
+          },
+          nb::arg("path"), nb::kw_only(), nb::arg("best") = false, nb::arg("comm") = nb::none())
+      .def_prop_ro(
+          "path", [](const OpenCheckpoint& c) { return c.reader.path(); }, "Of the file.")
+      .def_prop_ro(
+          "state", [](const OpenCheckpoint& c) { return RunState(c.reader.state()); }, "Where the run stood.")
+      .def("load", &load, nb::arg("parameters"), Release(),
+           "Writes the checkpoint's values into these parameters. Raises InputError, naming the first parameter that\n"
+           "differs, for those of another network. Collective.")
+      .def("__repr__", [](const OpenCheckpoint& c) {
+        return fmt::format("<keelson.Checkpoint {}: {}, step {}>", c.reader.path().string(), c.reader.state().network,
+                           c.reader.state().step);
+      });
+}
+
+}  // namespace keelson::python

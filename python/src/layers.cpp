@@ -1,0 +1,351 @@
+#include "engine/layers/layers.hpp"
+
+#include <nanobind/stl/variant.h>
+
+#include <optional>
+#include <variant>
+
+#include "casters.hpp"
+#include "objects.hpp"
+
+namespace keelson::python {
+namespace {
+
+using Name = const std::string&;
+
+/// One number for all spatial dims, or one for each.
+using Extents = std::variant<std::int64_t, Shape>;
+
+/// Padding by name, or extents: zeros before and after each spatial dim.
+struct Pads {
+  Padding kind = Padding::given;
+  Shape begin, end;
+};
+
+Pads read_pads(nb::handle given, int dims) {
+  if (nb::isinstance<nb::str>(given))
+    return {
+        choose<Padding>("padding", nb::cast<std::string>(given), {{"same", Padding::same}, {"valid", Padding::valid}}),
+        {},
+        {}};
+  Shape both;
+  if (std::int64_t one = 0; nb::try_cast(given, one))
+    return {Padding::given, Shape::filled(dims, one), Shape::filled(dims, one)};
+  if (nb::try_cast(given, both)) return {Padding::given, both, both};
+  if (std::vector<Shape> pair; nb::try_cast(given, pair) && pair.size() == 2) return {Padding::given, pair[0], pair[1]};
+  refuse(
+      "padding is {}. Expected 'same', 'valid', a number, one number per spatial dim, or a pair of such lists (before, "
+      "after)",
+      nb::repr(given).c_str());
+}
+
+int spatial_dims(const Value& x) { return std::max(x.var.shape().shape.rank() - 2, 0); }
+
+/// The cubic extent, or the shape.
+void set_kernel(const Extents& given, std::int64_t& size, Shape& kernel) {
+  if (const auto* shape = std::get_if<Shape>(&given))
+    kernel = *shape;
+  else
+    size = std::get<std::int64_t>(given);
+}
+
+Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
+              std::int64_t dilation, std::int64_t groups, bool bias, const Init& weights, const Init& bias_init,
+              Name name) {
+  ConvOptions o{.filters = filters, .stride = stride, .dilation = dilation, .groups = groups, .bias = bias};
+  const Pads pads = read_pads(padding, spatial_dims(x));
+  o.padding = pads.kind;
+  o.pad_begin = pads.begin;
+  o.pad_end = pads.end;
+  o.weights_init = weights;
+  o.bias_init = bias_init;
+  set_kernel(size, o.size, o.kernel);
+  return {x.network, conv(x.var, o, name)};
+}
+
+Value transposed_conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride,
+                         nb::handle padding, std::int64_t output_padding, std::int64_t dilation, std::int64_t groups,
+                         bool bias, const Init& weights, const Init& bias_init, Name name) {
+  TransposedConvOptions o{.filters = filters, .stride = stride, .dilation = dilation, .groups = groups, .bias = bias};
+  const Pads pads = read_pads(padding, spatial_dims(x));
+  o.padding = pads.kind;
+  o.pad_begin = pads.begin;
+  o.pad_end = pads.end;
+  o.output_padding = output_padding;
+  o.weights_init = weights;
+  o.bias_init = bias_init;
+  set_kernel(size, o.size, o.kernel);
+  return {x.network, transposed_conv(x.var, o, name)};
+}
+
+PoolOptions pool_options(const Value& x, const Extents& size, std::int64_t stride, nb::handle padding) {
+  PoolOptions o{.stride = stride};
+  const Pads pads = read_pads(padding, spatial_dims(x));
+  if (pads.kind == Padding::same) refuse("padding is 'same'. Expected numbers: elements before and after each dim");
+  o.pad_begin = pads.begin;
+  o.pad_end = pads.end;
+  set_kernel(size, o.size, o.kernel);
+  return o;
+}
+
+void bind_convolutions(nb::module_& m) {
+  const Init glorot = Init::glorot_uniform(), zero = Init::constant(0);
+  m.def(
+      "conv", &conv_of, nb::arg("x"), nb::arg("filters"), nb::arg("size") = 3, nb::kw_only(), nb::arg("stride") = 1,
+      nb::arg("padding") = "same", nb::arg("dilation") = 1, nb::arg("groups") = 1, nb::arg("bias") = true,
+      nb::arg("weights_init") = glorot, nb::arg("bias_init") = zero, nb::arg("name") = "",
+      "Convolution (cross-correlation) of (N, C, H, W) or (N, C, D, H, W).\n\n"
+      "size: extent of a cubic kernel, or one extent per spatial dim.\n"
+      "padding: 'same' (the extent becomes ceil(extent / stride)), 'valid' (none), a number, or one per spatial dim.\n"
+      "Parameters 'weights' (filters, C / groups, kernel...) and 'bias' (filters).");
+  m.def("transposed_conv", &transposed_conv_of, nb::arg("x"), nb::arg("filters"), nb::arg("size") = 3, nb::kw_only(),
+        nb::arg("stride") = 1, nb::arg("padding") = "same", nb::arg("output_padding") = 0, nb::arg("dilation") = 1,
+        nb::arg("groups") = 1, nb::arg("bias") = true, nb::arg("weights_init") = Init::fan_in_uniform(),
+        nb::arg("bias_init") = zero, nb::arg("name") = "",
+        "Transposed convolution (deconvolution). padding: what is cut off the result: 'same' (every extent becomes\n"
+        "stride times the source's, as in TensorFlow), 'valid' (nothing), or numbers, as in PyTorch.\n"
+        "Parameters 'weights' (C, filters / groups, kernel...) and 'bias' (filters).");
+  m.def(
+      "max_pool",
+      [](const Value& x, const Extents& size, std::int64_t stride, nb::handle padding, Name name) {
+        return Value{x.network, max_pool(x.var, pool_options(x, size, stride, padding), name)};
+      },
+      nb::arg("x"), nb::arg("size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
+      nb::arg("name") = "", "The largest element of each window. stride 0: windows side by side.");
+  m.def(
+      "average_pool",
+      [](const Value& x, const Extents& size, std::int64_t stride, nb::handle padding, bool count_padding, Name name) {
+        auto o = pool_options(x, size, stride, padding);
+        o.count_padding = count_padding;
+        return Value{x.network, average_pool(x.var, o, name)};
+      },
+      nb::arg("x"), nb::arg("size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
+      nb::arg("count_padding") = false, nb::arg("name") = "", "The mean of each window. stride 0: side by side.");
+  m.def(
+      "global_average_pool",
+      [](const Value& x, Name name) { return Value{x.network, global_average_pool(x.var, name)}; }, nb::arg("x"),
+      nb::kw_only(), nb::arg("name") = "", "The mean of each channel: (N, C, 1...).");
+  m.def(
+      "resize",
+      [](const Value& x, std::int64_t rows, std::int64_t columns, const std::string& grid, Name name) {
+        const ResizeOptions o{.rows = rows,
+                              .columns = columns,
+                              .grid = choose<ops::ResizeGrid>("grid", grid,
+                                                              {{"half_pixel", ops::ResizeGrid::half_pixel},
+                                                               {"asymmetric", ops::ResizeGrid::asymmetric},
+                                                               {"align_corners", ops::ResizeGrid::align_corners}})};
+        return Value{x.network, resize(x.var, o, name)};
+      },
+      nb::arg("x"), nb::arg("rows"), nb::arg("columns"), nb::kw_only(), nb::arg("grid") = "half_pixel",
+      nb::arg("name") = "",
+      "Bilinear interpolation of (N, C, H, W) to (N, C, rows, columns). grid: 'half_pixel' as PyTorch, 'asymmetric' "
+      "as\n"
+      "TensorFlow 1, or 'align_corners'.");
+}
+
+void bind_dense_layers(nb::module_& m) {
+  m.def(
+      "dense",
+      [](const Value& x, std::int64_t features, bool bias, const std::string& weights_of, const Init& weights,
+         const Init& bias_init, Name name) {
+        const DenseOptions o{.features = features,
+                             .bias = bias,
+                             .weights_of = weights_of,
+                             .weights_init = weights,
+                             .bias_init = bias_init};
+        return Value{x.network, dense(x.var, o, name)};
+      },
+      nb::arg("x"), nb::arg("features"), nb::kw_only(), nb::arg("bias") = true, nb::arg("weights_of") = "",
+      nb::arg("weights_init") = Init::glorot_uniform(), nb::arg("bias_init") = Init::constant(0), nb::arg("name") = "",
+      "x (N, in) times weights^T plus bias: (N, features). weights_of: name of a node whose weights are used.\n"
+      "Parameters 'weights' (features, in) and 'bias' (features).");
+  m.def(
+      "embedding",
+      [](const Value& x, std::int64_t entries, std::int64_t features, const Init& weights, Name name) {
+        return Value{x.network,
+                     embedding(x.var, {.entries = entries, .features = features, .weights_init = weights}, name)};
+      },
+      nb::arg("x"), nb::arg("entries"), nb::arg("features"), nb::kw_only(),
+      nb::arg("weights_init") = Init::uniform(0.1f), nb::arg("name") = "",
+      "Rows of a table by number: x (N) or (N, steps) int32 -> (N * steps, features).");
+  const auto recurrent = [&m](const char* kind, Var (*layer)(Var, const RecurrentOptions&, const std::string&),
+                              const char* text) {
+    m.def(
+        kind,
+        [layer](const Value& x, std::int64_t hidden, int layers, float dropout, const Init& weights, const Init& bias,
+                Name name) {
+          const RecurrentOptions o{
+              .hidden = hidden, .layers = layers, .dropout = dropout, .weights_init = weights, .bias_init = bias};
+          return Value{x.network, layer(x.var, o, name)};
+        },
+        nb::arg("x"), nb::arg("hidden"), nb::kw_only(), nb::arg("layers") = 1, nb::arg("dropout") = 0.0f,
+        nb::arg("weights_init") = Init::glorot_uniform(), nb::arg("bias_init") = Init::constant(0),
+        nb::arg("name") = "", text);
+  };
+  recurrent("lstm", &lstm, "Long short-term memory over x (N * steps, features) -> (N * steps, hidden).");
+  recurrent("gru", &gru, "Gated recurrent units over x (N * steps, features) -> (N * steps, hidden).");
+}
+
+void bind_normalization(nb::module_& m) {
+  m.def(
+      "batch_norm",
+      [](const Value& x, float momentum, float epsilon, int ranks, const Init& scale, const Init& shift, Name name) {
+        const BatchNormOptions o{
+            .momentum = momentum, .epsilon = epsilon, .ranks = ranks, .scale_init = scale, .shift_init = shift};
+        return Value{x.network, batch_norm(x.var, o, name)};
+      },
+      nb::arg("x"), nb::kw_only(), nb::arg("momentum") = 0.1f, nb::arg("epsilon") = 1e-5f, nb::arg("ranks") = 0,
+      nb::arg("scale_init") = Init::constant(1), nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
+      "Batch normalization. ranks: whose samples make the statistics of training: 0: all ranks', 1: each rank's own,\n"
+      "n: those of groups of n neighbouring ranks.");
+  m.def(
+      "rms_norm",
+      [](const Value& x, float epsilon, Name name) { return Value{x.network, rms_norm(x.var, epsilon, name)}; },
+      nb::arg("x"), nb::kw_only(), nb::arg("epsilon") = 1e-5f, nb::arg("name") = "",
+      "x / sqrt(mean of x^2 along a row + epsilon) * scale, for x (N, features).");
+  m.def(
+      "dropout", [](const Value& x, float rate, Name name) { return Value{x.network, dropout(x.var, rate, name)}; },
+      nb::arg("x"), nb::arg("rate"), nb::kw_only(), nb::arg("name") = "",
+      "Drops elements with this probability in training; evaluation passes x on.");
+}
+
+void bind_activations(nb::module_& m) {
+  const auto plain = [&m](const char* kind, Var (*layer)(Var, const std::string&), const char* text) {
+    m.def(
+        kind, [layer](const Value& x, Name name) { return Value{x.network, layer(x.var, name)}; }, nb::arg("x"),
+        nb::kw_only(), nb::arg("name") = "", text);
+  };
+  plain("relu", &relu, "max(x, 0)");
+  plain("tanh", &tanh, "Hyperbolic tangent.");
+  plain("sigmoid", &sigmoid, "1 / (1 + exp(-x))");
+  plain("gelu", &gelu, "x / 2 (1 + erf(x / sqrt 2))");
+  plain("silu", &silu, "x sigmoid(x), also called swish.");
+  m.def(
+      "leaky_relu",
+      [](const Value& x, float slope, Name name) { return Value{x.network, leaky_relu(x.var, slope, name)}; },
+      nb::arg("x"), nb::arg("slope"), nb::kw_only(), nb::arg("name") = "", "x where x > 0, else slope x.");
+  m.def(
+      "scale",
+      [](const Value& x, float factor, float offset, Name name) {
+        return Value{x.network, scale(x.var, factor, offset, name)};
+      },
+      nb::arg("x"), nb::arg("factor"), nb::arg("offset") = 0.0f, nb::kw_only(), nb::arg("name") = "",
+      "factor x + offset");
+  m.def(
+      "softmax", [](const Value& x, int axis, Name name) { return Value{x.network, softmax(x.var, axis, name)}; },
+      nb::arg("x"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "exp(x) / sum of exp(x) along `axis`.");
+}
+
+/// Throws InputError for no value at all.
+std::vector<Var> vars_of(const std::vector<Value>& xs, const char* layer) {
+  if (xs.empty()) refuse("{} was given no value. Expected at least one", layer);
+  std::vector<Var> vars;
+  for (const auto& x : xs) vars.push_back(x.var);
+  return vars;
+}
+
+void bind_shapes(nb::module_& m) {
+  m.def(
+      "flatten",
+      [](const Value& x, const std::string& order, std::int64_t features, Name name) {
+        const auto o = choose<ElementOrder>(
+            "order", order, {{"logical", ElementOrder::logical}, {"channels_last", ElementOrder::channels_last}});
+        return Value{x.network, flatten(x.var, o, features, name)};
+      },
+      nb::arg("x"), nb::kw_only(), nb::arg("order") = "logical", nb::arg("features") = 0, nb::arg("name") = "",
+      "A sample's elements as rows of `features`; 0: one row. order: 'logical' as PyTorch flattens, or\n"
+      "'channels_last' as TensorFlow does.");
+  m.def(
+      "reshape",
+      [](const Value& x, const Shape& sample, Name name) { return Value{x.network, reshape(x.var, sample, name)}; },
+      nb::arg("x"), nb::arg("sample"), nb::kw_only(), nb::arg("name") = "",
+      "The same elements in logical order, with other dims of a sample.");
+  m.def(
+      "add",
+      [](const std::vector<Value>& xs, Name name) {
+        const auto vars = vars_of(xs, "add");
+        return Value{xs[0].network, add(vars, name)};
+      },
+      nb::arg("xs"), nb::kw_only(), nb::arg("name") = "", "The sum of values of one shape.");
+  m.def(
+      "concat",
+      [](const std::vector<Value>& xs, int axis, Name name) {
+        const auto vars = vars_of(xs, "concat");
+        return Value{xs[0].network, concat(vars, axis, name)};
+      },
+      nb::arg("xs"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "Values side by side along `axis`.");
+}
+
+void bind_losses(nb::module_& m) {
+  using ops::LossKind;
+  m.def(
+      "loss",
+      [](const Value& prediction, const Value& target, const std::string& kind, float delta, bool sum_rows, Name name) {
+        const ops::LossParams params{.kind = choose<LossKind>("kind", kind,
+                                                              {{"mse", LossKind::mse},
+                                                               {"mae", LossKind::mae},
+                                                               {"huber", LossKind::huber},
+                                                               {"cross_entropy", LossKind::cross_entropy}}),
+                                     .delta = delta,
+                                     .sum_rows = sum_rows};
+        return Value{prediction.network, loss(prediction.var, target.var, params, name)};
+      },
+      nb::arg("prediction"), nb::arg("target"), nb::arg("kind"), nb::kw_only(), nb::arg("delta") = 1.0f,
+      nb::arg("sum_rows") = false, nb::arg("name") = "loss",
+      "Compares a prediction (rows, F) with a target input and makes the result the graph's loss. kind: 'mse', 'mae',\n"
+      "'huber' (with delta) or 'cross_entropy' (target: int32 class numbers). sum_rows: the rows of a sample count by\n"
+      "their sum instead of their mean.");
+  const auto simple = [&m](const char* kind, LossKind loss_kind, const char* text) {
+    m.def(
+        kind,
+        [loss_kind](const Value& prediction, const Value& target) {
+          return Value{prediction.network, loss(prediction.var, target.var, {loss_kind})};
+        },
+        nb::arg("prediction"), nb::arg("target"), text);
+  };
+  simple("mse", LossKind::mse, "The mean of squares, as the graph's loss.");
+  simple("mae", LossKind::mae, "The mean of absolute values, as the graph's loss.");
+  simple("cross_entropy", LossKind::cross_entropy,
+         "-log softmax(logits)[target], as the graph's loss. target: int32 class numbers, one per sample or row.");
+  m.def(
+      "huber",
+      [](const Value& prediction, const Value& target, float delta) {
+        return Value{prediction.network, huber(prediction.var, target.var, delta)};
+      },
+      nb::arg("prediction"), nb::arg("target"), nb::arg("delta") = 1.0f,
+      "Squares up to `delta`, absolute values beyond, as the graph's loss.");
+  m.def(
+      "pixel_cross_entropy",
+      [](const Value& logits, const Value& target, std::vector<float> class_weights, const std::string& mean,
+         float factor, float focal_gamma, float sampled_pixels, Name name) {
+        const ops::PixelLossParams params{
+            .class_weights = std::move(class_weights),
+            .mean = choose<ops::PixelMean>(
+                "mean", mean,
+                {{"none", ops::PixelMean::none}, {"all", ops::PixelMean::all}, {"counted", ops::PixelMean::counted}}),
+            .factor = factor,
+            .focal_gamma = focal_gamma,
+            .sampled_pixels = sampled_pixels};
+        return Value{logits.network, pixel_cross_entropy(logits.var, target.var, params, name)};
+      },
+      nb::arg("logits"), nb::arg("target"), nb::kw_only(), nb::arg("class_weights") = std::vector<float>(),
+      nb::arg("mean") = "all", nb::arg("factor") = 1.0f, nb::arg("focal_gamma") = 0.0f,
+      nb::arg("sampled_pixels") = 0.0f, nb::arg("name") = "loss",
+      "Cross entropy of each pixel, as the graph's loss: logits (N, classes, spatial...), target (N, spatial...) "
+      "int32.\n"
+      "mean: by what the sum over pixels is divided: 'none', 'all' pixels, or those 'counted' (of a class with "
+      "weight).");
+}
+
+}  // namespace
+
+void bind_layers(nb::module_& m) {
+  bind_convolutions(m);
+  bind_dense_layers(m);
+  bind_normalization(m);
+  bind_activations(m);
+  bind_shapes(m);
+  bind_losses(m);
+}
+
+}  // namespace keelson::python

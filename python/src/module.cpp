@@ -1,0 +1,63 @@
+#include <nanobind/nanobind.h>
+
+#include "engine/base/error.hpp"
+#include "objects.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+/// The classes of keelson._errors, which outlive the module.
+PyObject *error, *input_error, *out_of_memory, *ranks_lost;
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const keelson::InputError& e) {
+    PyErr_SetString(input_error, e.what());
+  } catch (const keelson::OutOfMemory& e) {
+    PyErr_SetString(out_of_memory, e.what());
+  } catch (const keelson::RanksLost& e) {
+    PyErr_SetString(ranks_lost, e.what());
+  } catch (const keelson::Error& e) {
+    PyErr_SetString(error, e.what());
+  }
+}
+
+PyObject* error_class(const char* name) { return nb::module_::import_("keelson._errors").attr(name).inc_ref().ptr(); }
+
+}  // namespace
+
+NB_MODULE(_engine, m) {
+  using namespace keelson::python;
+  m.doc() = "Keelson's engine. Import keelson instead.";
+  // Variables of a notebook live until the interpreter ends, and are no leak.
+  nb::set_leak_warnings(false);
+  error = error_class("Error");
+  input_error = error_class("InputError");
+  out_of_memory = error_class("OutOfMemory");
+  ranks_lost = error_class("RanksLost");
+  nb::register_exception_translator(translate);
+
+  m.attr("version") = KEELSON_VERSION;
+  bind_communicator(m);
+  bind_context(m);
+  bind_graph(m);
+  nb::module_ layers = m.def_submodule("layers", "Layers as functions: each appends a node and returns its value.");
+  bind_layers(layers);
+  nb::module_ nets = m.def_submodule("nets", "The networks that Keelson comes with.");
+  bind_nets(nets);
+  bind_parameters(m);
+  nb::module_ optimizers = m.def_submodule("optim", "Optimizers and learning rates.");
+  bind_optimizers(optimizers);
+  nb::module_ data = m.def_submodule("data", "Data sets, and generators of made-up data.");
+  bind_data(data);
+  bind_readers(data);
+  bind_records(m);
+  nb::module_ metrics = m.def_submodule("metrics", "Numbers that say how good a network is.");
+  bind_metrics(metrics);
+  bind_checkpoint(m);
+  bind_trainer(m);
+  bind_inference(m);
+  m.def("_shut_down", &shut_down, nb::arg("exit_code"), nb::arg("message"), nb::call_guard<nb::gil_scoped_release>());
+}

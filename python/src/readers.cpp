@@ -1,0 +1,217 @@
+#include "readers.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/tuple.h>
+
+#include <filesystem>
+#include <optional>
+#include <tuple>
+
+#include "apps/climate/data/snapshot_dataset.hpp"
+#include "apps/climate/weather/channels.hpp"
+#include "apps/cosmoflow/data/symmetry.hpp"
+#include "apps/cosmoflow/data/universe_dataset.hpp"
+#include "arrays.hpp"
+#include "casters.hpp"
+#include "objects.hpp"
+#include "texts.hpp"
+
+namespace keelson::python {
+namespace {
+
+using cosmoflow::UniverseDataset;
+using Release = nb::call_guard<nb::gil_scoped_release>;
+/// Name, scale and offset of each target, as metrics take them.
+using Targets = std::vector<std::tuple<std::string, double, double>>;
+
+void construct_universes(UniverseDataset* self, const std::string& path, std::int64_t size, std::vector<int> channels,
+                         const std::string& normalise, std::vector<int> targets, bool physical_targets,
+                         std::vector<float> target_mean, std::vector<float> target_std, nb::handle comm) {
+  using cosmoflow::Normalisation;
+  const cosmoflow::UniverseOptions o{
+      .size = size,
+      .channels = std::move(channels),
+      .normalisation = choose<Normalisation>(
+          "normalise", normalise,
+          {{"log1p", Normalisation::log1p}, {"mean", Normalisation::mean}, {"none", Normalisation::none}}),
+      .targets = std::move(targets),
+      .physical_targets = physical_targets,
+      .target_mean = std::move(target_mean),
+      .target_std = std::move(target_std)};
+  const auto ranks = ranks_of(comm);
+  const nb::gil_scoped_release release;
+  new (self) UniverseDataset(path, o, communicator_of(ranks));
+}
+
+Targets targets_of(const UniverseDataset& data) {
+  Targets targets;
+  for (const auto& p : data.parameters())
+    if (p.has_range)
+      targets.emplace_back(p.name, (p.maximum - p.minimum) / 2, (p.maximum + p.minimum) / 2);
+    else
+      targets.emplace_back(p.name, 1, 0);
+  return targets;
+}
+
+lm::TokenLevel level_of(const std::string& name) {
+  return choose<lm::TokenLevel>("level", name, {{"word", lm::TokenLevel::word}, {"char", lm::TokenLevel::character}});
+}
+
+void construct_text(TextDataset* self, const std::vector<std::string>& files, std::int64_t streams, std::int64_t unroll,
+                    const std::string& level_name, std::shared_ptr<TextDataset> like,
+                    const std::optional<std::string>& vocabulary_text, std::int64_t vocab_size, std::int64_t min_count,
+                    bool pad, nb::handle comm) {
+  if (files.empty()) refuse("no file was given. Expected the paths of one or more texts");
+  const auto level = like ? like->vocabulary->level() : level_of(level_name);
+  const auto ranks = ranks_of(comm);
+  const nb::gil_scoped_release release;
+  auto scan = ranks ? lm::scan_text(files, level, ranks->get()) : lm::scan_text(files, level);
+  auto words = like ? like->vocabulary
+               : vocabulary_text
+                   ? std::make_shared<const lm::Vocabulary>(lm::Vocabulary::from_text(*vocabulary_text, "vocabulary"))
+                   : std::make_shared<const lm::Vocabulary>(scan, lm::VocabularyOptions{vocab_size, min_count});
+  new (self) TextDataset(std::make_shared<const lm::TextCorpus>(std::move(scan)), std::move(words),
+                         {.streams = streams, .unroll = unroll, .pad = pad});
+}
+
+/// Rank 0 looks beside the training data, as keelson-climate does; else all samples are read once.
+climate::ChannelRanges find_ranges(const climate::SnapshotDataset& data, Communicator* ranks) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(data.file_of(0)).parent_path();
+  std::int64_t found = 0;
+  if (!ranks || ranks->rank() == 0)
+    found = fs::exists(folder / "stats.h5") ? 1 : fs::exists(folder / ".." / "stats.h5") ? 2 : 0;
+  if (ranks) ranks->allreduce(&found, 1, Reduction::max);
+  if (found == 0) return climate::measure_ranges(data, ranks);
+  return climate::read_ranges(((found == 1 ? folder : folder / "..") / "stats.h5").string());
+}
+
+void construct_snapshots(climate::SnapshotDataset* self, const std::string& path, std::vector<int> channels, int labels,
+                         const std::optional<std::string>& stats, std::shared_ptr<climate::SnapshotDataset> like,
+                         bool normalise, nb::handle comm) {
+  climate::SnapshotOptions o{.channels = std::move(channels), .labels = labels};
+  if (like) o.channels = like->channels();
+  const auto ranks = ranks_of(comm);
+  const nb::gil_scoped_release release;
+  Communicator* group = communicator_of(ranks);
+  if (!normalise) {
+    new (self) climate::SnapshotDataset(path, o, group);
+    return;
+  }
+  const climate::SnapshotDataset opened(path, o, group);
+  const auto ranges = like ? like->ranges() : stats ? climate::read_ranges(*stats) : find_ranges(opened, group);
+  new (self) climate::SnapshotDataset(opened, ranges, stats.value_or(path));
+}
+
+void bind_universes(nb::module_& m) {
+  nb::class_<SampleTransform>(m, "SampleTransform", "A random change of training samples (data augmentation).")
+      .def("__repr__", [](const SampleTransform& t) { return fmt::format("<keelson.data: {}>", t.describe()); });
+  nb::class_<cosmoflow::RandomCubeSymmetry, SampleTransform>(
+      m, "RandomCubeSymmetry", "One of the 48 symmetries of the cube, at random, for all cubic fields of a sample.")
+      .def(nb::init<>());
+  nb::class_<UniverseDataset, Dataset>(
+      m, "UniverseDataset",
+      "Simulated universes in HDF5, as keelson-cosmoflow reads them. path: a file, a folder or a pattern.\n"
+      "size: edge of the cubes; stored volumes are cut into such ones; 0: as stored. normalise: 'log1p', 'mean', "
+      "'none'.\n"
+      "comm: ranks that open the files together; then making it is collective.")
+      .def("__init__", &construct_universes, nb::arg("path"), nb::kw_only(), nb::arg("size") = 0,
+           nb::arg("channels") = std::vector<int>(), nb::arg("normalise") = "log1p",
+           nb::arg("targets") = std::vector<int>(), nb::arg("physical_targets") = false,
+           nb::arg("target_mean") = std::vector<float>(), nb::arg("target_std") = std::vector<float>(),
+           nb::arg("comm") = nb::none())
+      .def_prop_ro("targets", &targets_of,
+                   "(name, scale, offset) of each target, as keelson.metrics.MeanAbsoluteError takes them.");
+}
+
+void bind_texts(nb::module_& m) {
+  nb::class_<TextDataset, Dataset>(
+      m, "TextDataset",
+      "Windows of a text for truncated back-propagation through time, as keelson-lm reads them. streams: rows that "
+      "are\n"
+      "read side by side: the batch of all ranks together. unroll: tokens per window. level: 'word' or 'char'.\n"
+      "The vocabulary is that of `like`, or of the text `vocabulary`, else made from the files. pad: also predict "
+      "what\n"
+      "is left of a row after whole windows (for validation).")
+      .def("__init__", &construct_text, nb::arg("files"), nb::kw_only(), nb::arg("streams") = 20,
+           nb::arg("unroll") = 35, nb::arg("level") = "word", nb::arg("like") = nb::none(),
+           nb::arg("vocabulary") = nb::none(), nb::arg("vocab_size") = 0, nb::arg("min_count") = 1,
+           nb::arg("pad") = false, nb::arg("comm") = nb::none())
+      .def_prop_ro(
+          "vocabulary_size", [](const TextDataset& d) { return d.vocabulary->size(); }, "Different tokens.")
+      .def_prop_ro(
+          "vocabulary", [](const TextDataset& d) { return d.vocabulary->to_text(); }, "As checkpoints store it.")
+      .def_prop_ro(
+          "tokens", [](const TextDataset& d) { return d.windows.tokens(); }, "In the text.")
+      .def(
+          "decode",
+          [](const TextDataset& d, const std::vector<std::int32_t>& ids) {
+            std::vector<std::string> tokens;
+            for (const auto id : ids) {
+              if (id < 0 || id >= d.vocabulary->size())
+                refuse("there is no token {}. Expected 0 to {}", id, d.vocabulary->size() - 1);
+              tokens.emplace_back(d.vocabulary->token(id));
+            }
+            return tokens;
+          },
+          nb::arg("ids"), "The tokens of these numbers.")
+      .def(
+          "encode",
+          [](const TextDataset& d, const std::vector<std::string>& tokens) {
+            std::vector<std::int32_t> ids;
+            for (const auto& token : tokens) ids.push_back(d.vocabulary->id(token));
+            return ids;
+          },
+          nb::arg("tokens"), "The numbers of these tokens; unknown ones have that of <unk>.");
+}
+
+void bind_snapshots(nb::module_& m) {
+  nb::class_<climate::SnapshotDataset, Dataset>(
+      m, "SnapshotDataset",
+      "Climate snapshots in HDF5, as keelson-climate reads them. path: a file, a folder or a pattern. channels: by "
+      "their\n"
+      "numbers; empty: all 16. labels: which map of the files. Channels are normalised by the ranges in the file "
+      "`stats`,\n"
+      "or by those of the data set `like` (for validation), else by stats.h5 in the folder or beside it, else the "
+      "data\n"
+      "are read for them. comm: ranks that open the files together; then making it is collective.")
+      .def("__init__", &construct_snapshots, nb::arg("path"), nb::kw_only(), nb::arg("channels") = std::vector<int>(),
+           nb::arg("labels") = 0, nb::arg("stats") = nb::none(), nb::arg("like") = nb::none(),
+           nb::arg("normalise") = true, nb::arg("comm") = nb::none())
+      .def_prop_ro("channels", &climate::SnapshotDataset::channels, "The chosen channels.");
+}
+
+}  // namespace
+
+void fit_to_reader(TrainerOptions& o, const Dataset& training, const Dataset* validation, int ranks) {
+  if (const auto* text = dynamic_cast<const TextDataset*>(&training)) {
+    if (text->windows.streams() != o.batch * ranks)
+      refuse("the text was opened with {} streams. Expected batch * ranks = {}: give TextDataset(..., streams={})",
+             text->windows.streams(), o.batch * ranks, o.batch * ranks);
+    o.shuffle = false;
+    o.unit = {"word", text->windows.unroll()};
+    o.texts.emplace("vocabulary", text->vocabulary->to_text());
+    o.config.emplace("level", text->vocabulary->level() == lm::TokenLevel::word ? "word" : "char");
+    if (const auto* v = dynamic_cast<const TextDataset*>(validation))
+      o.evaluation.units = static_cast<double>(v->windows.targets());
+  }
+  if (const auto* snapshots = dynamic_cast<const climate::SnapshotDataset*>(&training)) {
+    std::vector<std::string> ranges;
+    for (std::size_t c = 0; c < snapshots->ranges().size(); ++c)
+      ranges.push_back(fmt::format("{}:{}", snapshots->ranges().least[c], snapshots->ranges().most[c]));
+    o.config.emplace("ranges", fmt::format("{}", fmt::join(ranges, ",")));
+    if (std::ssize(snapshots->channels()) != climate::kChannels)
+      o.config.emplace("channels", fmt::format("{}", fmt::join(snapshots->channels(), ",")));
+  }
+}
+
+void bind_readers(nb::module_& m) {
+  bind_universes(m);
+  bind_texts(m);
+  bind_snapshots(m);
+  bind_generators(m);
+}
+
+}  // namespace keelson::python

@@ -1,0 +1,85 @@
+#include "records.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/train/records.hpp"
+#include "engine/train/run_state.hpp"
+#include "objects.hpp"
+
+namespace keelson::python {
+
+Evaluated evaluated(const Evaluation& evaluation, const std::vector<std::shared_ptr<Metric>>& metrics) {
+  Evaluated e{evaluation, {}, {}};
+  for (const auto& m : metrics) {
+    e.metrics[m->name()] = m->value();
+    e.values[m->name()] = m->values();
+  }
+  return e;
+}
+
+void bind_records(nb::module_& m) {
+  nb::class_<StepRecord>(m, "Step", "Results of one optimizer step.")
+      .def_ro("step", &StepRecord::step, "Steps done, this one included.")
+      .def_ro("epoch", &StepRecord::epoch, "Position in training: epochs done, with their fraction.")
+      .def_ro("loss", &StepRecord::loss, "Mean over the samples of all ranks.")
+      .def_ro("learning_rate", &StepRecord::learning_rate, "Of this step.")
+      .def_ro("rate", &StepRecord::rate, "Samples per second of all ranks together.")
+      .def("__repr__", [](const StepRecord& s) { return fmt::format("<step {}: loss {:.6g}>", s.step, s.loss); });
+  nb::class_<EpochRecord>(m, "Epoch", "Results of one epoch.")
+      .def_ro("epoch", &EpochRecord::epoch, "Epochs done.")
+      .def_ro("step", &EpochRecord::step, "Optimizer steps done.")
+      .def_ro("train_loss", &EpochRecord::train_loss, "Mean over the training samples of the epoch.")
+      .def_ro("validation_loss", &EpochRecord::validation_loss, "NaN without validation.")
+      .def_ro("metric", &EpochRecord::metric, "The first metric (the loss without metrics); NaN without validation.")
+      .def_ro("metric_values", &EpochRecord::metric_values, "The parts of the first metric.")
+      .def_ro("learning_rate", &EpochRecord::learning_rate, "Of the last step.")
+      .def_ro("rate", &EpochRecord::rate, "Samples per second of training, all ranks together.")
+      .def_ro("validation_seconds", &EpochRecord::validation_seconds, "Wall time; 0 without validation.")
+      .def_ro("best", &EpochRecord::best, "Whether the validation was better than all before.")
+      .def("__repr__", [](const EpochRecord& e) {
+        return fmt::format("<epoch {}: train loss {:.6g}, validation loss {:.6g}, metric {:.6g}>", e.epoch,
+                           e.train_loss, e.validation_loss, e.metric);
+      });
+  nb::class_<Evaluated>(m, "Evaluation", "Results of a network on a data set, the same on all ranks.")
+      .def_prop_ro(
+          "samples", [](const Evaluated& e) { return e.evaluation.samples; }, "In the data set.")
+      .def_prop_ro(
+          "loss", [](const Evaluated& e) { return e.evaluation.loss; }, "Mean over all samples.")
+      .def_prop_ro(
+          "metric", [](const Evaluated& e) { return e.evaluation.metric; },
+          "The first metric; without metrics the loss.")
+      .def_ro("metrics", &Evaluated::metrics, "All metrics by name.")
+      .def_ro("values", &Evaluated::values, "The parts of each metric (per target, per class), by the metric's name.")
+      .def_prop_ro(
+          "seconds", [](const Evaluated& e) { return e.evaluation.seconds; }, "Wall time on this rank.")
+      .def("__repr__", [](const Evaluated& e) {
+        return fmt::format("<{} samples: loss {:.6g}, metric {:.6g}>", e.evaluation.samples, e.evaluation.loss,
+                           e.evaluation.metric);
+      });
+  nb::class_<RunState>(m, "RunState", "Where a training run stands.")
+      .def_ro("network", &RunState::network, "The graph's name.")
+      .def_ro("config", &RunState::config, "What a program needs to make network and data again.")
+      .def_ro("texts", &RunState::texts, "Larger texts by name: 'vocabulary'.")
+      .def_ro("topology", &RunState::topology, "What the network consists of, as JSON.")
+      .def_ro("seed", &RunState::seed, "Of sample order, transform and dropout.")
+      .def_ro("epoch", &RunState::epoch, "Finished epochs.")
+      .def_ro("step", &RunState::step, "Optimizer steps done.")
+      .def_ro("step_in_epoch", &RunState::step_in_epoch, "Steps done of the epoch under way.")
+      .def_ro("samples", &RunState::samples, "Training samples used so far, all ranks together.")
+      .def_ro("global_batch", &RunState::global_batch, "Samples of a full step, all ranks together.")
+      .def_ro("train_samples", &RunState::train_samples, "Samples of the training data.")
+      .def_ro("seconds", &RunState::seconds, "Spent training so far, all runs together.")
+      .def_ro("best_metric", &RunState::best_metric, "Of the best validation.")
+      .def_ro("best_epoch", &RunState::best_epoch, "Finished epochs at the best validation; -1: none.")
+      .def_ro("metric", &RunState::metric, "Of the last validation; NaN: none.")
+      .def_ro("validation_loss", &RunState::validation_loss, "Of the last validation; NaN: none.")
+      .def_ro("optimizer", &RunState::optimizer, "With its settings, as text.")
+      .def_ro("schedule", &RunState::schedule, "The learning rate, as text.")
+      .def_ro("version", &RunState::version, "Of Keelson, in a checkpoint.")
+      .def_ro("created", &RunState::created, "Time in UTC, in a checkpoint.")
+      .def("__repr__", [](const RunState& s) {
+        return fmt::format("<keelson.RunState of {}: epoch {}, step {}>", s.network, s.epoch, s.step);
+      });
+}
+
+}  // namespace keelson::python

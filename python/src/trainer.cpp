@@ -1,0 +1,242 @@
+#include "trainer.hpp"
+
+#include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/variant.h>
+
+#include <variant>
+
+#include "casters.hpp"
+#include "engine/optim/adam.hpp"
+#include "engine/optim/lamb.hpp"
+#include "engine/optim/lars.hpp"
+#include "readers.hpp"
+
+namespace keelson::python {
+namespace {
+
+using Rate = std::variant<double, Schedule>;
+
+struct Wishes {
+  std::optional<std::string> name;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::filesystem::path> checkpoints;
+  std::vector<nb::object> callbacks;
+};
+
+Precision precision_of(const std::string& name) {
+  return choose<Precision>(
+      "precision", name,
+      {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}});
+}
+
+/// The graph's and the options' entries; those that the caller gives win.
+std::map<std::string, std::string> stored_config(const TrainerOptions& o, const Network& network,
+                                                 const std::map<std::string, std::string>& given) {
+  auto config = given;
+  config.insert(o.config.begin(), o.config.end());
+  config.insert(network.config.begin(), network.config.end());
+  for (const auto& [key, value] : program_config(o)) config.emplace(key, value);
+  return config;
+}
+
+void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<NetworkParameters> parameters,
+               nb::handle training_data, nb::handle validation_data, std::int64_t batch, std::int64_t epochs,
+               std::int64_t max_steps, std::shared_ptr<Optimizer> optimizer, const Rate& learning_rate,
+               std::optional<std::uint64_t> seed, bool shuffle, std::shared_ptr<SampleTransform> transform,
+               const std::string& precision, std::vector<std::shared_ptr<Metric>> metrics,
+               const std::string& prediction, const std::string& target_field, double target, double time_limit,
+               const std::string& sync, bool reproducible, bool recompute,
+               std::optional<std::filesystem::path> checkpoints, int keep, std::int64_t checkpoint_epochs,
+               std::int64_t checkpoint_steps, const std::vector<nb::object>& callbacks, int loader_threads,
+               int prefetch, const std::map<std::string, std::string>& config, std::map<std::string, std::string> texts,
+               const std::pair<std::string, std::int64_t>& unit) {
+  auto training = dataset_of(training_data), validation = dataset_of(validation_data);
+  if (!training) refuse("training is None. Expected a data set, or arrays by name: {{'x': images, 'y': targets}}");
+  TrainerOptions o;
+  o.network = parameters->network->name;
+  o.texts = std::move(texts);
+  o.unit = {unit.first, unit.second};
+  o.batch = batch;
+  o.epochs = epochs;
+  o.max_steps = max_steps;
+  o.seed = seed.value_or(parameters->values.seed());
+  o.shuffle = shuffle;
+  o.transform = std::move(transform);
+  o.precision = precision_of(precision);
+  o.exchange.reproducible = reproducible;
+  o.recompute = recompute;
+  o.sync = SyncMode::parse(sync);
+  if (optimizer) o.optimizer = std::move(optimizer);
+  if (const auto* rate = std::get_if<double>(&learning_rate))
+    o.schedule.base = *rate;
+  else
+    o.schedule = std::get<Schedule>(learning_rate);
+  o.target = target;
+  o.time_limit = time_limit;
+  if (checkpoints) o.checkpoints = *checkpoints;
+  o.keep = keep;
+  o.checkpoint_epochs = checkpoint_epochs;
+  o.checkpoint_steps = checkpoint_steps;
+  o.loader_threads = loader_threads;
+  o.prefetch = prefetch;
+  o.profiled_steps = 0;
+  o.evaluation.metrics = std::move(metrics);
+  o.evaluation.prediction = prediction;
+  o.evaluation.target = target_field;
+  if (const auto* samples = dynamic_cast<const FunctionDataset*>(training.get()); samples && samples->in_order()) {
+    o.shuffle = false;
+    o.loader_threads = 1;
+  }
+  const auto* group = parameters->device->communicator();
+  fit_to_reader(o, *training, validation.get(), group ? group->size() : 1);
+  o.config = stored_config(o, *parameters->network, config);
+  auto observer = std::make_unique<Callbacks>(callbacks, self.h);
+  const nb::gil_scoped_release release;
+  new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o),
+                             std::move(observer));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> program_config(const TrainerOptions& o) {
+  std::map<std::string, std::string> c{{"epochs", std::to_string(o.epochs)},
+                                       {"seed", std::to_string(o.seed)},
+                                       {"batch", std::to_string(o.batch)},
+                                       {"shuffle", o.shuffle ? "true" : "false"},
+                                       {"precision", std::string(to_string(o.precision))},
+                                       {"sync", o.sync.to_string()}};
+  const auto put = [&](const char* key, auto value) { c[key] = fmt::format("{}", value); };
+  const Optimizer& p = *o.optimizer;
+  put("weight-decay", p.weight_decay);
+  put("clip-norm", p.clip_norm);
+  const auto put_larc = [&](const Larc& larc) {
+    c["larc"] = larc.mode == ops::LarcMode::none ? "none" : larc.mode == ops::LarcMode::scale ? "scale" : "clip";
+    put("larc-eta", larc.eta);
+  };
+  c["optimizer"] = p.to_string().substr(0, p.to_string().find_first_of(" ,"));
+  if (const auto* sgd = dynamic_cast<const Sgd*>(&p)) {
+    put("momentum", sgd->momentum);
+    c["nesterov"] = sgd->nesterov ? "true" : "false";
+    put_larc(sgd->larc);
+  } else if (const auto* adam = dynamic_cast<const Adam*>(&p)) {
+    put_larc(adam->larc);
+  } else if (const auto* lars = dynamic_cast<const Lars*>(&p)) {
+    put("momentum", lars->momentum);
+    put("lars-eta", lars->eta);
+    c["lars-rate-outside"] = lars->rate_in_momentum ? "false" : "true";
+    c["adapt-vectors"] = lars->adapt_vectors ? "true" : "false";
+  } else if (const auto* lamb = dynamic_cast<const Lamb*>(&p)) {
+    c["nvlamb"] = lamb->nvlamb ? "true" : "false";
+    c["adapt-vectors"] = lamb->adapt_vectors ? "true" : "false";
+  }
+  const Schedule& s = o.schedule;
+  constexpr const char* kinds[] = {"constant", "steps", "linear", "cosine", "decay"};
+  c["schedule"] = kinds[static_cast<int>(s.kind)];
+  put("lr", s.base);
+  put("warmup-epochs", s.warmup_epochs);
+  put("warmup-from", s.warmup_from);
+  if (s.kind == Schedule::Kind::linear || s.kind == Schedule::Kind::cosine) {
+    put("final-lr", s.final);
+    put("schedule-epochs", s.epochs);
+  }
+  if (s.kind == Schedule::Kind::decay) {
+    put("decay-factor", s.decay_factor);
+    put("flat-epochs", s.flat_epochs);
+  }
+  std::string steps;
+  for (const auto& step : s.steps) steps += fmt::format("{}{}:{}", steps.empty() ? "" : ",", step.epoch, step.factor);
+  if (s.kind == Schedule::Kind::steps) c["decay"] = steps;
+  return c;
+}
+
+void bind_trainer(nb::module_& m) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<TrainerObject>(
+      m, "Trainer",
+      "Trains the network of `parameters` on data, together with the ranks of its context.\n\n"
+      "training, validation: a data set of keelson.data, or arrays by the name of the graph input that they feed:\n"
+      "{'x': images, 'y': targets}; all ranks have the same. batch: samples per step and rank.\n"
+      "learning_rate: a number or a keelson.optim.Schedule. metrics: of validations; the first one judges.\n"
+      "prediction, target_field: the graph output and the data field that metrics compare.\n"
+      "target: > 0: training ends when the metric is this value or better.\n"
+      "checkpoints: folder for step-N.h5 and best.h5, which the programs read as well; None: none are written.\n"
+      "callbacks: objects with methods of keelson.Callback. config, texts: stored in checkpoints.\n\n"
+      "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
+      "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
+      .def("__init__", &construct, nb::arg("parameters"), nb::arg("training"), nb::arg("validation") = nb::none(),
+           nb::kw_only(), nb::arg("batch") = 1, nb::arg("epochs") = 1, nb::arg("max_steps") = -1,
+           nb::arg("optimizer") = nb::none(), nb::arg("learning_rate") = 1e-3, nb::arg("seed") = nb::none(),
+           nb::arg("shuffle") = true, nb::arg("transform") = nb::none(), nb::arg("precision") = "fp32",
+           nb::arg("metrics") = std::vector<std::shared_ptr<Metric>>(), nb::arg("prediction") = "prediction",
+           nb::arg("target_field") = "y", nb::arg("target") = 0.0, nb::arg("time_limit") = 0.0,
+           nb::arg("sync") = "synchronous", nb::arg("reproducible") = false, nb::arg("recompute") = false,
+           nb::arg("checkpoints") = nb::none(), nb::arg("keep") = 2, nb::arg("checkpoint_epochs") = 1,
+           nb::arg("checkpoint_steps") = 0, nb::arg("callbacks") = std::vector<nb::object>(),
+           nb::arg("loader_threads") = 1, nb::arg("prefetch") = 2,
+           nb::arg("config") = std::map<std::string, std::string>(),
+           nb::arg("texts") = std::map<std::string, std::string>(),
+           nb::arg("unit") = std::pair<std::string, std::int64_t>("sample", 1))
+      .def(
+          "run", [](TrainerObject& t) { return to_string(t.run()); }, Release(),
+          "Trains to the end and returns the reason: 'all epochs done', 'step limit reached', 'target reached', 'time\n"
+          "limit'. Ctrl-C ends it after the step, with a checkpoint, and raises KeyboardInterrupt. Collective.")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def(
+          "__next__",
+          [](TrainerObject& t) {
+            auto record = t.next();
+            if (!record) throw nb::stop_iteration();
+            return *record;
+          },
+          Release(), "The next step.")
+      .def("step", &TrainerObject::step, nb::arg("batch"),
+           "A step on these arrays, by field, of at most `batch` samples, instead of the next ones of the training "
+           "data.\n"
+           "Full batches that are 64-byte aligned and channels-last (keelson.data.empty) are not copied. Collective.")
+      .def("end_epoch", &TrainerObject::end_epoch, Release(),
+           "Ends an epoch whose steps are all done: validates, and counts it as done. Collective.")
+      .def_prop_ro(
+          "epoch_done", [](const TrainerObject& t) { return t.get().epoch_done(); },
+          "Whether all steps of the epoch are done and end_epoch() has not been called.")
+      .def("validate", &TrainerObject::validate, Release(), "Evaluates the network on the validation data. Collective.")
+      .def("save_checkpoint", &TrainerObject::save, nb::arg("best") = false, Release(),
+           "Writes step-N.h5 into the folder of checkpoints, while training goes on. best: best.h5 is it, too.\n"
+           "wait() returns when it is written. Collective.")
+      .def("resume", &TrainerObject::resume, nb::arg("path"), Release(),
+           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Collective.")
+      .def(
+          "wait", [](TrainerObject& t) { t.get().wait(); }, Release(),
+          "Returns when all steps are done, and the last checkpoint is written. Collective.")
+      .def_prop_ro(
+          "last_step", [](const TrainerObject& t) { return StepRecord(t.get().last_step()); },
+          "The latest step whose loss is known.")
+      .def_prop_ro(
+          "state", [](const TrainerObject& t) { return RunState(t.get().state()); },
+          "Where the training stands: a copy.")
+      .def_prop_ro(
+          "stop_reason",
+          [](const TrainerObject& t) {
+            const auto reason = t.get().stop_reason();
+            return reason ? std::optional(to_string(*reason)) : std::nullopt;
+          },
+          "Why no further step will be made; None: there is one.")
+      .def_prop_ro(
+          "steps_per_epoch", [](const TrainerObject& t) { return t.get().steps_per_epoch(); },
+          "Training samples / samples of all ranks in a step, rounded up.")
+      .def_prop_ro(
+          "last_checkpoint", [](const TrainerObject& t) { return t.get().last_checkpoint(); },
+          "The latest checkpoint that was written or resumed from; '.' : none.")
+      .def(
+          "close", [](TrainerObject& t) { t.close(); }, Release(), "Gives memory and threads back now.")
+      .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
+      .def(
+          "__exit__",
+          [](TrainerObject& t, nb::handle, nb::handle, nb::handle) {
+            const nb::gil_scoped_release release;
+            t.close();
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
+}
+
+}  // namespace keelson::python

@@ -1,0 +1,186 @@
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+
+#include "engine/base/error.hpp"
+#include "trainer.hpp"
+
+namespace keelson::python {
+
+TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
+                             std::shared_ptr<Dataset> validation, TrainerOptions options,
+                             std::unique_ptr<Callbacks> callbacks)
+    : Closable(Stage::work),
+      parameters_(std::move(parameters)),
+      training_(std::move(training)),
+      validation_(std::move(validation)),
+      metrics_(options.evaluation.metrics),
+      batch_(options.batch),
+      epochs_(options.epochs),
+      max_steps_(options.max_steps),
+      checkpoint_epochs_(options.checkpoint_epochs),
+      checkpoint_steps_(options.checkpoint_steps),
+      callbacks_(std::move(callbacks)),
+      staging_(training_->fields().size()) {
+  options.interrupted = [this] { return interrupted(); };
+  trainer_ = std::make_unique<Trainer>(parameters_->network->graph, parameters_->values, *training_, validation_.get(),
+                                       parameters_->device->communicator(), std::move(options));
+  trainer_->observe({callbacks_.get()});
+}
+
+/// Ending the threads that read samples may have to wait for one that needs Python's lock.
+TrainerObject::~TrainerObject() {
+  const nb::gil_scoped_release release;
+  close();
+}
+
+Trainer& TrainerObject::get() const {
+  if (!trainer_) fail("this trainer was closed");
+  return *trainer_;
+}
+
+bool TrainerObject::interrupted() {
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) signal_.emplace();
+  return signal_.has_value();
+}
+
+void TrainerObject::raise_if_interrupted() {
+  if (get().stop_reason() != StopReason::interrupted) return;
+  const nb::gil_scoped_acquire acquire;
+  if (signal_) {
+    nb::python_error raised = std::move(*signal_);
+    signal_.reset();
+    throw raised;
+  }
+  PyErr_SetString(PyExc_KeyboardInterrupt, "another rank was interrupted");
+  throw nb::python_error();
+}
+
+StopReason TrainerObject::run() {
+  const auto reason = get().run({callbacks_.get()}).reason;
+  saved_step_ = get().state().step;
+  raise_if_interrupted();
+  return reason;
+}
+
+/// What Trainer::run() does between two steps.
+void TrainerObject::finish_step() {
+  if (!step_pending_) return;
+  step_pending_ = false;
+  Trainer& t = get();
+  const auto& s = t.state();
+  if (t.stop_reason() || s.epoch >= epochs_) return;
+  if (t.epoch_done()) {
+    const bool best = t.end_epoch().best;
+    if (best || (checkpoint_epochs_ > 0 && s.epoch % checkpoint_epochs_ == 0)) save(best);
+  } else if (checkpoint_steps_ > 0 && s.step > 0 && s.step % checkpoint_steps_ == 0) {
+    save(false);
+  }
+}
+
+void TrainerObject::finish() {
+  if (ended_) return;
+  ended_ = true;
+  Trainer& t = get();
+  if (saved_step_ != t.state().step) save(false);
+  t.wait();
+  if (t.stop_reason()) callbacks_->on_stop(t.state(), *t.stop_reason());
+}
+
+std::optional<StepRecord> TrainerObject::next() {
+  finish_step();
+  Trainer& t = get();
+  if (t.step()) {
+    step_pending_ = true;
+    return t.last_step();
+  }
+  finish();
+  raise_if_interrupted();
+  return std::nullopt;
+}
+
+void* TrainerObject::staged(std::size_t f, const HostArray& array, std::int64_t count) {
+  const Field& field = training_->fields()[f];
+  const bool channels_last = field.shape.rank() >= 3;
+  constexpr std::size_t alignment = 64;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(array.data) % alignment == 0;
+  if (count == batch_ && aligned && is_dense(array, channels_last))
+    return const_cast<std::byte*>(array.data);  // the step only reads it
+  const auto bytes = static_cast<std::size_t>(field.shape.elements() * batch_) * size_of(field.dtype);
+  if (!staging_[f])
+    staging_[f] = {::operator new(bytes, std::align_val_t(alignment)),
+                   [](void* p) { ::operator delete(p, std::align_val_t(alignment)); }};
+  copy_dense(array, -1, channels_last, staging_[f].get());
+  const auto used = static_cast<std::size_t>(field.shape.elements() * count) * size_of(field.dtype);
+  std::memset(static_cast<std::byte*>(staging_[f].get()) + used, 0, bytes - used);
+  return staging_[f].get();
+}
+
+StepRecord TrainerObject::step(const nb::dict& arrays) {
+  Trainer& t = get();
+  const auto& fields = training_->fields();
+  for (const auto& [key, value] : arrays) {
+    const auto name = nb::cast<std::string>(key);
+    std::string known;
+    bool found = false;
+    for (const auto& f : fields) {
+      found = found || f.name == name;
+      known += (known.empty() ? "" : ", ") + f.name;
+    }
+    if (!found) refuse("the batch has a field '{}'. Expected {}, as the training data have them", name, known);
+  }
+  std::vector<HostArray> held;
+  for (const auto& f : fields) {
+    if (!arrays.contains(f.name.c_str()))
+      refuse("the batch has no field '{}', which the training data have. Give {{'{}': array of {} x {}}}", f.name,
+             f.name, batch_, to_string(f.shape));
+    auto array = host_array(arrays[f.name.c_str()], f.name);
+    require_dtype(array, f.dtype, f.name);
+    Shape expected{array.shape.empty() ? 0 : array.shape[0]};
+    for (const auto extent : f.shape) expected.push_back(extent);
+    const std::int64_t count = expected[0];
+    if (!(array.shape == expected) || count < 1 || count > batch_ || (!held.empty() && held[0].shape[0] != count))
+      refuse("{} has the shape {}. Expected {}x{}: as many samples in all fields, and at most {}", f.name,
+             to_string(array.shape), held.empty() ? batch_ : held[0].shape[0], to_string(f.shape), batch_);
+    held.push_back(std::move(array));
+  }
+  Batch batch;
+  batch.count = batch.global_count = held[0].shape[0];
+  const nb::gil_scoped_release release;
+  for (std::size_t f = 0; f < fields.size(); ++f) batch.fields.push_back(staged(f, held[f], batch.count));
+  if (Communicator* ranks = parameters_->device->communicator()) {
+    batch.sample_offset = ranks->rank() * batch_;
+    if (ranks->size() > 1) ranks->on_host().allreduce(&batch.global_count, 1, Reduction::sum);
+  }
+  t.step(batch);
+  step_pending_ = true;
+  raise_if_interrupted();
+  return t.last_step();
+}
+
+EpochRecord TrainerObject::end_epoch() {
+  step_pending_ = false;
+  return get().end_epoch();
+}
+
+Evaluated TrainerObject::validate() {
+  const auto evaluation = get().validate();
+  return evaluated(evaluation, metrics_);
+}
+
+void TrainerObject::save(bool best) {
+  get().save_checkpoint(best);
+  saved_step_ = get().state().step;
+}
+
+void TrainerObject::resume(const std::string& path) {
+  Communicator* ranks = parameters_->device->communicator();
+  get().resume(CheckpointReader(path, false, ranks ? &ranks->on_host() : nullptr));
+  saved_step_ = get().state().step;
+  step_pending_ = true;
+  ended_ = false;
+}
+
+}  // namespace keelson::python

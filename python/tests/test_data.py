@@ -1,0 +1,177 @@
+"""Data of NumPy, h5py, DLPack, samples and batches of others, and of the programs."""
+
+import ctypes
+
+import h5py
+import numpy
+import pytest
+
+import keelson
+from conftest import batch_of, cubes, small_network
+from keelson import data as kd
+
+
+class Tensor:
+    """What other packages' tensors have: DLPack, and no buffer."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def weights_after(context, data, **options):
+    parameters = keelson.Parameters(small_network(), context, seed=1)
+    trainer = keelson.Trainer(parameters, data, batch=batch_of(16), epochs=2, learning_rate=0.01,
+                              **{"shuffle": False, **options})
+    trainer.run()
+    trainer.close()
+    return parameters["conv1/weights"]
+
+
+def test_all_kinds_of_data_train_alike(context, world, folder):
+    arrays = cubes(64)
+    expected = weights_after(context, arrays)
+
+    def check(data, **options):
+        assert numpy.array_equal(weights_after(context, data, **options), expected)
+
+    check(kd.ArrayDataset(**arrays))
+    check({name: Tensor(a) for name, a in arrays.items()})
+    fast = kd.empty((64, 1, 8, 8, 8))
+    fast[:] = arrays["x"]
+    check({"x": fast, "y": numpy.asfortranarray(arrays["y"])})
+    check(kd.from_samples([(x, y) for x, y in zip(arrays["x"], arrays["y"])]), loader_threads=2)
+    check([{"y": y, "x": x} for x, y in zip(arrays["x"], arrays["y"])])
+    path = f"{folder}/samples.h5"
+    if world.rank == 0:
+        with h5py.File(path, "w") as file:
+            for name, a in arrays.items():
+                file[name] = a
+    world.barrier()
+    with h5py.File(path) as file:
+        check({"x": file["x"], "y": file["y"]})
+        check(kd.from_storage({"x": file["x"], "y": file["y"]}), loader_threads=2)
+    size = batch_of(16)
+    mine = [{name: a[i + world.rank * size:i + (world.rank + 1) * size] for name, a in arrays.items()}
+            for i in range(0, 64, 16)]
+    check(kd.from_batches(mine, size, ranks=world.size))
+    check(kd.from_batches([(b["x"], b["y"]) for b in mine], size, ranks=world.size))
+    parameters = keelson.Parameters(small_network(), context, seed=1)
+    trainer = keelson.Trainer(parameters, arrays, batch=size, epochs=2, learning_rate=0.01)
+    for _ in range(2):
+        for batch in mine:
+            trainer.step(batch)
+    assert numpy.array_equal(parameters["conv1/weights"], expected)
+
+
+def test_samples_are_read_in_place():
+    arrays = cubes(4)
+    data = kd.ArrayDataset(arrays)
+    assert len(data) == 4 and data.fields == {"x": ((1, 8, 8, 8), "float32"), "y": ((1,), "float32")}
+    arrays["x"][2, 0, 1, 2, 3] = 99
+    assert data[2]["x"][0, 1, 2, 3] == 99 and numpy.array_equal(data[-2]["x"], arrays["x"][2])
+    with pytest.raises(IndexError):
+        data[4]
+
+
+def test_empty_is_aligned_and_channels_last():
+    array = kd.empty((2, 3, 4, 5))
+    assert array.shape == (2, 3, 4, 5) and array.strides == (240, 4, 60, 12)
+    assert array.ctypes.data % 64 == 0
+    assert kd.empty((2, 3), "int32").dtype == numpy.int32
+    assert kd.empty((2, 3, 4, 5), channels_last=False).flags.c_contiguous
+
+
+def test_arrays_of_many_channels_lie_as_they_should():
+    x = numpy.random.default_rng(0).random((3, 5, 4, 6, 2), dtype=numpy.float32)
+    for given in (x, x[:, ::-1][:, ::-1], numpy.moveaxis(numpy.ascontiguousarray(numpy.moveaxis(x, 1, -1)), -1, 1)):
+        assert numpy.array_equal(kd.ArrayDataset(x=given)[1]["x"], x[1])
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: kd.ArrayDataset(), "no array was given"),
+    (lambda: kd.ArrayDataset(x=numpy.zeros(3)), "x has the dtype float64. Expected float32"),
+    (lambda: kd.ArrayDataset(y=numpy.zeros(3, "int64")), "give y.astype('int32')"),
+    (lambda: kd.ArrayDataset(x=numpy.float32(3)), "x is a single number"),
+    (lambda: kd.from_storage({"x": numpy.zeros((2, 3), "int16")}), "dtypes={'x': 'float32'}"),
+    (lambda: kd.from_storage({"x": numpy.zeros((2, 3), "f4"), "y": numpy.zeros(3, "f4")}), "{'x': 2, 'y': 3}"),
+    (lambda: kd.from_samples([(1, 2, 3)]), "Give names=('x', 'y')"),
+    (lambda: kd.from_batches(iter([cubes(2)]), 2, steps=1), "can be iterated once only"),
+    (lambda: kd.from_batches([cubes(3)], 2), "has 3 samples. Expected 2"),
+    (lambda: kd.as_dataset(object()), "the data are a object"),
+])
+def test_data_sets_that_cannot_be_are_refused(make, words):
+    with pytest.raises(keelson.InputError) as raised:
+        make()
+    assert words in str(raised.value)
+
+
+def test_samples_are_converted_where_asked():
+    data = kd.from_storage({"x": numpy.arange(6, dtype="int16").reshape(3, 2)}, dtypes={"x": "float32"})
+    assert data[1]["x"].tolist() == [2, 3] and data[1]["x"].dtype == numpy.float32
+
+
+def test_errors_of_samples_reach_the_trainer(context, alone):
+    def read(i):
+        if i == 5:
+            raise OSError("disk 5 is gone")
+        return numpy.zeros((1, 8, 8, 8), "f4"), numpy.zeros(2 if i == 6 else 1, "f4")
+
+    fields = [("x", (1, 8, 8, 8), "float32"), ("y", (1,), "float32")]
+    with pytest.raises(OSError, match="disk 5 is gone"):
+        weights_after(context, kd.FunctionDataset(read, 16, fields), shuffle=False)
+    with pytest.raises(keelson.InputError, match="y of sample 6 has the shape 2. Expected 1"):
+        kd.FunctionDataset(read, 16, fields)[6]
+    short = kd.from_batches([cubes(16)], 16, steps=2)
+    with pytest.raises(keelson.InputError, match="ended after 1 batches. Expected 2: give steps=1"):
+        weights_after(context, short)
+
+
+def test_universes(context, world, folder):
+    kd.generate_universes(folder, train=8, validation=4, size=32, particles=1, comm=world)
+    data = kd.UniverseDataset(folder + "/train", comm=world)
+    assert len(data) == 8 and data.fields["x"] == ((4, 32, 32, 32), "float32")
+    assert [name for name, _, _ in data.targets] == ["Omega_m", "sigma_8", "N_spec", "H_0"]
+    parameters = keelson.Parameters(keelson.nets.cosmoflow(size=32, dropout=0), context)
+    trainer = keelson.Trainer(parameters, data, kd.UniverseDataset(folder + "/validation", comm=world),
+                              batch=batch_of(4), learning_rate=1e-3, transform=kd.RandomCubeSymmetry(),
+                              metrics=[keelson.metrics.MeanAbsoluteError(data.targets)])
+    assert trainer.run() == "all epochs done" and numpy.isfinite(trainer.state.metric)
+
+
+def test_texts(context, world, folder):
+    if world.rank == 0:
+        best = kd.generate_text(folder, words=4000, validation_words=600, test_words=300, vocab_size=50)
+        assert 1 < best["best"] < best["bigram"] < best["unigram"] < 50
+    world.barrier()
+    text = kd.TextDataset([folder + "/ptb.train.txt"], streams=4, unroll=10, comm=world)
+    validation = kd.TextDataset([folder + "/ptb.valid.txt"], streams=4, unroll=10, like=text, pad=True, comm=world)
+    assert text.decode(text.encode(["<eos>", "no such word"])) == ["<eos>", "<unk>"]
+    net = keelson.nets.lstm_lm(text.vocabulary_size, hidden=16, layers=1, unroll=10)
+    parameters = keelson.Parameters(net, context)
+    trainer = keelson.Trainer(parameters, text, validation, batch=batch_of(4), learning_rate=1.0, epochs=2,
+                              optimizer=keelson.optim.SGD(clip_norm=5), metrics=[keelson.metrics.Perplexity()])
+    trainer.run()
+    assert trainer.state.metric < text.vocabulary_size
+    with pytest.raises(keelson.InputError, match="opened with 4 streams"):
+        keelson.Trainer(parameters, text, batch=3)
+
+
+def test_snapshots(context, world, folder):
+    kd.generate_snapshots(folder, train=4, validation=2, rows=64, columns=96, comm=world)
+    data = kd.SnapshotDataset(folder + "/train", comm=world)
+    validation = kd.SnapshotDataset(folder + "/validation", like=data, comm=world)
+    sample = data[0]
+    assert sample["x"].shape == (16, 64, 96) and 0 <= sample["x"].min() and sample["x"].max() <= 1
+    assert set(numpy.unique(sample["y"])) <= {0, 1, 2}
+    net = keelson.nets.tiramisu(rows=64, columns=96, growth=4, first=8, blocks=[2, 2], kernel=3, dropout=0)
+    parameters = keelson.Parameters(net, context)
+    trainer = keelson.Trainer(parameters, data, validation, batch=batch_of(2),
+                              metrics=[keelson.metrics.MeanImageIoU(), keelson.metrics.PooledIoU()])
+    trainer.run()
+    assert 0 < trainer.state.metric <= 1

@@ -1,0 +1,40 @@
+"""The examples run, and say what they should."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["own_network.py"], r"error 0\.0"),
+    (["cosmoflow.py", "--samples", "16", "--epochs", "2"], r"'sigma_8': \d"),
+    (["language_model.py", "--words", "30000", "--epochs", "1"], r"perplexity \d+\.\d+, best possible \d"),
+    *((["climate.py", "--net", net, "--samples", "4", "--epochs", "1"], r"mean IoU 0\.\d")
+      for net in ("tiramisu", "deepcam", "deeplab")),
+])
+def test_it_runs(alone, tmp_path, words, expected):
+    done = subprocess.run([sys.executable, EXAMPLES / words[0], *words[1:]], cwd=tmp_path, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    assert re.search(expected, done.stdout), done.stdout
+
+
+def test_all_are_run_and_cosmoflow_is_short():
+    told = pathlib.Path(__file__).read_text()
+    assert all(example.name in told for example in EXAMPLES.glob("*.py"))
+    assert len((EXAMPLES / "cosmoflow.py").read_text().splitlines()) <= 30
+
+
+def test_the_guide_shows_what_runs():
+    guide = (EXAMPLES.parents[1] / "docs" / "python.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    texts = [path.read_text() for folder in (EXAMPLES, EXAMPLES.parent / "tests") for path in folder.glob("*.py")]
+    texts += [re.sub("^    ", "", text, flags=re.MULTILINE) for text in texts]
+    assert len(blocks) >= 4
+    for block in blocks:
+        assert any(block in text for text in texts), block

@@ -1,0 +1,207 @@
+"""Training, in all the ways that a notebook does it."""
+
+import os
+import signal
+import threading
+
+import numpy
+import pytest
+
+import keelson
+from conftest import batch_of, cubes, small_network
+
+
+def make(context, data=None, **options):
+    parameters = keelson.Parameters(small_network(dropout=options.pop("dropout", 0)), context, seed=1)
+    settings = dict(batch=batch_of(16), epochs=3, learning_rate=0.01, optimizer=keelson.optim.Adam())
+    return parameters, keelson.Trainer(parameters, data or cubes(64), **{**settings, **options})
+
+
+def same(a, b):
+    return all(numpy.array_equal(a[name], b[name]) for name in a)
+
+
+def test_it_learns(context):
+    mae = keelson.metrics.MeanAbsoluteError()
+    parameters, trainer = make(context, validation=cubes(32, seed=1), epochs=30, metrics=[mae])
+    before = trainer.validate()
+    losses = [step.loss for step in trainer]
+    assert len(losses) == 120 and trainer.steps_per_epoch == 4
+    assert losses[-1] < 0.1 * losses[0]
+    after = trainer.validate()
+    assert after.metric == after.metrics["MAE"] < 0.2 * before.metric
+    assert after.metric == keelson.evaluate(parameters, cubes(32, seed=1), batch=batch_of(16), metrics=[mae]).metric
+    assert trainer.stop_reason == "all epochs done" and trainer.state.best_metric <= after.metric
+
+
+def test_a_loop_and_run_give_the_same_bits(context, folder):
+    looped, trainer = make(context, validation=cubes(32), dropout=0.5, checkpoints=folder + "/a", checkpoint_steps=3)
+    for step in trainer:
+        pass
+    whole, other = make(context, validation=cubes(32), dropout=0.5, checkpoints=folder + "/b", checkpoint_steps=3)
+    assert other.run() == "all epochs done"
+    assert step.step == 12 and same(looped, whole)
+    assert sorted(os.listdir(folder + "/a")) == sorted(os.listdir(folder + "/b")) != []
+
+
+def test_a_resumed_run_gives_the_same_bits(context, folder):
+    whole, trainer = make(context)
+    trainer.run()
+    _, part = make(context, max_steps=5, checkpoints=folder)
+    assert part.run() == "step limit reached"
+    resumed, rest = make(context)
+    rest.resume(folder)
+    assert rest.state.step == 5
+    assert len(list(rest)) == 7 and same(whole, resumed)
+    assert all(numpy.array_equal(a, b) for a, b in zip(whole.state("conv1/weights"), resumed.state("conv1/weights")))
+    with pytest.raises(keelson.InputError, match="was trained with the optimizer 'adam"):
+        make(context, optimizer=keelson.optim.SGD())[1].resume(folder)
+
+
+class Recorder(keelson.Callback):
+    def __init__(self):
+        self.events = []
+
+    def on_start(self, trainer, resumed_from):
+        self.events.append("start" + resumed_from)
+
+    def on_step(self, trainer, step):
+        self.events.append(step.step)
+        assert trainer.state.step == step.step
+
+    def on_epoch(self, trainer, epoch):
+        self.events.append(f"epoch {epoch.epoch}")
+        assert epoch.validation_loss > 0
+
+    def on_stop(self, trainer, reason):
+        self.events.append(reason)
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_callbacks_are_called(context, loop):
+    recorder = Recorder()
+    _, trainer = make(context, validation=cubes(16), epochs=2, callbacks=[recorder])
+    list(trainer) if loop else trainer.run()
+    assert recorder.events == ["start", 1, 2, 3, 4, "epoch 1", 5, 6, 7, 8, "epoch 2", "all epochs done"]
+
+
+def test_an_exception_of_a_callback_ends_the_training(context):
+    class Stop:
+        def on_step(self, trainer, step):
+            if step.step == 2:
+                raise LookupError("enough")
+
+    _, trainer = make(context, callbacks=[Stop()])
+    with pytest.raises(LookupError, match="enough"):
+        trainer.run()
+    with pytest.raises(keelson.InputError, match="has no method that is called"):
+        make(context, callbacks=[print])
+
+
+def test_steps_on_arrays_of_the_caller(context, world):
+    data = cubes(8)
+    parameters, trainer = make(context)
+    mine = {name: a[world.rank::world.size] for name, a in data.items()}
+    first = trainer.step(mine).loss
+    for _ in range(60):
+        loss = trainer.step(mine).loss
+    assert loss < 0.1 * first
+    # The sum over all ranks of a short batch is that of all samples.
+    assert numpy.isclose(keelson.evaluate(parameters, data, batch=batch_of(8)).loss, trainer.step(mine).loss, rtol=1e-4)
+
+
+@pytest.mark.parametrize("batch, words", [
+    (lambda d: {"x": d["x"]}, "the batch has no field 'y'"),
+    (lambda d: {**d, "z": d["x"]}, "a field 'z'. Expected x, y"),
+    (lambda d: {**d, "y": d["y"][:3]}, "y has the shape 3x1. Expected 4x1"),
+    (lambda d: {**d, "x": d["x"][:, :, :4]}, "x has the shape 4x1x4x8x8. Expected"),
+    (lambda d: {**d, "x": d["x"].astype("float64")}, "x has the dtype float64. Expected float32: give"),
+    (lambda d: {**d, "x": "noise"}, "x is a str"),
+])
+def test_batches_that_do_not_fit_are_refused(context, batch, words):
+    _, trainer = make(context)
+    with pytest.raises(keelson.InputError) as raised:
+        trainer.step(batch(cubes(4)))
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("data, words", [
+    ({"x": cubes(64)["x"]}, "y"),
+    ({**cubes(64), "y": cubes(63)["y"]}, "y has 63 samples"),
+    ({**cubes(64), "y": cubes(64)["y"].astype("float64")}, "y has the dtype float64. Expected float32"),
+    ({"x": cubes(64)["y"], "y": cubes(64)["y"]}, "the samples' x is 1 f32, but the network takes"),
+    ({**cubes(64), "z": cubes(64)["y"]}, "z"),
+    (cubes(8), "a batch of 16"),
+    (5, "the data are a int"),
+])
+def test_data_that_do_not_fit_are_refused(context, data, words):
+    with pytest.raises(keelson.Error) as raised:
+        make(context, data)
+    assert words in str(raised.value)
+
+
+def test_the_optimizers_and_schedules(context):
+    optim = keelson.optim
+    rates = optim.Schedule(0.1, "cosine", final=0.01, epochs=2, warmup_epochs=1)
+    assert rates.at(0) == 0 and abs(rates.at(2) - 0.01) < 1e-9
+    assert optim.Schedule(1, "steps", steps=[(2, 0.5)]).at(3) == 0.5
+    for optimizer in (optim.SGD(momentum=0.9, nesterov=True), optim.Adam(larc="clip"), optim.AdamW(weight_decay=0.1),
+                      optim.LARS(), optim.LAMB(adapt_vectors=True),
+                      optim.SGD(groups=[optim.ParameterGroup(["*bias"], lr_multiplier=2)])):
+        _, trainer = make(context, optimizer=optimizer, learning_rate=rates, epochs=1)
+        assert numpy.isfinite([step.loss for step in trainer]).all(), optimizer
+    with pytest.raises(keelson.InputError, match="Expected one of 'none', 'scale', 'clip'"):
+        optim.Adam(larc="trim")
+
+
+def test_a_loss_that_is_not_finite_names_its_cause(context):
+    data = cubes(64)
+    data["x"][:, 0, 0, 0, 0] = numpy.nan
+    _, trainer = make(context, data)
+    with pytest.raises(keelson.Error, match="input x"):
+        trainer.run()
+
+
+def test_ctrl_c_ends_run_with_a_checkpoint(context, folder, world):
+    """As a user's SIGINT: it comes while C++ trains without Python's lock."""
+    _, trainer = make(context, epochs=10**6, checkpoints=folder, checkpoint_epochs=0)
+    if world.rank == 0:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert trainer.state.step > 0
+    assert os.path.exists(f"{folder}/step-{trainer.state.step:010d}.h5")
+    assert trainer.stop_reason == "interrupted"
+
+
+def test_ctrl_c_ends_a_loop(context, alone):
+    _, trainer = make(context, epochs=10**6)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in trainer:
+            pass
+
+
+def test_other_threads_run_while_steps_do(context, alone):
+    counted = []
+    stop = threading.Event()
+
+    def count():
+        while not stop.wait(0.001):
+            counted.append(1)
+
+    thread = threading.Thread(target=count)
+    _, trainer = make(context, epochs=200)
+    thread.start()
+    trainer.run()
+    stop.set()
+    thread.join()
+    assert len(counted) > 5
+
+
+def test_a_closed_trainer_says_so(context):
+    _, trainer = make(context)
+    with trainer:
+        next(trainer)
+    with pytest.raises(keelson.Error, match="this trainer was closed"):
+        trainer.run()
