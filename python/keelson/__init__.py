@@ -18,6 +18,7 @@
 """
 
 import atexit as _atexit
+import collections.abc as _abc
 import os as _os
 import sys as _sys
 
@@ -42,12 +43,6 @@ __all__ = [
 _sys.modules[__name__ + ".layers"] = layers
 _sys.modules[__name__ + ".metrics"] = metrics
 _sys.modules[__name__ + ".optim"] = optim
-
-# Parameters are a mapping in all respects.
-import collections.abc as _abc
-
-for _method in ("keys", "items", "values", "get"):
-    setattr(Parameters, _method, getattr(_abc.Mapping, _method))
 _abc.Mapping.register(Parameters)
 
 _failure = [0, ""]

@@ -65,6 +65,8 @@ void set(NetworkParameters& p, const std::string& name, nb::handle given) {
     parameter.start = std::move(values);
 }
 
+nb::object mapping(const char* view) { return nb::module_::import_("collections.abc").attr(view); }
+
 std::vector<std::string> names(const NetworkParameters& p) {
   std::vector<std::string> all;
   for (const auto& parameter : p.values.all()) all.push_back(parameter.name);
@@ -91,6 +93,24 @@ void bind_parameters(nb::module_& m) {
            [](const NetworkParameters& p, const std::string& name) { return p.values.find(name) != nullptr; })
       .def("__contains__", [](const NetworkParameters&, nb::handle) { return false; })
       .def("__iter__", [](const NetworkParameters& p) { return nb::iter(nb::cast(names(p))); })
+      .def(
+          "keys", [](nb::handle self) { return mapping("KeysView")(self); },
+          nb::sig("def keys(self) -> collections.abc.KeysView[str]"), "Names, in the network's order.")
+      .def(
+          "values", [](nb::handle self) { return mapping("ValuesView")(self); },
+          nb::sig("def values(self) -> collections.abc.ValuesView[numpy.typing.NDArray[numpy.float32]]"), "Copies.")
+      .def(
+          "items", [](nb::handle self) { return mapping("ItemsView")(self); },
+          nb::sig("def items(self) -> collections.abc.ItemsView[str, numpy.typing.NDArray[numpy.float32]]"),
+          "Names and copies.")
+      .def(
+          "get",
+          [](NetworkParameters& p, const std::string& name, nb::object otherwise) {
+            return p.values.find(name) ? get(p, name, -1) : otherwise;
+          },
+          nb::arg("name"), nb::arg("default") = nb::none(),
+          nb::sig("def get(self, name: str, default=None) -> numpy.typing.NDArray[numpy.float32] | typing.Any"),
+          "A copy of the values, or `default` where nothing has this name.")
       .def(
           "state",
           [](NetworkParameters& p, const std::string& name) {

@@ -1,6 +1,8 @@
 """Graphs, layers and parameters."""
 
+import ast
 import collections.abc
+import pathlib
 
 import numpy
 import pytest
@@ -135,3 +137,28 @@ def test_context_says_what_it_is():
         keelson.Context(comm=5)
     with pytest.raises(keelson.InputError, match="threads is"):
         keelson.Context(threads=context.threads + 1)
+
+
+def public(module):
+    return {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+
+
+def test_everything_is_documented_and_typed():
+    modules = (keelson, keelson.layers, keelson.nets, keelson.data, keelson.optim, keelson.metrics)
+    checked = 0
+    for module in modules:
+        for name, thing in public(module).items():
+            if not callable(thing) or getattr(thing, "__module__", "").split(".")[0] != "keelson":
+                continue
+            assert thing.__doc__, f"{module.__name__}.{name}"
+            checked += 1
+            for method, function in public(thing).items() if isinstance(thing, type) else ():
+                if not issubclass(thing, BaseException):
+                    assert function.__doc__, f"{name}.{method}"
+    assert checked > 60
+    folder = pathlib.Path(keelson.__file__).parent
+    assert (folder / "py.typed").exists()
+    stubs = {path.stem: ast.parse(path.read_text()) for path in (folder / "_engine").glob("*.pyi")}
+    assert {"__init__", "layers", "nets", "data", "optim", "metrics"} <= set(stubs)
+    functions = {node.name for node in stubs["layers"].body if isinstance(node, ast.FunctionDef)}
+    assert functions >= set(public(keelson.layers))
