@@ -66,8 +66,8 @@ Closable::~Closable() {
 
 void shut_down(int exit_code, const std::string& message) {
   Process& p = process();
+  if (p.mpi && !p.mpi->conclude({.exit_code = exit_code, .message = message})) p.mpi->abort(exit_code);
   for (const auto stage : {Closable::Stage::work, Closable::Stage::context, Closable::Stage::communicator}) {
-    if (exit_code != 0) break;  // other ranks may wait for this one for ever
     std::vector<Closable*> open;
     {
       const std::lock_guard lock(p.mutex);
@@ -76,11 +76,7 @@ void shut_down(int exit_code, const std::string& message) {
     for (Closable* c : open)
       if (c->stage_ == stage) c->close();
   }
-  if (p.mpi) {
-    const auto outcomes = p.mpi->conclude({.exit_code = exit_code, .message = message});
-    if (!outcomes) p.mpi->abort(exit_code);
-    if (exit_code == 0) p.mpi.reset();
-  }
+  p.mpi.reset();
   p.runtime.reset();
 }
 

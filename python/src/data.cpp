@@ -110,6 +110,11 @@ void FunctionDataset::read(std::int64_t index, void* const* dst) const {
   }
 }
 
+bool reads_in_order(const Dataset& data) {
+  const auto* samples = dynamic_cast<const FunctionDataset*>(&data);
+  return samples && samples->in_order();
+}
+
 std::shared_ptr<Dataset> dataset_of(nb::handle given) {
   if (given.is_none()) return nullptr;
   if (std::shared_ptr<Dataset> data; nb::try_cast(given, data)) return data;

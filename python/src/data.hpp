@@ -55,6 +55,9 @@ class FunctionDataset final : public Dataset {
   bool in_order_;
 };
 
+/// Whether samples can only be read one after the other: by one thread, without shuffling.
+bool reads_in_order(const Dataset& data);
+
 /// The data set of what a user gives as data: a Dataset, or what keelson.data.as_dataset() takes. Null for None.
 std::shared_ptr<Dataset> dataset_of(nb::handle given);
 

@@ -304,7 +304,7 @@ void bind_inference(nb::module_& m) {
         if (!data) refuse("data is None. Expected a data set, or arrays by name");
         EvaluatorOptions o{.batch = batch,
                            .precision = precision_of(precision),
-                           .threads = loader_threads,
+                           .threads = reads_in_order(*data) ? 1 : loader_threads,
                            .prefetch = prefetch,
                            .prediction = prediction,
                            .target = target_field,

@@ -84,17 +84,14 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.evaluation.metrics = std::move(metrics);
   o.evaluation.prediction = prediction;
   o.evaluation.target = target_field;
-  if (const auto* samples = dynamic_cast<const FunctionDataset*>(training.get()); samples && samples->in_order()) {
-    o.shuffle = false;
-    o.loader_threads = 1;
-  }
+  if (reads_in_order(*training)) o.shuffle = false;
+  if (reads_in_order(*training) || (validation && reads_in_order(*validation))) o.loader_threads = 1;
   const auto* group = parameters->device->communicator();
   fit_to_reader(o, *training, validation.get(), group ? group->size() : 1);
   o.config = stored_config(o, *parameters->network, config);
   auto observer = std::make_unique<Callbacks>(callbacks, self.h);
   const nb::gil_scoped_release release;
-  new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o),
-                             std::move(observer));
+  new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), observer);
 }
 
 }  // namespace

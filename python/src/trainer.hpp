@@ -37,8 +37,9 @@ class Callbacks final : public TrainObserver {
 /// A Trainer with what it refers to. Methods that train are called without Python's lock.
 class TrainerObject final : public Closable {
  public:
+  /// Without Python's lock. Takes the callbacks over, unless it throws: they can only be destroyed with that lock.
   TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
-                std::shared_ptr<Dataset> validation, TrainerOptions options, std::unique_ptr<Callbacks> callbacks);
+                std::shared_ptr<Dataset> validation, TrainerOptions options, std::unique_ptr<Callbacks>& callbacks);
   ~TrainerObject() override;
   void close() override { trainer_.reset(); }
 

@@ -10,7 +10,7 @@ namespace keelson::python {
 
 TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
                              std::shared_ptr<Dataset> validation, TrainerOptions options,
-                             std::unique_ptr<Callbacks> callbacks)
+                             std::unique_ptr<Callbacks>& callbacks)
     : Closable(Stage::work),
       parameters_(std::move(parameters)),
       training_(std::move(training)),
@@ -21,11 +21,11 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
       max_steps_(options.max_steps),
       checkpoint_epochs_(options.checkpoint_epochs),
       checkpoint_steps_(options.checkpoint_steps),
-      callbacks_(std::move(callbacks)),
       staging_(training_->fields().size()) {
   options.interrupted = [this] { return interrupted(); };
   trainer_ = std::make_unique<Trainer>(parameters_->network->graph, parameters_->values, *training_, validation_.get(),
                                        parameters_->device->communicator(), std::move(options));
+  callbacks_ = std::move(callbacks);
   trainer_->observe({callbacks_.get()});
 }
 

@@ -62,6 +62,8 @@ def test_all_kinds_of_data_train_alike(context, world, folder):
     check(kd.from_batches(mine, size, ranks=world.size))
     check(kd.from_batches([(b["x"], b["y"]) for b in mine], size, ranks=world.size))
     parameters = keelson.Parameters(small_network(), context, seed=1)
+    assert keelson.evaluate(parameters, kd.from_batches(mine, size, ranks=world.size), batch=size, loader_threads=2).loss \
+        == keelson.evaluate(parameters, arrays, batch=size).loss
     trainer = keelson.Trainer(parameters, arrays, batch=size, epochs=2, learning_rate=0.01)
     for _ in range(2):
         for batch in mine:

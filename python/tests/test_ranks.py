@@ -75,6 +75,21 @@ def test_scripts_under_mpirun_end_well(alone):
     assert "rank 0 of 2" in done.stdout and "rank 1 of 2" in done.stdout
 
 
+def test_a_script_that_ends_while_threads_read_ends(alone):
+    """Variables that live until the interpreter ends: a trainer whose threads wait for Python's lock."""
+    code = """
+import numpy, time, keelson
+from keelson import layers
+g = keelson.Graph(); layers.mse(layers.dense(g.input("x", (2,)), 1), g.input("y", (1,)))
+def read(i): time.sleep(0.01); return numpy.zeros(2, "f4"), numpy.zeros(1, "f4")
+data = keelson.data.FunctionDataset(read, 1000, [("x", (2,), "float32"), ("y", (1,), "float32")])
+trainer = keelson.Trainer(keelson.Parameters(g, keelson.Context()), data, batch=50, loader_threads=3)
+step = next(trainer)
+"""
+    for end, expected in (("", 0), ("raise LookupError", 1)):
+        assert subprocess.run([sys.executable, "-c", code + end], timeout=60, stderr=subprocess.DEVNULL).returncode == expected
+
+
 def test_an_exception_on_one_rank_ends_the_job(alone):
     done = mpiexec("import keelson; w = keelson.world(); w.barrier(); {}[w.rank] if w.rank else w.barrier()")
     assert done.returncode != 0 and "KeyError: 1" in done.stdout

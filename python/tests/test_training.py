@@ -96,6 +96,8 @@ def test_an_exception_of_a_callback_ends_the_training(context):
         trainer.run()
     with pytest.raises(keelson.InputError, match="has no method that is called"):
         make(context, callbacks=[print])
+    with pytest.raises(keelson.InputError):
+        make(context, cubes(3), callbacks=[Stop()])
 
 
 def test_steps_on_arrays_of_the_caller(context, world):
