@@ -30,7 +30,7 @@ from ._errors import Error, InputError, OutOfMemory, RanksLost, UnknownName
 from . import _engine
 from ._engine import (
     Checkpoint, Communicator, Context, Epoch, Evaluation, Graph, Inference, Init, Parameters, Plan, RunState, Step,
-    Trainer, Var, backends, evaluate, layers, metrics, optim, world)
+    Trainer, Var, backends, evaluate, export_onnx, layers, metrics, optim, world)
 from ._engine import version as __version__
 from . import data, nets
 from ._callback import Callback
@@ -38,7 +38,7 @@ from ._callback import Callback
 __all__ = [
     "Callback", "Checkpoint", "Communicator", "Context", "Epoch", "Error", "Evaluation", "Graph", "Inference",
     "InputError", "Init", "OutOfMemory", "Parameters", "Plan", "RanksLost", "RunState", "Step", "Trainer",
-    "UnknownName", "Var", "backends", "data", "evaluate", "layers", "metrics", "nets", "optim", "world"]
+    "UnknownName", "Var", "backends", "data", "evaluate", "export_onnx", "layers", "metrics", "nets", "optim", "world"]
 
 _sys.modules[__name__ + ".layers"] = layers
 _sys.modules[__name__ + ".metrics"] = metrics

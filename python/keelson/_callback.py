@@ -7,6 +7,9 @@ class Callback:
     def on_start(self, trainer, resumed_from):
         """Before the first step. `resumed_from`: path of the checkpoint; "" for a new run."""
 
+    def on_epoch_start(self, trainer):
+        """Before the first step of each epoch."""
+
     def on_step(self, trainer, step):
         """After every step (keelson.Step)."""
 

@@ -5,8 +5,8 @@
 namespace keelson::python {
 
 Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer) : trainer_(trainer) {
-  constexpr const char* names[events] = {"on_start", "on_step",       "on_validation_start",
-                                         "on_epoch", "on_checkpoint", "on_stop"};
+  constexpr const char* names[events] = {"on_start", "on_epoch_start", "on_step", "on_validation_start",
+                                         "on_epoch", "on_checkpoint",  "on_stop"};
   for (const auto& object : objects) {
     bool any = false;
     for (int e = 0; e < events; ++e) {
@@ -16,7 +16,8 @@ Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer)
     }
     if (!any)
       refuse(
-          "the callback {} has no method that is called. Expected one of on_start, on_step, on_validation_start, "
+          "the callback {} has no method that is called. Expected one of on_start, on_epoch_start, on_step, "
+          "on_validation_start, "
           "on_epoch, on_checkpoint and on_stop (see keelson.Callback)",
           nb::repr(object).c_str());
   }
@@ -32,6 +33,7 @@ void Callbacks::call(Event event, const Arguments&... arguments) {
 void Callbacks::on_start(const RunState&, const std::filesystem::path& resumed_from) {
   call(start, resumed_from.string());
 }
+void Callbacks::on_epoch_start(const RunState&) { call(epoch_start); }
 void Callbacks::on_step(const RunState&, const StepRecord& record) { call(step, record); }
 void Callbacks::on_validation_start(const RunState&) { call(validation_start); }
 void Callbacks::on_epoch(const RunState&, const EpochRecord& record, const Evaluation*) { call(epoch, record); }

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 
-#include "engine/plan/plan.hpp"
 #include "engine/train/checkpoint_reader.hpp"
 #include "objects.hpp"
 
@@ -16,8 +15,8 @@ struct OpenCheckpoint {
   CheckpointReader reader;
 };
 
-/// Parameters without memory get it from the first plan, in the layout that suits the plan. So a reader sets the
-/// parameters of a plan that is made for this and thrown away, and they become the values that the others begin with.
+/// Parameters without memory get it from the first plan, in the layout that suits the plan. So others, which lie plain,
+/// are read, and become the values that these begin with.
 void load(const OpenCheckpoint& checkpoint, NetworkParameters& parameters) {
   auto& values = parameters.values;
   bool in_memory = true;
@@ -28,10 +27,8 @@ void load(const OpenCheckpoint& checkpoint, NetworkParameters& parameters) {
     return;
   }
   Parameters scratch(network.graph, values.context(), values.seed());
-  {
-    const Plan plan(network.graph, scratch, {.training = false});
-    checkpoint.reader.load(network.name, scratch, std::nullopt);
-  }
+  for (auto& p : scratch.all()) scratch.materialise(p, Layout::plain(p.shape));
+  checkpoint.reader.load(network.name, scratch, std::nullopt);
   auto from = scratch.all().begin();
   for (auto& p : values.all()) {
     auto read = scratch.get(*from++);

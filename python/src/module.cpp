@@ -59,5 +59,6 @@ NB_MODULE(_engine, m) {
   bind_checkpoint(m);
   bind_trainer(m);
   bind_inference(m);
+  bind_onnx(m);
   m.def("_shut_down", &shut_down, nb::arg("exit_code"), nb::arg("message"), nb::call_guard<nb::gil_scoped_release>());
 }

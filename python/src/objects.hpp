@@ -114,5 +114,6 @@ void bind_metrics(nb::module_& m);
 void bind_checkpoint(nb::module_& m);
 void bind_trainer(nb::module_& m);
 void bind_inference(nb::module_& m);
+void bind_onnx(nb::module_& m);
 
 }  // namespace keelson::python

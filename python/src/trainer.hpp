@@ -13,12 +13,13 @@
 
 namespace keelson::python {
 
-/// Calls methods of Python objects: those of on_start, on_step, on_epoch, on_checkpoint and on_stop that they have.
+/// Calls methods of Python objects: those of keelson.Callback that they have.
 class Callbacks final : public TrainObserver {
  public:
   /// `trainer`: the Python object, the first argument of each call; it outlives this.
   Callbacks(const std::vector<nb::object>& objects, nb::handle trainer);
   void on_start(const RunState& state, const std::filesystem::path& resumed_from) override;
+  void on_epoch_start(const RunState& state) override;
   void on_step(const RunState& state, const StepRecord& step) override;
   void on_validation_start(const RunState& state) override;
   void on_epoch(const RunState& state, const EpochRecord& epoch, const Evaluation* validation) override;
@@ -26,7 +27,7 @@ class Callbacks final : public TrainObserver {
   void on_stop(const RunState& state, StopReason reason) override;
 
  private:
-  enum Event { start, step, validation_start, epoch, checkpoint, stop, events };
+  enum Event { start, epoch_start, step, validation_start, epoch, checkpoint, stop, events };
   template <class... Arguments>
   void call(Event event, const Arguments&... arguments);
 

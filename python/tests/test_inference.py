@@ -160,3 +160,16 @@ def test_every_kind_of_network_comes_back(context, tmp_path):
         keelson.Trainer(parameters, data, batch=2, max_steps=0, checkpoints=tmp_path / str(i)).run()
         state = keelson.Checkpoint(tmp_path / str(i)).state
         assert nets.from_checkpoint(state).parameters == net.parameters, state.network
+
+
+def test_onnx_models_predict_alike(context, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    parameters = keelson.Parameters(small_network(), context)
+    x = cubes(5)["x"]
+    path = tmp_path / "small.onnx"
+    assert keelson.export_onnx(parameters, path, metadata={"unit": "none"}) is None
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (found,) = session.run(["prediction"], {"x": x})
+    assert numpy.allclose(found, keelson.Inference(parameters, batch=5)(x), atol=1e-5)
+    with pytest.raises(keelson.InputError):
+        keelson.export_onnx(keelson.Parameters(keelson.Graph(), context), path)

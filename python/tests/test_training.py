@@ -65,6 +65,9 @@ class Recorder(keelson.Callback):
     def on_start(self, trainer, resumed_from):
         self.events.append("start" + resumed_from)
 
+    def on_epoch_start(self, trainer):
+        self.events.append("begin")
+
     def on_step(self, trainer, step):
         self.events.append(step.step)
         assert trainer.state.step == step.step
@@ -82,7 +85,8 @@ def test_callbacks_are_called(context, loop):
     recorder = Recorder()
     _, trainer = make(context, validation=cubes(16), epochs=2, callbacks=[recorder])
     list(trainer) if loop else trainer.run()
-    assert recorder.events == ["start", 1, 2, 3, 4, "epoch 1", 5, 6, 7, 8, "epoch 2", "all epochs done"]
+    assert recorder.events == ["start", "begin", 1, 2, 3, 4, "epoch 1", "begin", 5, 6, 7, 8, "epoch 2",
+                               "all epochs done"]
 
 
 def test_an_exception_of_a_callback_ends_the_training(context):
