@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
+#include "engine/plan/precision.hpp"
 #include "engine/tensor/dtype.hpp"
 #include "engine/tensor/shape.hpp"
 
@@ -64,6 +65,8 @@ T choose(std::string_view what, std::string_view word, const std::vector<std::pa
   refuse("{} is '{}'. Expected one of {}", what, word, known);
 }
 
+/// "fp32", "tf32", "bf16" or "fp16". Throws InputError for another name.
+Precision precision_of(std::string_view name);
 /// "float32" as NumPy says for DType::f32.
 std::string_view numpy_name(DType type);
 /// The reverse, for the dtypes of graph inputs: float32 and int32. Throws InputError for another name.

@@ -9,6 +9,12 @@
 
 namespace keelson::python {
 
+Precision precision_of(std::string_view name) {
+  return choose<Precision>(
+      "precision", name,
+      {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}});
+}
+
 std::string_view numpy_name(DType type) {
   switch (type) {
     case DType::f32:

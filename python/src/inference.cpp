@@ -15,12 +15,6 @@
 namespace keelson::python {
 namespace {
 
-Precision precision_of(const std::string& name) {
-  return choose<Precision>(
-      "precision", name,
-      {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}});
-}
-
 /// The names of the inputs that the outputs depend on, in the graph's order. Throws InputError without outputs.
 std::vector<std::string> inputs_of_outputs(const Graph& graph) {
   const auto& nodes = graph.nodes();

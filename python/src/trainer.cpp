@@ -24,12 +24,6 @@ struct Wishes {
   std::vector<nb::object> callbacks;
 };
 
-Precision precision_of(const std::string& name) {
-  return choose<Precision>(
-      "precision", name,
-      {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}});
-}
-
 /// The graph's and the options' entries; those that the caller gives win.
 std::map<std::string, std::string> stored_config(const TrainerOptions& o, const Network& network,
                                                  const std::map<std::string, std::string>& given) {
