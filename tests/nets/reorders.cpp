@@ -62,12 +62,18 @@ const Lines tiramisu_values_of_kokkos{
     "concat16/diff_dst: own -> channels-last",
 };
 const Lines tiramisu_values_of_mix{
-    "output_dropout/dst: channels-last -> plain", "concat27/diff_dst: own -> channels-last",
-    "concat27/diff_dst: own -> own",              "concat26/dst: channels-last -> own",
-    "concat24/diff_dst: own -> channels-last",    "concat24/diff_dst: own -> own",
-    "concat23/dst: channels-last -> own",         "concat21/diff_dst: own -> channels-last",
-    "concat21/diff_dst: own -> own",              "concat20/dst: channels-last -> own",
-    "concat16/diff_dst: own -> channels-last",    "concat16/diff_dst: own -> own",
+    "output_dropout/dst: channels-last -> plain",
+    "concat27/diff_dst: own -> channels-last",
+    "concat27/diff_dst: own -> own",
+    "concat26/dst: channels-last -> own",
+    "concat24/diff_dst: own -> channels-last",
+    "concat24/diff_dst: own -> own",
+    "concat23/dst: channels-last -> own",
+    "concat21/diff_dst: own -> channels-last",
+    "concat21/diff_dst: own -> own",
+    "concat20/dst: channels-last -> own",
+    "concat16/diff_dst: own -> channels-last",
+    "concat16/diff_dst: own -> own",
     "concat15/dst: channels-last -> own",
 };
 
