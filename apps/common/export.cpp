@@ -10,25 +10,11 @@
 #include "engine/onnx/export.hpp"
 
 namespace keelson::app {
+namespace {
 
-void declare_export(ExportOptions& o, Verb& v) {
-  declare_checkpoint(o, v);
-  v.option_without_default("--onnx", o.onnx, "The ONNX model to write (opset 17)", "FILE");
-}
-
-Shape stored_input_shape(const CheckpointReader& checkpoint, int rank) {
-  const auto& topology = checkpoint.state().topology;
-  if (topology.empty())
-    refuse(
-        "{}: does not tell the size of the network's input, since an old version of Keelson wrote it: let `train "
-        "--resume` write a new one",
-        checkpoint.path().string());
-  const auto nodes = Topology::parse(topology).nodes;
-  const auto x = std::ranges::find_if(nodes, [](const Topology::Node& n) { return n.name == "x"; });
-  if (x == nodes.end() || x->shape.rank() != rank + 1)
-    refuse("{}: its network has no input 'x' of {} dimensions", checkpoint.path().string(), rank);
-  return Shape(std::span(x->shape.begin() + 1, x->shape.end()));
-}
+struct ExportOptions : EvaluationOptions {
+  std::string onnx;
+};
 
 ExitCode export_network(const ExportOptions& o, const Job& job,
                         const std::function<ExportedNetwork(const CheckpointReader&)>& make) {
@@ -53,6 +39,31 @@ ExitCode export_network(const ExportOptions& o, const Job& job,
   for (const auto& v : written.outputs) fmt::print("output  {}\n", to_string(v));
   if (!written.data.empty()) fmt::print("weights in {}, which has to stay beside it\n", written.data.string());
   return ExitCode::done;
+}
+
+}  // namespace
+
+Verb& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make) {
+  const auto o = std::make_shared<ExportOptions>();
+  Verb& v = line.verb("export", "Write a trained network as an ONNX model",
+                      [o, make = std::move(make)](Job& job) { return export_network(*o, job, make); });
+  declare_checkpoint(*o, v);
+  v.option_without_default("--onnx", o->onnx, "The ONNX model to write (opset 17)", "FILE");
+  return v;
+}
+
+Shape stored_input_shape(const CheckpointReader& checkpoint, int rank) {
+  const auto& topology = checkpoint.state().topology;
+  if (topology.empty())
+    refuse(
+        "{}: does not tell the size of the network's input, since an old version of Keelson wrote it: let `train "
+        "--resume` write a new one",
+        checkpoint.path().string());
+  const auto nodes = Topology::parse(topology).nodes;
+  const auto x = std::ranges::find_if(nodes, [](const Topology::Node& n) { return n.name == "x"; });
+  if (x == nodes.end() || x->shape.rank() != rank + 1)
+    refuse("{}: its network has no input 'x' of {} dimensions", checkpoint.path().string(), rank);
+  return Shape(std::span(x->shape.begin() + 1, x->shape.end()));
 }
 
 }  // namespace keelson::app

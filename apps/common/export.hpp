@@ -9,14 +9,6 @@
 
 namespace keelson::app {
 
-/// What every verb `export` asks for.
-struct ExportOptions : EvaluationOptions {
-  std::string onnx;  ///< the file to write
-};
-
-/// --checkpoint, the device and --onnx.
-void declare_export(ExportOptions& o, Verb& verb);
-
 /// A network without its parameters.
 struct ExportedNetwork {
   Graph graph;
@@ -24,10 +16,9 @@ struct ExportedNetwork {
   std::map<std::string, std::string> metadata;  ///< what users of the file need to make inputs of their data
 };
 
-/// Writes the network of the checkpoint as an ONNX model and prints what its inputs and outputs are. `make` gives the
-/// checkpoint's network. Rank 0 works alone.
-ExitCode export_network(const ExportOptions& o, const Job& job,
-                        const std::function<ExportedNetwork(const CheckpointReader&)>& make);
+/// Defines the verb `export`: --checkpoint, the device and --onnx. The verb writes the network of the checkpoint as an
+/// ONNX model and prints what its inputs and outputs are. `make` gives the checkpoint's network. Rank 0 works alone.
+Verb& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make);
 
 /// The shape of a sample of the input "x", of this rank, as the checkpoint tells. Throws InputError for a checkpoint
 /// that does not tell.

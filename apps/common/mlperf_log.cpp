@@ -20,6 +20,11 @@ std::int64_t milliseconds(std::chrono::system_clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count();
 }
 
+std::chrono::system_clock::time_point wall_time(MlperfLog::Time t) {
+  using Wall = std::chrono::system_clock;
+  return Wall::now() - std::chrono::duration_cast<Wall::duration>(MlperfLog::Time::clock::now() - t);
+}
+
 void write(std::ostream& out, Event event, const std::string& key, const Json& value = nullptr,
            const Json& metadata = Json::object(),
            std::chrono::system_clock::time_point when = std::chrono::system_clock::now()) {
@@ -68,26 +73,23 @@ void declare(MlperfOptions& o, Verb& v) {
          "ask");
 }
 
-void MlperfLog::begin(const MlperfOptions& o, std::chrono::steady_clock::time_point start) {
+void MlperfLog::check_place(const MlperfOptions& o, bool overwrite) {
+  const std::filesystem::path file = o.file, folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!std::filesystem::is_directory(folder)) refuse("--mlperf-log {}: there is no folder {}", o.file, folder.string());
+  if (std::filesystem::exists(file) && !overwrite)
+    refuse("--mlperf-log {}: the file exists: give another name, or --overwrite", o.file);
+}
+
+void MlperfLog::begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, Time init, Time run,
+                      std::int64_t train_samples, std::int64_t eval_samples) {
   std::ofstream out(o.file, std::ios::trunc);
   if (!out) refuse("--mlperf-log {}: cannot be written: {}", o.file, std::strerror(errno));
-  const auto passed = std::chrono::steady_clock::now() - start;
-  const auto began =
-      std::chrono::system_clock::now() - std::chrono::duration_cast<std::chrono::system_clock::duration>(passed);
-  write(out, Event::point_in_time, "cache_clear", o.cache_cleared, Json::object(), began);
-  write(out, Event::interval_start, "init_start", nullptr, Json::object(), began);
-  write(out, Event::interval_end, "init_stop");
-  write(out, Event::interval_start, "run_start");
-}
-
-MlperfLog::MlperfLog(const MlperfOptions& o, std::string metric)
-    : out_(o.file, std::ios::app), metric_(std::move(metric)) {
-  if (!out_) fail("{}: cannot be written: {}", o.file, std::strerror(errno));
-}
-
-void MlperfLog::describe(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job,
-                         std::int64_t train_samples, std::int64_t eval_samples) {
-  const auto say = [&](const std::string& key, const Json& value) { write(out_, Event::point_in_time, key, value); };
+  const auto say = [&](const std::string& key, const Json& value) { write(out, Event::point_in_time, key, value); };
+  const Json none = Json::object();
+  write(out, Event::point_in_time, "cache_clear", o.cache_cleared, none, wall_time(init));
+  write(out, Event::interval_start, "init_start", nullptr, none, wall_time(init));
+  write(out, Event::interval_end, "init_stop", nullptr, none, wall_time(run));
+  write(out, Event::interval_start, "run_start", nullptr, none, wall_time(run));
   const int nodes = job.world.nodes();
   say("submission_benchmark", benchmark.name);
   say("submission_org", o.organization);
@@ -99,6 +101,11 @@ void MlperfLog::describe(const MlperfOptions& o, const MlperfBenchmark& benchmar
   say("train_samples", train_samples);
   say("eval_samples", eval_samples);
   for (const auto& [key, value] : benchmark.settings) say(key, value);
+}
+
+MlperfLog::MlperfLog(const MlperfOptions& o, std::string metric)
+    : out_(o.file, std::ios::app), metric_(std::move(metric)) {
+  if (!out_) fail("{}: cannot be written: {}", o.file, std::strerror(errno));
 }
 
 void MlperfLog::on_epoch_start(const RunState& s) {

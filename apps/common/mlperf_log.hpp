@@ -45,16 +45,16 @@ double as_written(float value);
 /// the compilation of the network, which the rules would let it leave out. Checkpoints are part of it.
 class MlperfLog : public TrainObserver {
  public:
-  /// Begins the file with the lines up to run_start; `start`: when the program began. Throws InputError where the file
-  /// cannot be written.
-  static void begin(const MlperfOptions& o, std::chrono::steady_clock::time_point start);
+  using Time = std::chrono::steady_clock::time_point;
 
-  /// Goes on with the file, on this rank. `benchmark`: the log's metric.
+  /// Throws InputError where there is no such folder, or another log that must not be overwritten.
+  static void check_place(const MlperfOptions& o, bool overwrite);
+  /// Begins the file: when the program began and when the run did, who submits what, and how the network is trained.
+  static void begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, Time init, Time run,
+                    std::int64_t train_samples, std::int64_t eval_samples);
+
+  /// Goes on with the file, on this rank. `metric`: MlperfBenchmark::metric.
   MlperfLog(const MlperfOptions& o, std::string metric);
-
-  /// Writes who submits what, and how the network is trained.
-  void describe(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, std::int64_t train_samples,
-                std::int64_t eval_samples);
 
   void on_epoch_start(const RunState& s) override;
   void on_validation_start(const RunState& s) override;

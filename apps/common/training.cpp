@@ -204,7 +204,8 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
   folder_.path = anew_ ? job.restart->folder.path : folder_of(options, checkpoint_);
   if (!anew_) folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
   if (!anew_ && !options.mlperf.file.empty())
-    on_first_rank(&job.world, [&] { MlperfLog::begin(options.mlperf, start_); });
+    on_first_rank(&job.world, [&] { MlperfLog::check_place(options.mlperf, options.overwrite); });
+  run_start_ = std::chrono::steady_clock::now();
 }
 
 Config TrainingRun::stored(const std::string& family, const std::string& name) const {
@@ -275,11 +276,10 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     lock->require();
     folder_.prepare(checkpoint_.has_value());
     restart.complete_checkpoints(options_.keep);
+    if (logs && !anew_)
+      MlperfLog::begin(options_.mlperf, *task.mlperf, job_, start_, run_start_, task.training.size(),
+                       task.validation ? task.validation->size() : 0);
   });
-  if (logs && !anew_ && world.rank() == 0)
-    MlperfLog(options_.mlperf, task.mlperf->metric)
-        .describe(options_.mlperf, *task.mlperf, job_, task.training.size(),
-                  task.validation ? task.validation->size() : 0);
   restart.begun(world);
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // of every rank

@@ -87,7 +87,8 @@ class TrainingRun {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
-  bool anew_ = false;  ///< the run has begun with other ranks
+  std::chrono::steady_clock::time_point run_start_;  ///< of MLPerf's timed part: before any data are opened
+  bool anew_ = false;                                ///< the run has begun with other ranks
 };
 
 }  // namespace keelson::app

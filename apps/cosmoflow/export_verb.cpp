@@ -18,11 +18,6 @@ app::ExportedNetwork network_of(const CheckpointReader& checkpoint) {
 
 }  // namespace
 
-void define_export(app::CommandLine& line) {
-  auto o = std::make_shared<app::ExportOptions>();
-  auto& v = line.verb("export", "Write a trained network as an ONNX model",
-                      [o](app::Job& job) { return app::export_network(*o, job, network_of); });
-  app::declare_export(*o, v);
-}
+void define_export(app::CommandLine& line) { app::define_export(line, network_of); }
 
 }  // namespace keelson::cosmoflow

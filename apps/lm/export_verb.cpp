@@ -7,13 +7,9 @@
 namespace keelson::lm {
 namespace {
 
-struct LmExportOptions : app::ExportOptions {
-  std::int64_t unroll = 0;
-};
-
-app::ExportedNetwork network_of(const LmExportOptions& o, const CheckpointReader& checkpoint) {
+app::ExportedNetwork network_of(const CheckpointReader& checkpoint, std::int64_t unroll) {
   const auto model = read_model(checkpoint);
-  auto net = net_options(model.run, model.vocabulary->size(), o.unroll);
+  auto net = net_options(model.run, model.vocabulary->size(), unroll);
   net.logits_output = true;
   return {nets::lstm_lm(net), network_name(model.run), {{"vocabulary", model.vocabulary->to_text()}}};
 }
@@ -21,12 +17,9 @@ app::ExportedNetwork network_of(const LmExportOptions& o, const CheckpointReader
 }  // namespace
 
 void define_export(app::CommandLine& line) {
-  auto o = std::make_shared<LmExportOptions>();
-  auto& v = line.verb("export", "Write a trained language model as an ONNX model", [o](app::Job& job) {
-    return app::export_network(*o, job, [&](const CheckpointReader& c) { return network_of(*o, c); });
-  });
-  app::declare_export(*o, v);
-  v.option("--unroll", o->unroll, "Tokens per call of the model, which carries states on; 0: as trained", "TOKENS")
+  const auto unroll = std::make_shared<std::int64_t>(0);
+  app::define_export(line, [unroll](const CheckpointReader& c) { return network_of(c, *unroll); })
+      .option("--unroll", *unroll, "Tokens per call of the model, which carries states on; 0: as trained", "TOKENS")
       .non_negative();
 }
 

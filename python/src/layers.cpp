@@ -49,10 +49,12 @@ void set_kernel(const Extents& given, std::int64_t& size, Shape& kernel) {
     size = std::get<std::int64_t>(given);
 }
 
-Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
-              std::int64_t dilation, std::int64_t groups, bool bias, const Init& weights, const Init& bias_init,
-              Name name) {
-  ConvOptions o{.filters = filters, .stride = stride, .dilation = dilation, .groups = groups, .bias = bias};
+/// What both kinds of convolution are told alike.
+template <class Options>
+Options conv_options(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
+                     std::int64_t dilation, std::int64_t groups, bool bias, const Init& weights,
+                     const Init& bias_init) {
+  Options o{.filters = filters, .stride = stride, .dilation = dilation, .groups = groups, .bias = bias};
   const Pads pads = read_pads(padding, spatial_dims(x));
   o.padding = pads.kind;
   o.pad_begin = pads.begin;
@@ -60,21 +62,23 @@ Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::in
   o.weights_init = weights;
   o.bias_init = bias_init;
   set_kernel(size, o.size, o.kernel);
+  return o;
+}
+
+Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
+              std::int64_t dilation, std::int64_t groups, bool bias, const Init& weights, const Init& bias_init,
+              Name name) {
+  const auto o =
+      conv_options<ConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights, bias_init);
   return {x.network, conv(x.var, o, name)};
 }
 
 Value transposed_conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride,
                          nb::handle padding, std::int64_t output_padding, std::int64_t dilation, std::int64_t groups,
                          bool bias, const Init& weights, const Init& bias_init, Name name) {
-  TransposedConvOptions o{.filters = filters, .stride = stride, .dilation = dilation, .groups = groups, .bias = bias};
-  const Pads pads = read_pads(padding, spatial_dims(x));
-  o.padding = pads.kind;
-  o.pad_begin = pads.begin;
-  o.pad_end = pads.end;
+  auto o = conv_options<TransposedConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights,
+                                               bias_init);
   o.output_padding = output_padding;
-  o.weights_init = weights;
-  o.bias_init = bias_init;
-  set_kernel(size, o.size, o.kernel);
   return {x.network, transposed_conv(x.var, o, name)};
 }
 

@@ -62,8 +62,13 @@ class CosmoFlow(programs.Case):
     def test_refusals(self):
         self.refused(*self.train("--optimizer", "adam"), says="prescribes more of cosmoflow: .*not adam; or give --mlperf-division open")
         self.refused(*self.train("--resume"), says="--mlperf-log with --resume")
+        self.assertFalse(self.log.exists(), "a run that has not begun leaves no log")
+        self.log.write_text("the log of another run")
+        self.refused(*self.train(), says="mlperf.log: the file exists: give another name, or --overwrite")
+        self.refused(*self.train("--overwrite", "--train", self.folder / "missing"), says="missing")
+        self.assertEqual(self.log.read_text(), "the log of another run")
         self.log = self.folder / "nowhere" / "log"
-        self.refused(*self.train(), says="nowhere/log: cannot be written: No such file")
+        self.refused(*self.train(), says="log: there is no folder .*nowhere")
 
 
 class DeepCam(programs.Case):
