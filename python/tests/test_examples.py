@@ -32,7 +32,7 @@ def test_all_are_run_and_cosmoflow_is_short():
 
 def test_the_guide_shows_what_runs():
     guide = (EXAMPLES.parents[1] / "docs" / "python.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python run by python/tests/test_examples.py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     texts = [path.read_text() for folder in (EXAMPLES, EXAMPLES.parent / "tests") for path in folder.glob("*.py")]
     texts += [re.sub("^    ", "", text, flags=re.MULTILINE) for text in texts]
     assert len(blocks) >= 4

@@ -12,7 +12,7 @@ FOLDERS = ("apps", "backends", "cmake", "comm", "docs", "engine", "nets", "pytho
 
 
 def blocks(document, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}(?: [^\n]*)?\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def prose(document):
