@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -8,15 +7,14 @@
 #include "apps/bench/networks.hpp"
 #include "apps/bench/peaks.hpp"
 #include "apps/bench/roofline.hpp"
+#include "apps/bench/step_times.hpp"
 #include "apps/bench/timing.hpp"
 #include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/exchange_options.hpp"
 #include "apps/common/trace_option.hpp"
 #include "apps/common/verb.hpp"
-#include "engine/base/activity.hpp"
 #include "engine/base/atomic_file.hpp"
-#include "engine/base/philox.hpp"
 #include "engine/execute/choose_precision.hpp"
 
 namespace keelson::bench {
@@ -32,45 +30,6 @@ struct StepOptions {
   bool plan = false, json = false, remeasure = false, recompute = false;
   bool profile() const { return plan || !roofline.empty(); }
 };
-
-/// Numbers like the logarithms of counts: zeros alone would spare the caches. Classes each with the same chance.
-void fill_inputs(Context& context, const Network& net, const Executor& executor) {
-  for (const auto& node : net.graph.nodes()) {
-    if (!node.srcs.empty()) continue;
-    const Tensor t = executor.input(node.name);
-    if (t.dtype() == DType::s32) {
-      std::vector<std::int32_t> numbers(static_cast<std::size_t>(t.elements()));
-      const philox::Key key{1, philox::stream_of(node.name), 0};
-      for (std::size_t i = 0; i < numbers.size(); ++i)
-        numbers[i] = static_cast<std::int32_t>(philox::uniform(key, i) * static_cast<float>(net.classes));
-      context.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
-      continue;
-    }
-    std::vector<float> values(static_cast<std::size_t>(t.elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = philox::uniform({1, 0, 0}, i);
-    context.write_plain(t, values.data());
-  }
-}
-
-/// Seconds of one step, of `count` that follow each other as in training: a device is waited for at their end.
-double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step_params) {
-  using clock = std::chrono::steady_clock;
-  world.barrier();
-  const auto start = clock::now();
-  for (int i = 0; i < count; ++i, ++step_params.step) {
-    const Activity activity(Activity::Kind::step, static_cast<std::int64_t>(step_params.step) + 1, 1);
-    for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
-      executor.forward(step_params, m);
-      executor.backward();
-    }
-    executor.update();
-    executor.carry_states();
-  }
-  device.fence();
-  double seconds = std::chrono::duration<double>(clock::now() - start).count() / count;
-  world.allreduce(&seconds, 1, Reduction::max);
-  return seconds;
-}
 
 /// What steps are timed in turn with: the same without an option.
 struct Without {
@@ -89,10 +48,7 @@ struct StepTimes {
 
 StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<Without>& without, Communicator& world,
                   Device& device) {
-  ops::StepParams step_params;
-  step_params.learning_rate = 1e-3f;
-  step_params.sample_offset = world.rank() * executor.batch();
-  step_params.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
+  auto step_params = first_step(executor, world);
   const auto time = [&](bool with, int count) {
     if (without && without->turn) without->turn(with);
     return time_steps(count, with ? executor : without->executor, world, device, step_params);
@@ -138,12 +94,7 @@ struct StepResult {
   /// All ranks together.
   double samples_per_second() const { return static_cast<double>(batch() * job.world.size()) / seconds.median; }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
-  double gflop_per_second() const {
-    double gflop = 0;
-    for (const auto& r : executor.rows())
-      gflop += r.gflop * (r.phase == "forward" || r.phase == "backward" ? executor.micro_batches() : 1);
-    return gflop * job.world.size() / seconds.median;
-  }
+  double gflop_per_second() const { return gflop_of_step(executor) * job.world.size() / seconds.median; }
   /// How many times as long as a step without the option, where that was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
@@ -177,20 +128,7 @@ nlohmann::json json_of(const StepResult& r) {
   if (!o.profile()) return j;
   j["peaks"] = peaks_json(r.peaks);
   j["rows"] = nlohmann::json::array();
-  for (const auto& row : r.executor.rows())
-    j["rows"].push_back({{"phase", row.phase},
-                         {"node", row.node},
-                         {"op", row.op},
-                         {"backend", row.backend},
-                         {"kernel", row.kernel},
-                         {"layout", row.layout},
-                         {"gflop", row.gflop},
-                         {"megabytes", row.megabytes},
-                         {"milliseconds", row.milliseconds},
-                         {"gradient_bytes", row.gradient_bytes},
-                         {"gflop_per_second", row.gflop_per_second()},
-                         {"gigabytes_per_second", row.gigabytes_per_second()},
-                         {"share_of_peak", row.share(r.peaks)}});
+  for (const auto& row : r.executor.rows()) j["rows"].push_back(row_json(row, r.peaks));
   return j;
 }
 

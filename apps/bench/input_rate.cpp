@@ -1,0 +1,106 @@
+#include "apps/bench/input_rate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/cosmoflow/data/symmetry.hpp"
+#include "engine/data/loader.hpp"
+
+namespace keelson::bench {
+namespace {
+
+/// `train` takes a folder with train/ in it; a file, a folder or a pattern will do as well.
+std::string training_part(const std::string& data) {
+  const auto train = std::filesystem::path(data) / "train";
+  return std::filesystem::is_directory(train) ? train.string() : data;
+}
+
+Epoch run_epoch(Loader& loader, int number, Communicator& world) {
+  using clock = std::chrono::steady_clock;
+  world.barrier();
+  const auto start = clock::now();
+  loader.start_epoch(number);
+  RankFeed mine;
+  while (const Batch* batch = loader.next()) mine.samples += static_cast<double>(batch->count);
+  mine.seconds = std::chrono::duration<double>(clock::now() - start).count();
+
+  const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
+  std::vector<double> all(2 * ranks, 0.0);
+  all[2 * rank] = mine.samples;
+  all[2 * rank + 1] = mine.seconds;
+  world.allreduce(all.data(), all.size(), Reduction::sum);
+  Epoch epoch;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    epoch.ranks.push_back({all[2 * r], all[2 * r + 1]});
+    epoch.samples += epoch.ranks[r].samples;
+    epoch.seconds = std::max(epoch.seconds, epoch.ranks[r].seconds);
+  }
+  return epoch;
+}
+
+}  // namespace
+
+InputResult measure_input(const InputOptions& o, const app::Job& job) {
+  if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of HDF5 universes");
+  auto& world = job.world;
+  cosmoflow::UniverseOptions universe;
+  universe.size = o.size;
+  universe.channels = o.channels;
+  const auto start = std::chrono::steady_clock::now();
+  const cosmoflow::UniverseDataset data(training_part(o.data), universe, &world);
+  double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  world.allreduce(&open_seconds, 1, Reduction::max);
+  LoaderOptions options;
+  options.batch = o.batch;
+  if (o.batch > data.size()) refuse("--batch {} is more than the data have ({})", o.batch, data.describe());
+  options.rank = world.rank();
+  options.ranks = world.size();
+  options.shuffle = o.shuffle;
+  if (o.augment) options.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
+  const auto threads = app::decide(o.loader, job, o.batch);
+  options.threads = threads.threads;
+  options.prefetch = threads.prefetch;
+  options.codes = o.codes;
+  options.cpus = job.placement.cpus;
+  Loader loader(data, options);
+
+  if (o.codes && !loader.coded())
+    refuse("--codes: {} holds no counts of 16 bits (int16, uint16): leave it out", data.describe());
+  InputResult result{o, job.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), 0, {}};
+  for (std::size_t f = 0; f < data.fields().size(); ++f)
+    result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
+  for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, world));
+  return result;
+}
+
+nlohmann::json input_json(const InputResult& r) {
+  const auto& o = r.options;
+  nlohmann::json j{{"data", r.data},
+                   {"open_seconds", r.open_seconds},
+                   {"rank_bytes", r.memory.rank},
+                   {"shared_bytes", r.memory.shared},
+                   {"ranks", r.ranks},
+                   {"machine", r.machine},
+                   {"batch", o.batch},
+                   {"loader_threads", r.threads.threads},
+                   {"prefetch", r.threads.prefetch},
+                   {"codes", o.codes},
+                   {"megabytes_per_sample", r.sample_megabytes},
+                   {"epochs", nlohmann::json::array()}};
+  const auto rate = [&](double samples, double seconds) {
+    return nlohmann::json{{"samples", static_cast<std::int64_t>(samples)},
+                          {"seconds", seconds},
+                          {"samples_per_second", samples / seconds},
+                          {"megabytes_per_second", samples * r.sample_megabytes / seconds}};
+  };
+  for (const auto& e : r.epochs) {
+    auto all = rate(e.samples, e.seconds);
+    for (const auto& rank : e.ranks) all["ranks"].push_back(rate(rank.samples, rank.seconds));
+    j["epochs"].push_back(std::move(all));
+  }
+  return j;
+}
+
+}  // namespace keelson::bench

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/common/app.hpp"
+#include "apps/common/loader_options.hpp"
+#include "apps/cosmoflow/data/universe_dataset.hpp"
+
+namespace keelson::bench {
+
+/// What to read, and how.
+struct InputOptions {
+  std::string data;
+  std::int64_t size = 0, batch = 1;
+  int epochs = 2;
+  app::LoaderThreads loader;
+  std::vector<int> channels;
+  bool augment = false, shuffle = true, codes = false;
+};
+
+/// One rank in one epoch.
+struct RankFeed {
+  double samples = 0, seconds = 0;
+  double samples_per_second() const { return seconds > 0 ? samples / seconds : 0; }
+};
+
+/// All ranks in one epoch.
+struct Epoch {
+  std::vector<RankFeed> ranks;  ///< in rank order
+  double seconds = 0;           ///< until the last rank was done
+  double samples = 0;           ///< of all ranks
+};
+
+/// What was measured.
+struct InputResult {
+  InputOptions options;
+  std::string machine;  ///< Job::machine
+  int ranks = 1;
+  app::LoaderThreads threads;
+  std::string data;
+  double open_seconds = 0;                    ///< of the slowest rank
+  cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
+  double sample_megabytes = 0;                ///< as handed to the device
+  std::vector<Epoch> epochs;
+};
+
+/// Reads and decodes universes as training does, without training. Throws InputError for data that cannot be read so.
+/// Collective.
+InputResult measure_input(const InputOptions& options, const app::Job& job);
+
+nlohmann::json input_json(const InputResult& r);  ///< as `keelson-bench input --json` prints it
+
+}  // namespace keelson::bench

@@ -1,0 +1,80 @@
+#include "apps/bench/step_times.hpp"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/activity.hpp"
+#include "engine/base/philox.hpp"
+
+namespace keelson::bench {
+
+void fill_inputs(Context& context, const Network& net, const Executor& executor) {
+  for (const auto& node : net.graph.nodes()) {
+    if (!node.srcs.empty()) continue;
+    const Tensor t = executor.input(node.name);
+    if (t.dtype() == DType::s32) {
+      std::vector<std::int32_t> numbers(static_cast<std::size_t>(t.elements()));
+      const philox::Key key{1, philox::stream_of(node.name), 0};
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = static_cast<std::int32_t>(philox::uniform(key, i) * static_cast<float>(net.classes));
+      context.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
+      continue;
+    }
+    std::vector<float> values(static_cast<std::size_t>(t.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = philox::uniform({1, 0, 0}, i);
+    context.write_plain(t, values.data());
+  }
+}
+
+ops::StepParams first_step(const Executor& executor, const Communicator& world) {
+  ops::StepParams step;
+  step.learning_rate = 1e-3f;
+  step.sample_offset = world.rank() * executor.batch();
+  step.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
+  return step;
+}
+
+double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step) {
+  using clock = std::chrono::steady_clock;
+  world.barrier();
+  const auto start = clock::now();
+  for (int i = 0; i < count; ++i, ++step.step) {
+    const Activity activity(Activity::Kind::step, static_cast<std::int64_t>(step.step) + 1, 1);
+    for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
+      executor.forward(step, m);
+      executor.backward();
+    }
+    executor.update();
+    executor.carry_states();
+  }
+  device.fence();
+  double seconds = std::chrono::duration<double>(clock::now() - start).count() / count;
+  world.allreduce(&seconds, 1, Reduction::max);
+  return seconds;
+}
+
+double gflop_of_step(const Executor& executor) {
+  double gflop = 0;
+  for (const auto& r : executor.rows())
+    gflop +=
+        r.gflop * (r.phase == "forward" || r.phase == "backward" ? static_cast<double>(executor.micro_batches()) : 1);
+  return gflop;
+}
+
+nlohmann::json row_json(const PlanRow& row, const DevicePeaks& peaks) {
+  return {{"phase", row.phase},
+          {"node", row.node},
+          {"op", row.op},
+          {"backend", row.backend},
+          {"kernel", row.kernel},
+          {"layout", row.layout},
+          {"gflop", row.gflop},
+          {"megabytes", row.megabytes},
+          {"milliseconds", row.milliseconds},
+          {"gradient_bytes", row.gradient_bytes},
+          {"gflop_per_second", row.gflop_per_second()},
+          {"gigabytes_per_second", row.gigabytes_per_second()},
+          {"share_of_peak", row.share(peaks)}};
+}
+
+}  // namespace keelson::bench
