@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/captured_graph.hpp"
+#include "backends/cuda/energy.hpp"
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/queue.hpp"
@@ -111,6 +112,7 @@ class CudaDevice : public Device {
     return {fma, kokkos::measure_copy_rate(static_cast<float*>(dst.get()), static_cast<const float*>(src.get()),
                                            static_cast<std::int64_t>(bytes / sizeof(float)))};
   }
+  DeviceEnergy energy() override { return energy_of(gpu_.bus); }
 
  private:
   /// Threads begin with GPU 0, whichever this process computes on.

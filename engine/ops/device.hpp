@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,6 +90,12 @@ struct DeviceMemory {
   std::size_t used = 0;  ///< by allocate(), now
 };
 
+/// What a device has used so far.
+struct DeviceEnergy {
+  std::optional<double> joules;  ///< since some fixed moment; nothing: it has no counter that can be read
+  std::string source;            ///< what is counted, "the GPU's board (NVML)"; without joules: why nothing is
+};
+
 /// The memory and the execution instances of one device, implemented by a backend. What is said here of work, and of
 /// its order, is about the current instance of the calling host thread.
 class Device {
@@ -137,6 +144,8 @@ class Device {
   /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
   /// most. Another process at work on the same device lowers both values.
   virtual DevicePeaks measure_peaks() = 0;
+  /// The device's own energy counter, as it is now. Processors are counted by the system, for all who use them.
+  virtual DeviceEnergy energy() { return {std::nullopt, "the device has no energy counter of its own"}; }
 
   /// Lets a watchdog look at long waits for this device, whose work may in turn wait for other ranks. A wait by
   /// fence(), copy_to_host() or Queue::wait() in the calling host thread calls `late` over and over from half a second
