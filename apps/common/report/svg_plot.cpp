@@ -11,12 +11,34 @@ namespace {
 
 constexpr int left = 64, right = 14, bottom = 44;
 
+/// Where the legend's entries begin: pixels, and their line. They wrap where the plot ends.
+struct LegendPlace {
+  double x = 0;
+  int line = 0;
+};
+
+std::vector<LegendPlace> legend_places(const Plot& p) {
+  std::vector<LegendPlace> places;
+  double x = left;
+  int line = 0;
+  for (const auto& s : p.series) {
+    const double width = s.name.empty() ? 0 : 37 + 7.3 * static_cast<double>(s.name.size());
+    if (x > left && x + width - 16 > p.width) {
+      x = left;
+      ++line;
+    }
+    places.push_back({x, line});
+    x += width;
+  }
+  return places;
+}
+
 bool has_legend(const Plot& p) {
   return std::any_of(p.series.begin(), p.series.end(), [](const auto& s) { return !s.name.empty(); });
 }
 
-/// Title, and a line of its own for the legend.
-int top_of(const Plot& p) { return has_legend(p) ? 54 : 34; }
+/// Title, and lines of their own for the legend.
+int top_of(const Plot& p) { return has_legend(p) ? 54 + 18 * legend_places(p).back().line : 34; }
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -167,16 +189,18 @@ class LabelWriter {
 };
 
 void draw_legend(std::string& out, const Plot& p) {
-  double x = left;
-  for (const auto& s : p.series) {
+  const auto places = legend_places(p);
+  for (std::size_t i = 0; i < p.series.size(); ++i) {
+    const auto& s = p.series[i];
     if (s.name.empty()) continue;
+    const double x = places[i].x;
+    const int y = 36 + 18 * places[i].line;
     if (s.mark == Series::Mark::points)
-      out += fmt::format("<circle cx='{:.1f}' cy='36' r='3.5' style='fill:var(--s{})'/>", x + 8, s.colour);
+      out += fmt::format("<circle cx='{:.1f}' cy='{}' r='3.5' style='fill:var(--s{})'/>", x + 8, y, s.colour);
     else
-      out += fmt::format("<line class='line{}' x1='{:.1f}' x2='{:.1f}' y1='36' y2='36' style='stroke:var(--s{})'/>",
-                         s.dashed ? " dashed" : "", x, x + 16, s.colour);
-    out += fmt::format("<text class='key' x='{:.1f}' y='40'>{}</text>", x + 21, escape(s.name));
-    x += 37 + 7.3 * static_cast<double>(s.name.size());
+      out += fmt::format("<line class='line{}' x1='{:.1f}' x2='{:.1f}' y1='{}' y2='{}' style='stroke:var(--s{})'/>",
+                         s.dashed ? " dashed" : "", x, x + 16, y, y, s.colour);
+    out += fmt::format("<text class='key' x='{:.1f}' y='{}'>{}</text>", x + 21, y + 4, escape(s.name));
   }
 }
 
