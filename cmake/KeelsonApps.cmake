@@ -42,6 +42,20 @@ foreach(main IN LISTS mains)
   keelson_compile_options(keelson-${name})
   list(APPEND KEELSON_APP_PROGRAMS keelson-${name})
 endforeach()
+
+# What keelson-bench compare has in it: the published figures of other machines, and the commit that it was built from.
+set(generated ${PROJECT_BINARY_DIR}/generated/bench)
+set(published ${PROJECT_SOURCE_DIR}/apps/bench/compare/published.json)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${published})
+file(READ ${published} content)
+file(CONFIGURE OUTPUT ${generated}/published_json.hpp @ONLY
+  CONTENT "#pragma once\n\ninline constexpr const char* published_json = R\"json(@content@)json\";\n")
+add_custom_target(keelson_commit BYPRODUCTS ${generated}/commit.hpp
+  COMMAND ${CMAKE_COMMAND} -DSOURCE_DIR=${PROJECT_SOURCE_DIR} -DHEADER=${generated}/commit.hpp
+          -P ${PROJECT_SOURCE_DIR}/cmake/WriteCommit.cmake)
+add_dependencies(keelson_app_bench keelson_commit)
+target_include_directories(keelson_app_bench PRIVATE ${generated})
+
 add_custom_target(programs DEPENDS ${KEELSON_APP_PROGRAMS})
 include(KeelsonSimGrid)
 if(TARGET keelson-scale-replay)

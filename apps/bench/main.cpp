@@ -9,5 +9,6 @@ int main(int argc, char** argv) {
                         bench::define_allreduce(line);
                         bench::define_input(line);
                         bench::define_scale(line);
+                        bench::define_compare(line);
                       });
 }

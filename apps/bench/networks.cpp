@@ -103,6 +103,18 @@ std::vector<std::string> network_names() {
   return names;
 }
 
+std::string small_size(const std::string& name) {
+  if (name.starts_with(lstm_prefix)) return "";
+  if (name == "mlperf") return "64";
+  if (name == "paper") return "96";
+  return "96x144";
+}
+
+std::string published_size(const std::string& name) {
+  if (name.starts_with(lstm_prefix)) return "";
+  return name == "mlperf" || name == "paper" ? "128" : "768x1152";
+}
+
 Network make_network(const std::string& name, const std::string& size) {
   if (name.starts_with(lstm_prefix)) return language_model(name, size);
   if (name == "mlperf" || name == "paper") return cosmoflow(name, size);

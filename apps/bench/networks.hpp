@@ -23,6 +23,11 @@ struct Network {
 
 std::vector<std::string> network_names();
 
+/// A size at which every machine gets through a step in a moment, and the published one, as --size takes them; empty:
+/// the network has samples of one size.
+std::string small_size(const std::string& name);
+std::string published_size(const std::string& name);  ///< see small_size()
+
 /// `size`: "128", the edge of cubic samples, or "384x576", rows and columns; empty: as published. Throws InputError
 /// for a size that the network has not.
 Network make_network(const std::string& name, const std::string& size);

@@ -65,28 +65,6 @@ double fifth_longest(const RooflineInput& in) {
   return ms.empty() ? 0 : ms[std::min<std::size_t>(4, ms.size() - 1)];
 }
 
-std::string roofline_plot(const RooflineInput& in) {
-  plot::Plot p{"The calls of a step on this machine's roofline", {"FLOP per byte", true}, {"GFLOP/s", true}};
-  p.width = 1120;
-  p.height = 520;
-  const double least_labelled = fifth_longest(in);
-  int colour = 1;
-  for (const char* phase : {"forward", "backward", "update"}) {
-    auto s = points_of(in, phase, colour++, least_labelled);
-    if (!s.x.empty()) p.series.push_back(std::move(s));
-  }
-  const double ridge = in.peaks.flops_per_second / in.peaks.copy_bytes_per_second;
-  double low = ridge / 30, high = ridge * 30;
-  for (const auto& s : p.series)
-    for (double x : s.x) low = std::min(low, x / 1.5), high = std::max(high, x * 1.5);
-  plot::Series roof{fmt::format("roofline: {:.1f} GFLOP/s, {:.1f} GB/s", in.peaks.flops_per_second * 1e-9,
-                                in.peaks.copy_bytes_per_second * 1e-9),
-                    {low, ridge, high}};
-  for (double x : roof.x) roof.y.push_back(in.peaks.attainable(x) * 1e-9);
-  p.series.insert(p.series.begin(), std::move(roof));
-  return svg(p);
-}
-
 std::string number(double v) { return v <= 0 ? "" : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v); }
 
 /// Rows by time, the longest first; `arithmetic` tells whether they have FLOPs to show.
@@ -138,6 +116,28 @@ std::string tiles(const RooflineInput& in) {
 
 }  // namespace
 
+std::string roofline_plot(const RooflineInput& in, const std::string& title, int width, int height) {
+  plot::Plot p{title, {"FLOP per byte", true}, {"GFLOP/s", true}};
+  p.width = width;
+  p.height = height;
+  const double least_labelled = fifth_longest(in);
+  int colour = 1;
+  for (const char* phase : {"forward", "backward", "update"}) {
+    auto s = points_of(in, phase, colour++, least_labelled);
+    if (!s.x.empty()) p.series.push_back(std::move(s));
+  }
+  const double ridge = in.peaks.flops_per_second / in.peaks.copy_bytes_per_second;
+  double low = ridge / 30, high = ridge * 30;
+  for (const auto& s : p.series)
+    for (double x : s.x) low = std::min(low, x / 1.5), high = std::max(high, x * 1.5);
+  plot::Series roof{fmt::format("roofline: {:.1f} GFLOP/s, {:.1f} GB/s", in.peaks.flops_per_second * 1e-9,
+                                in.peaks.copy_bytes_per_second * 1e-9),
+                    {low, ridge, high}};
+  for (double x : roof.x) roof.y.push_back(in.peaks.attainable(x) * 1e-9);
+  p.series.insert(p.series.begin(), std::move(roof));
+  return svg(p);
+}
+
 std::string render_roofline(const RooflineInput& in) {
   std::vector<PlanRow> arithmetic, movement;
   for (const auto& r : in.rows) (r.gflop > 0 ? arithmetic : movement).push_back(r);
@@ -146,7 +146,8 @@ std::string render_roofline(const RooflineInput& in) {
   out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>" + title + "</title>";
   out += std::string("<style>") + report_style + extra_style + "</style></head><body><main>";
   out += "<h1>" + title + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>" + tiles(in);
-  out += "<h2>Roofline</h2><div class='card'>" + roofline_plot(in);
+  out += "<h2>Roofline</h2><div class='card'>" +
+         roofline_plot(in, "The calls of a step on this machine's roofline", 1120, 520);
   out +=
       "<p class='note'>Each point is one call of a training step; its area is its part of the time. The line is what "
       "the machine can do: left of its bend memory limits, right of it arithmetic. FLOPs and bytes are the least that "

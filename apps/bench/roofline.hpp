@@ -15,6 +15,9 @@ struct RooflineInput {
   double seconds_per_step = 0, samples_per_second = 0;
 };
 
+/// The plot alone: SVG for a page with reports' style sheet.
+std::string roofline_plot(const RooflineInput& input, const std::string& title, int width, int height);
+
 /// One HTML page with everything inside, light and dark: the calls of a step on the machine's roofline, then tables of
 /// them, those that take the most time first.
 std::string render_roofline(const RooflineInput& input);

@@ -10,5 +10,6 @@ void define_ops(app::CommandLine& line);
 void define_allreduce(app::CommandLine& line);
 void define_input(app::CommandLine& line);
 void define_scale(app::CommandLine& line);
+void define_compare(app::CommandLine& line);
 
 }  // namespace keelson::bench

@@ -26,7 +26,7 @@ struct Case {
   int ranks, ranks_per_node;
 };
 
-class AllRounds : public testing::TestWithParam<Case> {};
+class AllRounds : public ::testing::TestWithParam<Case> {};
 
 /// What a rank sends to another must be what the other expects, in the same order.
 TEST_P(AllRounds, SendsMeetReceives) {
@@ -77,11 +77,11 @@ TEST_P(AllRounds, DoNotDeadlock) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AllRounds,
-                         testing::Values(Case{"ring", 1, 1}, Case{"ring", 2, 1}, Case{"ring", 5, 1},
-                                         Case{"ring", 16, 4}, Case{"halving", 1, 1}, Case{"halving", 2, 1},
-                                         Case{"halving", 3, 1}, Case{"halving", 8, 2}, Case{"halving", 13, 1},
-                                         Case{"two-level", 6, 6}, Case{"two-level", 12, 6}, Case{"two-level", 18, 6},
-                                         Case{"two-level", 8, 2}, Case{"two-level-ring", 18, 6}));
+                         ::testing::Values(Case{"ring", 1, 1}, Case{"ring", 2, 1}, Case{"ring", 5, 1},
+                                           Case{"ring", 16, 4}, Case{"halving", 1, 1}, Case{"halving", 2, 1},
+                                           Case{"halving", 3, 1}, Case{"halving", 8, 2}, Case{"halving", 13, 1},
+                                           Case{"two-level", 6, 6}, Case{"two-level", 12, 6}, Case{"two-level", 18, 6},
+                                           Case{"two-level", 8, 2}, Case{"two-level-ring", 18, 6}));
 
 TEST(Rounds, RingSendsTheLeastThatIsPossible) {
   const auto rounds = make_rounds("ring", 3, 8, 1, 8 * 400);

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "apps/bench/compare/measure.hpp"
+#include "apps/common/exchange_options.hpp"
+
+/// The parts of measure_machine().
+namespace keelson::bench::comparison {
+
+/// What all of them need.
+struct Session {
+  const MeasureOptions& options;
+  app::Job& job;
+  app::DeviceSession place;
+  ExchangeOptions exchange;
+  EnergyMeter meter;
+  Measured<EnergySource> energy;
+  Measured<Peaks> peaks;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+
+  Session(const MeasureOptions& o, app::Job& j);
+
+  Communicator& ranks() const { return *place.ranks; }
+  Context& context() const { return *place.context; }
+  Device& device() const { return place.context->device(); }
+  bool gpu() const { return !place.context->device().shares_host_memory(); }
+  double seconds_for_steps() const { return options.quick ? 0.4 : 2.5; }  ///< of timed steps of one network
+  /// The precisions that were asked for; else those that the device multiplies in with instructions of its own.
+  std::vector<std::string> precisions() const;
+  /// A line for a person, from rank 0.
+  template <class... A>
+  void tell(fmt::format_string<A...> text, A&&... args) const {
+    if (job.world.rank() != 0) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    fmt::print(stderr, "[{:4.0f} s] {}\n", seconds, fmt::format(text, std::forward<A>(args)...));
+  }
+};
+
+/// What `measure` returns; a missing figure with its message where it refuses or finds no memory on any rank.
+template <class Measure>
+auto attempt(Communicator& world, const Measure& measure) {
+  Measured<decltype(measure())> result;
+  try {
+    result.value = measure();
+  } catch (const InputError& error) {
+    result.reason = error.what();
+  } catch (const OutOfMemory& error) {
+    result.reason = error.what();
+  }
+  for (const auto& why : world.allgather(result.reason))
+    if (!why.empty()) return decltype(result)::missing(why);
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> machine_facts(Device& device);
+
+Peaks measure_peaks(Session& s);
+std::vector<Step> measure_steps(Session& s);
+Scaling measure_scaling(Session& s);
+std::vector<SumTime> measure_sums(Session& s);
+InputRate measure_reading(Session& s);
+
+/// Names of the instructions of this machine's processor that matter here: "avx2", "avx512_bf16", ...
+std::vector<std::string> processor_features();
+
+}  // namespace keelson::bench::comparison
