@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "apps/common/report/svg_bars.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "engine/train/perplexity.hpp"
 #include "engine/train/target_metric.hpp"
@@ -51,6 +53,44 @@ TEST(SvgPlot, PointsHaveTitlesAndLabelsThatDoNotOverlap) {
   EXPECT_NE(text.find(">label 1<"), std::string::npos);  // above its point
   EXPECT_NE(text.find(">label 2<"), std::string::npos);  // below
   EXPECT_EQ(text.find(">label 3<"), std::string::npos);  // no room
+}
+
+/// The largest x of texts that begin there.
+double rightmost(const std::string& svg, const std::string& mark) {
+  double most = 0;
+  for (auto at = svg.find(mark); at != std::string::npos; at = svg.find(mark, at + 1))
+    most = std::max(most, std::stod(svg.substr(svg.find("x='", at) + 3)));
+  return most;
+}
+
+TEST(SvgPlot, LegendsWrapAndLabelsStayInside) {
+  plot::Plot p{"machines", {"x"}, {"y"}};
+  for (const char* name : {"a machine with a long name", "another machine with a longer name", "a third machine, too"})
+    p.series.push_back({name, {1, 2}, {1, 2}});
+  p.series.back().mark = plot::Series::Mark::points;
+  p.series.back().labels = {"a label at the left", "a label at the right"};
+  const auto text = plot::svg(p);
+  EXPECT_NE(text.find("y='58'>another machine"), std::string::npos) << text;  // on the second line
+  EXPECT_LT(rightmost(text, "<text class='key'"), p.width - 100);
+  const auto place = text.rfind("<text", text.find(">a label at the right<"));
+  EXPECT_LT(std::stod(text.substr(text.find("x='", place) + 3)), p.width - 3 * 20);
+}
+
+TEST(SvgBars, TellsMissingFiguresAndPublishedOnesApart) {
+  plot::BarChart chart{"speed", "samples/s"};
+  chart.bars = {{"<ours>", 2, "2.00", 1}, {"theirs", 4, "4.00", 0, true}};
+  chart.bars.push_back({std::string(200, 'x')});
+  chart.bars.back().text = "not measured: no memory";
+  const auto text = plot::svg(chart);
+  EXPECT_NE(text.find("&lt;ours&gt;"), std::string::npos);
+  EXPECT_NE(text.find("stroke-dasharray"), std::string::npos);  // theirs
+  EXPECT_NE(text.find("var(--s1)"), std::string::npos);
+  EXPECT_NE(text.find(">not measured: no memory<"), std::string::npos);
+  EXPECT_NE(text.find("xxx…</text>"), std::string::npos);  // cut, whole in its title
+  EXPECT_NE(text.find(">samples/s<"), std::string::npos);
+  for (const char* part : {"nan", "inf", ">-0<"}) EXPECT_EQ(text.find(part), std::string::npos) << part;
+  chart.bars.erase(chart.bars.begin(), chart.bars.begin() + 2);
+  EXPECT_EQ(plot::svg(chart).find("samples/s</text>"), std::string::npos);  // no axis without a bar
 }
 
 TEST(Report, IsOneFileThatShowsEverything) {

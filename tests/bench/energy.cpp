@@ -8,6 +8,7 @@
 #include "engine/base/error.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/fake_async_device.hpp"
 
 namespace keelson::bench::comparison {
 namespace {
@@ -96,7 +97,6 @@ TEST(Powercap, FailsWhereACounterGoesAway) {
   EXPECT_THROW(reader.joules(), Error);
 }
 
-/// A device with a counter of its own would count as well.
 TEST(EnergyMeter, AddsWhatIsThereAndTellsWhatIsNot) {
   Powercap p;
   p.zone("intel-rapl:0", "package-0", 0);
@@ -110,6 +110,26 @@ TEST(EnergyMeter, AddsWhatIsThereAndTellsWhatIsNot) {
   p.set("intel-rapl:0", 3000000);
   EXPECT_DOUBLE_EQ(meter.joules(), 3);
   EXPECT_NE(EnergyMeter(*world, device, p.root() / "absent").reason().find("there is no"), std::string::npos);
+}
+
+TEST(EnergyMeter, AddsAGpuToItsProcessors) {
+  using keelson::testing::FakeAsyncDevice;
+  Powercap p;
+  p.zone("intel-rapl:0", "package-0", 0);
+  const auto world = comm::make_self();
+  FakeAsyncDevice gpu(FakeAsyncDevice::Reach::device, "0000:1b:00.0");
+  EXPECT_EQ(EnergyMeter(*world, gpu, p.root()).reason(), "no counter");
+  gpu.set_energy({100.0, "the board"});
+  EnergyMeter both(*world, gpu, p.root()), alone(*world, gpu, p.root() / "absent");
+  EXPECT_EQ(both.source(), "the board; processors and memory (RAPL: package-0)");
+  EXPECT_EQ(alone.reason(), "");  // a figure without its processors says so
+  EXPECT_EQ(alone.source().find("the board; without processors: there is no"), 0u) << alone.source();
+  both.start();
+  alone.start();
+  p.set("intel-rapl:0", 2000000);
+  gpu.set_energy({107.0, "the board"});
+  EXPECT_DOUBLE_EQ(both.joules(), 9);
+  EXPECT_DOUBLE_EQ(alone.joules(), 7);
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ class FakeAsyncDevice : public Device {
   std::unique_ptr<Queue> make_queue() override;
   int vector_width() const override { return 1; }
   DevicePeaks measure_peaks() override { return {}; }
+  DeviceEnergy energy() override { return energy_; }
+  void set_energy(const DeviceEnergy& energy) { energy_ = energy; }
 
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
 
@@ -92,6 +94,7 @@ class FakeAsyncDevice : public Device {
   Lane& lane() const;  ///< of the current instance
   Reach reach_;
   std::string bus_id_;
+  DeviceEnergy energy_{std::nullopt, "no counter"};
   int replays_ = 0;
   std::vector<std::weak_ptr<Lane>> instances_;  ///< lanes of the execution instances
   std::shared_ptr<ExecutionInstance> main_;

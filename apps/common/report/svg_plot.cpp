@@ -161,13 +161,14 @@ void draw_points(std::string& out, const Series& s, const Scale& sx, const Scale
   out += "</g>";
 }
 
-/// Writes labels of points where no earlier label is: above its point, else below it, else not at all.
+/// Writes labels of points where no earlier label is, within the plot: above its point, else below it, else not at all.
 class LabelWriter {
  public:
   void write(std::string& out, const Series& s, const Scale& sx, const Scale& sy) {
     for (std::size_t i = 0; i < std::min(s.labels.size(), std::min(s.x.size(), s.y.size())); ++i) {
       if (s.labels[i].empty() || !drawable(s.x[i], s.y[i])) continue;
-      const double r = one_of(s.radii, i, 3.0), x = sx(s.x[i]), half = 3.1 * static_cast<double>(s.labels[i].size());
+      const double r = one_of(s.radii, i, 3.0), half = 3.1 * static_cast<double>(s.labels[i].size());
+      const double x = std::max(half, std::min(sx(s.x[i]), sx.to + right - half));  // none leaves the plot
       for (const double y : {sy(s.y[i]) - r - 4, sy(s.y[i]) + r + 12}) {
         const bool taken = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
           return std::abs(p.y - y) < 13 && std::abs(p.x - x) < p.half + half;
