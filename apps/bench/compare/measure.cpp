@@ -9,7 +9,6 @@
 #include "apps/bench/compare/session.hpp"
 #include "apps/bench/input_rate.hpp"
 #include "apps/bench/peaks.hpp"
-#include "commit.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/base/process.hpp"
 #include "engine/base/utc_time.hpp"
@@ -202,7 +201,7 @@ MachineFile measure_machine(const MeasureOptions& options, app::Job& job) {
   m.name = options.name.empty() ? world.host() : options.name;
   m.measured = utc_now();
   m.keelson = KEELSON_VERSION;
-  m.commit = keelson_commit;
+  m.commit = source_commit();
   m.quick = options.quick;
   m.layout = job.machine;
   m.device = s.place.describe();

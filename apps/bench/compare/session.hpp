@@ -64,6 +64,9 @@ Scaling measure_scaling(Session& s);
 std::vector<SumTime> measure_sums(Session& s);
 InputRate measure_reading(Session& s);
 
+/// Of the sources that this program was built from: "4b110c6", with "-dirty" where files had changed; empty: unknown.
+const char* source_commit();
+
 /// Names of the instructions of this machine's processor that matter here: "avx2", "avx512_bf16", ...
 std::vector<std::string> processor_features();
 

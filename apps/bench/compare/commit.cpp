@@ -1,0 +1,9 @@
+#include "commit.hpp"
+
+#include "apps/bench/compare/session.hpp"
+
+namespace keelson::bench::comparison {
+
+const char* source_commit() { return keelson_commit; }
+
+}  // namespace keelson::bench::comparison
