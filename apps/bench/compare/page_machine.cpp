@@ -87,12 +87,12 @@ std::string peaks_section(const Comparison& c) {
     }
     const auto& p = *m.peaks.value;
     const auto ranks = fmt::format("{} on {} node{}", m.ranks, m.nodes, m.nodes == 1 ? "" : "s");
-    rates.bars.push_back(value_bar(name + ", fp32 multiply-adds", p.multiply_adds * 1e-9, i));
+    rates.bars.push_back(value_bar("fp32 multiply-adds: " + name, p.multiply_adds * 1e-9, i));
     copies.bars.push_back(value_bar(name, p.copy * 1e-9, i));
     rows.push_back({name, ranks, "fp32 multiply-adds in registers, GFLOP/s", figure(p.multiply_adds * 1e-9)});
     for (const auto& [precision, rate] : p.products) {
       const auto what = fmt::format("product of {0} x {0} matrices in {1}, GFLOP/s", p.product_size, precision);
-      const auto label = fmt::format("{}, matrix product in {}", name, precision);
+      const auto label = fmt::format("matrix product in {}: {}", precision, name);
       rates.bars.push_back(rate.value ? value_bar(label, *rate.value * 1e-9, i) : missing_bar(label, rate.reason));
       rows.push_back({name, ranks, what, rate.value ? figure(*rate.value * 1e-9) : missing_text(rate.reason)});
     }

@@ -28,7 +28,8 @@ std::vector<Entry> entries_of(const Comparison& c, const Group& g) {
 }
 
 std::string label_of(const Comparison& c, const Entry& e) {
-  return fmt::format("{}, {}, batch {}", name_of(c, e.machine), e.step->precision, e.step->batch);
+  // What differs within a machine comes first: long names are cut.
+  return fmt::format("{}, batch {}: {}", e.step->precision, e.step->batch, name_of(c, e.machine));
 }
 
 /// A bar of a figure of a step; `value` is asked where the step was measured.
@@ -106,14 +107,14 @@ std::string arithmetic_of(const Comparison& c, const std::string& net) {
     for (const auto& e : entries_of(c, g)) {
       const auto& m = c.machines[e.machine];
       auto bar = bar_of(c, e, [&](auto& f) { return Measured<double>{f.flops_per_second * 1e-9 / m.devices(), ""}; });
-      bar.label = fmt::format("{}: {}", g.title, bar.label);
+      bar.label = fmt::format("{}, {}", g.title, bar.label);
       if (bar.value != bar.value) continue;  // the section of speed says why
       rows.push_back({name_of(c, e.machine), g.title, e.step->precision, devices_of(m), "", bar.text});
       chart.bars.push_back(std::move(bar));
     }
     for (const auto& f : published_of(c, g, "flops_per_second")) {
       chart.bars.push_back(published_bar(f, 1e-9));
-      chart.bars.back().label += ", " + f.precision;
+      chart.bars.back().label += (f.precision.starts_with("not") ? ", precision " : ", ") + f.precision;
       rows.push_back(
           {name_of(f), g.title, f.precision, fmt::format("{} devices", f.devices), f.what, chart.bars.back().text});
     }
