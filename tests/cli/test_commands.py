@@ -38,6 +38,8 @@ SMALLER = [
     (r"--height 192 --width 288", "--height 96 --width 144"),
     (r"--words 3000000", "--words 20000 --validation-words 4000"),
     (r"--tokens 200", "--tokens 20"),
+    (r"(keelson-bench compare) --out", r"\1 --nets mlperf --sizes 32 --precisions fp32 --quick --out"),
+    (r"(--html quick.html) --quick", r"\1"),
     (r"(keelson-bench step\b)", r"\1 --steps 1 --warmup 0"),
     (r" --steps 5 --warmup 1", ""),
     (r"--size 128", "--size 32"),
