@@ -110,9 +110,11 @@ class Keelson(CMakePackage):
     @run_after("install", when="+python")
     def install_python(self):
         prefixes = ";".join([str(self.prefix)] + [str(d.prefix) for d in self.spec.traverse(root=False)])
-        python = which("python3")
-        python("-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", f"--prefix={self.prefix}",
-               "-C", f"cmake.define.CMAKE_PREFIX_PATH={prefixes}", os.path.join(self.stage.source_path, "python"))
+        # The interpreter itself, as Spack's own Python packages do: virtual environments have no pip. A folder instead of a
+        # prefix, since Debian's pip would put "local" behind a prefix.
+        self.spec["python"].command(
+            "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", f"--target={python_platlib}",
+            "-C", f"cmake.define.CMAKE_PREFIX_PATH={prefixes}", os.path.join(self.stage.source_path, "python"))
 
     @run_after("install", when="+docs")
     def install_docs(self):
