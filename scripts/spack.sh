@@ -23,7 +23,8 @@ EOF
 }
 spack() { "$SPACK_ROOT/bin/spack" --color never -C "$folder/scope" "$@"; }
 
-# Environments for other machines would not find those machines' packages here, so Spack plans to build all of them.
+# Environments for other machines would not find those machines' packages here, so Spack plans to build all of them. For Power
+# it plans only with a compiler for Power; elsewhere that environment is planned for this machine's processor.
 concretize() {
   local environment name failed=0 started
   begin --compilers
@@ -33,6 +34,7 @@ concretize() {
     name=$(basename "$environment")
     rm -rf "$folder/$name" && mkdir -p "$folder/$name"
     cp "$environment/spack.yaml" "$folder/$name/"
+    if [[ $(uname -m) != ppc64le ]]; then sed -i 's/ target=power9le//' "$folder/$name/spack.yaml"; fi
     started=$SECONDS
     if spack -D "$folder/$name" concretize --fresh >"$folder/$name.log" 2>&1; then
       echo "=== $name: concretized in $((SECONDS - started)) s: $(grep -o -m 1 'keelson@.*' "$folder/$name.log")"

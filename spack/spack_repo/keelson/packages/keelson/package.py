@@ -62,7 +62,7 @@ class Keelson(CMakePackage):
         depends_on("cudnn@9:", when="+cudnn")
         depends_on("nccl@2.13:", when="+nccl")
         for _arch in CudaPackage.cuda_arch_values:
-            depends_on(f"kokkos +cuda cuda_arch={_arch}", when=f"cuda_arch={_arch}")
+            depends_on(f"kokkos +cuda +cmake_lang cuda_arch={_arch}", when=f"cuda_arch={_arch}")
             depends_on(f"nccl +cuda cuda_arch={_arch}", when=f"+nccl cuda_arch={_arch}")
         requires("^kokkos +cuda_lambda", when="^kokkos@:4", msg="Keelson's kernels are lambdas: kokkos +cuda_lambda")
         conflicts("cuda_arch=none", msg="Say for which GPU: cuda_arch=70 (V100), 80 (A100), 90 (H100, H200)")
