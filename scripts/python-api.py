@@ -12,10 +12,15 @@ import sys
 MODULES = ("", "layers", "nets", "data", "optim", "metrics")  # of keelson
 
 
+def escaped(found):
+    """A character that means something in Markdown or to Doxygen; code stays as it is."""
+    return found[0] if found[0].startswith("`") else "\\" + found[0]
+
+
 def text_of(node):
     """The docstring as Markdown: indented parts, which are code, stay so."""
     lines = (ast.get_docstring(node) or "").splitlines()
-    return "\n".join(line if line.startswith("    ") else re.sub(r"[<>@#&\\*_]", r"\\\g<0>", line) for line in lines)
+    return "\n".join(line if line.startswith("    ") else re.sub(r"`[^`]*`|[<>@#&\\*_]", escaped, line) for line in lines)
 
 
 def is_public(node):

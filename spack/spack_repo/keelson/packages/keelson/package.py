@@ -94,7 +94,7 @@ class Keelson(CMakePackage):
     def cmake_args(self):
         chosen = self.define_from_variant
         # Spack's compiler wrapper tunes for the target of the spec.
-        return [
+        arguments = [
             self.define("KEELSON_NATIVE", False),
             self.define("KEELSON_FETCH_KOKKOS", False),
             self.define("KEELSON_TESTS", self.run_tests),
@@ -106,6 +106,9 @@ class Keelson(CMakePackage):
             self.define("KEELSON_WITH_CUDNN", self.spec.satisfies("+cudnn")),
             self.define("KEELSON_WITH_NCCL", self.spec.satisfies("+nccl")),
         ]
+        if self.spec.satisfies("+cuda"):
+            arguments.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+        return arguments
 
     @run_after("install", when="+python")
     def install_python(self):
@@ -119,7 +122,7 @@ class Keelson(CMakePackage):
     @run_after("install", when="+docs")
     def install_docs(self):
         with working_dir(self.stage.source_path):
-            which("doxygen")("docs/Doxyfile")
+            Executable(join_path("scripts", "docs.sh"))()
         install_tree(os.path.join(self.stage.source_path, "build", "docs", "html"), self.prefix.share.doc.keelson)
 
     def test_train(self):
