@@ -1,11 +1,12 @@
 # HDF5::HDF5, the C library. (CMake's own FindHDF5 fails on Debian's library names from CMake 4.3 on, and HDF5's package
-# file differs too much between versions and distributors.)
+# file differs too much between versions and distributors.) Debian's packages for MPI and without it have names of their own;
+# hdf5 is the one that the machine prefers. HDF5_IS_PARALLEL tells whether it was built for MPI.
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
-  pkg_search_module(HDF5_PC QUIET hdf5 hdf5-serial)
+  pkg_search_module(HDF5_PC QUIET hdf5 hdf5-openmpi hdf5-mpich hdf5-serial)
 endif()
-find_path(HDF5_INCLUDE_DIR hdf5.h HINTS ${HDF5_PC_INCLUDE_DIRS} PATH_SUFFIXES hdf5/serial)
-find_library(HDF5_LIBRARY NAMES hdf5 hdf5_serial HINTS ${HDF5_PC_LIBRARY_DIRS})
+find_path(HDF5_INCLUDE_DIR hdf5.h HINTS ${HDF5_PC_INCLUDE_DIRS} PATH_SUFFIXES hdf5/openmpi hdf5/mpich hdf5/serial)
+find_library(HDF5_LIBRARY NAMES hdf5 hdf5_openmpi hdf5_mpich hdf5_serial HINTS ${HDF5_PC_LIBRARY_DIRS})
 mark_as_advanced(HDF5_INCLUDE_DIR HDF5_LIBRARY)
 
 if(HDF5_INCLUDE_DIR)

@@ -17,7 +17,7 @@ base=(base-files base-passwd bash coreutils dash debianutils diffutils dpkg find
 tools=(g++ gfortran cmake ninja-build pkgconf ccache git clang-format clang-tidy doxygen python3 python3-h5py python3-numpy)
 python=(python3-dev nanobind-dev python3-nanobind python3-scikit-build-core python3-pip python3-pytest python3-mpi4py libdlpack-dev
   python3-onnx python3-onnxruntime python3-markdown)
-libraries=(libopenmpi-dev openmpi-bin libhdf5-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
+libraries=(libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
   libbenchmark-dev)
 declare -A backends=(
   [openmp]="libkokkos-dev libdnnl-dev"
@@ -82,7 +82,7 @@ unpack() {
   dpkg-deb --fsys-tarfile "$deb" | tar -x -p --no-same-owner --keep-directory-symlink -C "$partial" \
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
   case $name in
-    cpp_* | gcc_* | g++_* | mawk_* | debianutils_* | openmpi-bin_* | libopenmpi-dev_* | libhdf5-dev_* | \
+    cpp_* | gcc_* | g++_* | mawk_* | debianutils_* | openmpi-bin_* | libopenmpi-dev_* | libhdf5-openmpi-dev_* | \
       libblas3_* | liblapack3_* | libblas-dev_* | liblapack-dev_* | libopenblas*-pthread*)
       dpkg-deb --ctrl-tarfile "$deb" | tar -x -O --wildcards './postinst*' >"$apt/scripts/${name%%_*}" ;;
   esac
@@ -129,7 +129,8 @@ configure() {
   mkdir -p var/lib/dpkg/alternatives var/log
   chmod -R +x "$apt/scripts" && mv "$apt/scripts" scripts
   # shellcheck disable=SC2016  # expanded by the inner shell
-  in_partial bash -euc 'for script in /scripts/*; do
+  # HDF5 for MPI asks which MPI there is, so that comes first.
+  in_partial bash -euc 'for script in /scripts/lib[!h]* /scripts/openmpi* /scripts/[!lo]* /scripts/libh*; do
     DPKG_MAINTSCRIPT_NAME=postinst DPKG_MAINTSCRIPT_PACKAGE=${script##*/} "$script" configure; done' || fail_with "configuring failed"
   rm -r scripts
   cd "$here"
