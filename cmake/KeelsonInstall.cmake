@@ -1,4 +1,4 @@
-# The installed package: find_package(keelson) gives keelson::engine, comm, nets and backends, and, with the programs, the
+# The installed package: find_package(keelson) gives keelson::engine, comm, nets, backends and insitu, and, with the programs, the
 # readers and generators of their data (keelson::cosmoflow_data ...). Programs find shared libraries in lib/ beside them,
 # where the archive has them, else where they were linked.
 include(CMakePackageConfigHelpers)
@@ -12,7 +12,7 @@ endif()
 foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the libraries' own libraries, too; a RUNPATH does not
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
-install(TARGETS keelson_engine keelson_comm keelson_nets keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
+install(TARGETS keelson_engine keelson_comm keelson_nets ${KEELSON_INSITU} keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
   EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
 foreach(folder IN ITEMS engine comm nets)
@@ -25,6 +25,7 @@ foreach(folder IN LISTS data_folders)
   install(DIRECTORY apps/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/apps/${folder}
     FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
 endforeach()
+install(FILES insitu/keelson/insitu.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson)
 file(GLOB registry_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/*.hpp)
 install(FILES ${registry_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/backends)
 

@@ -2,6 +2,7 @@
 #   oracle   every op once more, serial and in float64: a library that judges kernels
 #   support  a library linked into every test program (it may bring main())
 #   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
+#   insitu   test_insitu, the same, as a host program that uses keelson/insitu.h
 #   <backend>  what only this backend has, where it is built
 #   fuzz     test_fuzz, which feeds the programs damaged files: built and run by ./dev fuzz alone
 #   headers  every public header compiles alone, without any vendor's headers
@@ -59,6 +60,7 @@ endif()
 set(apps_of_app keelson_app)
 set(apps_of_mpi keelson_app_cosmoflow keelson_app_lm)
 set(apps_of_universe keelson_app_cosmoflow)
+set(apps_of_insitu keelson_insitu)
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
 foreach(folder IN LISTS folders)
@@ -86,11 +88,11 @@ foreach(folder IN LISTS folders)
     endif()
   endforeach()
   target_link_libraries(test_${name} PRIVATE keelson_test_support)
-  if(name STREQUAL mpi)
+  if(name MATCHES "^(mpi|insitu)$")
     foreach(ranks IN ITEMS 1 2 4)
-      add_test(NAME mpi.${ranks}
-        COMMAND ${mpiexec} -n ${ranks} $<TARGET_FILE:test_mpi>)
-      set_tests_properties(mpi.${ranks} PROPERTIES
+      add_test(NAME ${name}.${ranks}
+        COMMAND ${mpiexec} -n ${ranks} $<TARGET_FILE:test_${name}>)
+      set_tests_properties(${name}.${ranks} PROPERTIES
         TIMEOUT 1200 ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
     endforeach()
   else()

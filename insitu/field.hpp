@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ops/device.hpp"
+#include "insitu/keelson/insitu.h"
+
+/// Arrays of the host program, and their tiles. Dimensions are counted in three: a field of two has one of extent 1
+/// before them.
+namespace keelson::insitu {
+
+/// One number for each dimension.
+using Triple = std::array<std::int64_t, 3>;
+
+/// An array of the host.
+struct Field {
+  std::string name;
+  void* data = nullptr;  ///< the first element of the array, ghost cells included
+  bool is_double = false;
+  bool on_host = false;  ///< KEELSON_INSITU_HOST
+  int ndims = 0;
+  Triple extents{1, 1, 1}, strides{}, ghosts{}, global{1, 1, 1}, offset{};
+  std::shared_ptr<void> copy;  ///< on the device, of an array that it cannot reach; made when first needed
+
+  std::size_t element_bytes() const { return is_double ? 8 : 4; }
+  std::int64_t cells() const { return extents[0] * extents[1] * extents[2]; }  ///< of the interior
+  std::int64_t span() const;    ///< elements from the first to behind the last, ghost cells included
+  std::int64_t origin() const;  ///< element number of the first interior cell
+};
+
+/// Checks and completes what the host said. Throws InputError.
+Field make_field(const keelson_insitu_field_desc& desc);
+
+/// The array as the device reaches it. Throws InputError without an array. With `read`, a copy on the device has the
+/// present values.
+std::byte* reach(Field& field, Device& device, bool read);
+/// Brings what was written to a copy on the device back to the host's array.
+void bring_back(Field& field, Device& device);
+
+/// How tiles cover the interior of a rank.
+struct Tiling {
+  int ndims = 0;
+  Triple tile{1, 1, 1}, halo{};
+  std::vector<Triple> origins;  ///< the first cell of each tile, in row-major order
+
+  std::int64_t count() const { return static_cast<std::int64_t>(origins.size()); }
+  std::int64_t extent(int d) const { return tile[d] + 2 * halo[d]; }  ///< of the network's input
+};
+
+/// Throws InputError for tiles that are larger than the interior. `model`: for messages.
+Tiling make_tiling(const Field& field, const Triple& tile, const Triple& halo, const std::string& model);
+
+/// "64x64", the last `ndims` of the three.
+std::string to_string(const Triple& t, int ndims);
+
+}  // namespace keelson::insitu

@@ -1,0 +1,234 @@
+#include "insitu/model.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "engine/base/error.hpp"
+#include "insitu/lookup.hpp"
+
+namespace keelson::insitu {
+namespace {
+
+Triple given(const std::int64_t (&values)[3], int ndims, const Triple& missing) {
+  Triple t = missing;
+  for (int d = 0; d < ndims; ++d)
+    if (values[d] != 0) t[static_cast<std::size_t>(3 - ndims + d)] = values[d];
+  return t;
+}
+
+/// Extents of the network's input in each dimension.
+void append(Shape& shape, const Tiling& tiling) {
+  for (int d = 3 - tiling.ndims; d < 3; ++d) shape.push_back(tiling.extent(d));
+}
+
+}  // namespace
+
+Model::Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields, Ranks ranks)
+    : name_(desc.name ? desc.name : ""), ranks_(ranks), channel_(desc.channel) {
+  if (desc.checkpoint) checkpoint_.emplace(desc.checkpoint, true, &ranks_.host);
+  if (name_.empty()) refuse("a model has no name. Expected a text such as \"shocks\" in `name`");
+  read_fields(desc, fields);
+  read_training(desc);
+  make_network(desc);
+}
+
+void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields) {
+  std::istringstream names(desc.inputs ? desc.inputs : "");
+  for (std::string name; names >> name;) inputs_.push_back(&find(fields, name, "field", "model '" + name_ + "'"));
+  if (inputs_.empty())
+    refuse("model '{}' has no inputs. Expected names of fields in `inputs`, separated by spaces", name_);
+  uses_ = inputs_;
+  const auto optional = [&](const char* name, Field*& field) {
+    if (!name) return;
+    field = &find(fields, name, "field", "model '" + name_ + "'");
+    uses_.push_back(field);
+  };
+  optional(desc.output, output_);
+  optional(desc.target, target_);
+  for (const Field* f : uses_)
+    if (f->ndims != inputs_[0]->ndims || f->extents != inputs_[0]->extents)
+      refuse(
+          "model '{}': field '{}' has {} interior cells, but field '{}' has {}. Expected the same extents of all its "
+          "fields",
+          name_, f->name, to_string(f->extents, f->ndims), inputs_[0]->name,
+          to_string(inputs_[0]->extents, inputs_[0]->ndims));
+}
+
+void Model::read_training(const keelson_insitu_model_desc& desc) {
+  if (!target_) return;
+  loss_ = parse_loss(desc.loss ? desc.loss : "mse", name_);
+  const auto positive = [&](double value, const char* what) {
+    if (value < 0) refuse("model '{}': {} is {}. Expected more than 0, or 0 for the default", name_, what, value);
+    return value > 0;
+  };
+  if (positive(desc.share, "share")) share_ = desc.share;
+  if (positive(desc.steps, "steps")) steps_ = desc.steps;
+  if (positive(desc.train_batch, "train_batch")) train_batch_ = desc.train_batch;
+  if (positive(desc.sample, "sample")) sample_ = desc.sample;
+  step_.learning_rate = positive(desc.learning_rate, "learning_rate") ? static_cast<float>(desc.learning_rate) : 0.001f;
+  step_.seed = desc.seed;
+  const std::int64_t capacity = positive(desc.reservoir, "reservoir") ? desc.reservoir : 64;
+  if (capacity < train_batch_)
+    refuse("model '{}': a reservoir of {} tiles for batches of {}. Expected at least as many", name_, capacity,
+           train_batch_);
+  reservoir_.emplace(capacity, desc.seed, static_cast<std::uint32_t>(2 * ranks_.host.rank()));
+  if (desc.save) save_ = desc.save;
+}
+
+void Model::make_network(const keelson_insitu_model_desc& desc) {
+  if ((desc.layers != nullptr) == checkpoint_.has_value())
+    refuse("model '{}' has {}. Expected `layers`, the text of a network, or `checkpoint`", name_,
+           desc.layers ? "both layers and a checkpoint" : "neither layers nor a checkpoint");
+  const Field& field = *inputs_[0];
+  const int ndims = field.ndims;
+  const Triple halo = given(desc.halo, ndims, {0, 0, 0});
+  Triple whole = field.extents;
+  if (checkpoint_) {
+    const Shape stored = stored_input(*checkpoint_);
+    if (stored.rank() != ndims + 1)
+      refuse("model '{}': the checkpoint's network reads {} dimensions, but field '{}' has {}", name_,
+             stored.rank() - 1, field.name, ndims);
+    for (int d = 0; d < ndims; ++d) {
+      const auto i = static_cast<std::size_t>(3 - ndims + d);
+      whole[i] = stored[d + 1] - 2 * halo[i];
+    }
+  }
+  tiling_ = make_tiling(field, given(desc.tile, ndims, whole), halo, name_);
+  if (desc.batch < 0)
+    refuse("model '{}': batch is {}. Expected at least 1 tile, or 0 for the default", name_, desc.batch);
+  batch_ = std::min<std::int64_t>(desc.batch > 0 ? desc.batch : 16, tiling_.count());
+  Shape input{std::ssize(inputs_)};
+  append(input, tiling_);
+  network_ = checkpoint_ ? network_of_checkpoint(*checkpoint_, input, loss_, name_)
+                         : network_of_layers(desc.layers, input, loss_, name_);
+  if (trains()) network_.config["loss"] = desc.loss ? desc.loss : "mse";
+  if (network_.scales.empty()) network_.scales.resize(inputs_.size());
+  check_result();
+}
+
+void Model::check_result() const {
+  const auto& outputs = network_.graph.outputs();
+  const auto& node = network_.graph.nodes()[static_cast<std::size_t>(outputs.at(0).second)];
+  const Shape& result = node.shape.shape;
+  bool per_cell = result.rank() == tiling_.ndims + 2;
+  for (int d = 0; per_cell && d < tiling_.ndims; ++d) per_cell = result[d + 2] == tiling_.extent(3 - tiling_.ndims + d);
+  if (output_ && !per_cell)
+    refuse(
+        "model '{}': its network makes {} of a tile, which is no value per cell. Expected no `output`: the result is "
+        "kept as the tile's score",
+        name_, keelson::to_string(result));
+  if (channel_ != KEELSON_INSITU_CLASS && (channel_ < 0 || channel_ >= result[1]))
+    refuse("model '{}': channel is {}, but the network's result has {}. Expected 0 to {}, or KEELSON_INSITU_CLASS",
+           name_, channel_, result[1], result[1] - 1);
+  if (result.rank() != 2 && !per_cell)
+    refuse(
+        "model '{}': its network makes {} of a tile. Expected a value per cell, {} of them in a channel, or values per "
+        "tile: end with \"flatten\" or \"global_average_pool\"",
+        name_, keelson::to_string(result), to_string(tiling_.tile, tiling_.ndims));
+}
+
+void Model::make_tiles() {
+  auto& device = ranks_.context.device();
+  const auto count = static_cast<std::size_t>(tiling_.count());
+  origins_ = device.allocate(count * sizeof(Triple), "places of tiles");
+  device.copy_from_host(origins_.get(), tiling_.origins.data(), count * sizeof(Triple));
+  device_scores_ = device.allocate(count * sizeof(float), "scores of tiles");
+  scores_.assign(count, 0);
+}
+
+void Model::compile() {
+  parameters_ = std::make_unique<Parameters>(network_.graph, ranks_.context, step_.seed);
+  make_tiles();
+  if (trains()) {  // first, so that the weights lie as training wants them
+    grid_ = std::make_unique<ProcessGrid>(ranks_.device);
+    trainer_ = std::make_unique<Executor>(network_.graph, *parameters_,
+                                          PlanOptions{.batch = train_batch_, .optimizer = &adam_, .grid = grid_.get()});
+    train_x_ = trainer_->input("x");
+    train_y_ = trainer_->input("y");
+    x_bytes_ = train_x_.bytes() / static_cast<std::size_t>(train_batch_);
+    y_bytes_ = train_y_.bytes() / static_cast<std::size_t>(train_batch_);
+    const auto capacity = static_cast<std::size_t>(reservoir_->capacity());
+    tiles_x_ = ranks_.context.device().allocate(capacity * x_bytes_, "reservoir of tiles");
+    tiles_y_ = ranks_.context.device().allocate(capacity * y_bytes_, "targets of the reservoir");
+    step_.inverse_samples = 1.0f / static_cast<float>(train_batch_ * ranks_.host.size());
+    step_.sample_offset = train_batch_ * ranks_.host.rank();
+  }
+  executor_ = std::make_unique<Executor>(network_.graph, *parameters_, PlanOptions{.batch = batch_, .training = false});
+  x_ = executor_->input("x");
+  inference_.inverse_samples = 1.0f / static_cast<float>(batch_);
+  if (checkpoint_) load();
+  ranks_.context.device().fence();
+}
+
+void Model::load() {
+  const auto state = checkpoint_->load(network_.name, *parameters_, std::nullopt);
+  if (trains()) step_.step = static_cast<std::uint64_t>(state.step);
+  checkpoint_.reset();
+}
+
+Slots Model::slots_of(const Tensor& tensor, int channel) const {
+  const Shape& strides = tensor.layout().strides();
+  Slots s{.data = static_cast<float*>(tensor.raw()) + (channel > 0 ? channel * strides[1] : 0),
+          .slot = static_cast<std::int64_t>(tensor.bytes() / size_of(tensor.dtype())) / tensor.shape()[0],
+          .strides = {}};
+  const int ndims = tensor.shape().rank() - 2;
+  for (int d = 0; d < ndims; ++d) s.strides[static_cast<std::size_t>(3 - ndims + d)] = strides[d + 2];
+  return s;
+}
+
+void Model::pack_inputs(std::int64_t first, std::int64_t count) {
+  auto& device = ranks_.context.device();
+  for (std::size_t c = 0; c < inputs_.size(); ++c) {
+    const TiledField tiled{inputs_[c],
+                           reach(*inputs_[c], device, first == 0),
+                           static_cast<const std::int64_t*>(origins_.get()),
+                           first,
+                           count,
+                           tiling_.tile,
+                           tiling_.halo};
+    pack(tiled, slots_of(x_, static_cast<int>(c)), network_.scales[c]);
+  }
+}
+
+void Model::infer(Times& times) {
+  auto& device = ranks_.context.device();
+  const auto* origins = static_cast<const std::int64_t*>(origins_.get());
+  std::byte* out = output_ ? reach(*output_, device, false) : nullptr;
+  const bool as_class = channel_ == KEELSON_INSITU_CLASS;
+  for (std::int64_t first = 0; first < tiling_.count(); first += batch_) {
+    const auto count = std::min(batch_, tiling_.count() - first);
+    {
+      const Timed timed(times.pack);
+      pack_inputs(first, count);
+      device.fence();
+    }
+    {
+      const Timed timed(times.infer);
+      executor_->forward(inference_);
+      prediction_ = executor_->output("prediction");
+      device.fence();
+    }
+    const Timed timed(times.pack);
+    const Shape& shape = prediction_.shape();
+    const bool per_cell = shape.rank() > 2;
+    const Slots slots = slots_of(prediction_, channel_);
+    const auto classes = as_class ? shape[1] : 0;
+    const auto channel_stride = shape[1] > 1 ? prediction_.layout().strides()[1] : 0;
+    TiledField tiled{inputs_[0], nullptr, origins, first, count, tiling_.tile, tiling_.halo};
+    if (!per_cell) tiled.tile = {1, 1, 1}, tiled.halo = {0, 0, 0};
+    score(slots, tiled, classes, channel_stride, static_cast<float*>(device_scores_.get()));
+    if (output_) {
+      tiled.field = output_;
+      tiled.data = out;
+      unpack(slots, tiled, classes, channel_stride);
+    }
+    device.fence();
+  }
+  const Timed timed(times.pack);
+  if (output_) bring_back(*output_, device);
+  device.copy_to_host(scores_.data(), device_scores_.get(), scores_.size() * sizeof(float));
+  has_scores_ = true;
+}
+
+}  // namespace keelson::insitu

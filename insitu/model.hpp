@@ -1,0 +1,97 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/process_grid.hpp"
+#include "engine/execute/executor.hpp"
+#include "engine/optim/adam.hpp"
+#include "insitu/network.hpp"
+#include "insitu/reservoir.hpp"
+#include "insitu/times.hpp"
+
+namespace keelson::insitu {
+
+/// What the ranks of a session compute with.
+struct Ranks {
+  Context& context;
+  Communicator& host;    ///< their communicator, on host memory
+  Communicator& device;  ///< the same on the device's
+};
+
+/// A network on tiles of fields. The fields must outlive it, in their places.
+class Model {
+ public:
+  /// Checks the description and makes the network; compile() then gives it memory. Throws InputError. No rank waits for
+  /// others, but where a checkpoint is read: all ranks then do, together.
+  Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields, Ranks ranks);
+  /// Plans, memory and weights. Collective.
+  void compile();
+
+  const std::string& name() const { return name_; }
+  const std::vector<Field*>& uses() const { return uses_; }  ///< all fields that it reads or writes
+  const std::vector<float>& scores() const { return scores_; }
+  bool has_scores() const { return has_scores_; }  ///< whether infer() was called
+
+  void infer(Times& times);
+  /// Collective. `simulation_seconds`: what the simulation itself has taken since the session began.
+  void train(double simulation_seconds, Times& times);
+  /// Collective.
+  void save(const std::string& path);
+  const std::string& save_at_end() const { return save_; }
+  bool trains() const { return !loss_.kind.empty(); }
+
+ private:
+  void read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields);
+  void read_training(const keelson_insitu_model_desc& desc);
+  void make_network(const keelson_insitu_model_desc& desc);
+  void make_tiles();
+  void check_result() const;
+  void load();
+  Slots slots_of(const Tensor& tensor, int channel) const;  ///< of a value (batch, channels, extents...)
+  void pack_inputs(std::int64_t first, std::int64_t count);
+  void take_sample();
+  void keep(std::int64_t tile);  ///< offers it to the reservoir
+  std::int64_t draw(std::int64_t below);
+  std::int64_t training_steps(double new_seconds, bool problem);
+  double training_step();  ///< returns the loss
+
+  std::string name_, save_, checkpoint_path_;
+  Ranks ranks_;
+  std::vector<Field*> inputs_, uses_;
+  Field *output_ = nullptr, *target_ = nullptr;
+  int channel_ = 0;
+  Tiling tiling_;
+  std::optional<CheckpointReader> checkpoint_;
+  Network network_;
+  std::unique_ptr<Parameters> parameters_;
+
+  // Inference.
+  std::int64_t batch_ = 1;
+  std::unique_ptr<Executor> executor_;
+  Tensor x_, prediction_;
+  std::shared_ptr<void> origins_, device_scores_;  ///< of all tiles, on the device
+  std::vector<float> scores_;
+  bool has_scores_ = false, per_cell_ = true;
+  ops::StepParams inference_;
+
+  // Training.
+  Loss loss_;
+  double share_ = 0.1, credit_ = 0, seconds_per_step_ = 0, simulated_ = 0;
+  std::int64_t steps_ = 0, train_batch_ = 4, sample_ = 0;
+  Adam adam_;
+  std::unique_ptr<ProcessGrid> grid_;
+  std::unique_ptr<Executor> trainer_;
+  Tensor train_x_, train_y_;
+  std::optional<Reservoir> reservoir_;
+  std::shared_ptr<void> tiles_x_, tiles_y_;  ///< of the reservoir
+  std::size_t x_bytes_ = 0, y_bytes_ = 0;    ///< of a tile
+  std::vector<std::int64_t> order_;          ///< of tiles, when some are offered
+  std::uint64_t drawn_ = 0;                  ///< random numbers so far
+  ops::StepParams step_;
+};
+
+}  // namespace keelson::insitu

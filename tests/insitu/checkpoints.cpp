@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "backends/registry.hpp"
+#include "engine/execute/executor.hpp"
+#include "engine/graph/topology.hpp"
+#include "engine/train/checkpoint.hpp"
+#include "nets/cosmoflow/cosmoflow.hpp"
+#include "nets/tiramisu/tiramisu.hpp"
+#include "tests/insitu/simulation.hpp"
+
+namespace keelson::testing {
+namespace {
+
+/// A checkpoint as the programs write them, and what its network makes of a plain input.
+struct Stored {
+  std::string path;
+  std::vector<float> result;
+};
+
+Stored store(const Graph& graph, const std::string& network, std::map<std::string, std::string> config,
+             const std::vector<float>& x) {
+  const OpenSession starts_kokkos(MPI_COMM_SELF);
+  const auto context = backends::make_context();
+  Parameters parameters(graph, *context, 7);
+  Executor executor(graph, parameters, {.batch = 1, .training = false});
+  context->write_plain(executor.input("x"), x.data());
+  executor.forward({});
+  const Tensor output = executor.output("prediction");
+  Stored s{.path = (std::filesystem::temp_directory_path() /
+                    ("keelson-insitu-" + network + std::to_string(rank_of(MPI_COMM_WORLD)) + ".h5"))
+                       .string(),
+           .result = std::vector<float>(static_cast<std::size_t>(output.elements()))};
+  context->read_plain(output, s.result.data());
+  RunState state;
+  state.network = network;
+  state.config = std::move(config);
+  state.topology = Topology(graph).to_text();
+  write_checkpoint(s.path, copy_run(state, parameters, {}));
+  return s;
+}
+
+TEST(InsituCheckpoint, OfKeelsonClimateFindsTheClassOfEachCell) {
+  const nets::TiramisuOptions o{
+      .rows = 16, .columns = 8, .channels = 2, .first = 8, .growth = 4, .layers = {2, 2}, .kernel = 3};
+  std::vector<float> x;
+  for (const double shift : {0.0, 5.0})
+    for (int i = 0; i < 16; ++i)
+      for (int j = 0; j < 8; ++j) x.push_back(static_cast<float>((wave(i, j, 0) + shift - 1) / 4));
+  const auto stored = store(
+      nets::tiramisu(o), "climate-tiramisu",
+      {{"net", "tiramisu"}, {"first", "8"}, {"growth", "4"}, {"blocks", "2,2"}, {"kernel", "3"}, {"ranges", "1:5,1:5"}},
+      x);
+  const OpenSession session(MPI_COMM_SELF);
+  Part a(MPI_COMM_SELF, "a", {16, 8}, {.is_double = true}, wave), c(MPI_COMM_SELF, "c", {16, 8}, {}, wave);
+  Part b(MPI_COMM_SELF, "b", {16, 8}, {}, [](auto i, auto j, auto k) { return wave(i, j, k) + 5; });
+  for (Part* p : {&a, &b, &c}) {
+    const auto desc = p->desc();
+    KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  }
+  keelson_insitu_model_desc model{};
+  model.name = "weather";
+  model.checkpoint = stored.path.c_str();
+  model.inputs = "a";
+  expect_refused(keelson_insitu_model(session, &model), session, {"2 channels", "1 fields", "`inputs`"});
+  model.inputs = "a b";
+  model.output = "c";
+  model.channel = KEELSON_INSITU_CLASS;
+  KEELSON_WORKS(session, keelson_insitu_model(session, &model));
+  KEELSON_WORKS(session, keelson_insitu_infer(session, "weather"));
+  const auto found = c.interior();
+  for (std::size_t i = 0; i < 128; ++i) {
+    const auto& r = stored.result;
+    const int best = r[i] >= r[128 + i] && r[i] >= r[256 + i] ? 0 : r[128 + i] >= r[256 + i] ? 1 : 2;
+    EXPECT_EQ(found[i], best) << i;
+  }
+  model.name = "trained";
+  model.target = "c";
+  expect_refused(keelson_insitu_model(session, &model), session, {"climate-tiramisu", "only be used for inference"});
+}
+
+TEST(InsituCheckpoint, OfKeelsonCosmoflowMakesAScorePerTile) {
+  const nets::CosmoFlowOptions o{.size = 32, .channels = 1, .widths = {{"conv1", 4}, {"dense1", 8}, {"dense2", 8}}};
+  const auto count = [](std::int64_t i, std::int64_t j, std::int64_t k) {
+    return static_cast<double>(i * j % 7 + k % 3);
+  };
+  std::vector<float> x;
+  for (int i = 0; i < 32; ++i)
+    for (int j = 0; j < 32; ++j)
+      for (int k = 0; k < 32; ++k) x.push_back(static_cast<float>(std::log1p(count(i, j, k))));
+  const auto stored =
+      store(nets::cosmoflow_mlperf(o), "cosmoflow-mlperf", {{"net", "mlperf"}, {"normalise", "log1p"}}, x);
+  const OpenSession session(MPI_COMM_SELF);
+  Part u(MPI_COMM_SELF, "u", {32, 32, 32}, {.is_double = true}, count);
+  const auto desc = u.desc();
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  keelson_insitu_model_desc model{};
+  model.name = "universe";
+  model.checkpoint = stored.path.c_str();
+  model.inputs = "u";
+  model.channel = 2;
+  KEELSON_WORKS(session, keelson_insitu_model(session, &model));
+  KEELSON_WORKS(session, keelson_insitu_infer(session, "universe"));
+  const float* scores = nullptr;
+  std::int64_t tiles = 0;
+  KEELSON_WORKS(session, keelson_insitu_scores(session, "universe", &scores, &tiles));
+  ASSERT_EQ(tiles, 1);
+  EXPECT_NEAR(scores[0], stored.result[2], 1e-5);
+}
+
+}  // namespace
+}  // namespace keelson::testing

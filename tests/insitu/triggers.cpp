@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/data/hdf5.hpp"
+#include "insitu/trigger.hpp"
+#include "tests/insitu/simulation.hpp"
+
+namespace keelson::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that all ranks see, empty.
+std::string fresh_folder(const std::string& name) {
+  const auto path =
+      fs::temp_directory_path() / ("keelson-insitu-" + std::to_string(size_of_comm(MPI_COMM_WORLD))) / name;
+  if (rank_of(MPI_COMM_WORLD) == 0) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  return path.string();
+}
+
+TEST(InsituTrigger, HasHysteresis) {
+  insitu::Hysteresis once(0.8, 0.4, 0), often(0.8, 0.4, 2);
+  const double scores[] = {0.5, 0.8, 0.6, 0.5, 0.4, 0.3, 0.7, 0.9, 0.4};
+  const bool on[] = {false, true, true, true, true, false, false, true, true};
+  const bool first[] = {false, true, false, false, false, false, false, true, false};
+  const bool second[] = {false, true, false, true, false, false, false, true, false};
+  for (std::size_t i = 0; i < std::size(scores); ++i) {
+    EXPECT_EQ(once.act(scores[i]), first[i]) << i;
+    EXPECT_EQ(often.act(scores[i]), second[i]) << i;
+    EXPECT_EQ(once.on(), on[i]) << i;
+  }
+}
+
+TEST(InsituTrigger, WritesSnapshotsOfTheWholeFieldWhileTheLargestScoreIsHigh) {
+  const std::string folder = fresh_folder("trigger");
+  const std::vector<std::int64_t> global{16, 6, 5};
+  int steps = 0;
+  const auto blob = [&](std::int64_t i, std::int64_t, std::int64_t) { return i == 15 ? 0.5 * steps : 0.0; };
+  const auto number = [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+    return static_cast<double>((i * 6 + j) * 5 + k + 1000 * steps);
+  };
+  {
+    const OpenSession session;
+    // The score is the mean of u over the tile at the end, which only the last rank has.
+    Part u(MPI_COMM_WORLD, "u", global, {.ghosts = 1}, blob);
+    Part v(MPI_COMM_WORLD, "v", global, {.is_double = true, .ghosts = 2, .first_fastest = true}, number);
+    for (Part* p : {&u, &v}) {
+      const auto desc = p->desc();
+      KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+    }
+    keelson_insitu_model_desc model{};
+    model.name = "mean";
+    model.layers = "scale 1";
+    model.inputs = "u";
+    model.tile[0] = 1;
+    KEELSON_WORKS(session, keelson_insitu_model(session, &model));
+    keelson_insitu_trigger_desc trigger{};
+    trigger.name = "blob";
+    trigger.model = "mean";
+    trigger.on = 1, trigger.off = 0.6;
+    trigger.fields = "u v";
+    const std::string path = folder + "/blob";
+    trigger.path = path.c_str();
+    KEELSON_WORKS(session, keelson_insitu_trigger(session, &trigger));
+    expect_refused(keelson_insitu_check(session, "blob", 0, 0, nullptr, nullptr), session, {"no scores yet"});
+    for (steps = 1; steps < 4; ++steps) {  // scores 0.5, 1, 1.5
+      u.fill(blob);
+      v.fill(number);
+      int on = -1;
+      double score = 0;
+      KEELSON_WORKS(session, keelson_insitu_infer(session, "mean"));
+      KEELSON_WORKS(session, keelson_insitu_check(session, "blob", steps, 0.25 * steps, &on, &score));
+      EXPECT_EQ(on, steps >= 2 ? 1 : 0);
+      EXPECT_NEAR(score, 0.5 * steps, 1e-6);
+    }
+    trigger.name = "upside down";
+    trigger.off = 2;
+    expect_refused(keelson_insitu_trigger(session, &trigger), session, {"upside down", "off <= on"});
+    trigger.name = "lost";
+    trigger.off = 0, trigger.fields = "u w";
+    expect_refused(keelson_insitu_trigger(session, &trigger), session, {"no field 'w'"});
+  }
+  if (rank_of(MPI_COMM_WORLD) != 0) return;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+  const auto file = hdf5::File::open(folder + "/blob-000002.h5");
+  EXPECT_EQ(file.attribute<std::int64_t>("/", "step"), 2);
+  EXPECT_EQ(file.attribute<double>("/", "time"), 0.5);
+  EXPECT_EQ(file.info("v").shape, global);
+  EXPECT_EQ(file.info("v").type, hdf5::Type::f64);
+  const auto values = file.read<double>("v");
+  steps = 2;
+  std::size_t at = 0;
+  for (std::int64_t i = 0; i < 16; ++i)
+    for (std::int64_t j = 0; j < 6; ++j)
+      for (std::int64_t k = 0; k < 5; ++k) EXPECT_EQ(values[at++], number(i, j, k));
+  EXPECT_EQ(file.read<float>("u").back(), 1.0f);
+}
+
+TEST(InsituTrigger, ASnapshotThatCannotBeWrittenFailsOnAllRanks) {
+  const OpenSession session;
+  Part u(MPI_COMM_WORLD, "u", {16, 8}, {}, wave);
+  const auto desc = u.desc();
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  EXPECT_EQ(keelson_insitu_snapshot(session, "u", "/no/such/folder/u.h5", 1, 0), KEELSON_INSITU_FAILURE);
+  EXPECT_NE(std::string(keelson_insitu_error(session)).find("/no/such/folder/u.h5"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace keelson::testing
