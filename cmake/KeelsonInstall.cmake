@@ -26,6 +26,10 @@ foreach(folder IN LISTS data_folders)
     FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
 endforeach()
 install(FILES insitu/keelson/insitu.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson)
+if(TARGET keelson_insitu_fortran)  # the source, too: other compilers cannot read a module
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/fortran/ insitu/fortran/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/fortran
+    FILES_MATCHING PATTERN keelson_insitu.mod PATTERN keelson_insitu.f90)
+endif()
 file(GLOB registry_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/*.hpp)
 install(FILES ${registry_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/backends)
 

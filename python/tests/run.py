@@ -28,6 +28,7 @@ def install(o, work):
     prefix, site = work / "prefix", work / "site"
     for folder in (prefix, site):
         shutil.rmtree(folder, ignore_errors=True)
+    (work / "build" / "CMakeCache.txt").unlink(missing_ok=True)  # libraries may have come and gone since
     run(o.cmake, "--install", o.build, "--config", o.config, "--prefix", str(prefix))
     settings = {"build-dir": str(work / "build"), "cmake.define.CMAKE_CXX_COMPILER_LAUNCHER": o.launcher,
                 "cmake.define.CMAKE_PREFIX_PATH": f"{prefix};{o.prefix_path}", "cmake.define.CMAKE_CXX_COMPILER": o.cxx,
