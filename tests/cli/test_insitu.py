@@ -2,6 +2,9 @@
 
 import json
 import os
+import pathlib
+import shutil
+import subprocess
 import unittest
 
 from programs import Case, Program, h5py, needs_h5py, numpy
@@ -77,6 +80,51 @@ class Blobs(Case):
                 names = {p.name for p in self.folder.iterdir()}
                 self.assertLessEqual({"blobs.log", "blobs.h5", "blobs-now.h5", "blobs-last.h5"}, names)
                 self.assertTrue(any(name.startswith("bright-") for name in names), names)
+
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+
+
+class Scripts(Case):
+    @unittest.skipUnless(shutil.which("redis-server") and os.path.exists(Program("keelson-insitu-redis").path), "needs Redis and hiredis")
+    def test_a_worker_behind_redis_gives_the_same_answer(self):
+        done = subprocess.run([SCRIPTS / "insitu-redis.sh", "32"], text=True, capture_output=True, timeout=120,
+                              env={**os.environ, "PATH": os.environ["KEELSON_BIN"] + ":" + os.environ["PATH"]})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"32 x 32 cells: [\d.]+ ms in the process, [\d.]+ ms through Redis")
+
+    def test_the_demo_says_what_to_pass(self):
+        done = subprocess.run([SCRIPTS / "demo-insitu.sh", "build"], text=True, capture_output=True, timeout=60, cwd=self.folder)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("./dev demo insitu https://", done.stderr)
+
+    def test_the_patch_is_short(self):
+        lines = (SCRIPTS.parent / "insitu/euler_kokkos.patch").read_text().splitlines()
+        self.assertLessEqual(sum(line[0:1] in "+-" and line[:3] not in ("+++", "---") for line in lines if line), 60)
+
+    @needs_h5py
+    def test_the_report_of_the_demo_draws_what_was_found(self):
+        for name in ("last.h5", "strong-000007.h5"):
+            with h5py.File(self.folder / name, "w") as f:
+                f.attrs["step"], f.attrs["time"] = 7, 0.5
+                f["density"] = numpy.linspace(1, 2, 12).reshape(3, 4)
+                f["truth"] = numpy.eye(3, 4)
+                f["shock"] = numpy.tri(3, 4)
+        (self.folder / "euler_kokkos.log").write_text("intersection over union: 0.7500\n")
+        totals = {"steps": 10, "step_seconds": 1, "pack": 0.1, "infer": 0.1, "train": 0.2, "trigger": 0, "write": 0.1,
+                  "share": 0.5, "train_steps": 4, "loss": 0.25}
+        (self.folder / "insitu.log").write_text(json.dumps(totals) + "\n")
+        command = ["python3", SCRIPTS / "insitu_report.py", self.folder, "--require"]
+        done = subprocess.run([*command, "0.7"], text=True, capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("trigger on: step 7, time 0.5000", done.stdout)
+        self.assertIn("10 steps of 100.00 ms, of which the network took 50.0 %", done.stdout)
+        picture = (self.folder / "shocks.png").read_bytes()
+        self.assertEqual(picture[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual(picture[16:24], (6 * 3).to_bytes(4, "big") + (4 * 3).to_bytes(4, "big"))
+        done = subprocess.run([*command, "0.8"], text=True, capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not good enough", done.stderr)
 
 
 if __name__ == "__main__":
