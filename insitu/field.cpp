@@ -11,7 +11,7 @@ namespace {
 template <class T>
 Triple aligned(const T (&given)[3], int ndims, std::int64_t missing) {
   Triple t{missing, missing, missing};
-  for (int d = 0; d < ndims; ++d) t[static_cast<std::size_t>(3 - ndims + d)] = given[d];
+  for (int d = 0; d < ndims; ++d) t[place_of(d, ndims)] = given[d];
   return t;
 }
 
@@ -56,8 +56,7 @@ std::int64_t Field::origin() const { return ghosts[0] * strides[0] + ghosts[1] *
 
 std::string to_string(const Triple& t, int ndims) {
   std::string text;
-  for (std::size_t d = static_cast<std::size_t>(3 - ndims); d < 3; ++d)
-    text += (text.empty() ? "" : "x") + std::to_string(t[d]);
+  for (std::size_t d = place_of(0, ndims); d < 3; ++d) text += (text.empty() ? "" : "x") + std::to_string(t[d]);
   return text;
 }
 

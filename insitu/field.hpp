@@ -16,6 +16,12 @@ namespace keelson::insitu {
 /// One number for each dimension.
 using Triple = std::array<std::int64_t, 3>;
 
+/// The number among three of dimension `d` of `ndims`.
+inline std::size_t place_of(int d, int ndims) {
+  const int place = 3 - ndims + d;
+  return static_cast<std::size_t>(place);
+}
+
 /// An array of the host.
 struct Field {
   std::string name;

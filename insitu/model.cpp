@@ -1,5 +1,7 @@
 #include "insitu/model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <sstream>
@@ -13,7 +15,7 @@ namespace {
 Triple given(const std::int64_t (&values)[3], int ndims, const Triple& missing) {
   Triple t = missing;
   for (int d = 0; d < ndims; ++d)
-    if (values[d] != 0) t[static_cast<std::size_t>(3 - ndims + d)] = values[d];
+    if (values[d] != 0) t[place_of(d, ndims)] = values[d];
   return t;
 }
 
@@ -90,7 +92,7 @@ void Model::make_network(const keelson_insitu_model_desc& desc) {
       refuse("model '{}': the checkpoint's network reads {} dimensions, but field '{}' has {}", name_,
              stored.rank() - 1, field.name, ndims);
     for (int d = 0; d < ndims; ++d) {
-      const auto i = static_cast<std::size_t>(3 - ndims + d);
+      const auto i = place_of(d, ndims);
       whole[i] = stored[d + 1] - 2 * halo[i];
     }
   }
@@ -126,6 +128,15 @@ void Model::check_result() const {
         "model '{}': its network makes {} of a tile. Expected a value per cell, {} of them in a channel, or values per "
         "tile: end with \"flatten\" or \"global_average_pool\"",
         name_, keelson::to_string(result), to_string(tiling_.tile, tiling_.ndims));
+}
+
+std::string Model::settings() const {
+  if (!trains()) return "";
+  std::string text =
+      fmt::format("loss {}, steps {}, share {}, train_batch {}, learning_rate {}, seed {}, weights",
+                  network_.config.at("loss"), steps_, share_, train_batch_, step_.learning_rate, step_.seed);
+  for (const auto& p : network_.graph.parameters()) text += " " + p.name + " " + keelson::to_string(p.shape);
+  return text;
 }
 
 void Model::make_tiles() {
@@ -173,7 +184,7 @@ Slots Model::slots_of(const Tensor& tensor, int channel) const {
           .slot = static_cast<std::int64_t>(tensor.bytes() / size_of(tensor.dtype())) / tensor.shape()[0],
           .strides = {}};
   const int ndims = tensor.shape().rank() - 2;
-  for (int d = 0; d < ndims; ++d) s.strides[static_cast<std::size_t>(3 - ndims + d)] = strides[d + 2];
+  for (int d = 0; d < ndims; ++d) s.strides[place_of(d, ndims)] = strides[d + 2];
   return s;
 }
 
@@ -194,7 +205,7 @@ void Model::pack_inputs(std::int64_t first, std::int64_t count) {
 void Model::infer(Times& times) {
   auto& device = ranks_.context.device();
   const auto* origins = static_cast<const std::int64_t*>(origins_.get());
-  std::byte* out = output_ ? reach(*output_, device, false) : nullptr;
+  std::byte* out = output_ ? reach(*output_, device, true) : nullptr;  // a copy is brought back as a whole
   const bool as_class = channel_ == KEELSON_INSITU_CLASS;
   for (std::int64_t first = 0; first < tiling_.count(); first += batch_) {
     const auto count = std::min(batch_, tiling_.count() - first);

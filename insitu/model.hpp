@@ -42,6 +42,7 @@ class Model {
   /// Collective.
   void save(const std::string& path);
   const std::string& save_at_end() const { return save_; }
+  std::string settings() const;  ///< of training, which have to be the same on all ranks; empty: none
   bool trains() const { return !loss_.kind.empty(); }
 
  private:
@@ -75,7 +76,7 @@ class Model {
   Tensor x_, prediction_;
   std::shared_ptr<void> origins_, device_scores_;  ///< of all tiles, on the device
   std::vector<float> scores_;
-  bool has_scores_ = false, per_cell_ = true;
+  bool has_scores_ = false;
   ops::StepParams inference_;
 
   // Training.

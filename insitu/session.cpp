@@ -78,7 +78,7 @@ Session::Session(MPI_Comm comm, const std::string& log)
   together([&] {
     context_ = make_context_of_process(host_->local_rank());
     if (!log.empty() && host_->rank() == 0) {
-      log_ = std::fopen(log.c_str(), "w");
+      log_.reset(std::fopen(log.c_str(), "w"));
       if (!log_)
         refuse("{}: cannot write the log: {}. Expected a file in a folder that exists", log, std::strerror(errno));
     }
@@ -86,15 +86,11 @@ Session::Session(MPI_Comm comm, const std::string& log)
   device_ = comm::on_device(*host_, context_->device());
 }
 
-Session::~Session() {
-  if (log_) std::fclose(log_);
-}
-
 double Session::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 void Session::log_line(const std::string& line) {
   if (!log_) return;
-  if (std::fprintf(log_, "%s\n", line.c_str()) < 0 || std::fflush(log_) != 0)
+  if (std::fprintf(log_.get(), "%s\n", line.c_str()) < 0 || std::fflush(log_.get()) != 0)
     fail("cannot write the log: {}", std::strerror(errno));
 }
 
@@ -122,6 +118,11 @@ void Session::model(const keelson_insitu_model_desc& desc) {
   together([&] {
     if (models_.contains(made->name())) refuse("there is a model '{}' already. Expected another name", made->name());
   });
+  const auto settings = host_->allgather(made->settings());
+  for (std::size_t rank = 1; rank < settings.size(); ++rank)
+    if (settings[rank] != settings[0])
+      refuse("model '{}': rank {} trains with {}; rank 0 with {}. Expected the same on all ranks", made->name(), rank,
+             settings[rank], settings[0]);
   made->compile();
   const std::string name = made->name();
   models_[name] = std::move(made);

@@ -29,7 +29,6 @@ class OwnedComm {
 class Session {
  public:
   Session(MPI_Comm comm, const std::string& log);
-  ~Session();
   Session(const Session&) = delete;
 
   void field(const keelson_insitu_field_desc& desc);
@@ -66,7 +65,10 @@ class Session {
 
   keelson_insitu_report report_ = nullptr;
   void* user_ = nullptr;
-  std::FILE* log_ = nullptr;
+  struct Close {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  std::unique_ptr<std::FILE, Close> log_;
   Clock::time_point start_ = Clock::now();
   double step_began_ = 0;  ///< seconds()
   Times step_ = no_times(), total_ = no_times();

@@ -110,7 +110,7 @@ void Model::train(double simulation_seconds, Times& times) {
   simulated_ = simulation_seconds;
   if (steps < 0)
     refuse("{}", problem.empty() ? "model '" + name_ + "': another rank could not read its fields" : problem);
-  const bool first = times.train_steps == 0 && seconds_per_step_ == 0;
+  const bool first = seconds_per_step_ == 0;
   double seconds = 0;
   {
     const Timed measured(seconds);

@@ -30,9 +30,9 @@ def dependencies(build: pathlib.Path, root: pathlib.Path) -> dict[str, list[path
 
 
 def is_ours(entry: dict, build: pathlib.Path) -> bool:
-    """A source, or several as one: not those that only include a header, whose text the others see."""
+    """A source, or several as one: not those that only include a header, whose text the others see. None in Fortran."""
     file = pathlib.Path(entry["file"])
-    return not file.is_relative_to(build) or "Unity" in file.parts
+    return file.suffix != ".f90" and (not file.is_relative_to(build) or "Unity" in file.parts)
 
 
 def files_of(entry: dict, build: pathlib.Path, objects: dict[str, list[pathlib.Path]]) -> list[pathlib.Path]:

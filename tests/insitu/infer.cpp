@@ -84,8 +84,8 @@ TEST(InsituInfer, ScoresAreMeansOverTiles) {
   const auto found = infer(MPI_COMM_SELF, {32, 12}, {}, {.tile = {8, 6}});
   ASSERT_EQ(found.scores.size(), 8u);
   double sum = 0;
-  for (int i = 8; i < 16; ++i)
-    for (int j = 6; j < 12; ++j) sum += found.output[static_cast<std::size_t>(i * 12 + j)];
+  for (std::size_t i = 8; i < 16; ++i)
+    for (std::size_t j = 6; j < 12; ++j) sum += found.output[i * 12 + j];
   EXPECT_NEAR(found.scores[3], sum / 48, 1e-6);
 }
 

@@ -110,5 +110,20 @@ TEST(InsituRefusals, OfOneRankReachAll) {
   expect_refused(keelson_insitu_model(session, &m), session, words);
 }
 
+TEST(InsituRefusals, OfSettingsThatDifferBetweenRanks) {
+  const int size = size_of_comm(MPI_COMM_WORLD);
+  if (size == 1) GTEST_SKIP() << "needs 2 ranks";
+  const OpenSession session;
+  const auto d = plain_field("u");
+  KEELSON_WORKS(session, keelson_insitu_field(session, &d));
+  keelson_insitu_model_desc m{};
+  m.name = "net";
+  m.layers = "conv 1 3";
+  m.inputs = m.target = "u";
+  m.seed = rank_of(MPI_COMM_WORLD) == size - 1 ? 8 : 7;
+  expect_refused(keelson_insitu_model(session, &m), session,
+                 {"rank " + std::to_string(size - 1), "seed 8", "rank 0", "seed 7", "the same on all ranks"});
+}
+
 }  // namespace
 }  // namespace keelson::testing
