@@ -95,6 +95,11 @@ foreach(folder IN LISTS folders)
       set_tests_properties(${name}.${ranks} PROPERTIES
         TIMEOUT 1200 ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
     endforeach()
+    if(name STREQUAL insitu)  # in a program whose Kokkos runs already
+      add_test(NAME insitu.kokkos COMMAND ${mpiexec} -n 2 $<TARGET_FILE:test_insitu> --host-kokkos)
+      set_tests_properties(insitu.kokkos PROPERTIES
+        TIMEOUT 1200 ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
+    endif()
   else()
     # After the support library: its main(), where it has one, comes first.
     target_link_libraries(test_${name} PRIVATE GTest::gtest_main)

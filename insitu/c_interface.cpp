@@ -42,7 +42,8 @@ int guarded(std::string& error, const Work& work) noexcept {
 template <class Work>
 int guarded(const keelson_insitu* session, const Work& work) noexcept {
   if (!session) {
-    return guarded(open_error, [] { keelson::refuse("the session is NULL. Expected that of keelson_insitu_open"); });
+    open_error = "the session is NULL. Expected that of keelson_insitu_open";
+    return KEELSON_INSITU_BAD_INPUT;
   }
   auto& s = *const_cast<keelson_insitu*>(session);  // the error's text is no part of what callers see as constant
   return guarded(s.error, [&] { work(*s.session); });

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
 
 #include "backends/registry.hpp"
 #include "engine/execute/executor.hpp"
@@ -29,9 +28,7 @@ Stored store(const Graph& graph, const std::string& network, std::map<std::strin
   context->write_plain(executor.input("x"), x.data());
   executor.forward({});
   const Tensor output = executor.output("prediction");
-  Stored s{.path = (std::filesystem::temp_directory_path() /
-                    ("keelson-insitu-" + network + std::to_string(rank_of(MPI_COMM_WORLD)) + ".h5"))
-                       .string(),
+  Stored s{.path = job_folder() + "/" + network + std::to_string(rank_of(MPI_COMM_WORLD)) + ".h5",
            .result = std::vector<float>(static_cast<std::size_t>(output.elements()))};
   context->read_plain(output, s.result.data());
   RunState state;

@@ -25,6 +25,9 @@ inline int size_of_comm(MPI_Comm comm) {
   return size;
 }
 
+/// A folder of this job, which all ranks see; main() removes it.
+std::string job_folder();
+
 /// A session that closes itself.
 class OpenSession {
  public:

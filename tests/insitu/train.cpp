@@ -2,23 +2,16 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
-#include "engine/layers/layers.hpp"
 #include "insitu/reservoir.hpp"
 #include "tests/insitu/simulation.hpp"
 
 namespace keelson::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string checkpoint_path(const std::string& name) {
-  return (fs::temp_directory_path() / ("keelson-insitu-" + std::to_string(size_of_comm(MPI_COMM_WORLD)) + name))
-      .string();
-}
+std::string path_of(const std::string& name) { return job_folder() + "/" + name; }
 
 /// What is to be learned: where the field is steep.
 double steep(std::int64_t i, std::int64_t j, std::int64_t k) { return std::abs(wave(i + 1, j, k) - wave(i - 1, j, k)); }
@@ -72,7 +65,7 @@ struct Moving {
 
 TEST(InsituTrain, LearnsWhileTheSimulationRunsAndRepeatsItsBits) {
   std::vector<double> outputs[2];
-  const std::string path = checkpoint_path(".h5");
+  const std::string path = path_of("steepness.h5");
   for (auto& output : outputs) {
     Moving simulation(MPI_COMM_WORLD);
     auto model = steepness("net");
@@ -178,7 +171,7 @@ TEST(InsituTrain, TheReservoirIsAUniformSampleOfAllThatWasOffered) {
 }
 
 TEST(InsituTrain, TheLogHasALineForEachStepAndTheTotals) {
-  const std::string path = checkpoint_path(".log");
+  const std::string path = path_of("insitu.log");
   {
     const OpenSession session(MPI_COMM_WORLD, path);
     for (int i = 0; i < 3; ++i) KEELSON_WORKS(session, keelson_insitu_step(session, 10 * i));
