@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/base/error.hpp"
+#include "insitu/keelson/insitu.h"
 
 namespace keelson::insitu {
 namespace {

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "engine/ops/device.hpp"
-#include "insitu/keelson/insitu.h"
+
+struct keelson_insitu_field_desc;  // keelson/insitu.h, which includes mpi.h
 
 /// Arrays of the host program, and their tiles. Dimensions are counted in three: a field of two has one of extent 1
 /// before them.

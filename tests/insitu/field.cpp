@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "insitu/keelson/insitu.h"
 #include "tests/support/fake_async_device.hpp"
 
 namespace keelson::testing {
