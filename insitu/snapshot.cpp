@@ -33,7 +33,9 @@ Access access_of(MPI_Comm comm, const std::string& path) {
 #else
 constexpr bool parallel = false;
 
-Access access_of(MPI_Comm, const std::string&) { return {{H5P_DEFAULT, nullptr}, {H5P_DEFAULT, nullptr}}; }
+herr_t keep(hid_t) { return 0; }
+
+Access access_of(MPI_Comm, const std::string&) { return {{H5P_DEFAULT, keep}, {H5P_DEFAULT, keep}}; }
 #endif
 
 /// The interior as it is to be written: in host memory, dense.

@@ -13,7 +13,17 @@ os.environ["OMP_NUM_THREADS"] = "1"  # as many ranks as cores, or more
 BLOBS = Program("keelson-insitu-blobs")
 
 
-class Burgers(Case):
+class Simulation(Case):
+    def succeed(self, *arguments, **options):
+        """Skips what needs snapshots of several ranks where HDF5 has no MPI."""
+        done = self.program.run(*arguments, **options)
+        if "need an HDF5 with MPI" in done.stderr:
+            self.skipTest("this HDF5 has no MPI")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+
+class Burgers(Simulation):
     program = Program("keelson-insitu-burgers")
 
     def simulate(self, ranks, steps, training, layout="row", ghosts=2, name="run"):
@@ -70,7 +80,7 @@ class Burgers(Case):
 
 
 @unittest.skipUnless(os.path.exists(BLOBS.path), "needs a Fortran compiler")
-class Blobs(Case):
+class Blobs(Simulation):
     program = BLOBS
 
     def test_every_function_of_the_fortran_module_works(self):
