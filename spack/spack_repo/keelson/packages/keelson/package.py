@@ -36,10 +36,12 @@ class Keelson(CMakePackage):
     variant("cudnn", default=True, description="cuDNN, the fast convolutions of GPUs", when="+cuda")
     variant("nccl", default=True, description="NCCL, to exchange arrays between GPUs", when="+cuda")
     variant("python", default=False, description="The Python package")
-    variant("docs", default=False, description="The API pages")
+    variant("fortran", default=True, description="The Fortran module for networks inside simulations")
+    variant("docs", default=False, description="The site of guides and API")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
+    depends_on("fortran", type="build", when="+fortran")
     depends_on("cmake@3.25:", type="build")
     depends_on("ninja", type="build")
     depends_on("pkgconfig", type="build")
