@@ -9,5 +9,5 @@ mkdir -p build/docs
 python3 scripts/python-api.py "$@" >build/docs/python-api.md
 doxygen -l build/docs/layout.default
 sed -e '/<navindex>/,/<\/navindex>/{/<\/navindex>/r docs/navigation.xml' -e 'd}' build/docs/layout.default >build/docs/layout.xml
-doxygen docs/Doxyfile || { echo "the site has the faults above" >&2 && exit 1; }
+{ doxygen docs/Doxyfile && python3 scripts/docs-links.py build/docs/html; } || { echo "the site has the faults above" >&2 && exit 1; }
 echo "The site: $PWD/build/docs/html/index.html"
