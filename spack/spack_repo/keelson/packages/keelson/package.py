@@ -77,8 +77,8 @@ class Keelson(CMakePackage):
             conflicts("cuda@13:", when=f"cuda_arch={_arch}", msg="CUDA 12 is the last for Volta: cuda@12")
         conflicts("+cudnn", when="target=ppc64le:", msg="cuDNN 9 is for x86-64 and Arm only: ~cudnn")
 
+    # Not extends("python"): its virtual environment would hide the NumPy of a machine whose own Python is used.
     with when("+python"):
-        extends("python")
         depends_on("python@3.10:", type=("build", "run"))
         depends_on("py-nanobind@2.4:", type="build")
         depends_on("py-scikit-build-core@0.10:", type="build")
@@ -112,14 +112,24 @@ class Keelson(CMakePackage):
             arguments.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
         return arguments
 
+    @property
+    def python_folder(self):
+        return join_path(self.prefix.lib, f"python{self.spec['python'].version.up_to(2)}", "site-packages")
+
+    @property
+    def python3(self):
+        return Executable(join_path(self.spec["python"].prefix.bin, "python3"))
+
     @run_after("install", when="+python")
     def install_python(self):
         prefixes = ";".join([str(self.prefix)] + [str(d.prefix) for d in self.spec.traverse(root=False)])
-        # The interpreter itself, as Spack's own Python packages do: virtual environments have no pip. A folder instead of a
-        # prefix, since Debian's pip would put "local" behind a prefix.
-        self.spec["python"].command(
-            "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", f"--target={python_platlib}",
-            "-C", f"cmake.define.CMAKE_PREFIX_PATH={prefixes}", os.path.join(self.stage.source_path, "python"))
+        # A folder instead of a prefix, since Debian's pip would put "local" behind a prefix.
+        self.python3("-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", f"--target={self.python_folder}",
+                     "-C", f"cmake.define.CMAKE_PREFIX_PATH={prefixes}", join_path(self.stage.source_path, "python"))
+
+    def setup_run_environment(self, env):
+        if self.spec.satisfies("+python"):
+            env.prepend_path("PYTHONPATH", self.python_folder)
 
     @run_after("install", when="+docs")
     def install_docs(self):
@@ -142,4 +152,4 @@ class Keelson(CMakePackage):
         """import the Python package and make a network"""
         if self.spec.satisfies("~python"):
             raise SkipTest("keelson ~python has no Python package")
-        which("python3", required=True)("-c", "import keelson; keelson.nets.cosmoflow(size=32)")
+        self.python3("-c", "import keelson; keelson.nets.cosmoflow(size=32)")
