@@ -71,6 +71,9 @@ struct Pack {
   Target to;
   To* dst;
   ChannelScale scale;
+  Index tile[3];
+
+  KOKKOS_FUNCTION bool inside(Index i, int d) const { return i >= from.halo[d] && i < from.halo[d] + tile[d]; }
 
   KOKKOS_FUNCTION void operator()(Index slot, Index z, Index y, Index x, Index end) const {
     const Index* origin = from.origins + 3 * slot;
@@ -82,7 +85,8 @@ struct Pack {
     for (; x < end; ++x) {
       const T value = row[clamped(first + x, from.low[2], from.high[2]) * from.strides[2]];
       if constexpr (std::is_integral_v<To>) {
-        out[x * to.strides[2]] = static_cast<To>(Kokkos::floor(value + T(0.5)));
+        const bool counts = inside(z, 0) && inside(y, 1) && inside(x, 2);
+        out[x * to.strides[2]] = counts ? static_cast<To>(Kokkos::floor(value + T(0.5))) : To(-1);
       } else {
         const float v = static_cast<float>(scale.logarithm ? Kokkos::log1p(value) : value);
         out[x * to.strides[2]] = v * scale.scale + scale.offset;
@@ -106,13 +110,28 @@ struct Chosen {
   }
 };
 
+/// A tile that begins earlier, since the extents are no multiple of it, leaves the cells of the tile before to that
+/// one: which tile wrote last would depend on threads.
 template <class T>
 struct Unpack {
   Chosen from;
   View<T> to;
+  Index extents[3], tile[3];
+
+  Unpack(const Chosen& chosen, const TiledField& t) : from(chosen), to(t) {
+    for (std::size_t d = 0; d < 3; ++d) extents[d] = t.field->extents[d], tile[d] = t.tile[d];
+  }
+
+  /// Cells of a tile at its beginning that belong to the one before.
+  KOKKOS_FUNCTION Index shared(Index origin, int d) const {
+    const Index rest = extents[d] % tile[d];
+    return rest != 0 && origin + tile[d] == extents[d] ? tile[d] - rest : 0;
+  }
 
   KOKKOS_FUNCTION void operator()(Index slot, Index z, Index y, Index x, Index end) const {
     const Index* origin = to.origins + 3 * slot;
+    if (z < shared(origin[0], 0) || y < shared(origin[1], 1)) return;
+    if (x < shared(origin[2], 2)) x = shared(origin[2], 2);
     T* row = to.interior + (origin[0] + z) * to.strides[0] + (origin[1] + y) * to.strides[1];
     const Index* s = from.from.strides;
     const Index at = slot * from.from.slot + (z + to.halo[0]) * s[0] + (y + to.halo[1]) * s[1];
@@ -158,13 +177,14 @@ void pack_as(const TiledField& from, const Slots& to, const ChannelScale& scale)
   Triple extents;
   for (std::size_t d = 0; d < 3; ++d) extents[d] = from.tile[d] + 2 * from.halo[d];
   const auto box = box_of(extents);
+  const Triple& t = from.tile;
   auto* dst = static_cast<To*>(to.data);
   if (from.field->is_double)
     for_each_run("keelson insitu pack", from.tiles, box,
-                 Pack<double, To>{View<const double>(from), Target(to), dst, scale});
+                 Pack<double, To>{View<const double>(from), Target(to), dst, scale, {t[0], t[1], t[2]}});
   else
     for_each_run("keelson insitu pack", from.tiles, box,
-                 Pack<float, To>{View<const float>(from), Target(to), dst, scale});
+                 Pack<float, To>{View<const float>(from), Target(to), dst, scale, {t[0], t[1], t[2]}});
 }
 
 template <class T>
@@ -187,9 +207,9 @@ void pack_classes(const TiledField& from, const Slots& to) { pack_as<std::int32_
 void unpack(const Slots& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride) {
   const Chosen chosen{static_cast<const float*>(from.data), Target(from), classes, channel_stride};
   if (to.field->is_double)
-    for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<double>{chosen, View<double>(to)});
+    for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<double>(chosen, to));
   else
-    for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<float>{chosen, View<float>(to)});
+    for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<float>(chosen, to));
 }
 
 void score(const Slots& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,

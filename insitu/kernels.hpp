@@ -35,10 +35,10 @@ struct Slots {
 
 /// The tiles with their halo to f32 slots. Beyond the ghost cells the outermost ones are repeated.
 void pack(const TiledField& from, const Slots& to, const ChannelScale& scale);
-/// The same, rounded to s32: numbers of classes.
+/// The same, rounded to s32: numbers of classes. -1, which does not count, in the halo: results there are dropped.
 void pack_classes(const TiledField& from, const Slots& to);
-/// The inner cells of f32 slots to the field. `classes` 0: of this channel; else the number of the largest of so many
-/// channels, `channel_stride` elements from each other.
+/// The inner cells of f32 slots to the field, each cell by the first tile that has it. `classes` 0: of this channel;
+/// else the number of the largest of so many channels, `channel_stride` elements from each other.
 void unpack(const Slots& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride);
 /// The mean over the inner cells of each slot, to one f32 for each tile, in a fixed order. `classes` as unpack().
 void score(const Slots& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,

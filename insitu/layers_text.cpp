@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <functional>
 #include <sstream>
 
@@ -18,7 +19,10 @@ struct Words {
   std::vector<double> numbers;
 
   std::int64_t whole(std::size_t i, std::int64_t missing) const {
-    return i < numbers.size() ? static_cast<std::int64_t>(numbers[i]) : missing;
+    if (i >= numbers.size()) return missing;
+    if (numbers[i] != std::floor(numbers[i]) || !(numbers[i] >= 1 && numbers[i] <= 1e9))
+      refuse("{} in the layer '{}'. Expected a whole number of at least 1", numbers[i], text);
+    return static_cast<std::int64_t>(numbers[i]);
   }
   float real(std::size_t i, float missing) const {
     return i < numbers.size() ? static_cast<float>(numbers[i]) : missing;

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/train/checkpoint.hpp"
 #include "insitu/lookup.hpp"
 
 namespace keelson::insitu {
@@ -48,6 +50,11 @@ void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::str
   };
   optional(desc.output, output_);
   optional(desc.target, target_);
+  if (output_ && std::ranges::count(uses_, output_) > 1)
+    refuse(
+        "model '{}': the output is the field '{}', which is also an input or the target, and tiles of it would be read "
+        "after others were written. Expected a field of its own",
+        name_, output_->name);
   for (const Field* f : uses_)
     if (f->ndims != inputs_[0]->ndims || f->extents != inputs_[0]->extents)
       refuse(
@@ -58,6 +65,8 @@ void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::str
 }
 
 void Model::read_training(const keelson_insitu_model_desc& desc) {
+  step_.seed = desc.seed;
+  if (desc.save) save_ = desc.save;
   if (!target_) return;
   loss_ = parse_loss(desc.loss ? desc.loss : "mse", name_);
   const auto positive = [&](double value, const char* what) {
@@ -69,13 +78,11 @@ void Model::read_training(const keelson_insitu_model_desc& desc) {
   if (positive(desc.train_batch, "train_batch")) train_batch_ = desc.train_batch;
   if (positive(desc.sample, "sample")) sample_ = desc.sample;
   step_.learning_rate = positive(desc.learning_rate, "learning_rate") ? static_cast<float>(desc.learning_rate) : 0.001f;
-  step_.seed = desc.seed;
   const std::int64_t capacity = positive(desc.reservoir, "reservoir") ? desc.reservoir : 64;
   if (capacity < train_batch_)
     refuse("model '{}': a reservoir of {} tiles for batches of {}. Expected at least as many", name_, capacity,
            train_batch_);
   reservoir_.emplace(capacity, desc.seed, static_cast<std::uint32_t>(2 * ranks_.host.rank()));
-  if (desc.save) save_ = desc.save;
 }
 
 void Model::make_network(const keelson_insitu_model_desc& desc) {
@@ -97,6 +104,13 @@ void Model::make_network(const keelson_insitu_model_desc& desc) {
     }
   }
   tiling_ = make_tiling(field, given(desc.tile, ndims, whole), halo, name_);
+  for (std::size_t d = 0; trains() && !loss_.of_classes() && d < 3; ++d)
+    if (target_->ghosts[d] < halo[d])
+      refuse(
+          "model '{}': a halo of {} cells, but the target '{}' has {} ghost cells. Expected as many, filled: the loss "
+          "{} "
+          "compares the halo, too",
+          name_, to_string(halo, ndims), target_->name, to_string(target_->ghosts, ndims), loss_.kind);
   if (desc.batch < 0)
     refuse("model '{}': batch is {}. Expected at least 1 tile, or 0 for the default", name_, desc.batch);
   batch_ = std::min<std::int64_t>(desc.batch > 0 ? desc.batch : 16, tiling_.count());
@@ -130,13 +144,18 @@ void Model::check_result() const {
         name_, keelson::to_string(result), to_string(tiling_.tile, tiling_.ndims));
 }
 
-std::string Model::settings() const {
-  if (!trains()) return "";
-  std::string text =
-      fmt::format("loss {}, steps {}, share {}, train_batch {}, learning_rate {}, seed {}, weights",
-                  network_.config.at("loss"), steps_, share_, train_batch_, step_.learning_rate, step_.seed);
-  for (const auto& p : network_.graph.parameters()) text += " " + p.name + " " + keelson::to_string(p.shape);
-  return text;
+std::map<std::string, std::string> Model::settings() const {
+  std::string weights;
+  for (const auto& p : network_.graph.parameters()) weights += p.name + " " + keelson::to_string(p.shape) + " ";
+  std::map<std::string, std::string> all{{"name", name_}, {"save", save_}, {"weights", weights}};
+  if (!trains()) return all;
+  all["loss"] = network_.config.at("loss");
+  all["steps"] = fmt::format("{}", steps_);
+  all["share"] = fmt::format("{}", share_);
+  all["train_batch"] = fmt::format("{}", train_batch_);
+  all["learning_rate"] = fmt::format("{}", step_.learning_rate);
+  all["seed"] = fmt::format("{}", step_.seed);
+  return all;
 }
 
 void Model::make_tiles() {
@@ -149,8 +168,11 @@ void Model::make_tiles() {
 }
 
 void Model::compile() {
-  parameters_ = std::make_unique<Parameters>(network_.graph, ranks_.context, step_.seed);
-  make_tiles();
+  // What may fail on one rank alone comes between what all ranks do together.
+  on_each_rank(&ranks_.host, [&] {
+    parameters_ = std::make_unique<Parameters>(network_.graph, ranks_.context, step_.seed);
+    make_tiles();
+  });
   if (trains()) {  // first, so that the weights lie as training wants them
     grid_ = std::make_unique<ProcessGrid>(ranks_.device);
     trainer_ = std::make_unique<Executor>(network_.graph, *parameters_,
@@ -159,13 +181,18 @@ void Model::compile() {
     train_y_ = trainer_->input("y");
     x_bytes_ = train_x_.bytes() / static_cast<std::size_t>(train_batch_);
     y_bytes_ = train_y_.bytes() / static_cast<std::size_t>(train_batch_);
-    const auto capacity = static_cast<std::size_t>(reservoir_->capacity());
-    tiles_x_ = ranks_.context.device().allocate(capacity * x_bytes_, "reservoir of tiles");
-    tiles_y_ = ranks_.context.device().allocate(capacity * y_bytes_, "targets of the reservoir");
     step_.inverse_samples = 1.0f / static_cast<float>(train_batch_ * ranks_.host.size());
     step_.sample_offset = train_batch_ * ranks_.host.rank();
   }
-  executor_ = std::make_unique<Executor>(network_.graph, *parameters_, PlanOptions{.batch = batch_, .training = false});
+  on_each_rank(&ranks_.host, [&] {
+    if (trains()) {
+      const auto capacity = static_cast<std::size_t>(reservoir_->capacity());
+      tiles_x_ = ranks_.context.device().allocate(capacity * x_bytes_, "reservoir of tiles");
+      tiles_y_ = ranks_.context.device().allocate(capacity * y_bytes_, "targets of the reservoir");
+    }
+    executor_ =
+        std::make_unique<Executor>(network_.graph, *parameters_, PlanOptions{.batch = batch_, .training = false});
+  });
   x_ = executor_->input("x");
   inference_.inverse_samples = 1.0f / static_cast<float>(batch_);
   if (checkpoint_) load();
@@ -173,8 +200,11 @@ void Model::compile() {
 }
 
 void Model::load() {
-  const auto state = checkpoint_->load(network_.name, *parameters_, std::nullopt);
-  if (trains()) step_.step = static_cast<std::uint64_t>(state.step);
+  // Adam's moments belong to the number of steps: training goes on with both, or begins anew with neither.
+  const bool goes_on = trains() && checkpoint_->state().optimizer == adam_.to_string();
+  const std::optional<std::vector<std::string>> moments = goes_on ? std::optional(moment_names(adam_)) : std::nullopt;
+  const auto state = checkpoint_->load(network_.name, *parameters_, moments);
+  if (goes_on) step_.step = static_cast<std::uint64_t>(state.step);
   checkpoint_.reset();
 }
 

@@ -42,7 +42,7 @@ class Model {
   /// Collective.
   void save(const std::string& path);
   const std::string& save_at_end() const { return save_; }
-  std::string settings() const;  ///< of training, which have to be the same on all ranks; empty: none
+  std::map<std::string, std::string> settings() const;  ///< which have to be the same on all ranks
   bool trains() const { return !loss_.kind.empty(); }
 
  private:
@@ -57,7 +57,7 @@ class Model {
   void take_sample();
   void keep(std::int64_t tile);  ///< offers it to the reservoir
   std::int64_t draw(std::int64_t below);
-  std::int64_t training_steps(double new_seconds, bool problem);
+  std::int64_t training_steps(double new_seconds, double sampling_seconds, bool problem);
   double training_step();  ///< returns the loss
 
   std::string name_, save_, checkpoint_path_;

@@ -4,10 +4,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "comm/communicators.hpp"
 #include "comm/on_device.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 #include "insitu/lookup.hpp"
 #include "insitu/snapshot.hpp"
 
@@ -53,29 +55,9 @@ OwnedComm::~OwnedComm() {
   if (!over) MPI_Comm_free(&comm_);
 }
 
-template <class Work>
-void Session::together(const Work& work) {
-  std::string problem;
-  try {
-    work();
-  } catch (const InputError& e) {
-    problem = std::string("i") + e.what();
-  } catch (const std::exception& e) {
-    problem = std::string("f") + e.what();
-  }
-  const auto all = host_->allgather(problem);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    const std::string text =
-        problem.empty() ? fmt::format("rank {}: {}", rank, all[rank].substr(1)) : problem.substr(1);
-    if (all[rank][0] == 'i') throw InputError(text);
-    throw Error(text);
-  }
-}
-
 Session::Session(MPI_Comm comm, const std::string& log)
     : comm_(comm), host_(comm::make_from_handle(MPI_Comm_c2f(comm_.get()))) {
-  together([&] {
+  on_each_rank(host_.get(), [&] {
     context_ = make_context_of_process(host_->local_rank());
     if (!log.empty() && host_->rank() == 0) {
       log_.reset(std::fopen(log.c_str(), "w"));
@@ -86,7 +68,7 @@ Session::Session(MPI_Comm comm, const std::string& log)
   device_ = comm::on_device(*host_, context_->device());
 }
 
-double Session::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+double Session::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count() - setup_; }
 
 void Session::log_line(const std::string& line) {
   if (!log_) return;
@@ -113,16 +95,13 @@ void Session::field_data(const std::string& name, void* data) {
 }
 
 void Session::model(const keelson_insitu_model_desc& desc) {
+  const Timed timed(setup_);
   std::unique_ptr<Model> made;
-  together([&] { made = std::make_unique<Model>(desc, fields_, Ranks{*context_, *host_, *device_}); });
-  together([&] {
+  on_each_rank(host_.get(), [&] {
+    made = std::make_unique<Model>(desc, fields_, Ranks{*context_, *host_, *device_});
     if (models_.contains(made->name())) refuse("there is a model '{}' already. Expected another name", made->name());
   });
-  const auto settings = host_->allgather(made->settings());
-  for (std::size_t rank = 1; rank < settings.size(); ++rank)
-    if (settings[rank] != settings[0])
-      refuse("model '{}': rank {} trains with {}; rank 0 with {}. Expected the same on all ranks", made->name(), rank,
-             settings[rank], settings[0]);
+  compare_values(*host_, made->settings(), "settings of a model", "describe it alike on all ranks");
   made->compile();
   const std::string name = made->name();
   models_[name] = std::move(made);
@@ -154,14 +133,15 @@ void Session::save(const std::string& name, const std::string& path) {
 }
 
 void Session::trigger(const keelson_insitu_trigger_desc& desc) {
-  together([&] {
-    Trigger made = make_trigger(desc);
-    model_of(made.model, "trigger '" + made.name + "'");
-    for (const auto& f : made.fields) find(fields_, f, "field", "trigger '" + made.name + "'");
-    if (!made.fields.empty()) require_parallel_hdf5(host_->size());
-    if (triggers_.contains(made.name)) refuse("there is a trigger '{}' already. Expected another name", made.name);
-    triggers_.emplace(made.name, std::move(made));
+  std::optional<Trigger> made;
+  on_each_rank(host_.get(), [&] {
+    made = make_trigger(desc);
+    model_of(made->model, "trigger '" + made->name + "'");
+    for (const auto& f : made->fields) find(fields_, f, "field", "trigger '" + made->name + "'");
+    if (!made->fields.empty()) require_parallel_hdf5(host_->size());
+    if (triggers_.contains(made->name)) refuse("there is a trigger '{}' already. Expected another name", made->name);
   });
+  triggers_.emplace(made->name, std::move(*made));
 }
 
 void Session::check(const std::string& name, std::int64_t step, double time, int* on, double* score) {
@@ -193,9 +173,11 @@ void Session::check(const std::string& name, std::int64_t step, double time, int
 void Session::snapshot(const std::vector<std::string>& names, const std::string& path, std::int64_t step, double time) {
   const Timed timed(step_.write);
   std::vector<Field*> fields;
-  for (const auto& name : names) fields.push_back(&find(fields_, name, "field", "snapshot " + path));
-  if (fields.empty()) refuse("snapshot {} has no fields. Expected names, separated by spaces", path);
-  require_parallel_hdf5(host_->size());
+  on_each_rank(host_.get(), [&] {
+    for (const auto& name : names) fields.push_back(&find(fields_, name, "field", "snapshot " + path));
+    if (fields.empty()) refuse("snapshot {} has no fields. Expected names, separated by spaces", path);
+    require_parallel_hdf5(host_->size());
+  });
   wait_for_host();
   write_snapshot(path, fields, step, time, context_->device(), *host_, comm_.get());
 }
@@ -209,16 +191,24 @@ void Session::step(std::int64_t number) {
   const Times done = step_;
   step_ = no_times();
   step_began_ = now;
-  log_line(json(done, "step"));
   if (report_) report_(&done, user_);
+  log_line(json(done, "step"));
 }
 
 Times Session::totals() const { return total_; }
 
 void Session::finish() {
-  for (const auto& [name, model] : models_)
-    if (!model->save_at_end().empty()) model->save(model->save_at_end());
+  std::string problems;
+  for (const auto& [name, model] : models_) {
+    if (model->save_at_end().empty()) continue;
+    try {
+      model->save(model->save_at_end());
+    } catch (const std::exception& e) {  // the others are saved nevertheless
+      problems += (problems.empty() ? "" : "; ") + std::string(e.what());
+    }
+  }
   log_line(json(total_, "steps"));
+  if (!problems.empty()) fail("{}", problems);
 }
 
 }  // namespace keelson::insitu

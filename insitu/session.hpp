@@ -48,11 +48,8 @@ class Session {
   void finish();
 
  private:
-  /// Does on all ranks what may fail on one of them. Throws on all of them.
-  template <class Work>
-  void together(const Work& work);
   Model& model_of(const std::string& name, const std::string& who) const;
-  double seconds() const;  ///< since the session began
+  double seconds() const;  ///< since the session began, without the time in which models were made
   void log_line(const std::string& line);
 
   OwnedComm comm_;
@@ -70,6 +67,7 @@ class Session {
   };
   std::unique_ptr<std::FILE, Close> log_;
   Clock::time_point start_ = Clock::now();
+  double setup_ = 0;       ///< seconds in which models were made
   double step_began_ = 0;  ///< seconds()
   Times step_ = no_times(), total_ = no_times();
 };

@@ -1,8 +1,10 @@
 #include "insitu/snapshot.hpp"
 
 #include <filesystem>
+#include <map>
 
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
 #include "insitu/kernels.hpp"
 
@@ -39,24 +41,44 @@ Access access_of(MPI_Comm, const std::string&) { return {{H5P_DEFAULT, keep}, {H
 #endif
 
 /// The interior as it is to be written: in host memory, dense.
-const void* dense_interior(Field& field, Device& device, std::shared_ptr<void>& on_device,
-                           std::shared_ptr<void>& host) {
+struct Dense {
+  std::shared_ptr<void> on_device, host;
+  const void* values = nullptr;
+};
+
+Dense dense_interior(Field& field, Device& device) {
   const auto bytes = static_cast<std::size_t>(field.cells()) * field.element_bytes();
   const std::byte* data = reach(field, device, true);
-  on_device = device.allocate(bytes, "snapshot of " + field.name);
-  copy_interior(field, data, on_device.get());
+  Dense dense{.on_device = device.allocate(bytes, "snapshot of " + field.name), .host = nullptr};
+  copy_interior(field, data, dense.on_device.get());
   if (device.shares_host_memory()) {
     device.fence();
-    return on_device.get();
+    dense.values = dense.on_device.get();
+  } else {
+    dense.host = device.allocate_host(bytes, "snapshot of " + field.name);
+    device.copy_to_host(dense.host.get(), dense.on_device.get(), bytes);
+    dense.values = dense.host.get();
   }
-  host = device.allocate_host(bytes, "snapshot of " + field.name);
-  device.copy_to_host(host.get(), on_device.get(), bytes);
-  return host.get();
+  return dense;
 }
 
-void write_field(hid_t file, Field& field, hid_t transfer, Device& device, const std::string& path) {
-  std::shared_ptr<void> on_device, host;
-  const void* values = dense_interior(field, device, on_device, host);
+/// The ranks' parts make up the whole of each field.
+void check_parts(const std::vector<Field*>& fields, Communicator& ranks) {
+  std::map<std::string, std::string> globals;
+  for (const Field* f : fields) globals["global of '" + f->name + "'"] = to_string(f->global, f->ndims);
+  compare_values(ranks, globals, "whole fields", "give keelson_insitu_field() the same `global` on all ranks");
+  for (const Field* f : fields) {
+    std::int64_t cells = f->cells();
+    ranks.allreduce(&cells, 1, Reduction::sum);
+    if (cells != f->global[0] * f->global[1] * f->global[2])
+      refuse(
+          "snapshot: the ranks have {} cells of field '{}' together, but the whole field is {}. Expected `global`, the "
+          "extents over all ranks, and `offset`, where the rank's part begins, in keelson_insitu_field()",
+          cells, f->name, to_string(f->global, f->ndims));
+  }
+}
+
+void write_field(hid_t file, const Field& field, const void* values, hid_t transfer, const std::string& path) {
   hsize_t global[3], offset[3], count[3];
   const int first = 3 - field.ndims;
   for (int d = first; d < 3; ++d) {
@@ -81,17 +103,34 @@ void write_attribute(hid_t file, const char* name, hid_t type, const void* value
   check(attribute.ok() && H5Awrite(attribute, type, value) >= 0, path, std::string("write the attribute ") + name);
 }
 
-void write_file(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time,
-                Device& device, MPI_Comm comm) {
+/// Calls of HDF5 are collective: after each of them the ranks agree whether to go on, and all of them close the file.
+void write_file(const std::string& path, const std::vector<Field*>& fields, const std::vector<Dense>& dense,
+                std::int64_t step, double time, Communicator& ranks, MPI_Comm comm) {
   const hdf5::detail::Lock lock;
   const auto access = access_of(comm, path);
-  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.file);
-  check(id >= 0, path, "create the file");
-  Handle file(id, H5Fclose);
-  for (Field* f : fields) write_field(file, *f, access.transfer, device, path);
-  write_attribute(file, "step", H5T_NATIVE_INT64, &step, path);
-  write_attribute(file, "time", H5T_NATIVE_DOUBLE, &time, path);
-  check(H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0, path, "write the file");
+  hid_t file = -1;
+  on_each_rank(&ranks, [&] {
+    file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.file);
+    check(file >= 0, path, "create the file");
+  });
+  std::string problem;
+  const auto attempt = [&](const auto& work) {
+    try {
+      on_each_rank(&ranks, work);
+    } catch (const std::exception& e) {
+      problem = e.what();
+    }
+  };
+  for (std::size_t i = 0; i < fields.size() && problem.empty(); ++i)
+    attempt([&] { write_field(file, *fields[i], dense[i].values, access.transfer, path); });
+  if (problem.empty())
+    attempt([&] {
+      write_attribute(file, "step", H5T_NATIVE_INT64, &step, path);
+      write_attribute(file, "time", H5T_NATIVE_DOUBLE, &time, path);
+    });
+  const herr_t closed = H5Fclose(file);
+  if (!problem.empty()) fail("{}", problem);
+  on_each_rank(&ranks, [&] { check(closed >= 0, path, "write the file"); });
 }
 
 }  // namespace
@@ -107,23 +146,20 @@ void require_parallel_hdf5(int ranks) {
 
 void write_snapshot(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time,
                     Device& device, Communicator& ranks, MPI_Comm comm) {
+  check_parts(fields, ranks);
+  std::vector<Dense> dense;
+  on_each_rank(&ranks, [&] {
+    for (Field* f : fields) dense.push_back(dense_interior(*f, device));
+  });
   const std::string partial = path + ".partial";
-  std::string problem;
   try {
-    for (Field* f : fields) reach(*f, device, false);  // fails alone, before others wait
-  } catch (const std::exception& e) {
-    problem = e.what();
+    write_file(partial, fields, dense, step, time, ranks, comm);
+  } catch (...) {
+    std::error_code ignored;
+    if (ranks.rank() == 0) std::filesystem::remove(partial, ignored);
+    throw;
   }
-  for (const auto& text : ranks.allgather(problem))
-    if (!text.empty()) throw InputError(text);
-  try {
-    write_file(partial, fields, step, time, device, comm);
-    if (ranks.rank() == 0) std::filesystem::rename(partial, path);
-  } catch (const std::exception& e) {
-    problem = e.what();
-  }
-  for (const auto& text : ranks.allgather(problem))
-    if (!text.empty()) fail("{}", text);
+  on_first_rank(&ranks, [&] { std::filesystem::rename(partial, path); });
 }
 
 }  // namespace keelson::insitu

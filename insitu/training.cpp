@@ -64,7 +64,7 @@ void Model::take_sample() {
 
 /// As many as the rank with the least time left can make. A rank without a full batch of tiles makes none, so none
 /// does. -1: a rank has a problem.
-std::int64_t Model::training_steps(double new_seconds, bool problem) {
+std::int64_t Model::training_steps(double new_seconds, double sampling_seconds, bool problem) {
   std::int64_t steps = steps_;
   if (problem) {
     steps = -1;
@@ -72,7 +72,8 @@ std::int64_t Model::training_steps(double new_seconds, bool problem) {
     credit_ += share_ * new_seconds;
     // What is left over is saved for a step that takes longer, but not for a rush of them after a pause.
     credit_ = std::min(credit_, 2 * std::max(share_ * new_seconds, seconds_per_step_));
-    steps = seconds_per_step_ > 0 ? static_cast<std::int64_t>(std::floor(credit_ / seconds_per_step_)) : 1;
+    const double left = credit_ - sampling_seconds;
+    steps = seconds_per_step_ > 0 ? static_cast<std::int64_t>(std::floor(left / seconds_per_step_)) : 1;
     steps = std::clamp<std::int64_t>(steps, 0, most_steps);
   }
   if (steps > 0 && reservoir_->size() < train_batch_) steps = 0;
@@ -101,27 +102,35 @@ void Model::train(double simulation_seconds, Times& times) {
     refuse("model '{}' has no target, so it cannot be trained. Expected the name of a field in `target`", name_);
   const Timed timed(times.train);
   std::string problem;
-  try {
-    take_sample();
-  } catch (const std::exception& e) {
-    problem = e.what();
+  double sampling = 0, seconds = 0;
+  {
+    const Timed measured(sampling);
+    try {
+      take_sample();
+      ranks_.context.device().fence();
+    } catch (const std::exception& e) {
+      problem = e.what();
+    }
   }
-  const std::int64_t steps = training_steps(simulation_seconds - simulated_, !problem.empty());
+  const std::int64_t steps = training_steps(simulation_seconds - simulated_, sampling, !problem.empty());
   simulated_ = simulation_seconds;
   if (steps < 0)
     refuse("{}", problem.empty() ? "model '" + name_ + "': another rank could not read its fields" : problem);
   const bool first = seconds_per_step_ == 0;
-  double seconds = 0;
+  credit_ -= sampling;
+  if (steps == 0) return;
   {
     const Timed measured(seconds);
-    for (std::int64_t i = 0; i < steps; ++i) times.loss = training_step();
+    for (std::int64_t i = 0; i < steps; ++i) {
+      times.loss = training_step();
+      ++times.train_steps;
+      if (!std::isfinite(times.loss)) break;
+    }
     ranks_.context.device().fence();
   }
-  times.train_steps += steps;
-  if (steps == 0) return;
   // The loss is the same on all ranks, so all of them end here.
   if (!std::isfinite(times.loss))
-    fail("model '{}': the loss of training step {} is {}. {}", name_, step_.step, times.loss,
+    fail("model '{}': the loss of training step {} is {}, and its weights are lost. {}", name_, step_.step, times.loss,
          "Try a smaller learning_rate, batch_norm as the first layer, or look for such values in the fields");
   const double each = seconds / static_cast<double>(steps);
   // Libraries make kernels in the first step: neither is its time known for the next, nor taken off.
@@ -144,7 +153,7 @@ void Model::save(const std::string& path) {
       state.samples = state.step * train_batch_ * ranks_.host.size();
       state.global_batch = train_batch_ * ranks_.host.size();
       state.world_size = ranks_.host.size();
-      state.optimizer = adam_.to_string();
+      if (trains()) state.optimizer = adam_.to_string();
       state.topology = Topology(network_.graph).to_text();
       write_checkpoint(path,
                        copy_run(state, *parameters_, trains() ? moment_names(adam_) : std::vector<std::string>{}));

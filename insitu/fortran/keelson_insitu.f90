@@ -2,7 +2,7 @@
 !> arguments mean. docs/in-situ.md is the guide.
 !>
 !> All functions return KEELSON_INSITU_OK or why not; keelson_insitu_error gives the message. Arguments that are left out
-!> have the defaults of the C interface. Extents, strides, ghosts, tiles ... have one number for each dimension, in the
+!> have the defaults of the C interface, but for `memory`, which is KEELSON_INSITU_HOST: Fortran's arrays lie there. Extents, strides, ghosts, tiles ... have one number for each dimension, in the
 !> order of the array's dimensions: a(nx, ny) has the extents [nx, ny].
 module keelson_insitu
   use, intrinsic :: iso_c_binding

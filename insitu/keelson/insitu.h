@@ -116,7 +116,8 @@ typedef struct keelson_insitu_model_desc {
   const char* layers;      /**< without a checkpoint: the network, "batch_norm; conv 16 3; relu; conv 2 3" (docs/in-situ.md
                               lists the layers) */
   const char* inputs;      /**< names of the fields that are the network's channels, separated by spaces */
-  const char* output;      /**< name of the field that inference writes; NULL: inference only makes scores */
+  const char* output;      /**< name of the field that inference writes, neither an input nor the target; NULL: inference only
+                              makes scores */
   int channel;             /**< of the network's result, that is written and makes the scores; KEELSON_INSITU_CLASS: the
                               number of the largest channel */
   int64_t tile[3];         /**< cells of a tile; default: that of the checkpoint, else this rank's interior */
@@ -130,7 +131,8 @@ typedef struct keelson_insitu_model_desc {
                               differ: "cross_entropy 1 20" */
   double share;            /**< training takes at most this many seconds per second that the simulation itself takes,
                               compiling the network aside; default 0.1 */
-  int steps;               /**< training steps per call instead of a share: the same results in every run */
+  int steps;               /**< training steps per call instead of a share: the same results in every run, if sums over
+                              ranks are made alike (KEELSON_TUNE=off) */
   int train_batch;         /**< tiles per training step and rank; default 4 */
   int reservoir;           /**< tiles of past snapshots that each rank keeps, a uniform sample; default 64 */
   int sample;              /**< tiles of each snapshot that are offered to the reservoir, chosen at random; default: all */

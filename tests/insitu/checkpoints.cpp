@@ -74,6 +74,7 @@ TEST(InsituCheckpoint, OfKeelsonClimateFindsTheClassOfEachCell) {
     EXPECT_EQ(found[i], best) << i;
   }
   model.name = "trained";
+  model.output = nullptr;
   model.target = "c";
   expect_refused(keelson_insitu_model(session, &model), session, {"climate-tiramisu", "only be used for inference"});
 }

@@ -109,6 +109,12 @@ TEST(InsituInfer, NetworksWithAResultPerTileMakeScores) {
   EXPECT_NE(scores[0], scores[1]);
   model.name = "other";
   model.output = "u";
+  expect_refused(keelson_insitu_model(session, &model), session,
+                 {"other", "the output is the field 'u'", "of its own"});
+  Part w(MPI_COMM_WORLD, "w", {32, 16}, {}, wave);
+  const auto other = w.desc();
+  KEELSON_WORKS(session, keelson_insitu_field(session, &other));
+  model.output = "w";
   expect_refused(keelson_insitu_model(session, &model), session, {"other", "no value per cell"});
 }
 
@@ -139,6 +145,14 @@ TEST(InsituInfer, AllocatesNothingAfterTheFirstCallAndFollowsMovedArrays) {
   KEELSON_WORKS(session, keelson_insitu_field_data(session, "u", other.data()));
   KEELSON_WORKS(session, keelson_insitu_infer(session, "net"));
   EXPECT_GT(largest_difference(before, v.interior()), 0.01);
+}
+
+TEST(InsituInfer, EachCellIsWrittenByTheFirstTileThatHasIt) {
+  // Without a halo the results at the borders of tiles differ, so what overlapping tiles give tells who wrote.
+  const auto found = infer(MPI_COMM_SELF, {16, 12}, {}, {.tile = {16, 8}, .halo = {}});
+  const auto whole = infer(MPI_COMM_SELF, {16, 8}, {}, {.tile = {16, 8}, .halo = {}});
+  for (std::size_t i = 0; i < 16; ++i)
+    for (std::size_t j = 0; j < 8; ++j) EXPECT_EQ(found.output[i * 12 + j], whole.output[i * 8 + j]) << i << " " << j;
 }
 
 }  // namespace

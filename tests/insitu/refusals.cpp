@@ -110,6 +110,22 @@ TEST(InsituRefusals, OfOneRankReachAll) {
   expect_refused(keelson_insitu_model(session, &m), session, words);
 }
 
+TEST(InsituRefusals, OfTargetsWithoutTheHaloThatTheLossCompares) {
+  const OpenSession session;
+  const auto u = plain_field("u"), t = plain_field("t");
+  KEELSON_WORKS(session, keelson_insitu_field(session, &u));
+  KEELSON_WORKS(session, keelson_insitu_field(session, &t));
+  keelson_insitu_model_desc m{};
+  m.name = "net";
+  m.layers = "conv 1 3";
+  m.inputs = "u", m.target = "t";
+  m.halo[0] = 1;
+  expect_refused(keelson_insitu_model(session, &m), session, {"halo of 1x0", "target 't'", "ghost cells", "mse"});
+  m.layers = "conv 1 2.5";
+  m.halo[0] = 0;
+  expect_refused(keelson_insitu_model(session, &m), session, {"2.5", "conv 1 2.5", "whole number"});
+}
+
 TEST(InsituRefusals, OfSettingsThatDifferBetweenRanks) {
   const int size = size_of_comm(MPI_COMM_WORLD);
   if (size == 1) GTEST_SKIP() << "needs 2 ranks";
@@ -122,7 +138,7 @@ TEST(InsituRefusals, OfSettingsThatDifferBetweenRanks) {
   m.inputs = m.target = "u";
   m.seed = rank_of(MPI_COMM_WORLD) == size - 1 ? 8 : 7;
   expect_refused(keelson_insitu_model(session, &m), session,
-                 {"rank " + std::to_string(size - 1), "seed 8", "rank 0", "seed 7", "the same on all ranks"});
+                 {"rank " + std::to_string(size - 1), "seed is 8", "rank 0", "7", "describe it alike on all ranks"});
 }
 
 }  // namespace

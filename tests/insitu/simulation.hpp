@@ -71,8 +71,9 @@ class Part {
 
   Part(MPI_Comm comm, std::string name, std::vector<std::int64_t> global, const Arrangement& a, const Function& f)
       : name_(std::move(name)), a_(a), global_(global), extents_(global), offset_(global.size(), 0) {
-    extents_[0] = global[0] / size_of_comm(comm);
-    offset_[0] = extents_[0] * rank_of(comm);
+    const int size = size_of_comm(comm), rank = rank_of(comm);
+    offset_[0] = global[0] * rank / size;
+    extents_[0] = global[0] * (rank + 1) / size - offset_[0];
     const auto n = global.size();
     strides_.resize(n);
     std::int64_t stride = a.spread;

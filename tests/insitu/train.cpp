@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "engine/train/checkpoint_reader.hpp"
 #include "insitu/reservoir.hpp"
 #include "tests/insitu/simulation.hpp"
 
@@ -88,6 +89,22 @@ TEST(InsituTrain, LearnsWhileTheSimulationRunsAndRepeatsItsBits) {
   }
   EXPECT_EQ(outputs[0], outputs[1]);
 
+  // Training goes on with the checkpoint of the end: the moments are there, so the first steps do no harm.
+  {
+    Moving simulation(MPI_COMM_WORLD);
+    auto model = steepness("net");
+    model.layers = nullptr;
+    model.checkpoint = path.c_str();
+    model.steps = 2;
+    KEELSON_WORKS(simulation.session, keelson_insitu_model(simulation.session, &model));
+    for (int i = 0; i < 16; ++i) simulation.move();
+    KEELSON_WORKS(simulation.session, keelson_insitu_train(simulation.session, "net"));
+    EXPECT_GT(simulation.accuracy(), 0.93);
+    const std::string next = path_of("more.h5");
+    KEELSON_WORKS(simulation.session, keelson_insitu_save(simulation.session, "net", next.c_str()));
+    EXPECT_EQ(CheckpointReader(next, false, nullptr).state().step, 302);
+  }
+
   // The checkpoint of the end has the same weights.
   Moving simulation(MPI_COMM_WORLD);
   keelson_insitu_model_desc stored = steepness("net");
@@ -99,7 +116,7 @@ TEST(InsituTrain, LearnsWhileTheSimulationRunsAndRepeatsItsBits) {
   EXPECT_EQ(simulation.v.interior(), outputs[0]);
 }
 
-TEST(InsituTrain, RanksWithDifferentTimeMakeAsManySteps) {
+TEST(InsituTrain, RanksWithDifferentTimeMakeEquallyManySteps) {
   Moving simulation(MPI_COMM_WORLD);
   auto model = steepness("net");
   model.share = 0.5;

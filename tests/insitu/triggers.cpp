@@ -35,9 +35,9 @@ TEST(InsituTrigger, HasHysteresis) {
 
 TEST(InsituTrigger, WritesSnapshotsOfTheWholeFieldWhileTheLargestScoreIsHigh) {
   const std::string folder = job_folder();
-  const std::vector<std::int64_t> global{16, 6, 5};
+  const std::vector<std::int64_t> global{17, 6, 5};  // not alike on 2 and 4 ranks
   int steps = 0;
-  const auto blob = [&](std::int64_t i, std::int64_t, std::int64_t) { return i == 15 ? 0.5 * steps : 0.0; };
+  const auto blob = [&](std::int64_t i, std::int64_t, std::int64_t) { return i == 16 ? 0.5 * steps : 0.0; };
   const auto number = [&](std::int64_t i, std::int64_t j, std::int64_t k) {
     return static_cast<double>((i * 6 + j) * 5 + k + 1000 * steps);
   };
@@ -97,7 +97,7 @@ TEST(InsituTrigger, WritesSnapshotsOfTheWholeFieldWhileTheLargestScoreIsHigh) {
   const auto values = file.read<double>("v");
   steps = 2;
   std::size_t at = 0;
-  for (std::int64_t i = 0; i < 16; ++i)
+  for (std::int64_t i = 0; i < 17; ++i)
     for (std::int64_t j = 0; j < 6; ++j)
       for (std::int64_t k = 0; k < 5; ++k) EXPECT_EQ(values[at++], number(i, j, k));
   EXPECT_EQ(file.read<float>("u").back(), 1.0f);
@@ -111,6 +111,32 @@ TEST(InsituTrigger, ASnapshotThatCannotBeWrittenFailsOnAllRanks) {
   KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
   EXPECT_EQ(keelson_insitu_snapshot(session, "u", "/no/such/folder/u.h5", 1, 0), KEELSON_INSITU_FAILURE);
   EXPECT_NE(std::string(keelson_insitu_error(session)).find("/no/such/folder/u.h5"), std::string::npos);
+}
+
+TEST(InsituTrigger, SnapshotsNeedToKnowWhereTheRanksPartsLie) {
+  const int size = size_of_comm(MPI_COMM_WORLD);
+  if (size == 1 || !parallel) GTEST_SKIP() << "needs 2 ranks, and an HDF5 with MPI";
+  const OpenSession session;
+  Part u(MPI_COMM_WORLD, "u", {16, 8}, {}, wave);
+  auto desc = u.desc();
+  desc.global[0] = desc.global[1] = desc.offset[0] = 0;
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  const std::string path = job_folder() + "/part.h5";
+  expect_refused(keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0), session,
+                 {"field 'u'", "`global`", "`offset`"});
+  desc = u.desc();
+  desc.global[0] += rank_of(MPI_COMM_WORLD);
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  expect_refused(keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0), session, {"global of 'u'", "rank 0"});
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(path + ".partial"));
+  // A field that one rank does not know.
+  if (rank_of(MPI_COMM_WORLD) == 0) {
+    Part w(MPI_COMM_WORLD, "w", {16, 8}, {}, wave);
+    const auto other = w.desc();
+    KEELSON_WORKS(session, keelson_insitu_field(session, &other));
+  }
+  expect_refused(keelson_insitu_snapshot(session, "w", path.c_str(), 1, 0), session, {"no field 'w'", "rank 1"});
 }
 
 }  // namespace
