@@ -58,7 +58,7 @@ def main():
     if not package or not package.is_dir():
         print("This page is made from the Python package, which has not been built: `./dev test -R python`, then `./dev docs`.")
         return
-    print("[The guide](docs/python.md) shows how to use it; `help(keelson.Trainer)` shows the same text as this page.\n")
+    print("[The guide](../../docs/python.md) shows how to use it; `help(keelson.Trainer)` shows the same text as this page.\n")
     for module in MODULES:
         files = [package / "_errors.py", package / "_callback.py"] if not module else [package / f"{module}.py"]
         files += [package / "_engine" / f"{module or '__init__'}.pyi"]

@@ -1,7 +1,8 @@
 #ifndef KEELSON_INSITU_H
 #define KEELSON_INSITU_H
 
-/** Networks inside a running MPI simulation: inference on its fields, triggers that write snapshots, training while it
+/** @file
+ * Networks inside a running MPI simulation: inference on its fields, triggers that write snapshots, training while it
  * runs. docs/in-situ.md is the guide.
  *
  * - Every function returns KEELSON_INSITU_OK or why not; keelson_insitu_error() is the message. No C++ exception leaves.
