@@ -54,6 +54,7 @@ install() {
   tail -n 2 "$folder/install.log"
   echo "=== installed in $((SECONDS - started)) s; spack test run keelson"
   spack test run keelson
+  find "$top" -maxdepth 1 -type l -name 'build-*' -delete  # Spack's link to its folder
 }
 
 case $1 in
