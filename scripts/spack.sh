@@ -23,10 +23,10 @@ EOF
 }
 spack() { "$SPACK_ROOT/bin/spack" --color never -C "$folder/scope" "$@"; }
 
-# Environments for other machines would not find those machines' packages here, so Spack plans to build all of them. For Power
-# it plans only with a compiler for Power; elsewhere that environment is planned for this machine's processor.
+# Environments for other machines would not find those machines' packages here, so Spack plans to build all of them. For a
+# processor of another family it plans only where it is told that it runs there.
 concretize() {
-  local environment name failed=0 started
+  local environment name failed=0 started command
   begin --compilers
   echo "=== spack audit packages keelson"
   spack audit packages keelson
@@ -34,9 +34,12 @@ concretize() {
     name=$(basename "$environment")
     rm -rf "$folder/$name" && mkdir -p "$folder/$name"
     cp "$environment/spack.yaml" "$folder/$name/"
-    if [[ $(uname -m) != ppc64le ]]; then sed -i 's/ target=power9le//' "$folder/$name/spack.yaml"; fi
+    command=()
+    if grep -q target=power9le "$environment/spack.yaml" && [[ $(uname -m) != ppc64le ]]; then
+      command=(python "$top/scripts/spack-as.py" power9le)
+    fi
     started=$SECONDS
-    if spack -D "$folder/$name" concretize --fresh >"$folder/$name.log" 2>&1; then
+    if spack "${command[@]}" -D "$folder/$name" concretize --fresh >"$folder/$name.log" 2>&1; then
       echo "=== $name: concretized in $((SECONDS - started)) s: $(grep -o -m 1 'keelson@.*' "$folder/$name.log")"
     else
       echo "=== $name: FAILED; the whole log is $folder/$name.log" && tail -n 12 "$folder/$name.log"
