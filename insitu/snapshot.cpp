@@ -1,8 +1,16 @@
 #include "insitu/snapshot.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <map>
 
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
@@ -78,58 +86,84 @@ void check_parts(const std::vector<Field*>& fields, Communicator& ranks) {
   }
 }
 
-void write_field(hid_t file, const Field& field, const void* values, hid_t transfer, const std::string& path) {
-  hsize_t global[3], offset[3], count[3];
-  const int first = 3 - field.ndims;
-  for (int d = first; d < 3; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    global[d - first] = static_cast<hsize_t>(field.global[i]);
-    offset[d - first] = static_cast<hsize_t>(field.offset[i]);
-    count[d - first] = static_cast<hsize_t>(field.extents[i]);
-  }
-  const hid_t type = field.is_double ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
-  const Handle in_file(H5Screate_simple(field.ndims, global, nullptr), H5Sclose);
-  const Handle in_memory(H5Screate_simple(field.ndims, count, nullptr), H5Sclose);
-  const Handle set(H5Dcreate2(file, field.name.c_str(), type, in_file, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-                   H5Dclose);
-  check(set.ok(), path, "make the data set '" + field.name + "'");
-  check(H5Sselect_hyperslab(in_file, H5S_SELECT_SET, offset, nullptr, count, nullptr) >= 0, path, "select cells");
-  check(H5Dwrite(set, type, in_memory, in_file, transfer, values) >= 0, path, "write '" + field.name + "'");
-}
-
 void write_attribute(hid_t file, const char* name, hid_t type, const void* value, const std::string& path) {
   const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose);
   const Handle attribute(H5Acreate2(file, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   check(attribute.ok() && H5Awrite(attribute, type, value) >= 0, path, std::string("write the attribute ") + name);
 }
 
-/// Calls of HDF5 are collective: after each of them the ranks agree whether to go on, and all of them close the file.
-void write_file(const std::string& path, const std::vector<Field*>& fields, const std::vector<Dense>& dense,
-                std::int64_t step, double time, Communicator& ranks, MPI_Comm comm) {
+/// The numbers of a field's own dimensions, as HDF5 takes them.
+std::array<hsize_t, 3> sizes(const Triple& t, int ndims) {
+  std::array<hsize_t, 3> all{};
+  for (int d = 0; d < ndims; ++d) all[static_cast<std::size_t>(d)] = static_cast<hsize_t>(t[place_of(d, ndims)]);
+  return all;
+}
+
+hid_t type_of(const Field& field) { return field.is_double ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT; }
+
+/// Takes the space of a file that ends behind what has been written, where the file system can do so.
+void reserve_space(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY);
+  struct stat status{};
+  int error = file < 0 || ::fstat(file, &status) != 0 ? errno : 0;
+  if (error == 0 && ::fallocate(file, 0, 0, status.st_size) != 0) error = errno;
+  if (file >= 0) ::close(file);
+  if (error == 0 || error == EOPNOTSUPP || error == ENOSYS) return;
+  fail("{}: cannot take {:.1f} MB{}", path, 1e-6 * static_cast<double>(status.st_size),
+       reason_of_writing(error, std::filesystem::path(path).parent_path()));
+}
+
+/// Makes the file with all but the fields' values. One rank does so alone, and finds a full disk: where one of the
+/// ranks that write together fails, closing the file never ends (HDF5 2.2, Open MPI 6).
+void lay_out(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  check(file >= 0, path, "create the file");
+  {
+    const Handle early(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    H5Pset_alloc_time(early, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(early, H5D_FILL_TIME_NEVER);
+    for (const Field* f : fields) {
+      const Handle space(H5Screate_simple(f->ndims, sizes(f->global, f->ndims).data(), nullptr), H5Sclose);
+      const Handle set(H5Dcreate2(file, f->name.c_str(), type_of(*f), space, H5P_DEFAULT, early, H5P_DEFAULT),
+                       H5Dclose);
+      check(set.ok(), path, "make the data set '" + f->name + "'");
+    }
+    write_attribute(file, "step", H5T_NATIVE_INT64, &step, path);
+    write_attribute(file, "time", H5T_NATIVE_DOUBLE, &time, path);
+  }
+  check(H5Fclose(file) >= 0, path, "write the file");
+  reserve_space(path);
+}
+
+void write_values(hid_t file, const Field& field, const void* values, hid_t transfer, const std::string& path) {
+  const auto offset = sizes(field.offset, field.ndims), count = sizes(field.extents, field.ndims);
+  const Handle set(H5Dopen2(file, field.name.c_str(), H5P_DEFAULT), H5Dclose);
+  check(set.ok(), path, "open the data set '" + field.name + "'");
+  const Handle in_file(H5Dget_space(set), H5Sclose);
+  const Handle in_memory(H5Screate_simple(field.ndims, count.data(), nullptr), H5Sclose);
+  check(H5Sselect_hyperslab(in_file, H5S_SELECT_SET, offset.data(), nullptr, count.data(), nullptr) >= 0, path,
+        "select cells");
+  check(H5Dwrite(set, type_of(field), in_memory, in_file, transfer, values) >= 0, path, "write '" + field.name + "'");
+}
+
+/// All ranks fill the file. After each field they agree whether to go on, and all of them close the file.
+void write_together(const std::string& path, const std::vector<Field*>& fields, const std::vector<Dense>& dense,
+                    Communicator& ranks, MPI_Comm comm) {
   const hdf5::detail::Lock lock;
   const auto access = access_of(comm, path);
   hid_t file = -1;
   on_each_rank(&ranks, [&] {
-    file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.file);
-    check(file >= 0, path, "create the file");
+    file = H5Fopen(path.c_str(), H5F_ACC_RDWR, access.file);
+    check(file >= 0, path, "open the file");
   });
-  std::string problem;
-  const auto attempt = [&](const auto& work) {
-    try {
-      on_each_rank(&ranks, work);
-    } catch (const std::exception& e) {
-      problem = e.what();
+  std::exception_ptr problem;
+  for (std::size_t i = 0; i < fields.size() && !problem; ++i) try {
+      on_each_rank(&ranks, [&] { write_values(file, *fields[i], dense[i].values, access.transfer, path); });
+    } catch (...) {
+      problem = std::current_exception();
     }
-  };
-  for (std::size_t i = 0; i < fields.size() && problem.empty(); ++i)
-    attempt([&] { write_field(file, *fields[i], dense[i].values, access.transfer, path); });
-  if (problem.empty())
-    attempt([&] {
-      write_attribute(file, "step", H5T_NATIVE_INT64, &step, path);
-      write_attribute(file, "time", H5T_NATIVE_DOUBLE, &time, path);
-    });
   const herr_t closed = H5Fclose(file);
-  if (!problem.empty()) fail("{}", problem);
+  if (problem) std::rethrow_exception(problem);
   on_each_rank(&ranks, [&] { check(closed >= 0, path, "write the file"); });
 }
 
@@ -153,7 +187,11 @@ void write_snapshot(const std::string& path, const std::vector<Field*>& fields, 
   });
   const std::string partial = path + ".partial";
   try {
-    write_file(partial, fields, dense, step, time, ranks, comm);
+    on_first_rank(&ranks, [&] {
+      const hdf5::detail::Lock lock;
+      lay_out(partial, fields, step, time);
+    });
+    write_together(partial, fields, dense, ranks, comm);
   } catch (...) {
     std::error_code ignored;
     if (ranks.rank() == 0) std::filesystem::remove(partial, ignored);

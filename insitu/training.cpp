@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/graph/topology.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "insitu/model.hpp"
@@ -143,25 +144,19 @@ void Model::train(double simulation_seconds, Times& times) {
 }
 
 void Model::save(const std::string& path) {
-  std::string problem;
-  if (ranks_.host.rank() == 0) try {
-      RunState state;
-      state.network = network_.name;
-      state.config = network_.config;
-      state.seed = step_.seed;
-      state.step = static_cast<std::int64_t>(step_.step);
-      state.samples = state.step * train_batch_ * ranks_.host.size();
-      state.global_batch = train_batch_ * ranks_.host.size();
-      state.world_size = ranks_.host.size();
-      if (trains()) state.optimizer = adam_.to_string();
-      state.topology = Topology(network_.graph).to_text();
-      write_checkpoint(path,
-                       copy_run(state, *parameters_, trains() ? moment_names(adam_) : std::vector<std::string>{}));
-    } catch (const std::exception& e) {
-      problem = e.what();
-    }
-  for (const auto& text : ranks_.host.allgather(problem))
-    if (!text.empty()) fail("{}", text);
+  on_first_rank(&ranks_.host, [&] {
+    RunState state;
+    state.network = network_.name;
+    state.config = network_.config;
+    state.seed = step_.seed;
+    state.step = static_cast<std::int64_t>(step_.step);
+    state.samples = state.step * train_batch_ * ranks_.host.size();
+    state.global_batch = train_batch_ * ranks_.host.size();
+    state.world_size = ranks_.host.size();
+    if (trains()) state.optimizer = adam_.to_string();
+    state.topology = Topology(network_.graph).to_text();
+    write_checkpoint(path, copy_run(state, *parameters_, trains() ? moment_names(adam_) : std::vector<std::string>{}));
+  });
 }
 
 }  // namespace keelson::insitu

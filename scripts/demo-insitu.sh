@@ -24,6 +24,13 @@ fi
 
 say "1/4  euler_kokkos, a copy with $(grep -c '^[+-][^+-]' "$top/insitu/euler_kokkos.patch") changed lines ($folder/euler_kokkos)"
 if [[ -n $source ]]; then
+  if [[ -d $source && $folder/ == "$(realpath "$source")"/* || -d $source && $(realpath "$source")/ == "$folder/euler_kokkos"/* ]]; then
+    echo "demo insitu: $source and the demo's copy $folder/euler_kokkos lie within each other; pass the source as it came, or set KEELSON_DEMO" >&2
+    exit 2
+  elif [[ ! -e $source && $source != *:* ]]; then
+    echo "demo insitu: there is no $source; expected a folder with the source of euler_kokkos, or a git address" >&2
+    exit 2
+  fi
   rm -rf "$folder/euler_kokkos"
   if [[ -f $source/CMakeLists.txt ]]; then
     cp -r "$source" "$folder/euler_kokkos"

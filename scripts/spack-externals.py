@@ -14,6 +14,9 @@ import shutil
 import subprocess
 import sys
 
+PROGRAMS = {"cmake": "cmake", "ninja": "ninja", "gmake": "make", "pkgconf": "pkgconf", "python": "python3", "openmpi": "mpirun",
+            "doxygen": "doxygen"}
+
 
 def said(*command):
     """What a program prints, or nothing where it is missing."""
@@ -47,6 +50,17 @@ def by_program(name, option="--version"):
     return version_in(said(name, option)) if shutil.which(name) else ""
 
 
+def prefix_of(program):
+    """The folder that holds bin/PROGRAM; /usr for packages without a program."""
+    found = shutil.which(program) if program else None
+    return str(pathlib.Path(found).parent.parent) if found else "/usr"
+
+
+def by_open_mpi():
+    text = said("mpirun", "--version")
+    return version_in(text) if re.search("Open MPI|OpenRTE|PRRTE", text) else ""
+
+
 def compilers():
     version = version_in(said("gcc", "-dumpfullversion"))
     if not version:
@@ -55,7 +69,7 @@ def compilers():
     paths = {language: shutil.which(program) for language, program in names.items() if shutil.which(program)}
     lines = "".join(f"          {language}: {path}\n" for language, path in paths.items())
     languages = ",".join("c++" if language == "cxx" else language for language in paths)
-    return (f"  gcc:\n    externals:\n    - spec: gcc@{version} languages='{languages}'\n      prefix: /usr\n"
+    return (f"  gcc:\n    externals:\n    - spec: gcc@{version} languages='{languages}'\n      prefix: {prefix_of('gcc')}\n"
             f"      extra_attributes:\n        compilers:\n{lines}")
 
 
@@ -70,7 +84,7 @@ def packages():
         "gmake": (by_program("make"), ""),
         "pkgconf": (by_program("pkgconf"), ""),
         "python": (by_program("python3"), "+zlib+ssl+ctypes"),
-        "openmpi": (by_program("mpirun"), ""),
+        "openmpi": (by_open_mpi(), ""),
         "hdf5": (version_in(said("h5dump", "--version")) or by_pkg_config("hdf5"), "+mpi" if by_pkg_config("hdf5-openmpi") else "~mpi"),
         "kokkos": (by_cmake("Kokkos"), f"{openmp} {serial} cxxstd=20"),
         "onednn": (by_cmake("dnnl"), "cpu_runtime=omp"),
@@ -98,7 +112,8 @@ def main():
     print("packages:")
     sys.stdout.write(compilers())
     for name, spec in packages().items() if not sys.argv[1:] else ():
-        print(f"  {name}:\n    externals:\n    - spec: {spec}\n      prefix: /usr")
+        program = "python3" if name.startswith("py-") else PROGRAMS.get(name)
+        print(f"  {name}:\n    externals:\n    - spec: {spec}\n      prefix: {prefix_of(program)}")
         if name.startswith("py-"):
             print("      dependencies:\n      - spec: python\n        deptypes: [build, run]")
         print("    buildable: false")

@@ -6,6 +6,7 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+[[ ${1-} == concretize || ${1-} == install ]] || { echo "usage: spack.sh concretize|install" >&2 && exit 2; }
 folder=$top/build/spack/$1
 
 # begin [EXTERNALS ARGUMENT]: a configuration scope with this repository of packages, and the machine's own packages.
@@ -60,7 +61,4 @@ install() {
   find "$top" -maxdepth 1 -type l -name 'build-*' -delete  # Spack's link to its folder
 }
 
-case $1 in
-  concretize | install) "$1" ;;
-  *) echo "usage: spack.sh concretize|install" >&2 && exit 2 ;;
-esac
+"$1"

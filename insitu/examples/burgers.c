@@ -151,7 +151,8 @@ static void add_network(const Grid* g, int training_steps, const char* folder) {
                                            .halo = {2, 2},
                                            .target = "label",
                                            .loss = "cross_entropy",
-                                           .steps = training_steps, /* 0: a tenth of the simulation's time */
+                                           .steps = training_steps, /* 0: by share */
+                                           .share = 4, /* of a simulation that takes less than a millisecond a step */
                                            .sample = 4,
                                            .learning_rate = 0.01,
                                            .seed = 1,

@@ -5,11 +5,13 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 from programs import Case, Program, h5py, needs_h5py, numpy
 
 os.environ["OMP_NUM_THREADS"] = "1"  # as many ranks as cores, or more
+TOP = pathlib.Path(__file__).resolve().parents[2]
 BLOBS = Program("keelson-insitu-blobs")
 
 
@@ -72,7 +74,7 @@ class Burgers(Simulation):
         self.assertTrue((weights("columns", layout="column") == expected).all())
         self.assertTrue((weights("ghosts", ghosts=4) == expected).all())
 
-    def test_training_takes_about_its_share(self):
+    def test_training_by_share(self):
         result, _, log = self.simulate(2, 100, 0)
         self.assertGreater(result["train_steps"], 0)
         made = [line["train_steps"] for line in log[:-1]]
@@ -135,6 +137,26 @@ class Scripts(Case):
         done = subprocess.run([*command, "0.8"], text=True, capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertIn("not good enough", done.stderr)
+
+
+class Demo(unittest.TestCase):
+    def demo(self, folder, source):
+        return subprocess.run([TOP / "scripts/demo-insitu.sh", "no build", source], env={**os.environ, "KEELSON_DEMO": str(folder)},
+                              cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_a_source_that_is_not_there_or_lies_in_the_demos_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            lost = self.demo(folder, "/no/such/source")
+            self.assertEqual(lost.returncode, 2)
+            self.assertIn("there is no /no/such/source", lost.stderr)
+            for source in (folder, folder / "euler_kokkos", folder / "euler_kokkos/inside"):
+                (folder / "euler_kokkos/inside").mkdir(parents=True, exist_ok=True)
+                (source / "CMakeLists.txt").touch()
+                refused = self.demo(folder, source)
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                self.assertIn("lie within each other", refused.stderr)
+                self.assertTrue((source / "CMakeLists.txt").exists(), "the source is still there")
 
 
 if __name__ == "__main__":

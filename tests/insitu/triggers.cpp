@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <hdf5.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "engine/data/hdf5.hpp"
@@ -111,6 +113,29 @@ TEST(InsituTrigger, ASnapshotThatCannotBeWrittenFailsOnAllRanks) {
   KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
   EXPECT_EQ(keelson_insitu_snapshot(session, "u", "/no/such/folder/u.h5", 1, 0), KEELSON_INSITU_FAILURE);
   EXPECT_NE(std::string(keelson_insitu_error(session)).find("/no/such/folder/u.h5"), std::string::npos);
+}
+
+TEST(InsituTrigger, ASnapshotThatDoesNotFitOnTheDiskFailsOnAllRanksAndLeavesNothing) {
+  if (!parallel && size_of_comm(MPI_COMM_WORLD) > 1) GTEST_SKIP() << "this HDF5 has no MPI";
+  const OpenSession session;
+  Part u(MPI_COMM_WORLD, "u", {256, 64}, {.is_double = true}, wave);
+  const auto desc = u.desc();
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  const std::string path = job_folder() + "/large.h5";
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{.rlim_cur = 60000, .rlim_max = before.rlim_max};  // of 131 kB
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const int status = keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status, KEELSON_INSITU_FAILURE);
+  EXPECT_NE(std::string(keelson_insitu_error(session)).find("large.h5"), std::string::npos);
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(path + ".partial"));
+  KEELSON_WORKS(session, keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0));  // then there is room
 }
 
 TEST(InsituTrigger, SnapshotsNeedToKnowWhereTheRanksPartsLie) {

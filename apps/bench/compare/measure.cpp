@@ -11,6 +11,7 @@
 #include "apps/bench/peaks.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/base/process.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/base/utc_time.hpp"
 #include "engine/data/hdf5.hpp"
 #include "engine/execute/choose_precision.hpp"
@@ -53,16 +54,11 @@ class MadeUpUniverses {
       : world_(world), folder_(fmt::format("{}/keelson-universes-{}-{}", scratch, host_name(), ::getpid())) {
     auto names = world.allgather(folder_);
     folder_ = names.front();
-    std::string why;
-    if (world.rank() == 0) try {
-        write(edge, files);
-      } catch (const std::exception& error) {
-        why = error.what();
-      }
-    why = world.allgather(why).front();
-    if (!why.empty()) {
+    try {
+      on_first_rank(&world, [&] { write(edge, files); });
+    } catch (const std::exception& error) {
       remove();
-      refuse("no samples can be written below --scratch {}: {}", scratch, why);
+      refuse("no samples can be written below --scratch {}: {}", scratch, error.what());
     }
   }
   ~MadeUpUniverses() { remove(); }
