@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "backends/detail/depth_tiled_conv.hpp"
+#include "backends/kokkos/caches.hpp"
+#include "backends/kokkos/conv_bias.hpp"
+#include "backends/kokkos/conv_max_pool_data.hpp"
 #include "backends/kokkos/conv_max_pool_device.hpp"
 #include "backends/kokkos/conv_max_pool_kernels.hpp"
 #include "backends/kokkos/conv_weights.hpp"
@@ -60,6 +63,22 @@ ViewPlan source_view(const PooledGeometry& g, const Cut& cut) {
   return ViewPlan(g.src, 1, low, high);
 }
 
+/// Blocks of filters whose weights for a panel and a plane of taps leave room in the first cache level.
+Index filter_blocks(const PooledGeometry& g, Index lanes) {
+  const Index bytes_of_filter = g.kernel[1] * g.kernel[2] * lanes * float_bytes;
+  const Index most = std::max<Index>(8, first_cache_bytes() * 3 / 4 / bytes_of_filter);
+  return ceil_div(g.filters, most);
+}
+
+/// Planes of diff_src for a work item of backward data: enough that reading a block's weights costs little beside their
+/// use, but no fewer items than the threads need.
+Index planes_of_item(const PooledGeometry& g, Index panels, Index threads) {
+  constexpr Index enough = 1024;
+  const Index enough_planes = ceil_div(enough, g.windows[1] * g.windows[2]),
+              items = ceil_div(4 * threads, g.n * panels);
+  return std::max<Index>(1, std::min(enough_planes, g.src.extent[0] / items));
+}
+
 /// Hands out consecutive parts of the scratch memory.
 class Parts {
  public:
@@ -84,8 +103,9 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
         g_(geometry_of(d)),
         cut_(g_),
         src_view_(source_view(g_, cut_)),
-        lanes_(lanes_for(g_.src.c)),
+        lanes_(panel_lanes_for(g_.src.c)),
         panels_(ceil_div(g_.src.c, lanes_)),
+        blocks_(filter_blocks(g_, lanes_)),
         dst_(d.dst.shape, d.dst.layout),
         bias_lines_(ceil_div(g_.n * g_.windows[0] * g_.windows[1], bias_slots)) {
     // A part's sums stay in the second cache level; every thread has as much to do.
@@ -143,10 +163,15 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     launch(sort_label, g_.window_count(),
            SortArgmax{g_, diff_dst.data<float>(), workspace.data<ArgmaxIndex>(), s.sorted});
     launch(pack_label, panels_ * g_.kernel[0] * g_.filters, PackWeights{g_, lanes_, weights.data<float>(), s.weights});
-    with_lanes(g_.src.c, [&](auto lanes) {
-      launch(label, g_.n * g_.src.extent[0] * panels_,
-             PooledData<lanes.value>{g_, s.sorted, s.weights, diff_src.data<float>(), panels_});
-    });
+    const Index planes = planes_of_item(g_, panels_, space().concurrency());
+    const auto run = [&](auto lanes) {
+      launch(label, g_.n * ceil_div(g_.src.extent[0], planes) * panels_,
+             PooledData<lanes.value>{g_, s.sorted, s.weights, diff_src.data<float>(), panels_, planes});
+    };
+    if (lanes_ == 4)
+      run(std::integral_constant<int, 4>{});
+    else
+      run(std::integral_constant<int, vector_width>{});
   }
 
  private:
@@ -170,8 +195,9 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   }
   ForData take_for_data(Parts& parts) const {
     const Index entries = g_.window_count() * g_.filters;
-    return {{parts.take<std::uint16_t>(g_.window_count() * (g_.places() + 1)), parts.take<std::uint16_t>(entries),
-             parts.take<float>(entries)},
+    return {{blocks_, ceil_div(g_.filters, blocks_),
+             parts.take<std::uint16_t>(g_.window_count() * blocks_ * (g_.places() + 1)),
+             parts.take<std::uint16_t>(entries), parts.take<float>(entries)},
             parts.take<float>(panels_ * lanes_ * g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.filters)};
   }
 
@@ -209,7 +235,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   PooledGeometry g_;
   Cut cut_;
   ViewPlan src_view_;
-  Index lanes_, panels_;  ///< of backward data: input channels of a panel
+  Index lanes_, panels_, blocks_;  ///< of backward data: input channels of a panel, blocks of filters
   Volume dst_;
   Index bias_lines_, parts_ = 1, slots_ = 1;  ///< of backward weights
 };
