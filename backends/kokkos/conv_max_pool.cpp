@@ -7,7 +7,7 @@
 #include "backends/kokkos/conv_bias.hpp"
 #include "backends/kokkos/conv_max_pool_data.hpp"
 #include "backends/kokkos/conv_max_pool_device.hpp"
-#include "backends/kokkos/conv_max_pool_kernels.hpp"
+#include "backends/kokkos/conv_max_pool_weights.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/device.hpp"
@@ -30,37 +30,6 @@ PooledGeometry geometry_of(const ConvMaxPoolDesc& d) {
           three(d.conv.pad_begin, 0),
           three(d.pool.kernel, 1),
           {dst.extent[0], dst.extent[1], dst.extent[2]}};
-}
-
-/// How the runs of backward weights (the taps along W times the channels) are cut: segments of `vectors` vectors, of
-/// which `segments` fill the registers.
-struct Cut {
-  Index run, vectors, segments, per_run;
-
-  explicit Cut(const PooledGeometry& g) : run(g.kernel[2] * g.src.c) {
-    const Index all = ceil_div(run, vector_width);
-    for (Index v : {12, 6, 4, 3, 2, 1})
-      if (v <= budget && all % v == 0) {
-        vectors = v;
-        break;
-      }
-    segments = std::min<Index>(vectors == 1 ? 9 : vectors <= 6 ? 3 : 2, budget / vectors);
-    per_run = all / vectors;
-  }
-  Index padded() const { return ceil_div(run, vector_width) * vector_width; }  ///< the run, to whole vectors
-
-  static constexpr Index budget = vector_width == 16 ? 24 : 12;
-};
-
-/// Source coordinates that the taps of the argmax elements reach, and room for a last vector that reaches farther.
-ViewPlan source_view(const PooledGeometry& g, const Cut& cut) {
-  Triple low, high;
-  for (int d = 0; d < 3; ++d) {
-    low[d] = -g.pad[d];
-    high[d] = g.windows[d] * g.window[d] - 1 + g.kernel[d] - 1 - g.pad[d];
-  }
-  high[2] += ceil_div(cut.padded() - cut.run, g.src.c);
-  return ViewPlan(g.src, 1, low, high);
 }
 
 /// Blocks of filters whose weights for a panel and a plane of taps leave room in the first cache level.
@@ -101,25 +70,25 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   explicit KokkosConvMaxPool(const ConvMaxPoolDesc& d)
       : desc_(d),
         g_(geometry_of(d)),
-        cut_(g_),
-        src_view_(source_view(g_, cut_)),
+        runs_(g_),
+        tile_(g_, runs_),
         lanes_(panel_lanes_for(g_.src.c)),
         panels_(ceil_div(g_.src.c, lanes_)),
-        blocks_(filter_blocks(g_, lanes_)),
-        dst_(d.dst.shape, d.dst.layout),
-        bias_lines_(ceil_div(g_.n * g_.windows[0] * g_.windows[1], bias_slots)) {
-    // A part's sums stay in the second cache level; every thread has as much to do.
-    constexpr Index near_bytes = Index{256} << 10, fewest_filters = 8;
-    const Index threads = space().concurrency(), most_parts = ceil_div(g_.filters, fewest_filters);
-    parts_ = std::min(most_parts, ceil_div(ceil_div(sums_count() * float_bytes, near_bytes), threads) * threads);
-    const Index room = std::max<Index>(1, (Index{32} << 20) / (sums_count() * float_bytes));
-    slots_ = std::min({room, ceil_div(threads, parts_), ceil_div(g_.window_count(), Index{windows_of_block})});
+        blocks_(filter_blocks(g_, lanes_)) {
+    // What is summed apart depends on the shapes and the caches, so that no sum depends on the number of threads.
+    constexpr Index enough_items = 64, most_filters = 64, fewest_filters = 8, most_bytes = Index{4} << 20;
+    const Index fewest_parts = ceil_div(g_.filters, most_filters), most_parts = ceil_div(g_.filters, fewest_filters);
+    const Index room = std::max<Index>(1, most_bytes / (weights_count() * float_bytes));
+    slots_ = std::min({room, ceil_div(enough_items, runs_.panels * fewest_parts), tile_.in_batch(g_.n)});
+    const Index threads = space().concurrency(), of_part = slots_ * runs_.panels;
+    parts_ = std::min(most_parts, std::max(fewest_parts, ceil_div(4 * threads, of_part)));
+    workers_ = std::min(threads, of_part * parts_);
   }
 
   Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
   std::string name(Verb v) const override {
     return v == Verb::backward_data ? fmt::format("argmax:{}x{}", g_.kernel[1] * g_.kernel[2], lanes_)
-                                    : fmt::format("argmax:{}x{}", cut_.segments, cut_.vectors * vector_width);
+                                    : fmt::format("argmax:{}x{}", runs_.segments, runs_.vectors * vector_width);
   }
   Cost cost(Verb) const override {
     const auto taps = static_cast<double>(g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.src.c);
@@ -136,22 +105,15 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, workspace, diff_weights, diff_bias, scratch] = args;
-    constexpr const char* add_label = "keelson::conv_max_pool::add_slots";
+    constexpr const char *add_label = "keelson::conv_max_pool::add_slots", *bias_label = "keelson::conv_max_pool::bias";
     Parts parts(static_cast<std::byte*>(scratch.raw()));
     const ForWeights s = take_for_weights(parts);
-    PooledWeights k{g_, src_view_.make(src.data<float>(), s.src), diff_dst.data<float>(),
-                    workspace.data<ArgmaxIndex>()};
-    k.segments_per_run = cut_.per_run;
-    k.parts = parts_;
-    k.filters_per_part = ceil_div(g_.filters, parts_);
-    k.slots = slots_;
-    k.windows_per_slot = ceil_div(g_.window_count(), slots_);
-    k.sums = in_place() ? diff_weights.data<float>() : s.sums;
-    launch_weights(k);
-    if (!in_place())
-      launch(add_label, runs(),
-             AddPooledSlots{s.sums, diff_weights.data<float>(), slots_, sums_count(), cut_.run, cut_.padded()});
-    if (desc_.conv.bias) bias_gradient(diff_dst, diff_bias, s.bias);
+    auto* const sums = diff_weights.data<float>();
+    launch_weights({g_, runs_, tile_, src.data<float>(), src.data<float>() + src.elements(), diff_dst.data<float>(),
+                    workspace.data<ArgmaxIndex>(), slots_, parts_, workers_, s.near, s.sums,
+                    slots_ == 1 ? sums : s.slots, desc_.conv.bias ? s.bias : nullptr});
+    if (slots_ > 1) for_each_block(add_label, weights_count(), AddPooledSlots{s.slots, sums, slots_, weights_count()});
+    if (desc_.conv.bias) launch(bias_label, g_.filters, AddBias{s.bias, slots_, g_.filters, diff_bias.data<float>()});
   }
 
   void backward_data(const BackwardData<ops::Tensors>& args) override {
@@ -176,22 +138,20 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
 
  private:
   struct ForWeights {
-    float *src, *sums;
+    float *near, *sums, *slots;
     double* bias;
   };
   struct ForData {
     SortedArgmax sorted;
     float* weights;
   };
-  static constexpr Index bias_slots = 64;
-
-  Index runs() const { return g_.filters * g_.kernel[0] * g_.kernel[1]; }
-  Index sums_count() const { return runs() * cut_.padded(); }
-  bool in_place() const { return slots_ == 1 && cut_.padded() == cut_.run; }
+  Index weights_count() const { return g_.filters * g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.src.c; }
 
   ForWeights take_for_weights(Parts& parts) const {
-    return {parts.take<float>(static_cast<Index>(src_view_.scratch_bytes()) / float_bytes + vector_width),
-            parts.take<float>(in_place() ? 0 : slots_ * sums_count()), parts.take<double>(bias_slots * g_.filters)};
+    const Index of_filter = g_.kernel[0] * g_.kernel[1] * runs_.padded;
+    return {parts.take<float>(workers_ * tile_.floats),
+            parts.take<float>(workers_ * ceil_div(g_.filters, parts_) * of_filter),
+            parts.take<float>(slots_ > 1 ? slots_ * weights_count() : 0), parts.take<double>(slots_ * g_.filters)};
   }
   ForData take_for_data(Parts& parts) const {
     const Index entries = g_.window_count() * g_.filters;
@@ -202,42 +162,31 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   }
 
   void launch_weights(const PooledWeights& k) const {
-    switch (cut_.vectors) {
-      case 12:
-        return launch_items<std::min<Index>(2, Cut::budget / 12), 12>(k);
+    switch (runs_.vectors) {
       case 6:
-        return launch_items<std::min<Index>(3, Cut::budget / 6), 6>(k);
+        return launch_workers<6>(k);
       case 4:
-        return launch_items<3, 4>(k);
+        return launch_workers<4>(k);
       case 3:
-        return launch_items<3, 3>(k);
+        return launch_workers<3>(k);
       case 2:
-        return launch_items<3, 2>(k);
+        return launch_workers<2>(k);
       default:
-        return launch_items<9, 1>(k);
+        return launch_workers<1>(k);
     }
   }
-  template <Index segments, int vectors>
-  void launch_items(const PooledWeights& k) const {
+  template <int vectors>
+  void launch_workers(const PooledWeights& k) const {
     constexpr const char* label = "keelson::conv_max_pool::backward_weights";
-    launch(label, k.slots * k.parts, PooledWeightsItem<static_cast<int>(segments), vectors>{k});
-  }
-
-  void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, double* partial) const {
-    constexpr const char *slots_label = "keelson::conv_max_pool::bias_slots", *label = "keelson::conv_max_pool::bias";
-    const Index lines = g_.n * g_.windows[0] * g_.windows[1], slots = ceil_div(lines, bias_lines_);
-    launch(slots_label, slots * ceil_div(g_.filters, bias_lanes),
-           BiasSlots{diff_dst.data<float>(), dst_, bias_lines_, partial});
-    launch(label, g_.filters, AddBias{partial, slots, g_.filters, diff_bias.data<float>()});
+    launch(label, k.workers, PooledWeightsWorker<segments_at_once(vectors), vectors>{k});
   }
 
   ConvMaxPoolDesc desc_;
   PooledGeometry g_;
-  Cut cut_;
-  ViewPlan src_view_;
+  PooledRuns runs_;  ///< of backward weights
+  PooledTile tile_;
+  Index slots_ = 1, parts_ = 1, workers_ = 1;
   Index lanes_, panels_, blocks_;  ///< of backward data: input channels of a panel, blocks of filters
-  Volume dst_;
-  Index bias_lines_, parts_ = 1, slots_ = 1;  ///< of backward weights
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "backends/kokkos/conv_max_pool_kernels.hpp"
+#include "backends/kokkos/conv_max_pool_geometry.hpp"
 
-/// The gradient of a convolution behind max pooling with respect to its source: see conv_max_pool_kernels.hpp.
+/// The gradient of a convolution behind max pooling with respect to its source: see conv_max_pool_geometry.hpp.
 namespace keelson::kokkos {
 
 /// Input channels that are handled at once: a panel of them is a vector, or half of one where there are few channels.

@@ -78,6 +78,13 @@ struct Lanes {
   }
 };
 
+/// Asks for the cache line of `p`, which may be any address, in the second cache level before it is needed.
+KOKKOS_FORCEINLINE_FUNCTION void prefetch([[maybe_unused]] const void* p) {
+#if !defined(__CUDACC__) && !defined(__HIPCC__) && defined(__GNUC__)
+  __builtin_prefetch(p, 0, 2);
+#endif
+}
+
 /// acc[r] += sum over k < count of a[row[r] + k a_step] * b[k b_step ... + lanes)
 template <int rows, int lanes>
 KOKKOS_FORCEINLINE_FUNCTION void multiply(Lanes<lanes> (&acc)[rows], const float* a, const Index (&row)[rows],
