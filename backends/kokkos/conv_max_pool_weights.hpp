@@ -17,7 +17,7 @@ struct PooledRuns {
   explicit PooledRuns(const PooledGeometry& g);
   KOKKOS_FUNCTION bool has_few_channels() const { return channels < panel; }
 
-  static constexpr Index panel = vector_width >= 8 ? vector_width : 8;
+  static constexpr Index panel = vector_width == 1 ? 4 : vector_width;
   static constexpr Index budget = vector_width == 16 ? 27 : 12;  ///< accumulators beside the operands
 };
 /// Segments of `vectors` vectors whose sums stay in the registers.
