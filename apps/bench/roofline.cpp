@@ -101,12 +101,12 @@ std::string tiles(const RooflineInput& in) {
   double gflop = 0, at_peak = 0;
   for (const auto& r : in.rows) gflop += r.gflop, at_peak += std::min(r.share(in.peaks), 1.0) * r.milliseconds;
   std::string out = "<div class='tiles'>";
-  const auto tile = [&](const std::string& value, const char* label) {
+  const auto tile = [&](const std::string& value, const std::string& label) {
     out += fmt::format("<div class='tile'><b>{}</b><span>{}</span></div>", value, label);
   };
-  tile(fmt::format("{:.4g} ms", in.seconds_per_step * 1e3), "a step, median");
+  tile(fmt::format("{:.4g} ms", in.seconds_per_step * 1e3), fmt::format("a {}, median", in.what));
   tile(fmt::format("{:.3g}", in.samples_per_second), "samples per second, all ranks");
-  tile(fmt::format("{:.4g}", gflop / in.seconds_per_step), "GFLOP/s per rank, whole step");
+  tile(fmt::format("{:.4g}", gflop / in.seconds_per_step), fmt::format("GFLOP/s per rank, whole {}", in.what));
   tile(fmt::format("{:.1f} %", total_ms(in) > 0 ? 100 * at_peak / total_ms(in) : 0),
        "of the machine's peak, all calls");
   tile(fmt::format("{:.4g} GFLOP/s", in.peaks.flops_per_second * 1e-9), "measured peak, f32 multiply-adds");
@@ -147,9 +147,9 @@ std::string render_roofline(const RooflineInput& in) {
   out += std::string("<style>") + report_style + extra_style + "</style></head><body><main>";
   out += "<h1>" + title + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>" + tiles(in);
   out += "<h2>Roofline</h2><div class='card'>" +
-         roofline_plot(in, "The calls of a step on this machine's roofline", 1120, 520);
+         roofline_plot(in, fmt::format("The calls of a {} on this machine's roofline", in.what), 1120, 520);
   out +=
-      "<p class='note'>Each point is one call of a training step; its area is its part of the time. The line is what "
+      "<p class='note'>Each point is one call; its area is its part of the time. The line is what "
       "the machine can do: left of its bend memory limits, right of it arithmetic. FLOPs and bytes are the least that "
       "the call needs, every operand read or written once, so a point lies above the line where caches held the data, "
       "or where a convolution skips padding. "

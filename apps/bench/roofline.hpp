@@ -13,6 +13,7 @@ struct RooflineInput {
   DevicePeaks peaks;
   std::vector<PlanRow> rows;  ///< profiled
   double seconds_per_step = 0, samples_per_second = 0;
+  std::string what = "step";  ///< that the rows make up; or "forward pass"
 };
 
 /// The plot alone: SVG for a page with reports' style sheet.

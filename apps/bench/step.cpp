@@ -21,15 +21,26 @@ namespace keelson::bench {
 namespace {
 
 struct StepOptions {
+  app::Verb* verb = nullptr;
   std::string net = "mlperf", size, backend, roofline, precision = "default";
   app::DeviceOptions device;
   app::ExchangeWishes exchange;
   std::int64_t batch = 0;
   int steps = 10, warmup = 2;
   app::TraceOption trace;
-  bool plan = false, json = false, remeasure = false, recompute = false;
+  bool plan = false, json = false, remeasure = false, recompute = false, inference = false;
   bool profile() const { return plan || !roofline.empty(); }
+  std::string what() const { return inference ? "forward pass" : "step"; }  ///< what is timed
 };
+
+/// Throws InputError for options that only training has.
+void check_inference(const StepOptions& o) {
+  if (!o.inference) return;
+  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress"})
+    if (o.verb->given(name))
+      refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
+             name);
+}
 
 /// What steps are timed in turn with: the same without an option.
 struct Without {
@@ -97,7 +108,10 @@ struct StepResult {
   double gflop_per_second() const { return gflop_of_step(executor) * job.world.size() / seconds.median; }
   /// How many times as long as a step without the option, where that was timed.
   double cost() const { return seconds.median / times.without->median; }
-  std::string title() const { return fmt::format("{}, batch {} a rank, {}", net.title, batch(), to_string(precision)); }
+  std::string title() const {
+    return fmt::format("{}, batch {} a rank, {}{}", net.title, batch(), to_string(precision),
+                       options.inference ? ", inference" : "");
+  }
 };
 
 nlohmann::json json_of(const StepResult& r) {
@@ -105,6 +119,7 @@ nlohmann::json json_of(const StepResult& r) {
   nlohmann::json j{{"net", o.net},
                    {"batch", r.batch()},
                    {"precision", to_string(r.precision)},
+                   {"inference", o.inference},
                    {"ranks", r.job.world.size()},
                    {"machine", r.job.machine},
                    {"device", r.device},
@@ -113,11 +128,13 @@ nlohmann::json json_of(const StepResult& r) {
                    {"seconds_slowest", r.seconds.slowest},
                    {"samples_per_second", r.samples_per_second()},
                    {"gflop_per_second", r.gflop_per_second()},
-                   {"bucket_bytes", r.exchange.bucket_bytes},
-                   {"waiting_least_seconds", r.times.least_waiting},
-                   {"waiting_most_seconds", r.times.most_waiting},
                    {"arena_bytes", r.executor.plan().arena_bytes()},
                    {"arena_lower_bound", r.executor.plan().arena_lower_bound()}};
+  if (!o.inference) {
+    j["bucket_bytes"] = r.exchange.bucket_bytes;
+    j["waiting_least_seconds"] = r.times.least_waiting;
+    j["waiting_most_seconds"] = r.times.most_waiting;
+  }
   if (r.times.without) {
     j["seconds_per_step_without"] = r.times.without->median;
     j["cost"] = r.cost();
@@ -142,13 +159,14 @@ void print_text(const StepResult& r) {
     std::cout.flush();
   }
   fmt::print("{}, {}; {}\n", r.title(), r.job.machine, r.device);
-  fmt::print("median {:.1f} ms a step ({:.1f} to {:.1f} over {} steps), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
-             r.seconds.median * 1e3, r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps, r.units_per_second(),
-             r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
+  fmt::print("median {:.1f} ms a {} ({:.1f} to {:.1f} over {} {}), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
+             r.seconds.median * 1e3, o.what(), r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps,
+             o.inference ? "forward passes" : "steps", r.units_per_second(), r.net.units_per_sample > 1 ? 0 : 3,
+             r.net.unit, r.gflop_per_second());
   if (r.times.without)
     fmt::print("{}: {:.2f} times a step without ({:.1f} ms, timed in turn)\n", r.without, r.cost(),
                r.times.without->median * 1e3);
-  if (r.job.world.size() == 1) return;
+  if (r.job.world.size() == 1 || o.inference) return;
   constexpr double mebi = 1024 * 1024;
   fmt::print(
       "buckets of {:.3g} MiB; waiting for other ranks: {:.1f} % of the step on the rank that waits least, {:.1f} % on "
@@ -160,8 +178,9 @@ void print_text(const StepResult& r) {
 void report(const StepResult& r) {
   const auto& o = r.options;
   if (!o.roofline.empty())
-    write_atomically(o.roofline, render_roofline({r.title(), fmt::format("{}; {}", r.job.machine, r.device), r.peaks,
-                                                  r.executor.rows(), r.seconds.median, r.samples_per_second()}));
+    write_atomically(o.roofline,
+                     render_roofline({r.title(), fmt::format("{}; {}", r.job.machine, r.device), r.peaks,
+                                      r.executor.rows(), r.seconds.median, r.samples_per_second(), o.what()}));
   if (o.json)
     fmt::print("{}\n", json_of(r).dump());
   else
@@ -171,6 +190,7 @@ void report(const StepResult& r) {
 }
 
 ExitCode run_step(const StepOptions& o, app::Job& job) {
+  check_inference(o);
   const Network net = make_network(o.net, o.size);
   const auto place = app::open_device(o.device, job, o.backend);
   const auto& context = place.context;
@@ -178,10 +198,13 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   const ProcessGrid grid(*place.ranks);
   const auto trace = app::begin_trace(o.trace, job.world);
-  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .optimizer = net.optimizer.get(), .grid = &grid};
-  app::check(o.exchange, o.precision);
-  options.exchange = app::decide(o.exchange, *place.ranks);
-  options.recompute = o.recompute;
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
+  if (options.training) {
+    options.optimizer = net.optimizer.get();
+    app::check(o.exchange, o.precision);
+    options.exchange = app::decide(o.exchange, *place.ranks);
+    options.recompute = o.recompute;
+  }
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   Executor executor(net.graph, parameters, options);
@@ -210,16 +233,21 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
 
 void define_step(app::CommandLine& line) {
   auto o = std::make_shared<StepOptions>();
-  auto& v = line.verb("step", "Time whole training steps of a network on made-up data; also under mpirun",
-                      [o](app::Job& job) { return run_step(*o, job); });
+  auto& v =
+      line.verb("step", "Time whole training steps or forward passes of a network on made-up data; also under mpirun",
+                [o](app::Job& job) { return run_step(*o, job); });
   v.option("--net", o->net, "Network").one_of(network_names());
+  o->verb = &v;
+  v.flag("--inference", o->inference,
+         "Time forward passes of the plan without training, which evaluation runs: with the loss, without backward "
+         "pass and update");
   v.option_without_default("--size", o->size,
                            "Edge of CosmoFlow's cubic samples, or rows and columns of climate snapshots: 128, 384x576. "
                            "Default: as published",
                            "SIZE");
   v.option("--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
       .non_negative();
-  v.option("--steps", o->steps, "Timed steps, of which the median counts", "N").positive();
+  v.option("--steps", o->steps, "Timed steps, or forward passes, of which the median counts", "N").positive();
   v.option("--warmup", o->warmup, "Steps before those", "N").non_negative();
   v.option(
        "--precision", o->precision,

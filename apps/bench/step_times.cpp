@@ -36,15 +36,16 @@ ops::StepParams first_step(const Executor& executor, const Communicator& world) 
 
 double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step) {
   using clock = std::chrono::steady_clock;
+  const bool training = executor.plan().options().training;
   world.barrier();
   const auto start = clock::now();
   for (int i = 0; i < count; ++i, ++step.step) {
     const Activity activity(Activity::Kind::step, static_cast<std::int64_t>(step.step) + 1, 1);
     for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
       executor.forward(step, m);
-      executor.backward();
+      if (training) executor.backward();
     }
-    executor.update();
+    if (training) executor.update();
     executor.carry_states();
   }
   device.fence();

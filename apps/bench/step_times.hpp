@@ -5,7 +5,7 @@
 #include "apps/bench/networks.hpp"
 #include "engine/execute/executor.hpp"
 
-/// Whole training steps on made-up data, for the verbs that time them.
+/// Whole training steps, or forward passes alone, on made-up data, for the verbs that time them.
 namespace keelson::bench {
 
 /// Gives an executor of this network inputs to work on: numbers like the logarithms of counts (zeros alone would spare
@@ -15,7 +15,8 @@ void fill_inputs(Context& context, const Network& net, const Executor& executor)
 /// The values of the first step of ranks that share the samples.
 ops::StepParams first_step(const Executor& executor, const Communicator& world);
 
-/// Seconds of one step, of `count` that follow each other as in training: the device is waited for at their end. The
+/// Seconds of one step, of `count` that follow each other as in training: the device is waited for at their end. A step
+/// of a plan without training is a forward pass. The
 /// slowest rank's, on all ranks. `step` counts on. Collective.
 double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step);
 

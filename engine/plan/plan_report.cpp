@@ -140,12 +140,13 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
     total.milliseconds += r.milliseconds;
     at_peak += std::min(share, 1.0) * r.milliseconds;
   }
-  out << fmt::format("batch {}: {:.2f} GFLOP, {:.0f} MB{} a step, {} reorders, {} gradient buckets\n", plan.batch(),
-                     total.gflop, total.megabytes,
-                     total.milliseconds > 0
-                         ? fmt::format(", {:.2f} ms ({:.1f} GFLOP/s)", total.milliseconds, total.gflop_per_second())
-                         : "",
-                     plan.reorders().size(), compiled.buckets);
+  const bool training = plan.options().training;
+  out << fmt::format(
+      "batch {}: {:.2f} GFLOP, {:.0f} MB{} a {}, {} reorders{}\n", plan.batch(), total.gflop, total.megabytes,
+      total.milliseconds > 0 ? fmt::format(", {:.2f} ms ({:.1f} GFLOP/s)", total.milliseconds, total.gflop_per_second())
+                             : "",
+      training ? "step" : "forward pass", plan.reorders().size(),
+      training ? fmt::format(", {} gradient buckets", compiled.buckets) : "");
   if (at_peak > 0)
     out << fmt::format("at the machine's peaks these calls would take {:.2f} ms: {:.1f} % of the time spent in them\n",
                        at_peak, 100 * at_peak / total.milliseconds);

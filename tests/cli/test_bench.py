@@ -50,6 +50,39 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(result["seconds_fastest"], result["seconds_per_step"])
             self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) / result["seconds_per_step"], 3)
 
+    def test_inference_plan(self):
+        text = self.succeed("step", "--inference", "--size", 32, "--steps", 2, "--plan")
+        self.assertRegex(text, r"mlperf 32\^3, batch 1 a rank, fp32, inference")
+        self.assertRegex(text, r"median \S+ ms a forward pass \(.* over 2 forward passes\), \S+ samples/s")
+        self.assertNotRegex(text, r"(?m)^(backward|exchange|update) |dropout +(kokkos|onednn)|gradient buckets")
+
+    def test_inference_json(self):
+        step = ("step", "--size", 32, "--batch", 2, "--steps", 2, "--plan", "--json")
+        for net in ("mlperf", "lstm-small"):
+            arguments = step if net == "mlperf" else ("step", "--net", net, "--batch", 2, "--steps", 1, "--plan", "--json")
+            for ranks in (0, 2) if net == "mlperf" else (0,):
+                result = json.loads(self.succeed(*arguments, "--inference", ranks=ranks))
+                self.assertTrue(result["inference"])
+                self.assertEqual({r["phase"] for r in result["rows"]}, {"forward"})
+                self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) * 2 / result["seconds_per_step"], 3)
+                self.assertNotIn("bucket_bytes", result)
+        training = json.loads(self.succeed(*step))
+        self.assertFalse(training["inference"])
+        self.assertGreater(training["arena_bytes"], json.loads(self.succeed(*step, "--inference"))["arena_bytes"])
+
+    def test_inference_roofline(self):
+        page = self.path("inference.html")
+        self.succeed("step", "--inference", "--size", 32, "--steps", 2, "--roofline", page)
+        with open(page) as f:
+            self.assertRegex(f.read(), r"<span>a forward pass, median</span>")
+
+    def test_inference_refuses_options_of_training(self):
+        for option in ("--recompute", "--reproducible", "--bucket-mb=1", "--wire=fp32", "--progress=calls"):
+            with self.subTest(option):
+                done = run("step", "--inference", "--size", 32, "--steps", 1, option)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn("leave %s out" % option.split("=")[0], done.stderr)
+
     def test_step_of_climate_networks(self):
         for net, size in (("deepcam", (32, 48)), ("deeplab-sc18", (16, 24)), ("tiramisu", (32, 48))):
             with self.subTest(net):
