@@ -30,6 +30,18 @@ memory::dims sane_strides(const Shape& shape, const Shape& strides) {
   return s;
 }
 
+/// Whether a tensor in one block of channels lies in memory as with channels last: with 16 channels aBcde16b is
+/// acdeb. Other ops then need no reorder.
+bool is_channels_last_in_one_block(const memory::desc& md, const Shape& shape) {
+  if (md.get_format_kind() != memory::format_kind::blocked || md.get_ndims() != shape.rank() || shape.rank() < 3 ||
+      md.get_inner_nblks() != 1 || md.get_inner_idxs()[0] != 1 || md.get_inner_blks()[0] != shape[1] ||
+      md.get_padded_dims() != to_dims(shape) || md.get_submemory_offset() != 0)
+    return false;
+  auto strides = md.get_strides();
+  strides[1] = 1;
+  return Layout::strided(shape, Shape(std::span<const std::int64_t>(strides))).is_channels_last(shape);
+}
+
 }  // namespace
 
 bool BlockedLayout::equals(const OpaqueLayout& other) const {
@@ -134,6 +146,7 @@ Layout to_layout(const memory::desc& md, const Shape& shape) {
       return Layout::strided(shape, Shape(std::span<const std::int64_t>(strides)));
     }
   }
+  if (is_channels_last_in_one_block(md, shape)) return Layout::channels_last(shape);
   return Layout::opaque(std::make_shared<BlockedLayout>(md));
 }
 
