@@ -16,13 +16,14 @@
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/execute/choose_precision.hpp"
+#include "engine/onnx/export.hpp"
 
 namespace keelson::bench {
 namespace {
 
 struct StepOptions {
   app::Verb* verb = nullptr;
-  std::string net = "mlperf", size, backend, roofline, precision = "default";
+  std::string net = "mlperf", size, backend, roofline, onnx, precision = "default";
   app::DeviceOptions device;
   app::ExchangeWishes exchange;
   std::int64_t batch = 0;
@@ -207,6 +208,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   }
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
+  if (!o.onnx.empty() && job.world.rank() == 0) export_onnx(net.graph, parameters, o.onnx, {.name = net.title});
   Executor executor(net.graph, parameters, options);
   fill_inputs(*context, net, executor);
   std::optional<Executor> plain_executor;
@@ -241,6 +243,9 @@ void define_step(app::CommandLine& line) {
   v.flag("--inference", o->inference,
          "Time forward passes of the plan without training, which evaluation runs: with the loss, without backward "
          "pass and update");
+  v.option_without_default("--onnx", o->onnx,
+                           "Also write the network with its initial parameters as an ONNX model, to time it elsewhere",
+                           "FILE");
   v.option_without_default("--size", o->size,
                            "Edge of CosmoFlow's cubic samples, or rows and columns of climate snapshots: 128, 384x576. "
                            "Default: as published",

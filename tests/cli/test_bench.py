@@ -76,6 +76,11 @@ class Bench(unittest.TestCase):
         with open(page) as f:
             self.assertRegex(f.read(), r"<span>a forward pass, median</span>")
 
+    def test_inference_writes_the_network(self):
+        model = self.path("network.onnx")
+        self.succeed("step", "--inference", "--size", 32, "--steps", 1, "--onnx", model)
+        self.assertGreater(os.path.getsize(model), 4 * 2609508 - 1)  # all parameters
+
     def test_inference_refuses_options_of_training(self):
         for option in ("--recompute", "--reproducible", "--bucket-mb=1", "--wire=fp32", "--progress=calls"):
             with self.subTest(option):

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""Times forward passes of an ONNX model in onnxruntime and in PyTorch, to compare with `keelson-bench step --inference`.
+
+`keelson-bench step --inference --onnx FILE` writes the model. PyTorch runs the network that the file describes: in plain and in
+channels-last layout, as it is, frozen (torch.jit.optimize_for_inference) and by torch.compile. All settings are tried, and the fastest is timed again. Needs the package
+onnx, and onnxruntime or PyTorch; what is not installed is left out.
+
+    peer-inference.py cosmoflow.onnx --batch 1 --threads 2 [--precision bf16] [--peer torch --setting channels_last]
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+import warnings
+
+import numpy
+import onnx
+from onnx import numpy_helper
+
+try:
+    import onnxruntime
+except ImportError:
+    onnxruntime = None
+try:
+    import torch
+    from torch.nn import functional
+except ImportError:
+    torch = None
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def time_calls(call, warmup, repeats):
+    """Seconds of each call, and the last result."""
+    for _ in range(warmup):
+        result = call()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - start)
+    return seconds, result
+
+
+def make_inputs(model, batch):
+    """Made-up values of the graph's inputs: states are zero, whole numbers below 3."""
+    random = numpy.random.default_rng(1)
+    inputs = {}
+    for value in model.graph.input:
+        shape = [d.dim_value or batch for d in value.type.tensor_type.shape.dim]
+        if value.type.tensor_type.elem_type == onnx.TensorProto.INT32:
+            inputs[value.name] = random.integers(0, 3, shape, numpy.int32)
+        elif value.name.endswith("_state"):
+            inputs[value.name] = numpy.zeros(shape, numpy.float32)
+        else:
+            inputs[value.name] = random.random(shape, numpy.float32)
+    return inputs
+
+
+@contextlib.contextmanager
+def quiet():
+    """Without standard error: Debian's onnxruntime 1.23 writes a thousand lines about its operators when it begins."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def onnxruntime_settings(file, inputs, o):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = o.threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    with quiet():
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return {"all optimizations": lambda: lambda: session.run(None, inputs)[0]}
+
+
+def symmetric(pads):
+    """The pads of each dim, where they are the same at both ends."""
+    half = len(pads) // 2
+    return pads[:half] if pads[:half] == pads[half:] else None
+
+
+def padded(x, pads, value):
+    half = len(pads) // 2
+    flat = [p for d in reversed(range(half)) for p in (pads[d], pads[half + d])]
+    return functional.pad(x, flat, value=value)
+
+
+def convolution(a, x, w, b=None):
+    pads = symmetric(a["pads"])
+    if pads is None:
+        x, pads = padded(x, a["pads"], 0), 0
+    run = (functional.conv1d, functional.conv2d, functional.conv3d)[w.dim() - 3]
+    return run(x, w, b, a["strides"], pads, a["dilations"], a["group"])
+
+
+def transposed_convolution(a, x, w, b=None):
+    run = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)[w.dim() - 3]
+    pads = symmetric(a["pads"])
+    if pads is not None:
+        return run(x, w, b, a["strides"], pads, a["output_padding"], a["group"], a["dilations"])
+    y = run(x, w, b, a["strides"], 0, 0, a["group"], a["dilations"])
+    half = len(a["pads"]) // 2
+    for d in range(half):
+        y = y.narrow(2 + d, a["pads"][d],
+                     y.shape[2 + d] - a["pads"][d] - a["pads"][half + d] + a["output_padding"][d])
+    return y
+
+
+def pooling(kind, a, x):
+    n = x.dim() - 2
+    if kind == "max":
+        x = padded(x, a["pads"], float("-inf")) if any(a["pads"]) else x
+        return (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)[n - 1](x, a["kernel_shape"], a["strides"])
+    pads = symmetric(a["pads"])
+    if pads is None:
+        raise NotImplementedError("average pooling with different pads at both ends")
+    run = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[n - 1]
+    return run(x, a["kernel_shape"], a["strides"], pads, count_include_pad=bool(a["count_include_pad"]))
+
+
+def concatenation(a, *xs):
+    return sum(xs, []) if isinstance(xs[0], list) else torch.cat(xs, a["axis"])
+
+
+def product(a, x, w, b=None):
+    if a.get("transA") or not a.get("transB") or a.get("alpha", 1) != 1 or a.get("beta", 1) != 1:
+        raise NotImplementedError("Gemm other than x W^T + b")
+    return functional.linear(x, w, b)
+
+
+OPERATORS = {
+    "Add": lambda a, x, y: x + y,
+    "AveragePool": lambda a, x: pooling("average", a, x),
+    "BatchNormalization": lambda a, x, scale, shift, mean, variance: functional.batch_norm(
+        x, mean, variance, scale, shift, eps=a["epsilon"]),
+    "Concat": concatenation,
+    "Conv": convolution,
+    "ConvTranspose": transposed_convolution,
+    "Gemm": product,
+    "Identity": lambda a, x: x,
+    "LeakyRelu": lambda a, x: functional.leaky_relu(x, a["alpha"]),
+    "MaxPool": lambda a, x: pooling("max", a, x),
+    "Mul": lambda a, x, y: x * y,
+    "Relu": lambda a, x: functional.relu(x),
+    "Reshape": lambda a, x, shape: x.reshape(shape),
+    "Resize": lambda a, x, roi, scales, size: functional.interpolate(x, size=size[-(x.dim() - 2):], mode="bilinear"),
+    "Shape": lambda a, x: list(x.shape[a["start"]:a["end"]]),
+    "Tanh": lambda a, x: torch.tanh(x),
+    "Transpose": lambda a, x: x.permute(a["perm"]),
+}
+
+
+def make_torch_network(model):
+    """A torch.nn.Module that computes what the model's graph does; whole numbers are lists, which shapes are made of."""
+    nodes = [(OPERATORS.get(n.op_type), {a.name: onnx.helper.get_attribute_value(a)
+                                         for a in n.attribute}, list(n.input), n.output[0]) for n in model.graph.node]
+    missing = {n.op_type for n in model.graph.node} - set(OPERATORS)
+    if missing:
+        raise NotImplementedError(f"operators {', '.join(sorted(missing))}")
+    arrays = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.places, self.constants = {}, {"": None}
+            for i, (name, array) in enumerate(arrays.items()):
+                if array.dtype.kind == "i":
+                    self.constants[name] = array.tolist()
+                else:
+                    self.places[name] = f"value{i}"
+                    self.register_parameter(f"value{i}", torch.nn.Parameter(torch.tensor(array), requires_grad=False))
+
+        def forward(self, x):
+            values = {**self.constants, **{name: getattr(self, place) for name, place in self.places.items()}}
+            values[model.graph.input[0].name] = x
+            for run, attributes, sources, result in nodes:
+                values[result] = run(attributes, *(values[s] for s in sources))
+            return values[model.graph.output[0].name]
+
+    return Network().eval()
+
+
+def torch_settings(model, inputs, o):
+    """Calls that prepare the network in one setting and return a call that runs it."""
+    torch.set_num_threads(o.threads)
+    if len(inputs) != 1:
+        raise NotImplementedError("several inputs")
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+    def prepare(channels_last, way):
+        network, x = make_torch_network(model), torch.from_numpy(next(iter(inputs.values())))
+        if channels_last:
+            for parameter in network.parameters():
+                if parameter.dim() == x.dim():
+                    parameter.data = parameter.data.contiguous(memory_format=formats[x.dim()])
+            x = x.contiguous(memory_format=formats[x.dim()])
+        autocast = torch.autocast("cpu", torch.bfloat16, enabled=o.precision == "bf16", cache_enabled=way == "eager")
+        with torch.no_grad(), autocast:  # both ways below put weights into the layout that kernels like
+            if way == "compiled":
+                from torch._inductor import config
+                config.freezing = True
+                network = torch.compile(network)
+            if way == "frozen":
+                network = torch.jit.optimize_for_inference(torch.jit.trace(network, x, check_trace=False))
+
+        def run():
+            with torch.inference_mode(way == "eager"), torch.no_grad(), autocast:
+                return network(x).float().numpy()
+
+        return run
+
+    settings = {}
+    for way in ("eager", "frozen", "compiled"):
+        for channels_last in (False, True) if next(iter(inputs.values())).ndim in formats else (False,):
+            name = ("channels_last" if channels_last else "plain") + ("" if way == "eager" else " " + way)
+            settings[name] = lambda channels_last=channels_last, way=way: prepare(channels_last, way)
+    return settings
+
+
+def report(peer, setting, seconds):
+    print(f"{peer}, {setting}: median {median(seconds) * 1e3:.1f} ms ({min(seconds) * 1e3:.1f} to {max(seconds) * 1e3:.1f})",
+          flush=True)
+
+
+def time_peer(peer, settings, o):
+    """Times all settings, then the fastest of them once more; returns a result of each peer for a comparison."""
+    tried, result = {}, None
+    for name, prepare in settings.items():
+        if o.setting and name != o.setting:
+            continue
+        try:
+            call = prepare()
+            seconds, result = time_calls(call, o.warmup, o.repeats)
+        except Exception as e:  # of torch.compile above all: it wants a compiler
+            print(f"{peer}, {name}: does not run: {str(e).strip().splitlines()[0][:200]}", flush=True)
+            continue
+        report(peer, name, seconds)
+        tried[name] = median(seconds), call
+    if not tried:
+        sys.exit(f"{peer}: no setting runs; there are {', '.join(settings)}")
+    if len(tried) > 1:
+        fastest = min(tried, key=lambda name: tried[name][0])
+        report(f"{peer}'s fastest", fastest, time_calls(tried[fastest][1], o.warmup, o.repeats)[0])
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", help="ONNX model")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: PyTorch's autocast; onnxruntime has none")
+    parser.add_argument("--peer", choices=["onnxruntime", "torch"], help="only this one")
+    parser.add_argument("--setting", help="only this one: plain, channels_last, 'plain compiled' ...")
+    o = parser.parse_args()
+    warnings.simplefilter("ignore")  # torch.jit tells that it is old
+    model = onnx.load(o.file)
+    inputs = make_inputs(model, o.batch)
+    results = []
+    if onnxruntime and o.peer != "torch" and o.precision == "fp32":
+        results.append(time_peer(f"onnxruntime {onnxruntime.__version__}", onnxruntime_settings(o.file, inputs, o), o))
+    if torch and o.peer != "onnxruntime":
+        results.append(time_peer(f"PyTorch {torch.__version__}, {o.precision}", torch_settings(model, inputs, o), o))
+    if not results:
+        sys.exit("neither onnxruntime nor PyTorch is installed, or none of them was asked for")
+    if len(results) == 2:
+        difference = abs(results[0] - results[1]).max() / abs(results[0]).max()
+        print(f"largest difference between the two: {difference:.1e} of the largest result")
+        if not difference < 1e-3:
+            sys.exit("the two compute something else")
+
+
+if __name__ == "__main__":
+    main()
