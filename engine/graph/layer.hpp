@@ -82,6 +82,7 @@ class Layer;
 /// Two layers that may become one, where they stand in the network.
 struct FusionPlace {
   bool training;                     ///< as in PlanOptions
+  std::int64_t batch;                ///< samples of a pass
   std::span<const ValueShape> srcs;  ///< sources of the first layer
   ValueShape between;                ///< what the first layer makes and the second reads
 };

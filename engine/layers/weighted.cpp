@@ -6,11 +6,12 @@
 namespace keelson {
 
 bool fold_pays(const Layer& layer, const FusionPlace& at) {
-  constexpr std::int64_t result_per_weight = 4;
+  constexpr double result_per_weight = 4;
   if (at.training) return false;
-  std::int64_t weights = 0;
-  for (const ParameterSpec& p : layer.parameters(at.srcs)) weights += p.shape.elements();
-  return at.between.shape.elements() >= result_per_weight * weights;
+  double weights = 0;
+  for (const ParameterSpec& p : layer.parameters(at.srcs)) weights += static_cast<double>(p.shape.elements());
+  return static_cast<double>(at.batch) * static_cast<double>(at.between.shape.elements()) >=
+         result_per_weight * weights;
 }
 
 WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of, const Layout& layout, DType type) {

@@ -23,8 +23,8 @@ struct FoldedBatchNorm {
   int axis;       ///< the dimension of the layer's weights that counts the channels of its result
 };
 
-/// Whether to fold a batch normalization into the weights of `layer`: without training, and where the layer's result is
-/// large beside its weights already for one sample. The fold reads and writes the weights in each forward pass, and
+/// Whether to fold a batch normalization into the weights of `layer`: without training, and where the layer's result
+/// for the whole batch is large beside its weights. The fold reads and writes the weights in each forward pass, and
 /// reorders may do so before and behind it; in return the result is not read and written by the normalization, and by
 /// an activation behind it.
 bool fold_pays(const Layer& layer, const FusionPlace& at);

@@ -82,7 +82,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
                          (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
   if (options.training && options.exchange.reproducible)
     require_tree(graph, options, build.ranks(Distribution::Axis::data));
-  FusedNodes fused = fuse(graph, options.training, options.fuse);
+  FusedNodes fused = fuse(graph, options);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
   const std::size_t count = build.nodes.size();

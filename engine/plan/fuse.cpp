@@ -20,8 +20,9 @@ void share_parameters(Graph::Node& into, const Graph::Node& reader, const Fusion
 }
 
 /// Makes `reader` a part of `producer`, the only node that it reads, whose sources are these; false: no rule does.
-bool move_into(Graph::Node& producer, const std::vector<ValueShape>& srcs, const Graph::Node& reader, bool training) {
-  const FusionPlace at{training, srcs, producer.shape};
+bool move_into(Graph::Node& producer, const std::vector<ValueShape>& srcs, const Graph::Node& reader,
+               const PlanOptions& options) {
+  const FusionPlace at{options.training, options.micro_batch_size(), srcs, producer.shape};
   auto layer = fuse_layers(*producer.layer, *reader.layer, at);
   if (!layer) return false;
   share_parameters(producer, reader, at);
@@ -32,7 +33,7 @@ bool move_into(Graph::Node& producer, const std::vector<ValueShape>& srcs, const
 
 }  // namespace
 
-FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
+FusedNodes fuse(const Graph& graph, const PlanOptions& options) {
   const auto& old = graph.nodes();
   std::vector<int> readers(old.size(), 0);
   for (const auto& n : old)
@@ -41,11 +42,11 @@ FusedNodes fuse(const Graph& graph, bool training, bool enabled) {
 
   FusedNodes fused;
   for (const Graph::Node& n : old) {
-    if (enabled && n.srcs.size() == 1 && readers[n.srcs[0]] == 1) {
+    if (options.fuse && n.srcs.size() == 1 && readers[n.srcs[0]] == 1) {
       Graph::Node& producer = fused.nodes[fused.index[n.srcs[0]]];
       std::vector<ValueShape> srcs;
       for (int s : producer.srcs) srcs.push_back(fused.nodes[s].shape);
-      if (producer.layer && move_into(producer, srcs, n, training)) {
+      if (producer.layer && move_into(producer, srcs, n, options)) {
         fused.index.push_back(fused.index[n.srcs[0]]);
         continue;
       }

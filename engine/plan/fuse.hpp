@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/graph/graph.hpp"
+#include "engine/plan/plan.hpp"
 
 namespace keelson {
 
@@ -14,7 +15,7 @@ struct FusedNodes {
 
 /// Makes one node of a node and its only source, where no other node, output or loss reads the value between the two
 /// and the layer of the source has a rule for the pair (Layer::fusion_rules). The node also has the parameters of the
-/// node that has moved into it (Graph::Node::shared). With `enabled` false all nodes stay as they are.
-FusedNodes fuse(const Graph& graph, bool training, bool enabled);
+/// node that has moved into it (Graph::Node::shared). With PlanOptions::fuse false all nodes stay as they are.
+FusedNodes fuse(const Graph& graph, const PlanOptions& options);
 
 }  // namespace keelson

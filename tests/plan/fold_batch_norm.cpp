@@ -64,10 +64,10 @@ std::int64_t calls_of(const std::vector<PlanRow>& rows, const std::string& op) {
   return std::count_if(rows.begin(), rows.end(), [&](const PlanRow& r) { return r.op == op; });
 }
 
-std::vector<std::string> ops_of(const Graph& g, Context& ctx, bool training) {
+std::vector<std::string> ops_of(const Graph& g, Context& ctx, bool training, std::int64_t batch = 2) {
   Parameters parameters(g, ctx, 1);
   std::vector<std::string> ops;
-  for (const auto& row : Plan(g, parameters, {.batch = 2, .training = training}).rows())
+  for (const auto& row : Plan(g, parameters, {.batch = batch, .training = training}).rows())
     if (row.op != "reorder" && row.op != "convert") ops.push_back(row.op);
   return ops;
 }
@@ -145,6 +145,14 @@ TEST_P(FoldBatchNormPlan, OthersStayApart) {
   g.set_output("a", a);
   g.set_output("prediction", normalized(a));
   EXPECT_EQ(ops_of(g, ctx(), false), (std::vector<std::string>{"conv", "batch_norm"})) << "the caller reads a";
+}
+
+/// A fold costs the same for any batch, and what it saves grows with the batch.
+TEST_P(FoldBatchNormPlan, LargeBatchesFoldWhatSmallOnesDoNot) {
+  const Graph g =
+      network_of([](Var x) { return relu(normalized(conv(x, {.filters = 32, .stride = 8, .bias = false}, "a"))); });
+  EXPECT_EQ(ops_of(g, ctx(), false, 9), (std::vector<std::string>{"conv", "batch_norm", "relu"}));
+  EXPECT_EQ(ops_of(g, ctx(), false, 10), (std::vector<std::string>{"fold batch_norm", "conv"}));
 }
 
 /// Two normalizations in a row: the first is folded.
