@@ -15,6 +15,9 @@ void declare(DeviceOptions& o, Verb& v) {
   v.option("--memory-limit", o.memory_limit, "Take at most this of each rank's device, e.g. 40G; 0: all", "BYTES")
       .byte_size()
       .differs_between_ranks();
+  v.flag("--exact-conv", o.exact_conv,
+         "Make all products of a convolution as its definition says. Without it, Winograd's algorithms make fewer "
+         "multiplications where that is faster; their rounding error is at most about 3 times that of exact ones");
 }
 
 std::string DeviceSession::describe() const {
@@ -28,6 +31,7 @@ DeviceSession open_device(const DeviceOptions& o, Job& job, const std::string& b
   if (job.world.rank() == 0)
     w.context->on_remark([](const std::string& remark) { fmt::print(stderr, "note: {}\n", remark); });
   if (o.memory_limit > 0) w.context->device().limit_memory(o.memory_limit);
+  w.context->require_exact_convolutions(o.exact_conv);
   w.ranks = comm::on_device(job.world, w.context->device());
   return w;
 }

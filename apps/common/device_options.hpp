@@ -13,9 +13,10 @@ namespace keelson::app {
 struct DeviceOptions {
   std::string device = "auto";
   std::uint64_t memory_limit = 0;  ///< bytes; 0: none
+  bool exact_conv = false;         ///< as Context::require_exact_convolutions()
 };
 
-/// Declares --device and --memory-limit on a verb.
+/// Declares --device, --memory-limit and --exact-conv on a verb.
 void declare(DeviceOptions& o, Verb& verb);
 
 /// The device, its backends, and the ranks with collectives on its memory.

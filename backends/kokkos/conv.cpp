@@ -5,6 +5,7 @@
 #include "backends/detail/transposed_conv.hpp"
 #include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/conv_bias.hpp"
+#include "backends/kokkos/conv_choice.hpp"
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/depthwise_conv.hpp"
@@ -226,6 +227,12 @@ Expected<Conv> make(const ConvDesc& desc) {
   d.weights.layout = chosen(d.weights, filters_last(d.weights.shape));
   d.dst.layout = chosen(d.dst, Layout::channels_last(d.dst.shape));
   return std::unique_ptr<Conv>(std::make_unique<KokkosConv>(d));
+}
+
+Expected<Conv> make(const ConvDesc& d, Device& device) {
+  auto direct = make(d);
+  if (!direct.primitive || !device.has_small_caches()) return direct;
+  return fastest_conv(std::move(direct.primitive), d, nullptr, device);
 }
 
 Expected<TransposedConv> make(const TransposedConvDesc& d) {

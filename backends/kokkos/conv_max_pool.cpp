@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "backends/detail/depth_tiled_conv.hpp"
 #include "backends/kokkos/caches.hpp"
 #include "backends/kokkos/conv_bias.hpp"
+#include "backends/kokkos/conv_choice.hpp"
 #include "backends/kokkos/conv_max_pool_data.hpp"
 #include "backends/kokkos/conv_max_pool_device.hpp"
 #include "backends/kokkos/conv_max_pool_weights.hpp"
@@ -220,8 +220,9 @@ Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
 
 Expected<ConvMaxPoolForward> make(const ConvMaxPoolForwardDesc& d, Device& device) {
   if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
-  return backends::make_depth_tiled_conv(
-      d, {[](const ConvDesc& c) { return make(c); }, [](const PoolDesc& p) { return make(p); }, space().concurrency()});
+  return fastest_conv_max_pool(
+      d, {[](const ConvDesc& c) { return make(c); }, [](const PoolDesc& p) { return make(p); }, space().concurrency()},
+      device);
 }
 
 }  // namespace keelson::kokkos

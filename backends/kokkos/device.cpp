@@ -2,12 +2,14 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "backends/detail/budget.hpp"
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/factory.hpp"
 #include "backends/kokkos/peaks.hpp"
 #include "backends/kokkos/tile.hpp"
+#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/huge_pages.hpp"
 
 namespace keelson::backends {
@@ -174,6 +176,8 @@ class KokkosDevice : public Device {
 
   int vector_width() const override { return kokkos::vector_width; }
 
+  AlgorithmChooser* chooser() override { return chooser_ ? &*chooser_ : nullptr; }
+
   DevicePeaks measure_peaks() override {
     const auto fma = kokkos::measure_fma_rate();
     const auto threads = static_cast<std::size_t>(kokkos::space().concurrency());
@@ -185,6 +189,8 @@ class KokkosDevice : public Device {
 
  private:
   std::shared_ptr<Budget> budget_ = std::make_shared<Budget>();
+  std::optional<AlgorithmChooser> chooser_ =
+      kokkos::runs_on_host ? std::optional<AlgorithmChooser>(std::in_place, processor_model()) : std::nullopt;
 };
 
 }  // namespace

@@ -42,6 +42,9 @@ struct Lanes {
     float x;
     KOKKOS_FUNCTION friend Vector operator*(float s, Vector v) { return {s * v.x}; }
     KOKKOS_FUNCTION friend Vector operator*(Vector a, Vector b) { return {a.x * b.x}; }
+    KOKKOS_FUNCTION friend Vector operator+(Vector a, Vector b) { return {a.x + b.x}; }
+    KOKKOS_FUNCTION friend Vector operator-(Vector a, Vector b) { return {a.x - b.x}; }
+    KOKKOS_FUNCTION friend Vector operator-(Vector a) { return {-a.x}; }
     KOKKOS_FUNCTION Vector& operator+=(Vector v) { return x += v.x, *this; }
   };
   static_assert(width == 1);

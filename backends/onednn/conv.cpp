@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/kokkos/conv_choice.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/onednn/weighted.hpp"
 
@@ -89,20 +90,24 @@ bool slow_gradients(const ops::ConvDesc& d) {
 
 }  // namespace
 
-std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
+std::unique_ptr<ops::Conv> make_direct_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
   const int spatial = d.src.shape.rank() - 2;
   if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN convolves over 1 to 3", spatial);
   if (slow_gradients(d)) decline("oneDNN's gradients of dilated depthwise convolutions are slow");
-  auto own = std::make_unique<Conv>(library, d);
-  if (!wants_outer_products(d, *own)) return own;
-  ops::ConvDesc gradient = d;
-  gradient.diff_src = false;
-  gradient.src.layout = Layout::channels_last(d.src.shape);
-  gradient.weights.layout = Layout::any();
-  gradient.dst = {d.dst.shape, DType::f32, Layout::channels_last(d.dst.shape)};
-  auto other = kokkos::make(gradient);
-  if (!other.primitive) return own;
-  return std::make_unique<WithOtherWeightsGradient>(std::move(own), std::move(other.primitive));
+  return std::make_unique<Conv>(library, d);
+}
+
+std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
+  auto own = make_direct_conv(library, d);
+  if (d.src.dtype != DType::f32) return own;
+  ops::ConvDesc by_kokkos = d;
+  by_kokkos.src.layout = Layout::channels_last(d.src.shape);
+  by_kokkos.weights.layout = Layout::any();
+  by_kokkos.dst.layout = Layout::channels_last(d.dst.shape);
+  auto other = kokkos::make(by_kokkos).primitive;
+  if (other && wants_outer_products(d, *own))
+    own = std::make_unique<WithOtherWeightsGradient>(std::move(own), kokkos::make(by_kokkos).primitive);
+  return kokkos::fastest_conv(std::move(own), d, std::move(other), library->device);
 }
 
 }  // namespace keelson::onednn

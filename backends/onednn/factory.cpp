@@ -2,7 +2,7 @@
 
 #include <oneapi/dnnl/dnnl_debug.h>
 
-#include "backends/detail/depth_tiled_conv.hpp"
+#include "backends/kokkos/conv_choice.hpp"
 #include "backends/onednn/support.hpp"
 #include "engine/ops/op_list.hpp"
 
@@ -56,8 +56,10 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
         .add<ops::MatMulDesc>(maker(library, make_matmul))
         .add<ops::PoolDesc>(maker(library, make_pool))
         .add<ops::ConvMaxPoolForwardDesc>([=](const ops::ConvMaxPoolForwardDesc& d) {
-          return backends::make_depth_tiled_conv(d, {maker(library, make_conv), maker(library, make_pool),
-                                                     library->device.current_instance().concurrency()});
+          return kokkos::fastest_conv_max_pool(d,
+                                               {maker(library, make_direct_conv), maker(library, make_pool),
+                                                library->device.current_instance().concurrency()},
+                                               library->device);
         })
         .add<ops::EltwiseDesc>(maker(library, make_eltwise))
         .add<ops::ReorderDesc>(maker(library, make_reorder))

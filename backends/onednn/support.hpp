@@ -189,6 +189,8 @@ class CallPrimitive : public Op {
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d);
 std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
+/// oneDNN's own, not compared with others.
+std::unique_ptr<ops::Conv> make_direct_conv(const LibraryPtr& library, const ops::ConvDesc& d);
 std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d);
 std::unique_ptr<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
 std::unique_ptr<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);

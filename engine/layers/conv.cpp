@@ -57,7 +57,9 @@ class ConvLayer : public Layer {
     const auto describe = [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
       const auto conv = params(src.shape);
       const TensorDesc dst{ops::conv_dst_shape(src.shape, conv, options_.filters), result, Layout::any()};
-      return ops::ConvDesc{conv, src, weights, dst, p.training(), p.wants_diff_src(0), p.tf32()};
+      ops::ConvDesc d{conv, src, weights, dst, p.training(), p.wants_diff_src(0), p.tf32()};
+      d.exact = p.context().exact_convolutions();
+      return d;
     };
     if (pool_) return plan_conv_max_pool(p, *pool_, describe(p.src(0), {}, DType::f32), made_of());
     return plan_weighted(p, made_of(), activation_, describe);

@@ -58,6 +58,12 @@ class Context {
     return p;
   }
 
+  /// Whether plans that are compiled from now on have exact convolutions (ops::ConvDesc::exact): no algorithm that
+  /// saves multiplications and rounds otherwise.
+  void require_exact_convolutions(bool wanted) { exact_convolutions_ = wanted; }
+  /// As require_exact_convolutions() said; false without.
+  bool exact_convolutions() const { return exact_convolutions_; }
+
   /// `tell` is given each remark of a backend about the primitives that it makes from now on
   /// (ops::Expected::remark), once, with the first op that it holds for. Without it nobody is told.
   void on_remark(std::function<void(const std::string&)> tell) { on_remark_ = std::move(tell); }
@@ -77,6 +83,7 @@ class Context {
   std::vector<std::unique_ptr<ops::OpFactory>> factories_;
   std::function<void(const std::string&)> on_remark_;
   std::set<std::string> told_;  ///< remarks
+  bool exact_convolutions_ = false;
 };
 
 }  // namespace keelson

@@ -35,6 +35,9 @@ struct ConvDesc {
   /// backward_weights writes diff_bias, where there is a bias (false: the caller has it from BiasGradient)
   bool diff_bias = true;
   bool diff_weights = true;  ///< backward_weights is wanted (false for a transposed convolution in evaluation)
+  /// All products are made as the definition says, and added: no algorithm that saves multiplications (Winograd's),
+  /// which rounds otherwise, and in which a NaN or an infinity also reaches the neighbours of the results that read it.
+  bool exact = false;
 
   bool writes_diff_bias() const { return params.bias && diff_bias; }  ///< both
 

@@ -25,6 +25,7 @@ struct ConvMaxPoolDesc {
   TensorDesc src, weights, dst;
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
   bool tf32 = false;     ///< as in ConvDesc
+  bool exact = false;    ///< as in ConvDesc
 
   TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
 };

@@ -2,7 +2,9 @@
 #include <bit>
 #include <optional>
 
+#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/counted.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/dense.hpp"
 #include "engine/ops/loss_scale.hpp"
@@ -249,8 +251,32 @@ CompiledGraph Compiler::finish() {
 
 }  // namespace
 
+namespace {
+
+/// Gives all ranks the choices of the first one.
+void share_choices(AlgorithmChooser& chooser, Communicator& ranks) {
+  std::string text = ranks.rank() == 0 ? chooser.text() : "";
+  auto size = static_cast<std::int64_t>(text.size());
+  ranks.broadcast(&size, sizeof size, 0);
+  text.resize(static_cast<std::size_t>(size));
+  ranks.broadcast(text.data(), text.size(), 0);
+  if (ranks.rank() != 0) chooser.adopt(text);
+}
+
+}  // namespace
+
 CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
-  return Compiler(graph, parameters, options).finish();
+  AlgorithmChooser* const chooser = parameters.context().device().chooser();
+  // What is measured may depend on the number of samples per rank, which reproducible results must not.
+  const AlgorithmChooser::RulesOfThumb rules(options.exchange.reproducible ? chooser : nullptr);
+  Communicator* const ranks = options.peers ? options.peers : options.communicator();
+  if (!chooser || !chooser->measures() || !ranks || ranks->size() == 1)
+    return Compiler(graph, parameters, options).finish();
+  std::optional<CompiledGraph> compiled;
+  on_first_rank(ranks, [&] { compiled.emplace(Compiler(graph, parameters, options).finish()); });
+  share_choices(*chooser, *ranks);
+  if (!compiled) compiled.emplace(Compiler(graph, parameters, options).finish());
+  return std::move(*compiled);
 }
 
 }  // namespace keelson

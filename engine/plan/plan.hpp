@@ -49,6 +49,9 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
+  /// Ranks that compile this plan together and take the same algorithms (AlgorithmChooser); null: those of
+  /// communicator().
+  Communicator* peers = nullptr;
 
   /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.
   std::int64_t micro_batches() const { return exchange.reproducible ? batch : 1; }

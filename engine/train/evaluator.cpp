@@ -15,13 +15,14 @@
 namespace keelson {
 namespace {
 
-PlanOptions evaluation_plan(const EvaluatorOptions& o, Context& context) {
+PlanOptions evaluation_plan(const EvaluatorOptions& o, Context& context, Communicator* communicator) {
   PlanOptions p;
   p.inputs_as_read = converts_batches(context.device());
   p.batch = o.batch;
   p.training = false;
   p.precision = o.precision;
   p.exchange.reproducible = o.one_by_one;
+  p.peers = communicator;
   return p;
 }
 
@@ -53,7 +54,7 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       communicator_(communicator),
       options_(options),
       context_(parameters.context()),
-      executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options, context_))),
+      executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options, context_, communicator))),
       loader_(std::in_place, dataset, evaluation_loader(options, communicator, context_.device())) {
   feed_.emplace(dataset.fields(), loader_->coded(), *executor_, context_);
   if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
@@ -80,7 +81,7 @@ void Evaluator::release_network() {
 void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   KEELSON_EXPECT(&parameters.context() == &context_);
   release_network();
-  executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_, context_));
+  executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_, context_, communicator_));
   feed_.emplace(dataset_.fields(), loader_->coded(), *executor_, context_);
   prepare_metrics();
 }

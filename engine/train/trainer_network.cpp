@@ -37,6 +37,7 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   p.exchange = options_.exchange;
   p.inputs_as_read = converts_batches(parameters_.context().device());
   p.grid = grid_ && !local_ ? &*grid_ : nullptr;
+  p.peers = communicator_;
   p.recompute = options_.recompute;
   p.lag = options_.sync.kind == SyncMode::Kind::lag;
   auto executor = std::make_unique<Executor>(graph, parameters_, p);

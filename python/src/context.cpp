@@ -183,6 +183,13 @@ void bind_context(nb::module_& m) {
           nb::sig("def memory(self) -> dict[str, int]"),
           "Bytes of the device: 'total' (0: unknown), 'available', and 'used' by this process.")
       .def(
+          "require_exact_convolutions",
+          [](const ContextObject& d, bool wanted) { d.get().require_exact_convolutions(wanted); },
+          nb::arg("wanted") = true,
+          "Whether plans that are made from now on multiply in convolutions exactly as the definition says. Without "
+          "it,\n"
+          "Winograd's algorithms make fewer multiplications where that is faster.")
+      .def(
           "limit_memory", [](const ContextObject& d, std::size_t bytes) { d.get().device().limit_memory(bytes); },
           nb::arg("bytes"), "Takes no more than so many bytes of the device in all.")
       .def("__repr__", [](const ContextObject& d) { return fmt::format("<keelson.Context: {}>", d.get().describe()); });

@@ -14,7 +14,7 @@ namespace {
 
 class TrainTest : public MpiTest {};
 
-struct Trained {
+struct TrainedRun {
   std::vector<double> losses, metrics;
   std::vector<float> parameters;
   RunState state;
@@ -24,7 +24,7 @@ constexpr std::int64_t global_batch = 4;
 
 /// 18 samples: the last step of an epoch has two, so at four ranks two of them have none. There is dropout, and a
 /// transform of samples.
-Trained train(Communicator* c, TrainerOptions o, const std::filesystem::path& resume = {}) {
+TrainedRun train(Communicator* c, TrainerOptions o, const std::filesystem::path& resume = {}) {
   const auto graph = small_network(0.25f);
   Parameters parameters(graph, context(network_contexts().back()), o.seed);
   const CubeDataset training(18), validation(7, 6, 99);
@@ -38,7 +38,7 @@ Trained train(Communicator* c, TrainerOptions o, const std::filesystem::path& re
   return {recorder.losses, recorder.metrics, everything(parameters), result.state};
 }
 
-void expect_close(const Trained& got, const Trained& want) {
+void expect_close(const TrainedRun& got, const TrainedRun& want) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (std::size_t i = 0; i < want.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << "step " << i + 1;
@@ -206,7 +206,7 @@ TEST_F(TrainTest, AllRanksGoOnWithTheSameNetwork) {
     if (resumes) t.trainer.resume(find_checkpoint(path, false));
     Recorder recorder;
     const auto result = t.trainer.run({&recorder});
-    return Trained{recorder.losses, recorder.metrics, everything(t.parameters), result.state};
+    return TrainedRun{recorder.losses, recorder.metrics, everything(t.parameters), result.state};
   };
   const auto whole = run(&world(), o, false);
   expect_close(whole, run(nullptr, o, false));

@@ -24,23 +24,20 @@ Lines with_own_layouts(const Lines& reorders) {
   return lines;
 }
 
-/// Weights lie as forward reads them; both backends' backward reads and writes weights channels-last. conv1 has no
-/// backward_data. Values between layers are channels-last throughout, so no value is reordered.
+/// Weights lie as forward reads them; both backends' backward, and Winograd's algorithms, read and write weights
+/// channels-last: only conv5 is too small for these. Values between layers are channels-last throughout, so no value is
+/// reordered.
 const Lines mlperf_reorders{
-    "conv5/diff_weights: channels-last -> own", "conv5/weights: own -> channels-last",
-    "conv4/diff_weights: channels-last -> own", "conv4/weights: own -> channels-last",
-    "conv3/diff_weights: channels-last -> own", "conv3/weights: own -> channels-last",
-    "conv2/diff_weights: channels-last -> own", "conv2/weights: own -> channels-last",
-    "conv1/diff_weights: channels-last -> own",
+    "conv5/diff_weights: channels-last -> own",
+    "conv5/weights: own -> channels-last",
 };
 
 /// oneDNN blocks the result of conv1, which has one channel in: one block of 16 channels, which is channels-last in
 /// memory. The reorders turn weights, between the layouts of forward and backward.
 const Lines paper_reorders_of_mix{
     "conv7/diff_weights: own -> own", "conv7/weights: own -> own",      "conv6/diff_weights: own -> own",
-    "conv6/weights: own -> own",      "conv5/diff_weights: own -> own", "conv5/weights: own -> own",
-    "conv4/diff_weights: own -> own", "conv4/weights: own -> own",      "conv3/diff_weights: own -> own",
-    "conv3/weights: own -> own",      "conv2/diff_weights: own -> own", "conv2/weights: own -> own",
+    "conv6/weights: own -> own",      "conv3/diff_weights: own -> own", "conv3/weights: own -> own",
+    "conv2/diff_weights: own -> own", "conv2/weights: own -> own",
 };
 
 /// Without those of weights. Outputs are handed out in plain order. The deconvolutions read slices of the gradients of

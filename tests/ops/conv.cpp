@@ -136,7 +136,9 @@ TEST_P(ConvTest, NanReachesExactlyWhatReadsIt) {
   x.diff_dst[x.diff_dst.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
   for (const auto choice : {LayoutChoice::plain, LayoutChoice::any}) {
     const auto what = fmt::format("{} with a NaN, {}", c().name, to_string(choice));
-    const auto op = make(describe(choice, true));
+    auto d = describe(choice, true);
+    d.exact = true;  // Winograd's algorithms hand a NaN to all results of its tile
+    const auto op = make(d);
     if (!op) continue;
     check(forward(*op, x, what), oracle::conv_forward(x.src, x.weights, x.bias, c().params), what + ", dst");
     check(backward_data(*op, x, what), oracle::conv_backward_data(x.diff_dst, x.weights, c().src, c().params),

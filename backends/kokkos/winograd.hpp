@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/ops/conv.hpp"
+#include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/factory.hpp"
+
+/// Convolutions by Winograd's minimal filtering algorithms, for CPUs (winograd_tile.hpp has the algorithms). A tile of
+/// m results along each dim of a kernel of r takes (m + r - 1)^dims multiplications in place of (m r)^dims: for r = 3
+/// in three dims m = 2 takes 1/3.4 of them and m = 4 1/8, in two dims 1/2.25 and 1/4; m = 2 for r = 5 takes 1/4.6 in
+/// three dims, 1/2.8 in two. Additions before and behind take a part of that back, and transformed filters take more
+/// room: 2.4 times as much for m = 2, r = 3 in three dims, 8 times for m = 4.
+///
+/// Rounding: against float64 the mean error of m = 2, r = 3 is about that of a direct convolution. That of m = 4, and
+/// of r = 5, is 2 to 3 times as large, in the gradient of the weights up to 5 times. Results do not depend on the
+/// number of threads.
+namespace keelson::kokkos {
+
+/// m of the algorithms that there are, the one with the fewest multiplications first.
+inline constexpr int winograd_sizes[] = {4, 2};
+
+/// One verb of the convolution; the others fail. f32, channels last, kernels of 3, for m = 2 also of 5, along two or
+/// three dims, stride and dilation 1, one group; numbers of channels must suit the vector registers. Weights may have
+/// any strides.
+ops::Expected<ops::Conv> make_winograd_conv(const ops::ConvDesc& d, ops::Verb verb, int m);
+
+/// A convolution and max pooling by windows of 2 along each dim, side by side, in one call: the results of a tile are
+/// pooled while they lie in registers.
+ops::Expected<ops::ConvMaxPoolForward> make_winograd_conv_max_pool(const ops::ConvMaxPoolForwardDesc& d, int m);
+
+/// A rule of thumb, for want of a measurement: m for this verb, or 0 where a direct convolution is likely to be faster.
+int winograd_guess(const ops::ConvDesc& d, ops::Verb verb);
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,289 @@
+#pragma once
+
+#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/conv_geometry.hpp"
+#include "backends/kokkos/eltwise_math.hpp"
+#include "backends/kokkos/winograd_tile.hpp"
+
+/// Kernels of convolutions by Winograd's algorithms on CPUs, channels last. V are the transformed tiles of the input,
+/// U the transformed filters, M their products.
+namespace keelson::kokkos {
+
+/// How the tiles of a convolution lie.
+struct WinogradGrid {
+  Volume in, out;    ///< channels last; `out` are the results of the convolution (before a pooling)
+  Triple pad;        ///< zeros before the first element of `in`
+  Triple tiles;      ///< of one sample
+  Index tile_count;  ///< of all samples
+
+  WinogradGrid(const Volume& i, const Volume& o, const Triple& p, const int (&results)[3])
+      : in(i), out(o), pad(p), tile_count(i.n) {
+    for (int d = 0; d < 3; ++d) tile_count *= tiles[d] = ceil_div(out.extent[d], Index{results[d]});
+  }
+};
+
+/// Sample and coordinates of a tile.
+struct TilePlace {
+  Index n;
+  Index at[3];  ///< in tiles
+
+  KOKKOS_FUNCTION TilePlace(const Triple& tiles, Index tile) {
+    for (int d = 2; d >= 0; --d) at[d] = tile % tiles[d], tile /= tiles[d];
+    n = tile;
+  }
+};
+
+/// The elements of a tensor that a tile covers, `count` channels from `from` on, as vectors; zeros outside the tensor.
+/// begin: coordinates of the first element, which may lie outside; extent: how many along each dim; step: strides of
+/// the result.
+template <class Vec, class Steps>
+KOKKOS_FORCEINLINE_FUNCTION void load_tile(const float* from, const Volume& v, const Index (&begin)[3],
+                                           const int (&extent)[3], const Steps& step, Vec* x) {
+  for (int d = 0; d < extent[0]; ++d)
+    for (int h = 0; h < extent[1]; ++h) {
+      const Index z = begin[0] + d, y = begin[1] + h;
+      Vec* const to = x + d * step[0] + h * step[1];
+      const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
+      const float* const line = from + z * v.stride[0] + y * v.stride[1] + begin[2] * v.stride[2];
+      if (inside && begin[2] >= 0 && begin[2] + extent[2] <= v.extent[2]) {
+        for (int w = 0; w < extent[2]; ++w) to[w] = *reinterpret_cast<const Vec*>(line + w * v.stride[2]);
+        continue;
+      }
+      for (int w = 0; w < extent[2]; ++w) {
+        const Index column = begin[2] + w;
+        to[w] = inside && column >= 0 && column < v.extent[2] ? *reinterpret_cast<const Vec*>(line + w * v.stride[2])
+                                                              : Vec{};
+      }
+    }
+}
+
+/// Writes V of one tile: point p of channel c at to[p * step + c].
+template <class Tile, class Vec>
+KOKKOS_FORCEINLINE_FUNCTION void transform_input(const float* from, const Volume& v, const Index (&begin)[3],
+                                                 Index channels, float* to, Index step) {
+  constexpr Index width = sizeof(Vec) / sizeof(float);
+  for (Index c = 0; c < channels; c += width) {
+    Vec x[Tile::points];
+    load_tile(from + c, v, begin, Tile::points_of, Tile::step, x);
+    Tile::data(x);
+    for (int p = 0; p < Tile::points; ++p) *reinterpret_cast<Vec*>(to + p * step + c) = x[p];
+  }
+}
+
+/// acc[r] += sum over k of a[r a_row + k] b[k b_step ... + lanes).
+template <int rows, int lanes>
+KOKKOS_FORCEINLINE_FUNCTION void multiply_rows(Lanes<lanes> (&acc)[rows], const float* a, Index a_row, const float* b,
+                                               Index count) {
+  const float* row[rows];
+  KEELSON_UNROLL
+  for (int r = 0; r < rows; ++r) row[r] = a + r * a_row;
+  for (Index k = 0; k < count; k += 4, b += 4 * lanes) {
+    KEELSON_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      Lanes<lanes> bk;
+      bk.load(b + j * lanes);
+      KEELSON_UNROLL
+      for (int r = 0; r < rows; ++r) acc[r].add_scaled(row[r][k + j], bk);
+    }
+  }
+}
+
+/// Transforms the filters: U at (panel, point, inner channel, lane). One work item per (panel, inner channel).
+template <class Tile, int lanes>
+struct TransformFilters {
+  const float* weights;
+  Index inner, columns;               ///< channels of the reduction, and of the result
+  Index inner_stride, column_stride;  ///< of the weights
+  Triple tap_stride;                  ///< negative where the filter is turned around
+  float* u;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    using Vec = typename Lanes<vector_width>::Vector;
+    const Index panel = item / inner, i = item % inner;
+    float* const to = u + (panel * Tile::points * inner + i) * lanes;
+    for (Index first = 0; first < lanes; first += vector_width) {
+      const Index column = panel * lanes + first;
+      const Index valid = columns - column < vector_width ? columns - column : vector_width;
+      Vec x[Tile::points];
+      for (int d = 0; d < Tile::taps_of[0]; ++d)
+        for (int h = 0; h < Tile::taps_of[1]; ++h)
+          for (int w = 0; w < Tile::taps_of[2]; ++w) {
+            const float* from = weights + i * inner_stride + column * column_stride + d * tap_stride[0] +
+                                h * tap_stride[1] + w * tap_stride[2];
+            float line[vector_width] = {};
+            for (Index l = 0; l < valid; ++l) line[l] = from[l * column_stride];
+            x[d * Tile::step[0] + h * Tile::step[1] + w] = *reinterpret_cast<const Vec*>(line);
+          }
+      Tile::filter(x);
+      for (int p = 0; p < Tile::points; ++p) *reinterpret_cast<Vec*>(to + p * inner * lanes + first) = x[p];
+    }
+  }
+};
+
+/// What becomes of the results of a tile.
+struct WinogradOutput {
+  float* dst;                      ///< of the convolution, or of the pooling
+  Volume pool;                     ///< of the pooled result, where `pooled`
+  std::uint8_t* argmax = nullptr;  ///< the first largest element of each window, (d * 2 + h) * 2 + w; or null
+  const float* bias = nullptr;
+  ops::EltwiseParams activation;
+  bool pooled = false;  ///< max pooling of windows of 2 along each dim, side by side
+};
+
+/// The convolution of blocks of tiles: one work item per worker, which takes its share of all
+/// (block, group of panels).
+template <class Tile, int lanes>
+struct WinogradTiles {
+  using Vec = typename Lanes<vector_width>::Vector;
+  WinogradGrid grid;
+  const float* in;
+  const float* u;
+  Index inner, columns;  ///< channels of in and of the result
+  Index block;           ///< tiles of a block, a multiple of tile_rows
+  Index panels, groups;  ///< of columns; groups of panels, which different workers may take
+  Index workers;
+  float* scratch;
+  WinogradOutput output;
+
+  static constexpr Index gap = 16;  ///< floats between points, lest all points of a tile share a set of the caches
+  KOKKOS_FUNCTION static Index input_step(Index block, Index inner) { return block * inner + gap; }
+  KOKKOS_FUNCTION static Index product_step(Index block) { return block * lanes + gap; }
+  /// Floats of scratch memory for one worker.
+  static Index scratch_of_worker(Index block, Index inner) {
+    return Tile::points * (input_step(block, inner) + product_step(block));
+  }
+
+  KOKKOS_FUNCTION void operator()(Index worker) const {
+    const Index blocks = ceil_div(grid.tile_count, block), v_step = input_step(block, inner);
+    float* const v = scratch + worker * scratch_of_worker(block, inner);
+    float* const m = v + Tile::points * v_step;
+    Index done = -1;  // the block that V holds
+    for (Index work = blocks * groups * worker / workers; work < blocks * groups * (worker + 1) / workers; ++work) {
+      const Index number = work / groups, group = work % groups;
+      const Index first = number * block, count = grid.tile_count - first < block ? grid.tile_count - first : block;
+      if (number != done) transform(first, count, v, v_step);
+      done = number;
+      for (Index panel = group * panels / groups; panel < (group + 1) * panels / groups; ++panel) {
+        multiply(v, v_step, panel, count, m);
+        for (Index t = 0; t < count; ++t) finish(first + t, panel, m + t * lanes);
+      }
+    }
+  }
+
+  KOKKOS_FUNCTION void transform(Index first, Index count, float* v, Index v_step) const {
+    for (Index t = 0; t < count; ++t) {
+      const TilePlace place(grid.tiles, first + t);
+      Index begin[3];
+      for (int d = 0; d < 3; ++d) begin[d] = place.at[d] * Tile::results[d] - grid.pad[d];
+      const float* const from = in + place.n * grid.in.stride_n;
+      if (inner % vector_width == 0)
+        transform_input<Tile, Vec>(from, grid.in, begin, inner, v + t * inner, v_step);
+      else
+        transform_input<Tile, typename Lanes<std::min(4, vector_width)>::Vector>(from, grid.in, begin, inner,
+                                                                                 v + t * inner, v_step);
+    }
+  }
+
+  KOKKOS_FUNCTION void multiply(const float* v, Index v_step, Index panel, Index count, float* m) const {
+    for (Index p = 0; p < Tile::points; ++p) {
+      const float* const b = u + (panel * Tile::points + p) * inner * lanes;
+      for (Index t = 0; t < count; t += tile_rows) {
+        Lanes<lanes> acc[tile_rows];
+        KEELSON_UNROLL
+        for (int r = 0; r < tile_rows; ++r)
+          for (auto& part : acc[r].part) part = typename Lanes<lanes>::Vector{};
+        multiply_rows(acc, v + p * v_step + t * inner, inner, b, inner);
+        float* const to = m + p * product_step(block) + t * lanes;
+        KEELSON_UNROLL
+        for (int r = 0; r < tile_rows; ++r) acc[r].store(to + r * lanes);
+      }
+    }
+  }
+
+  KOKKOS_FUNCTION void finish(Index tile, Index panel, const float* m) const {
+    const TilePlace place(grid.tiles, tile);
+    for (Index first = 0; first < lanes; first += vector_width) {
+      const Index column = panel * lanes + first;
+      if (column >= columns) return;
+      Vec x[Tile::points];
+      for (int p = 0; p < Tile::points; ++p) x[p] = *reinterpret_cast<const Vec*>(m + p * product_step(block) + first);
+      Tile::result(x);
+      activate(x, column);
+      if (output.pooled)
+        pool(x, place, column);
+      else
+        store(x, place, column);
+    }
+  }
+
+  KOKKOS_FUNCTION void activate(Vec* x, Index column) const {
+    Vec bias{};
+    if (output.bias) bias = *reinterpret_cast<const Vec*>(output.bias + column);
+    if (output.activation.kind == ops::EltwiseKind::identity && !output.bias) return;
+    with_function(output.activation.kind, [&](auto f) {
+      const ops::EltwiseParams params = output.activation;
+      for (int d = 0; d < Tile::results[0]; ++d)
+        for (int h = 0; h < Tile::results[1]; ++h)
+          for (int w = 0; w < Tile::results[2]; ++w) {
+            Vec& y = x[d * Tile::step[0] + h * Tile::step[1] + w];
+            y += bias;
+            float* const lane = reinterpret_cast<float*>(&y);
+            KEELSON_KEEP_LOOP
+            for (int l = 0; l < vector_width; ++l) lane[l] = decltype(f)::value(params, lane[l]);
+          }
+    });
+  }
+
+  KOKKOS_FUNCTION void store(const Vec* x, const TilePlace& place, Index column) const {
+    const Volume& to = grid.out;
+    for (int d = 0; d < Tile::results[0]; ++d)
+      for (int h = 0; h < Tile::results[1]; ++h)
+        for (int w = 0; w < Tile::results[2]; ++w) {
+          const Index z = place.at[0] * Tile::results[0] + d, y = place.at[1] * Tile::results[1] + h,
+                      c = place.at[2] * Tile::results[2] + w;
+          if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
+          *reinterpret_cast<Vec*>(output.dst + place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] +
+                                  c * to.stride[2] + column) = x[d * Tile::step[0] + h * Tile::step[1] + w];
+        }
+  }
+
+  /// The windows never reach beyond their tile: its results are an even number along each dim.
+  KOKKOS_FUNCTION void pool(const Vec* x, const TilePlace& place, Index column) const {
+    const Volume& to = output.pool;
+    constexpr int windows[3] = {(Tile::results[0] + 1) / 2, Tile::results[1] / 2, Tile::results[2] / 2};
+    for (int d = 0; d < windows[0]; ++d)
+      for (int h = 0; h < windows[1]; ++h)
+        for (int w = 0; w < windows[2]; ++w) {
+          const Index z = place.at[0] * windows[0] + d, y = place.at[1] * windows[1] + h,
+                      c = place.at[2] * windows[2] + w;
+          if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
+          const Index at = place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column;
+          pool_window(x + 2 * (d * Tile::step[0] + h * Tile::step[1] + w), at);
+        }
+  }
+
+  KOKKOS_FUNCTION void pool_window(const Vec* x, Index at) const {
+    constexpr int depth = Tile::results[0] > 1 ? 2 : 1;
+    float best[vector_width];
+    std::int32_t which[vector_width] = {};
+    *reinterpret_cast<Vec*>(best) = x[0];
+    for (int i = 1; i < 4 * depth; ++i) {
+      const float* const lane =
+          reinterpret_cast<const float*>(x + i / 4 * Tile::step[0] + i / 2 % 2 * Tile::step[1] + i % 2);
+      KEELSON_KEEP_LOOP
+      for (int l = 0; l < vector_width; ++l) {
+        // The first largest wins; a NaN beats everything but an earlier NaN.
+        const bool take = (lane[l] > best[l]) | ((lane[l] != lane[l]) & (best[l] == best[l]));
+        best[l] = take ? lane[l] : best[l];
+        which[l] = take ? i : which[l];
+      }
+    }
+    *reinterpret_cast<Vec*>(output.dst + at) = *reinterpret_cast<const Vec*>(best);
+    if (output.argmax) {
+      KEELSON_KEEP_LOOP
+      for (int l = 0; l < vector_width; ++l) output.argmax[at + l] = static_cast<std::uint8_t>(which[l]);
+    }
+  }
+};
+
+}  // namespace keelson::kokkos

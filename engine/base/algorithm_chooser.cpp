@@ -1,0 +1,105 @@
+#include "engine/base/algorithm_chooser.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/verbose.hpp"
+
+namespace keelson {
+
+namespace {
+
+/// Of the rules by which choices are made, part of the file's name. Raise the number when choices made by earlier rules
+/// must not be used: when a kernel has become faster.
+constexpr int chooser_version = 1;
+
+constexpr int timing_rounds = 4;
+/// What takes so many times as long as another one is not looked at further.
+constexpr double far_behind = 2;
+/// Work that takes longer, in seconds, is run once: noise is small beside it.
+constexpr double long_work = 1;
+
+double system_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+AlgorithmChooser::AlgorithmChooser(const std::string& name, std::function<double()> clock)
+    : clock_(clock ? std::move(clock) : system_seconds),
+      cache_(choice_file(fmt::format("{}-v{}", name, chooser_version))),
+      off_(tuning_is_off()) {}
+
+double AlgorithmChooser::seconds_taken(const std::function<void()>& work) const {
+  const double start = clock_();
+  work();
+  return clock_() - start;
+}
+
+std::size_t AlgorithmChooser::choose(const std::string& key, const std::vector<std::string>& candidates,
+                                     const std::function<void(std::size_t)>& run) {
+  if (!measures() || candidates.size() < 2) return 0;
+  const std::scoped_lock lock(mutex_);
+  const auto place = [&](const std::string& name) { return std::find(candidates.begin(), candidates.end(), name); };
+  const auto usable = [&](const std::string& name) { return place(name) != candidates.end(); };
+  const auto given = adopted_.find(key);
+  std::string chosen;
+  if (given != adopted_.end() && usable(given->second))
+    chosen = given->second;
+  else
+    chosen = cache_.choose(key, usable, [&] { return candidates[fastest(key, candidates, run)]; });
+  made_[key] = chosen;
+  return static_cast<std::size_t>(place(chosen) - candidates.begin());
+}
+
+std::size_t AlgorithmChooser::fastest(const std::string& key, const std::vector<std::string>& candidates,
+                                      const std::function<void(std::size_t)>& run) {
+  constexpr double unknown = std::numeric_limits<double>::max();
+  std::vector<double> best(candidates.size(), unknown);
+  double least = unknown;
+  seconds_ += seconds_taken([&] {
+    for (int round = 0; round < timing_rounds; ++round)  // in turns, so that a clock that changes meets all of them
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        if (best[i] != unknown && (best[i] > far_behind * least || best[i] > long_work)) continue;
+        const double seconds = seconds_taken([&] { run(i); });
+        if (round == 0 && seconds < long_work) continue;  // it also set things up
+        best[i] = std::min(best[i], seconds);
+        least = std::min(least, best[i]);
+      }
+  });
+  const auto winner = static_cast<std::size_t>(std::min_element(best.begin(), best.end()) - best.begin());
+  if (verbose()) {
+    std::string times;
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      times += fmt::format("{}{} {:.3f} ms", i ? ", " : "", candidates[i], best[i] * 1e3);
+    fmt::print(stderr, "keelson: {}: {} is the fastest: {}\n", key.substr(0, key.find(", of ")), candidates[winner],
+               times);
+  }
+  return winner;
+}
+
+std::string AlgorithmChooser::text() const {
+  const std::scoped_lock lock(mutex_);
+  return nlohmann::json(made_).dump();
+}
+
+void AlgorithmChooser::adopt(const std::string& text) {
+  const auto all = nlohmann::json::parse(text);
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [key, choice] : all.items()) adopted_[key] = choice.get<std::string>();
+}
+
+std::string processor_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name"))
+      if (const auto at = line.find(": "); at != std::string::npos) return line.substr(at + 2);
+  return "unknown processor";
+}
+
+}  // namespace keelson

@@ -1,0 +1,114 @@
+#include "engine/base/algorithm_chooser.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include "engine/base/environment.hpp"
+
+namespace keelson {
+namespace {
+namespace fs = std::filesystem;
+
+class AlgorithmChooserTest : public ::testing::Test {
+ protected:
+  AlgorithmChooserTest() : tune_(environment("KEELSON_TUNE")), cache_(environment("KEELSON_CACHE")) {
+    fs::remove_all(folder_);
+    ::setenv("KEELSON_TUNE", "on", 1);
+    ::setenv("KEELSON_CACHE", folder_.c_str(), 1);
+  }
+  ~AlgorithmChooserTest() override {
+    ::setenv("KEELSON_TUNE", tune_.c_str(), 1);
+    ::setenv("KEELSON_CACHE", cache_.c_str(), 1);
+    fs::remove_all(folder_);
+  }
+
+  AlgorithmChooser make() {
+    return AlgorithmChooser("a processor", [this] { return now_; });
+  }
+  /// Among algorithms that take so many seconds; the first run of each takes `setup` more.
+  std::size_t choose(AlgorithmChooser& chooser, const std::vector<double>& seconds, double setup = 0,
+                     const std::string& key = "conv") {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < seconds.size(); ++i) names.push_back("algorithm " + std::to_string(i));
+    runs_.assign(seconds.size(), 0);
+    return chooser.choose(key, names, [&](std::size_t i) { now_ += seconds[i] + (runs_[i]++ == 0 ? setup : 0); });
+  }
+
+  std::string tune_, cache_;
+  fs::path folder_ = fs::temp_directory_path() / ("keelson-chooser-" + std::to_string(::getpid()));
+  double now_ = 0;
+  std::vector<int> runs_;
+};
+
+TEST_F(AlgorithmChooserTest, TakesTheFastestAndRemembersIt) {
+  auto chooser = make(), later = make();
+  EXPECT_EQ(choose(chooser, {0.03, 0.01, 0.02}), 1u);
+  EXPECT_EQ(choose(chooser, {0.01, 0.02, 0.03}), 1u);
+  EXPECT_EQ(choose(later, {0.01, 0.02, 0.03}), 1u) << "from the file";
+  EXPECT_EQ(runs_, std::vector<int>(3, 0));
+  EXPECT_EQ(choose(later, {0.01, 0.02, 0.03}, 0, "another convolution"), 0u);
+}
+
+TEST_F(AlgorithmChooserTest, DoesNotCountTheFirstRun) {
+  auto chooser = make();
+  double setup[] = {0.5, 0};
+  int first[] = {1, 1};
+  const auto chosen = chooser.choose("conv", {"sets things up", "slow"}, [&](std::size_t i) {
+    now_ += (i == 0 ? 0.01 : 0.02) + (first[i] ? setup[i] : 0);
+    first[i] = 0;
+  });
+  EXPECT_EQ(chosen, 0u);
+}
+
+TEST_F(AlgorithmChooserTest, LeavesOffWhatIsFarBehindAndRunsLongWorkOnce) {
+  auto chooser = make();
+  EXPECT_EQ(choose(chooser, {0.01, 0.5, 0.011}), 0u);
+  EXPECT_GT(runs_[0], 2);
+  EXPECT_EQ(runs_[1], 2);
+  EXPECT_GT(runs_[2], 2);
+  EXPECT_EQ(choose(chooser, {7, 5, 6}, 0, "a large convolution"), 1u);
+  EXPECT_EQ(runs_, std::vector<int>(3, 1));
+}
+
+TEST_F(AlgorithmChooserTest, TakesTheRuleOfThumbWhereNothingIsMeasured) {
+  auto chooser = make();
+  {
+    const AlgorithmChooser::RulesOfThumb rules(&chooser);
+    EXPECT_FALSE(chooser.measures());
+    EXPECT_EQ(choose(chooser, {2, 1}), 0u);
+  }
+  EXPECT_TRUE(chooser.measures());
+  EXPECT_EQ(choose(chooser, {2, 1}), 1u);
+  ::setenv("KEELSON_TUNE", "off", 1);
+  auto off = make();
+  EXPECT_EQ(choose(off, {2, 1}), 0u);
+  EXPECT_EQ(runs_, std::vector<int>(2, 0));
+}
+
+TEST_F(AlgorithmChooserTest, AdoptsAnotherRanksChoices) {
+  auto first = make();
+  choose(first, {2, 1});
+  ::setenv("KEELSON_CACHE", (folder_ / "of another node").c_str(), 1);
+  auto second = make();
+  EXPECT_EQ(choose(second, {1, 2}, 0, "its own"), 0u);
+  second.adopt(first.text());
+  EXPECT_EQ(choose(second, {1, 2}), 1u) << "though it would measure otherwise";
+  EXPECT_EQ(runs_, std::vector<int>(2, 0));
+  EXPECT_EQ(choose(second, {1}), 0u) << "a choice that this rank does not have";
+}
+
+TEST_F(AlgorithmChooserTest, KeepsNothingOfAFailure) {
+  auto chooser = make();
+  EXPECT_THROW(chooser.choose("conv", {"a", "b"}, [](std::size_t) { throw std::runtime_error("no memory"); }),
+               std::runtime_error);
+  EXPECT_EQ(choose(chooser, {2, 1}), 1u);
+}
+
+TEST(ProcessorModel, HasAName) { EXPECT_FALSE(processor_model().empty()); }
+
+}  // namespace
+}  // namespace keelson

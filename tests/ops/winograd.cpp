@@ -1,0 +1,216 @@
+#include "backends/kokkos/winograd.hpp"
+
+#include <cmath>
+
+#include "backends/kokkos/makers.hpp"
+#include "engine/ops/pool.hpp"
+#include "tests/ops/op_test.hpp"
+
+namespace keelson::testing {
+namespace {
+
+using ops::Role;
+using ops::Verb;
+
+struct WinogradCase {
+  std::string name, about;
+  Shape src;
+  std::int64_t filters;
+  Shape pad_begin, pad_end;
+  ops::EltwiseParams activation = {};
+  bool bias = true;
+  std::int64_t kernel = 3;
+
+  int spatial() const { return src.rank() - 2; }
+  Shape weights() const {
+    Shape s{filters, src[1]};
+    for (int i = 0; i < spatial(); ++i) s.push_back(kernel);
+    return s;
+  }
+  ops::ConvParams params() const {
+    const Shape ones = Shape::filled(spatial(), 1);
+    return {Shape::filled(spatial(), kernel), ones, ones, pad_begin, pad_end, 1, bias, activation};
+  }
+  Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
+  ops::ConvDesc desc(const Layout& weights_layout) const {
+    ops::ConvDesc d;
+    d.params = params();
+    d.src = {src, DType::f32, Layout::channels_last(src)};
+    d.weights = {weights(), DType::f32, weights_layout};
+    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
+    return d;
+  }
+};
+
+std::vector<WinogradCase> winograd_cases() {
+  const Shape same{1, 1, 1}, same2{1, 1};
+  const ops::EltwiseParams leaky{ops::EltwiseKind::leaky_relu, 0.3f};
+  return {
+      {"volume", "whole tiles of both sizes", {1, 32, 8, 8, 8}, 64, same, same, leaky},
+      {"odd_volume", "tiles that reach beyond the result", {2, 16, 5, 7, 9}, 48, same, same},
+      {"first_layer", "four channels", {1, 4, 8, 6, 10}, 32, same, same, leaky},
+      {"valid", "no zeros beside src", {1, 32, 6, 7, 8}, 16, {0, 0, 0}, {0, 0, 0}},
+      {"wide", "two zeros beside src, unequal ends", {1, 16, 4, 5, 6}, 32, {2, 1, 0}, {2, 0, 1}, {}, false},
+      {"small", "less than one tile", {1, 16, 1, 2, 3}, 16, same, same},
+      {"image", "two dims", {1, 64, 16, 20}, 64, same2, same2, leaky},
+      {"odd_image", "more tiles than a block has", {3, 48, 33, 31}, 80, same2, same2},
+      {"fives", "a kernel of 5 in two dims", {1, 32, 13, 14}, 48, {2, 2}, {2, 2}, leaky, true, 5},
+      {"fives_in_volume", "in three, unequal ends", {1, 16, 6, 7, 5}, 16, {2, 4, 1}, {2, 0, 3}, {}, false, 5},
+      {"deep_image", "many channels", {1, 256, 9, 8}, 128, same2, same2, {ops::EltwiseKind::relu}},
+  };
+}
+
+class WinogradTest : public CaseTest<WinogradCase> {
+ protected:
+  struct Errors {
+    double mean = 0, largest = 0;
+  };
+  /// Of the differences: the root of their mean square, and the largest.
+  static Errors errors(const Array& got, const Array& want) {
+    Errors e;
+    for (std::int64_t i = 0; i < want.elements(); ++i) {
+      const double d = std::abs(got[i] - want[i]);
+      e.mean += d * d;
+      e.largest = std::max(e.largest, d);
+    }
+    e.mean = std::sqrt(e.mean / static_cast<double>(want.elements()));
+    return e;
+  }
+
+  Array run(ops::Conv& op, Verb v, const Array& x, const Array& w, const Array& b, const Array& dy) {
+    const auto at = [&](Role r) { return op.layout(v, r); };
+    const auto extra = scratch(ctx(), op.scratch_bytes(v));
+    const auto bias = b.empty() ? Tensor() : put(ctx(), b, Layout::plain(b.shape));
+    if (v == Verb::forward) {
+      const auto dst = destination(ctx(), dy.shape, at(Role::dst));
+      op.forward({put(ctx(), x, at(Role::src)), put(ctx(), w, at(Role::weights)), bias, dst, extra});
+      return get(ctx(), dst);
+    }
+    if (v == Verb::backward_data) {
+      const auto dx = destination(ctx(), x.shape, at(Role::diff_src));
+      op.backward_data({put(ctx(), dy, at(Role::diff_dst)), put(ctx(), w, at(Role::weights)), dx, extra});
+      return get(ctx(), dx);
+    }
+    const auto dw = destination(ctx(), w.shape, at(Role::diff_weights));
+    const auto db = b.empty() ? Tensor() : destination(ctx(), b.shape, Layout::plain(b.shape));
+    op.backward_weights({put(ctx(), x, at(Role::src)), put(ctx(), dy, at(Role::diff_dst)), dw, db, extra});
+    if (db) check(db, oracle::backward_bias(dy), "diff_bias");
+    return get(ctx(), dw);
+  }
+
+  static Array wanted(const ops::ConvParams& p, Verb v, const Array& x, const Array& w, const Array& b,
+                      const Array& dy) {
+    if (v == Verb::forward) return oracle::conv_forward(x, w, b, p);
+    if (v == Verb::backward_data) return oracle::conv_backward_data(dy, w, x.shape, p);
+    return oracle::conv_backward_weights(x, dy, w.shape, p);
+  }
+};
+
+TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
+  if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  const Array x = oracle::random_uniform(c().src, "src"),
+              w = oracle::random_uniform(c().weights(), "weights", -0.5, 0.5),
+              dy = oracle::random_uniform(c().dst(), "diff_dst"),
+              b = c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array();
+  for (const auto& layout : {Layout::channels_last(c().weights()), Layout::plain(c().weights())}) {
+    const auto d = c().desc(layout);
+    const auto direct = kokkos::make(d);
+    ASSERT_TRUE(direct.primitive) << direct.unsupported_reason;
+    for (const Verb v : {Verb::forward, Verb::backward_data, Verb::backward_weights}) {
+      const Array want = wanted(c().params(), v, x, w, b, dy);
+      const Errors of_direct = errors(run(*direct.primitive, v, x, w, b, dy), want);
+      for (const int m : kokkos::winograd_sizes) {
+        SCOPED_TRACE(fmt::format("{} m {}", to_string(v), m));
+        const auto made = kokkos::make_winograd_conv(d, v, m);
+        if (m == 4 && c().kernel == 5) {
+          EXPECT_NE(made.unsupported_reason.find("a kernel of 3"), std::string::npos) << made.unsupported_reason;
+          continue;
+        }
+        if (v != Verb::forward && c().src[1] % ctx().device().vector_width() != 0) {
+          EXPECT_NE(made.unsupported_reason.find("multiples of"), std::string::npos) << made.unsupported_reason;
+          continue;
+        }
+        ASSERT_TRUE(made.primitive) << made.unsupported_reason;
+        const Array got = run(*made.primitive, v, x, w, b, dy);
+        const Errors e = errors(got, want);
+        EXPECT_TRUE(close(got, want, "result", {1e-5, 1e-5}));
+        // Sums of few terms have nearly no error in a direct convolution: what one rounding makes is always allowed.
+        const double rounding = 1e-7 * errors(Array(want.shape), want).mean;
+        EXPECT_LE(e.mean, (m == 2 && c().kernel == 3 ? 4 : 6) * (of_direct.mean + rounding));
+        EXPECT_LE(e.largest, (m == 2 && c().kernel == 3 ? 4 : 6) * 2 * (of_direct.largest + rounding));
+      }
+    }
+  }
+}
+
+TEST_P(WinogradTest, PoolsItsTiles) {
+  if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  if (c().spatial() == 3 && c().dst()[2] < 2) GTEST_SKIP() << "no window fits";
+  const Shape twos = Shape::filled(c().spatial(), 2), none = Shape::filled(c().spatial(), 0);
+  const ops::PoolParams pool{ops::PoolKind::max, twos, twos, none, none};
+  const Shape pooled = ops::pool_dst_shape(c().dst(), pool);
+  const Array x = oracle::random_uniform(c().src, "src"),
+              w = oracle::random_uniform(c().weights(), "weights", -0.5, 0.5),
+              b = c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array();
+  const Array unpooled = oracle::conv_forward(x, w, b, c().params());
+  const Array want = oracle::pool_forward(unpooled, pool);
+  ops::ConvMaxPoolForwardDesc d{
+      c().desc(Layout::channels_last(c().weights())), pool, {pooled, DType::f32, Layout::channels_last(pooled)}};
+  for (const int m : kokkos::winograd_sizes) {
+    SCOPED_TRACE(m);
+    if (m == 4 && c().kernel == 5) continue;
+    const auto made = kokkos::make_winograd_conv_max_pool(d, m);
+    ASSERT_TRUE(made.primitive) << made.unsupported_reason;
+    auto& op = *made.primitive;
+    const auto dst = destination(ctx(), pooled, d.dst.layout);
+    const auto argmax = scratch(ctx(), op.workspace_bytes());
+    op.forward({put(ctx(), x, d.conv.src.layout), put(ctx(), w, d.conv.weights.layout),
+                b.empty() ? Tensor() : put(ctx(), b, Layout::plain(b.shape)), dst, argmax,
+                scratch(ctx(), op.scratch_bytes(Verb::forward))});
+    const Array got = get(ctx(), dst);
+    EXPECT_TRUE(close(got, want, "pooled", {1e-5, 1e-5}));
+    // The element that an index names is the largest of its window, up to rounding.
+    const auto* const index = static_cast<const std::uint8_t*>(argmax.raw());
+    const Shape shape = c().dst();
+    for (std::int64_t i = 0; i < want.elements(); ++i) {
+      const Shape at = oracle::indices_of(pooled, i);
+      std::int64_t window = 0;  // its number in the order of the indices: channels last
+      for (int k = 0; k < at.rank(); ++k)
+        if (k != 1) window = window * pooled[k] + at[k];
+      const int chosen = index[window * pooled[1] + at[1]];
+      ASSERT_LT(chosen, 1 << c().spatial());
+      std::int64_t element = 0;
+      for (int k = 0; k < at.rank(); ++k) {
+        const int place = k < 2 ? 0 : chosen >> (at.rank() - 1 - k) & 1;
+        element = element * shape[k] + (k < 2 ? at[k] : 2 * at[k] + place);
+      }
+      ASSERT_NEAR(unpooled[element], want[i], 1e-4) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Winograd, WinogradTest, ::testing::ValuesIn([] {
+                           std::vector<OnContext<WinogradCase>> all;
+                           for (const auto& c : winograd_cases()) all.push_back({c, "kokkos"});
+                           return all;
+                         }()),
+                         CaseName());
+
+TEST(Winograd, DeclinesWhatItCannotMake) {
+  if (!context("kokkos").device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  const auto why = [](auto change) {
+    const WinogradCase c{"", "", {1, 16, 8, 8}, 16, {1, 1}, {1, 1}};
+    auto d = c.desc(Layout::any());
+    change(d);
+    return kokkos::make_winograd_conv(d, Verb::forward, 2).unsupported_reason;
+  };
+  EXPECT_EQ(why([](auto&) {}), "");
+  EXPECT_NE(why([](auto& d) { d.exact = true; }).find("direct sums are asked for"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.params.stride = {2, 2}; }).find("stride"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.params.kernel = {4, 4}; }).find("a kernel of 3"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.src.dtype = DType::bf16; }).find("not f32"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.src.layout = Layout::plain(d.src.shape); }).find("channels last"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace keelson::testing
