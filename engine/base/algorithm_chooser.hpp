@@ -42,6 +42,8 @@ class AlgorithmChooser {
 
   /// Seconds that were spent on measuring so far.
   double seconds() const { return seconds_; }
+  /// Where choices are kept; empty: in memory only.
+  const std::filesystem::path& file() const { return cache_.file(); }
 
   /// While one is alive the rules of thumb are taken, as with KEELSON_TUNE=off: for results that must not depend on
   /// what was measured.

@@ -67,6 +67,10 @@ class Context {
   /// `tell` is given each remark of a backend about the primitives that it makes from now on
   /// (ops::Expected::remark), once, with the first op that it holds for. Without it nobody is told.
   void on_remark(std::function<void(const std::string&)> tell) { on_remark_ = std::move(tell); }
+  /// Gives a remark, a sentence without a full stop, to those whom on_remark() named.
+  void remark(const std::string& text) const {
+    if (on_remark_) on_remark_(text);
+  }
 
   /// Logical data in plain order (row-major), from and to host memory, whatever the tensor's layout. f32 tensors only.
   void write_plain(const Tensor& dst, const float* host);

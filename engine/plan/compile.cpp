@@ -263,10 +263,8 @@ void share_choices(AlgorithmChooser& chooser, Communicator& ranks) {
   if (ranks.rank() != 0) chooser.adopt(text);
 }
 
-}  // namespace
-
-CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
-  AlgorithmChooser* const chooser = parameters.context().device().chooser();
+CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
+                            AlgorithmChooser* chooser) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const AlgorithmChooser::RulesOfThumb rules(options.exchange.reproducible ? chooser : nullptr);
   Communicator* const ranks = options.peers ? options.peers : options.communicator();
@@ -277,6 +275,23 @@ CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOpti
   share_choices(*chooser, *ranks);
   if (!compiled) compiled.emplace(Compiler(graph, parameters, options).finish());
   return std::move(*compiled);
+}
+
+}  // namespace
+
+CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
+  constexpr double worth_telling = 1;  // seconds
+  Context& context = parameters.context();
+  AlgorithmChooser* const chooser = context.device().chooser();
+  const double before = chooser ? chooser->seconds() : 0;
+  auto compiled = compile_alike(graph, parameters, options, chooser);
+  if (chooser && chooser->seconds() - before > worth_telling)
+    context.remark(fmt::format(
+        "algorithms of convolutions were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)",
+        chooser->seconds() - before,
+        chooser->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
+                                : "later starts find the choices in " + chooser->file().string()));
+  return compiled;
 }
 
 }  // namespace keelson
