@@ -1,9 +1,8 @@
 #include "backends/kokkos/winograd.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "backends/kokkos/caches.hpp"
 #include "backends/kokkos/conv_bias.hpp"
 #include "backends/kokkos/conv_geometry.hpp"
 #include "backends/kokkos/winograd_weights.hpp"
@@ -15,15 +14,6 @@ namespace keelson::kokkos {
 namespace {
 
 using namespace ops;
-
-/// Bytes of the second cache level of a core.
-std::size_t near_cache_bytes() {
-  static const auto bytes = [] {
-    const long found = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return found > 0 ? static_cast<std::size_t>(found) : std::size_t{1} << 20;
-  }();
-  return bytes;
-}
 
 template <class Tile>
 constexpr int side = Tile::results[2];
@@ -74,7 +64,7 @@ class TilePass {
     const auto bytes_of = [&](Index block) { return static_cast<std::size_t>(scratch_of(block)) * sizeof(float); };
     constexpr Index most_rows = 8;  // of tiles in a block
     block_ = tile_rows;
-    while (block_ < most_rows * tile_rows && bytes_of(block_ + tile_rows) <= near_cache_bytes() / 2)
+    while (block_ < most_rows * tile_rows && bytes_of(block_ + tile_rows) <= static_cast<std::size_t>(second_cache_bytes()) / 2)
       block_ += tile_rows;
     block_ = std::min(block_, ceil_div(grid.tile_count, tile_rows) * tile_rows);
     cut_panels();
