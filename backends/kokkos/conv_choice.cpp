@@ -230,13 +230,15 @@ std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc&
   if (d.src.dtype != DType::f32 || !d.src.layout.is_channels_last(d.src.shape) ||
       !d.dst.layout.is_channels_last(d.dst.shape))
     return direct;
+  // All verbs read and write weights as the direct forward pass has them, where others can: then none is reordered.
+  if (const auto l = direct->layout(Verb::forward, Role::weights); d.weights.layout.is_any() && l.is_strided())
+    d.weights.layout = l;
   const std::shared_ptr<Conv> made = std::move(direct), second = std::move(other);
   MixedConv::Ways ways;
   for (const Verb v : all_verbs) {
     ways[number(v)] = made;
     if (!wanted(d, v)) continue;
     ways[number(v)] = fastest_verb(ways_of(d, v, made, second), d, v, device);
-    // The gradients read and write weights as the forward pass has them, where they can.
     if (v == Verb::forward && d.weights.layout.is_any())
       if (const auto l = ways[0]->layout(v, Role::weights); l.is_strided()) d.weights.layout = l;
   }

@@ -64,7 +64,8 @@ class TilePass {
     const auto bytes_of = [&](Index block) { return static_cast<std::size_t>(scratch_of(block)) * sizeof(float); };
     constexpr Index most_rows = 8;  // of tiles in a block
     block_ = tile_rows;
-    while (block_ < most_rows * tile_rows && bytes_of(block_ + tile_rows) <= static_cast<std::size_t>(second_cache_bytes()) / 2)
+    while (block_ < most_rows * tile_rows &&
+           bytes_of(block_ + tile_rows) <= static_cast<std::size_t>(second_cache_bytes()) / 2)
       block_ += tile_rows;
     block_ = std::min(block_, ceil_div(grid.tile_count, tile_rows) * tile_rows);
     cut_panels();

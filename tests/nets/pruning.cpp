@@ -108,6 +108,8 @@ TEST_P(Pruning, IsTheMaskedNetworkInFunctionAndInTheNextStep) {
   for (const std::string& where : network_contexts()) {
     SCOPED_TRACE(where);
     Context& ctx = context(where);
+    // With fewer channels other algorithms convolve, and a rounding error can decide which element a pooling takes.
+    ctx.require_exact_convolutions(true);
     const int moments = static_cast<int>(optimizer->state_names().size());
     const Graph whole = net().make(net().options);
     Parameters old(whole, ctx, 5);
@@ -144,6 +146,7 @@ TEST_P(Pruning, IsTheMaskedNetworkInFunctionAndInTheNextStep) {
     train(ctx, whole, old, *optimizer, 2, 3);
     train(ctx, small, pruned, *optimizer, 2, 3);
     expect_kept(old, small, maps, pruned, moments, 1e-5);
+    ctx.require_exact_convolutions(false);
   }
 }
 
