@@ -119,6 +119,7 @@ class TilePass {
       const double shared = static_cast<double>(works) / static_cast<double>(ceil_div(works, workers_) * workers_);
       if (shared > best) best = shared, groups_ = groups;
     }
+    workers_ = std::min(workers_, blocks * groups_);
   }
 
   WinogradGrid grid_;
@@ -352,8 +353,9 @@ std::string unfit_for_winograd(const ConvDesc& d, Verb verb, int m) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
   const Index c = d.src.shape[1], o = d.dst.shape[1];
   const bool any_source = verb == Verb::forward && c % 4 == 0;
-  if (o % vector_width != 0 || (c % vector_width != 0 && !any_source))
-    return fmt::format("{} to {} channels; multiples of {} are needed", c, o, vector_width);
+  constexpr Index multiple = std::max(4, vector_width);  // the products take 4 channels at a time
+  if (o % multiple != 0 || (c % multiple != 0 && !any_source))
+    return fmt::format("{} to {} channels; multiples of {} are needed", c, o, multiple);
   return "";
 }
 

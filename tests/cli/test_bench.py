@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 PROGRAM = os.path.join(os.environ["KEELSON_BIN"], "keelson-bench")
 MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
@@ -49,6 +51,22 @@ class Bench(unittest.TestCase):
             self.assertEqual(result["precision"], "fp32")
             self.assertLessEqual(result["seconds_fastest"], result["seconds_per_step"])
             self.assertAlmostEqual(result["samples_per_second"], (ranks or 1) / result["seconds_per_step"], 3)
+
+    def test_convolutions_by_fewer_multiplications(self):
+        options = ("step", "--size", 32, "--steps", 1, "--warmup", 0, "--plan")
+        self.assertRegex(self.succeed(*options), r"conv2 +conv \+ max_pool .* winograd:\dx\dx\d \+ pooled tiles")
+        self.assertNotIn("winograd", self.succeed(*options, "--exact-conv"))
+
+    def test_convolutions_are_timed_once(self):
+        environment = {"KEELSON_TUNE": "on", "KEELSON_CACHE": self.path("choices"), "KEELSON_VERBOSE": "1"}
+        options = ("step", "--size", 32, "--steps", 1, "--warmup", 0, "--plan")
+        with unittest.mock.patch.dict(os.environ, environment):
+            first, second = run(*options), run(*options)
+        for done in first, second:
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(first.stderr, r"conv kernel 3x3x3 .*, 2 threads: .* is the fastest: .* ms")
+        self.assertNotIn("is the fastest", second.stderr)
+        self.assertEqual(*(re.findall(r"(conv\d) +conv.* (winograd:\S+|brg\w+|implicit_gemm)", done.stdout) for done in (first, second)))
 
     def test_inference_plan(self):
         text = self.succeed("step", "--inference", "--size", 32, "--steps", 2, "--plan")
