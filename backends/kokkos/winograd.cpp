@@ -372,12 +372,15 @@ std::string settle_layouts(ConvDesc& d) {
 /// make(Tile) for the tile of m results along each of the spatial dims.
 template <class Op, class Make>
 Expected<Op> with_tile(const Shape& kernel, int m, const Make& make) {
-  const auto with_taps = [&]<int spatial>(std::integral_constant<int, spatial>) -> Expected<Op> {
+  [[maybe_unused]] const auto with_taps = [&]<int spatial>(std::integral_constant<int, spatial>) -> Expected<Op> {
     if (kernel[0] == 5) return make(WinogradTile<spatial, 2, 5>{});
     if (m == 4) return make(WinogradTile<spatial, 4, 3>{});
     return make(WinogradTile<spatial, 2, 3>{});
   };
-  return kernel.rank() == 3 ? with_taps(std::integral_constant<int, 3>{}) : with_taps(std::integral_constant<int, 2>{});
+  if constexpr (runs_on_host)  // no kernels for GPUs
+    return kernel.rank() == 3 ? with_taps(std::integral_constant<int, 3>{}) : with_taps(std::integral_constant<int, 2>{});
+  else
+    fail("Winograd's algorithms are for CPUs");
 }
 
 }  // namespace
