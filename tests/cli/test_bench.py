@@ -117,7 +117,7 @@ class Bench(unittest.TestCase):
     def test_step_json_has_the_calls_of_a_plan(self):
         result = json.loads(self.succeed("step", "--size", 32, "--steps", 2, "--plan", "--json"))
         peaks = result["peaks"]
-        conv = next(r for r in result["rows"] if r["node"] == "conv2" and r["op"] == "conv")
+        conv = next(r for r in result["rows"] if r["node"] == "conv2" and r["phase"] == "forward")
         seconds = conv["milliseconds"] * 1e-3
         self.assertAlmostEqual(conv["gflop_per_second"] * seconds, conv["gflop"], 5)
         share = max(conv["gflop_per_second"] * 1e9 / peaks["flops_per_second"],
@@ -154,7 +154,7 @@ class Bench(unittest.TestCase):
             html = f.read()
         self.assertIn("</html>", html)
         self.assertRegex(html, r"<circle [^>]*><title>[^<]*GFLOP/s[^<]*% of peak</title>")
-        self.assertRegex(html, r"<td>conv1</td><td>conv</td>")
+        self.assertRegex(html, r"<td>conv1</td><td>conv \+ max_pool</td>")
         self.assertNotRegex(html, r"<script|src=|href=|nan|inf\b")
 
     def test_step_backend(self):
