@@ -378,7 +378,8 @@ Expected<Op> with_tile(const Shape& kernel, int m, const Make& make) {
     return make(WinogradTile<spatial, 2, 3>{});
   };
   if constexpr (runs_on_host)  // no kernels for GPUs
-    return kernel.rank() == 3 ? with_taps(std::integral_constant<int, 3>{}) : with_taps(std::integral_constant<int, 2>{});
+    return kernel.rank() == 3 ? with_taps(std::integral_constant<int, 3>{})
+                              : with_taps(std::integral_constant<int, 2>{});
   else
     fail("Winograd's algorithms are for CPUs");
 }

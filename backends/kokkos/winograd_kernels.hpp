@@ -46,13 +46,12 @@ KOKKOS_FORCEINLINE_FUNCTION void load_tile(const float* from, const Volume& v, c
       const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
       const float* const line = from + z * v.stride[0] + y * v.stride[1] + begin[2] * v.stride[2];
       if (inside && begin[2] >= 0 && begin[2] + extent[2] <= v.extent[2]) {
-        for (int w = 0; w < extent[2]; ++w) to[w] = *reinterpret_cast<const Vec*>(line + w * v.stride[2]);
+        for (int w = 0; w < extent[2]; ++w) to[w] = load<Vec>(line + w * v.stride[2]);
         continue;
       }
       for (int w = 0; w < extent[2]; ++w) {
         const Index column = begin[2] + w;
-        to[w] = inside && column >= 0 && column < v.extent[2] ? *reinterpret_cast<const Vec*>(line + w * v.stride[2])
-                                                              : Vec{};
+        to[w] = inside && column >= 0 && column < v.extent[2] ? load<Vec>(line + w * v.stride[2]) : Vec{};
       }
     }
 }
@@ -66,7 +65,7 @@ KOKKOS_FORCEINLINE_FUNCTION void transform_input(const float* from, const Volume
     Vec x[Tile::points];
     load_tile(from + c, v, begin, Tile::points_of, Tile::step, x);
     Tile::data(x);
-    for (int p = 0; p < Tile::points; ++p) *reinterpret_cast<Vec*>(to + p * step + c) = x[p];
+    for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * step + c);
   }
 }
 
@@ -98,7 +97,7 @@ struct TransformFilters {
   float* u;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    using Vec = typename Lanes<vector_width>::Vector;
+    using Vec = Channels<vector_width>;
     const Index panel = item / inner, i = item % inner;
     float* const to = u + (panel * Tile::points * inner + i) * lanes;
     for (Index first = 0; first < lanes; first += vector_width) {
@@ -112,10 +111,10 @@ struct TransformFilters {
                                 h * tap_stride[1] + w * tap_stride[2];
             float line[vector_width] = {};
             for (Index l = 0; l < valid; ++l) line[l] = from[l * column_stride];
-            x[d * Tile::step[0] + h * Tile::step[1] + w] = *reinterpret_cast<const Vec*>(line);
+            x[d * Tile::step[0] + h * Tile::step[1] + w] = load<Vec>(line);
           }
       Tile::filter(x);
-      for (int p = 0; p < Tile::points; ++p) *reinterpret_cast<Vec*>(to + p * inner * lanes + first) = x[p];
+      for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * inner * lanes + first);
     }
   }
 };
@@ -134,7 +133,7 @@ struct WinogradOutput {
 /// (block, group of panels).
 template <class Tile, int lanes>
 struct WinogradTiles {
-  using Vec = typename Lanes<vector_width>::Vector;
+  using Vec = Channels<vector_width>;
   WinogradGrid grid;
   const float* in;
   const float* u;
@@ -179,8 +178,7 @@ struct WinogradTiles {
       if (inner % vector_width == 0)
         transform_input<Tile, Vec>(from, grid.in, begin, inner, v + t * inner, v_step);
       else
-        transform_input<Tile, typename Lanes<std::min(4, vector_width)>::Vector>(from, grid.in, begin, inner,
-                                                                                 v + t * inner, v_step);
+        transform_input<Tile, Channels<std::min(4, vector_width)>>(from, grid.in, begin, inner, v + t * inner, v_step);
     }
   }
 
@@ -206,19 +204,19 @@ struct WinogradTiles {
       const Index column = panel * lanes + first;
       if (column >= columns) return;
       Vec x[Tile::points];
-      for (int p = 0; p < Tile::points; ++p) x[p] = *reinterpret_cast<const Vec*>(m + p * product_step(block) + first);
+      for (int p = 0; p < Tile::points; ++p) x[p] = load<Vec>(m + p * product_step(block) + first);
       Tile::result(x);
       activate(x, column);
       if (output.pooled)
         pool(x, place, column);
       else
-        store(x, place, column);
+        store_results(x, place, column);
     }
   }
 
   KOKKOS_FUNCTION void activate(Vec* x, Index column) const {
     Vec bias{};
-    if (output.bias) bias = *reinterpret_cast<const Vec*>(output.bias + column);
+    if (output.bias) bias = load<Vec>(output.bias + column);
     if (output.activation.kind == ops::EltwiseKind::identity && !output.bias) return;
     with_function(output.activation.kind, [&](auto f) {
       const ops::EltwiseParams params = output.activation;
@@ -234,7 +232,7 @@ struct WinogradTiles {
     });
   }
 
-  KOKKOS_FUNCTION void store(const Vec* x, const TilePlace& place, Index column) const {
+  KOKKOS_FUNCTION void store_results(const Vec* x, const TilePlace& place, Index column) const {
     const Volume& to = grid.out;
     for (int d = 0; d < Tile::results[0]; ++d)
       for (int h = 0; h < Tile::results[1]; ++h)
@@ -242,8 +240,8 @@ struct WinogradTiles {
           const Index z = place.at[0] * Tile::results[0] + d, y = place.at[1] * Tile::results[1] + h,
                       c = place.at[2] * Tile::results[2] + w;
           if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
-          *reinterpret_cast<Vec*>(output.dst + place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] +
-                                  c * to.stride[2] + column) = x[d * Tile::step[0] + h * Tile::step[1] + w];
+          store(x[d * Tile::step[0] + h * Tile::step[1] + w],
+                output.dst + place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column);
         }
   }
 
@@ -266,7 +264,7 @@ struct WinogradTiles {
     constexpr int depth = Tile::results[0] > 1 ? 2 : 1;
     float best[vector_width];
     std::int32_t which[vector_width] = {};
-    *reinterpret_cast<Vec*>(best) = x[0];
+    store(x[0], best);
     for (int i = 1; i < 4 * depth; ++i) {
       const float* const lane =
           reinterpret_cast<const float*>(x + i / 4 * Tile::step[0] + i / 2 % 2 * Tile::step[1] + i % 2);
@@ -278,7 +276,7 @@ struct WinogradTiles {
         which[l] = take ? i : which[l];
       }
     }
-    *reinterpret_cast<Vec*>(output.dst + at) = *reinterpret_cast<const Vec*>(best);
+    store(load<Vec>(best), output.dst + at);
     if (output.argmax) {
       KEELSON_KEEP_LOOP
       for (int l = 0; l < vector_width; ++l) output.argmax[at + l] = static_cast<std::uint8_t>(which[l]);

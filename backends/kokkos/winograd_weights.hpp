@@ -17,7 +17,7 @@ struct TransformedTiles {
 /// Writes V or D of some tiles of a block; one work item per run of tiles.
 template <class Tile>
 struct TransformTiles {
-  using Vec = typename Lanes<vector_width>::Vector;
+  using Vec = Channels<vector_width>;
   WinogradGrid grid;
   const float *src, *diff_dst;
   TransformedTiles v, d;
@@ -38,7 +38,7 @@ struct TransformTiles {
         Vec x[Tile::points];
         load_tile(diff_dst + place.n * grid.out.stride_n + c, grid.out, origin, Tile::results, Tile::step, x);
         Tile::diff(x);
-        for (int p = 0; p < Tile::points; ++p) *reinterpret_cast<Vec*>(d.data + p * d.step + t * d.channels + c) = x[p];
+        for (int p = 0; p < Tile::points; ++p) store(x[p], d.data + p * d.step + t * d.channels + c);
       }
     }
   }
@@ -81,12 +81,12 @@ struct TransformSums {
   Triple tap_stride;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    using Vec = typename Lanes<vector_width>::Vector;
+    using Vec = Channels<vector_width>;
     const Index panel = item / channels, c = item % channels;
     for (Index first = 0; first < lanes && panel * lanes + first < filters; first += vector_width) {
       Vec x[Tile::points];
       for (int p = 0; p < Tile::points; ++p)
-        x[p] = *reinterpret_cast<const Vec*>(sums + ((p * panels + panel) * channels + c) * lanes + first);
+        x[p] = load<Vec>(sums + ((p * panels + panel) * channels + c) * lanes + first);
       Tile::filter_gradient(x);
       float* const to = diff_weights + (panel * lanes + first) * filter_stride + c * channel_stride;
       for (int d = 0; d < Tile::taps_of[0]; ++d)
