@@ -47,4 +47,26 @@ struct AddBias {
   }
 };
 
+/// Both passes over a gradient f32 of this shape and layout. The sums do not depend on the number of threads.
+class BiasSums {
+ public:
+  explicit BiasSums(const Volume& diff) : diff_(diff), lines_per_slot_(ceil_div(lines(), most_slots)) {}
+  std::size_t scratch_bytes() const { return static_cast<std::size_t>(slots() * diff_.c) * sizeof(double); }
+  void run(const float* diff, float* diff_bias, void* scratch) const {
+    constexpr const char *slots_label = "keelson::bias_gradient::slots", *label = "keelson::bias_gradient::add";
+    auto* const partial = static_cast<double*>(scratch);
+    launch(slots_label, slots() * ceil_div(diff_.c, Index{bias_lanes}),
+           BiasSlots{diff, diff_, lines_per_slot_, partial});
+    launch(label, diff_.c, AddBias{partial, slots(), diff_.c, diff_bias});
+  }
+
+ private:
+  static constexpr Index most_slots = 64;
+  Index lines() const { return diff_.n * diff_.extent[0] * diff_.extent[1]; }
+  Index slots() const { return ceil_div(lines(), lines_per_slot_); }
+
+  Volume diff_;
+  Index lines_per_slot_;
+};
+
 }  // namespace keelson::kokkos

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <random>
 #include <vector>
 
 #include "backends/kokkos/common.hpp"
@@ -54,10 +56,11 @@ std::size_t aligned_sum(std::initializer_list<std::size_t> parts) {
 }
 
 /// The number of the fastest candidate; the first one's where nothing is measured or memory for that is missing.
-/// run(i, memory) runs candidate i, bytes(i) says how much memory that takes.
+/// run(i, memory) runs candidate i, bytes(i) says how much memory that takes, prepare(memory) is called first.
 template <class Bytes, class Run>
-std::size_t choose(Device& device, const std::string& key, const std::vector<std::string>& names, const Bytes& bytes,
-                   const Run& run) {
+std::size_t choose(
+    Device& device, const std::string& key, const std::vector<std::string>& names, const Bytes& bytes, const Run& run,
+    const std::function<void(void*)>& prepare = [](void*) {}) {
   AlgorithmChooser* const chooser = device.chooser();
   if (!chooser || names.size() < 2) return 0;
   std::shared_ptr<void> memory;
@@ -68,6 +71,7 @@ std::size_t choose(Device& device, const std::string& key, const std::vector<std
         std::size_t most = 0;
         for (std::size_t k = 0; k < names.size(); ++k) most = std::max(most, bytes(k));
         memory = device.allocate(most, "operands to time algorithms on");
+        prepare(memory.get());
       }
       run(i, memory);
     });
@@ -177,6 +181,75 @@ void run_pooled(ConvMaxPoolForward& op, const ConvMaxPoolForwardDesc& d, const s
   op.forward({src, weights, d.conv.params.bias ? bias : Tensor(), dst, workspace, scratch});
 }
 
+/// The operands of one verb of the gradient behind max pooling as `op` wants them.
+struct UnpooledOperands {
+  TensorDesc places, src, weights, bias, dst;
+  std::size_t scratch;
+
+  UnpooledOperands(const ConvMaxPoolBackward& op, const ConvMaxPoolDesc& d, Verb v)
+      : places(TensorDesc::plain({d.dst.elements()}, DType::u8)),
+        src(d.src.with(op.layout(v, v == Verb::backward_data ? Role::diff_src : Role::src))),
+        weights(d.weights.with(op.layout(v, v == Verb::backward_weights ? Role::diff_weights : Role::weights))),
+        bias(d.bias_desc()),
+        dst(d.dst.with(op.layout(v, Role::diff_dst))),
+        scratch(op.scratch_bytes(v)) {}
+  std::size_t bytes() const {
+    return aligned_sum({places.bytes(), src.bytes(), weights.bytes(), bias.bytes(), dst.bytes(), scratch});
+  }
+};
+
+void run_unpooled(ConvMaxPoolBackward& op, const ConvMaxPoolDesc& d, Verb v, const std::shared_ptr<void>& memory) {
+  const UnpooledOperands o(op, d, v);
+  TrialMemory m(memory);
+  const Tensor places = m.take(o.places), src = m.take(o.src), weights = m.take(o.weights), bias = m.take(o.bias),
+               dst = m.take(o.dst), scratch = m.take_bytes(o.scratch);
+  if (v == Verb::backward_data)
+    op.backward_data({dst, places, weights, src, scratch});
+  else
+    op.backward_weights({src, dst, places, weights, d.conv.bias ? bias : Tensor(), scratch});
+}
+
+/// The largest elements of windows are anywhere: where they are decides how fast the sparse gradients are.
+void scatter_places(const ConvMaxPoolDesc& d, void* memory) {
+  auto* const places = static_cast<std::uint8_t*>(memory);
+  const auto count = static_cast<std::uint32_t>(d.pool.kernel.elements());
+  std::minstd_rand chance;
+  for (std::int64_t i = 0; i < d.dst.elements(); ++i) places[i] = static_cast<std::uint8_t>((chance() >> 8) % count);
+}
+
+/// One primitive per verb.
+class MixedConvMaxPool final : public ConvMaxPoolBackward {
+ public:
+  using Way = std::shared_ptr<ConvMaxPoolBackward>;
+  MixedConvMaxPool(Way data, Way weights) : data_(std::move(data)), weights_(std::move(weights)) {}
+
+  Layout layout(Verb v, Role r) const override { return way(v).layout(v, r); }
+  std::string name(Verb v) const override { return way(v).name(v); }
+  std::size_t scratch_bytes(Verb v) const override { return way(v).scratch_bytes(v); }
+  Cost cost(Verb v) const override { return way(v).cost(v); }
+  void backward_data(const BackwardData<ops::Tensors>& args) override { data_->backward_data(args); }
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override { weights_->backward_weights(args); }
+
+ private:
+  ConvMaxPoolBackward& way(Verb v) const { return v == Verb::backward_data ? *data_ : *weights_; }
+  Way data_, weights_;
+};
+
+std::shared_ptr<ConvMaxPoolBackward> fastest_verb(const std::shared_ptr<ConvMaxPoolBackward>& by_argmax,
+                                                  const ConvMaxPoolDesc& d, Verb v, Device& device) {
+  std::vector<std::shared_ptr<ConvMaxPoolBackward>> ways{by_argmax};
+  for (const int m : winograd_sizes)
+    if (auto made = make_winograd_max_pool_backward(d, v, m); made.primitive) ways.push_back(std::move(made.primitive));
+  std::vector<std::string> names;
+  for (const auto& way : ways) names.push_back(way->name(v));
+  const auto best = choose(
+      device, fmt::format("{} {}", describe(d), to_string(v)), names,
+      [&](std::size_t i) { return UnpooledOperands(*ways[i], d, v).bytes(); },
+      [&](std::size_t i, const std::shared_ptr<void>& memory) { run_unpooled(*ways[i], d, v, memory); },
+      [&](void* memory) { scatter_places(d, memory); });
+  return ways[best];
+}
+
 /// The convolution and the pooling one after the other, with the result between them in scratch memory.
 class ConvThenMaxPool final : public ConvMaxPoolForward {
  public:
@@ -217,6 +290,8 @@ std::unique_ptr<ConvMaxPoolForward> make_conv_then_max_pool(const ConvMaxPoolFor
   if (!conv.primitive) return nullptr;
   auto pool = makers.pool(PoolDesc{d.pool, c.dst, d.dst, d.training});
   if (!pool.primitive) return nullptr;
+  const bool one_byte_each = pool.primitive->workspace_bytes() == static_cast<std::size_t>(d.dst.elements());
+  if (d.training && !one_byte_each) return nullptr;  // the gradients read argmax indices of one byte
   return std::make_unique<ConvThenMaxPool>(d, std::move(conv.primitive), std::move(pool.primitive));
 }
 
@@ -227,7 +302,7 @@ std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc&
   ConvDesc d = desc;
   d.src.layout = direct->layout(Verb::forward, Role::src);
   d.dst.layout = direct->layout(Verb::forward, Role::dst);
-  if (d.src.dtype != DType::f32 || !d.src.layout.is_channels_last(d.src.shape) ||
+  if ((d.src.dtype != DType::f32 && d.src.dtype != DType::bf16) || !d.src.layout.is_channels_last(d.src.shape) ||
       !d.dst.layout.is_channels_last(d.dst.shape))
     return direct;
   // All verbs read and write weights as the direct forward pass has them, where others can: then none is reordered.
@@ -245,9 +320,19 @@ std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc&
   return std::make_unique<MixedConv>(std::move(ways));
 }
 
+std::unique_ptr<ConvMaxPoolBackward> fastest_conv_max_pool_backward(std::unique_ptr<ConvMaxPoolBackward> by_argmax,
+                                                                    const ConvMaxPoolDesc& desc, Device& device) {
+  ConvMaxPoolDesc d = desc;
+  for (const auto& [t, role] : {std::pair{&d.src, Role::src}, {&d.weights, Role::weights}, {&d.dst, Role::dst}})
+    t->layout = by_argmax->layout(Verb::backward_weights, role);
+  const std::shared_ptr<ConvMaxPoolBackward> made = std::move(by_argmax);
+  auto weights = fastest_verb(made, d, Verb::backward_weights, device);
+  auto data = d.diff_src ? fastest_verb(made, d, Verb::backward_data, device) : made;
+  return std::make_unique<MixedConvMaxPool>(std::move(data), std::move(weights));
+}
+
 Expected<ConvMaxPoolForward> fastest_conv_max_pool(const ConvMaxPoolForwardDesc& d, const backends::TileMakers& makers,
                                                    Device& device) {
-  auto tiled = backends::make_depth_tiled_conv(d, makers);
   std::vector<std::unique_ptr<ConvMaxPoolForward>> ways;
   const int guess = winograd_guess(d.conv, Verb::forward);
   const auto add_winograd = [&](bool guessed) {
@@ -258,8 +343,11 @@ Expected<ConvMaxPoolForward> fastest_conv_max_pool(const ConvMaxPoolForwardDesc&
   add_winograd(true);
   const std::size_t direct = ways.size();
   add_winograd(false);
-  if (ways.empty()) return tiled;
+  auto tiled = backends::make_depth_tiled_conv(d, makers);
+  const bool f32 = d.conv.src.dtype == DType::f32;
+  if (f32 && ways.empty()) return tiled;
   auto other = tiled.primitive ? std::move(tiled.primitive) : make_conv_then_max_pool(d, makers);
+  if (!f32 && !other) return tiled;  // rounded operands are of use only to those who multiply them faster
   if (other) ways.insert(ways.begin() + static_cast<std::ptrdiff_t>(direct), std::move(other));
   std::vector<std::string> names;
   for (const auto& way : ways) names.push_back(way->name(Verb::forward));

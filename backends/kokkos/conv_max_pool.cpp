@@ -218,6 +218,12 @@ Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
 }
 
+Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& d, Device& device) {
+  auto made = make(d);
+  if (!runs_on_host || !made.primitive) return made;
+  return fastest_conv_max_pool_backward(std::move(made.primitive), d, device);
+}
+
 Expected<ConvMaxPoolForward> make(const ConvMaxPoolForwardDesc& d, Device& device) {
   if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
   return fastest_conv_max_pool(

@@ -20,7 +20,8 @@ ops::Expected<ops::CheckGradients> make(const ops::CheckGradientsDesc& d);
 ops::Expected<ops::Concat> make(const ops::ConcatDesc& d);
 ops::Expected<ops::Conv> make(const ops::ConvDesc& d);  // direct
 ops::Expected<ops::Conv> make(const ops::ConvDesc& d, Device& device);
-ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d);
+ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d);  // by argmax
+ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d, Device& device);
 ops::Expected<ops::ConvMaxPoolForward> make(const ops::ConvMaxPoolForwardDesc& d, Device& device);
 ops::Expected<ops::DecodeVoxels> make(const ops::DecodeVoxelsDesc& d);
 ops::Expected<ops::Dense> make(const ops::DenseDesc& d);

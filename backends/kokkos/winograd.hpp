@@ -21,14 +21,20 @@ namespace keelson::kokkos {
 /// m of the algorithms that there are, the one with the fewest multiplications first.
 inline constexpr int winograd_sizes[] = {4, 2};
 
-/// One verb of the convolution; the others fail. f32, channels last, kernels of 3, for m = 2 also of 5, along two or
-/// three dims, stride and dilation 1, one group; numbers of channels must suit the vector registers. Weights may have
-/// any strides.
+/// One verb of the convolution; the others fail. f32, in the forward pass src and weights also bf16 (products and sums
+/// are f32); channels last, kernels of 3, for m = 2 also of 5, along two or three dims, stride and dilation 1, one
+/// group; numbers of channels must suit the vector registers. Weights may have any strides.
 ops::Expected<ops::Conv> make_winograd_conv(const ops::ConvDesc& d, ops::Verb verb, int m);
 
 /// A convolution and max pooling by windows of 2 along each dim, side by side, in one call: the results of a tile are
 /// pooled while they lie in registers.
 ops::Expected<ops::ConvMaxPoolForward> make_winograd_conv_max_pool(const ops::ConvMaxPoolForwardDesc& d, int m);
+
+/// One verb of the gradient of a convolution behind max pooling; the other fails. Tiles are read from the gradient of
+/// the pooled result and the argmax indices; the gradient of the convolution's result is never in memory. f32, channels
+/// last, windows of 4 to 256 elements that stand side by side, and what make_winograd_conv() demands.
+ops::Expected<ops::ConvMaxPoolBackward> make_winograd_max_pool_backward(const ops::ConvMaxPoolDesc& d, ops::Verb verb,
+                                                                        int m);
 
 /// A rule of thumb, for want of a measurement: m for this verb, or 0 where a direct convolution is likely to be faster.
 int winograd_guess(const ops::ConvDesc& d, ops::Verb verb);

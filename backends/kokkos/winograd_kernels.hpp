@@ -4,6 +4,7 @@
 #include "backends/kokkos/conv_geometry.hpp"
 #include "backends/kokkos/eltwise_math.hpp"
 #include "backends/kokkos/winograd_tile.hpp"
+#include "backends/kokkos/winograd_vectors.hpp"
 
 /// Kernels of convolutions by Winograd's algorithms on CPUs, channels last. V are the transformed tiles of the input,
 /// U the transformed filters, M their products.
@@ -33,37 +34,122 @@ struct TilePlace {
   }
 };
 
-/// The elements of a tensor that a tile covers, `count` channels from `from` on, as vectors; zeros outside the tensor.
-/// begin: coordinates of the first element, which may lie outside; extent: how many along each dim; step: strides of
-/// the result.
-template <class Vec, class Steps>
-KOKKOS_FORCEINLINE_FUNCTION void load_tile(const float* from, const Volume& v, const Index (&begin)[3],
-                                           const int (&extent)[3], const Steps& step, Vec* x) {
-  for (int d = 0; d < extent[0]; ++d)
-    for (int h = 0; h < extent[1]; ++h) {
-      const Index z = begin[0] + d, y = begin[1] + h;
-      Vec* const to = x + d * step[0] + h * step[1];
+/// What a pass reads its tiles from: a tensor with channels last, f32 or bf16; or the gradient of the result of a
+/// convolution that max pooling follows, of which only the gradient of the pooled result and the argmax indices are in
+/// memory. Beyond the tensor there are zeros.
+struct TileSource {
+  const void* data;
+  bool is_bf16;
+  Volume volume;                         ///< of the tiles' elements
+  Volume pooled;                         ///< where there is an argmax: of data and argmax
+  Triple window = {1, 1, 1};             ///< windows stand side by side
+  const std::uint8_t* argmax = nullptr;  ///< places in the windows, row by row, at the offsets of `data`
+
+  TileSource(const void* d, DType type, const Volume& v)
+      : data(d), is_bf16(type == DType::bf16), volume(v), pooled(v) {}
+  TileSource(const float* diff_pooled, const std::uint8_t* places, const Volume& of_pooled, const Triple& windows,
+             const Volume& v)
+      : data(diff_pooled), is_bf16(false), volume(v), pooled(of_pooled), window(windows), argmax(places) {}
+};
+
+/// Elements of a sample's tile, and where their vectors go: (d, h, w) to d * step[0] + h * step[1] + w.
+struct TilePart {
+  Index n;
+  Index begin[3];  ///< coordinates of the first element, which may lie outside of the tensor
+  int extent[3];
+  Index step[2];
+};
+
+/// Writes a part of a tile, the channels from `channel` on, to x.
+template <class Vec, class T>
+KOKKOS_FORCEINLINE_FUNCTION void load_dense(const T* data, const Volume& v, const TilePart& part, Index channel,
+                                            Vec* x) {
+  const T* const from = data + part.n * v.stride_n + channel;
+  for (int d = 0; d < part.extent[0]; ++d)
+    for (int h = 0; h < part.extent[1]; ++h) {
+      const Index z = part.begin[0] + d, y = part.begin[1] + h, first = part.begin[2];
+      Vec* const to = x + d * part.step[0] + h * part.step[1];
       const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
-      const float* const line = from + z * v.stride[0] + y * v.stride[1] + begin[2] * v.stride[2];
-      if (inside && begin[2] >= 0 && begin[2] + extent[2] <= v.extent[2]) {
-        for (int w = 0; w < extent[2]; ++w) to[w] = load<Vec>(line + w * v.stride[2]);
+      const T* const line = from + z * v.stride[0] + y * v.stride[1] + first * v.stride[2];
+      if (inside && first >= 0 && first + part.extent[2] <= v.extent[2]) {
+        for (int w = 0; w < part.extent[2]; ++w) to[w] = load<Vec>(line + w * v.stride[2]);
         continue;
       }
-      for (int w = 0; w < extent[2]; ++w) {
-        const Index column = begin[2] + w;
+      for (int w = 0; w < part.extent[2]; ++w) {
+        const Index column = first + w;
         to[w] = inside && column >= 0 && column < v.extent[2] ? load<Vec>(line + w * v.stride[2]) : Vec{};
       }
     }
 }
 
+/// The places of a window, along one dim, that lie inside of a part of a tile.
+struct PlacesInside {
+  Index begin;  ///< of the window in the part
+  int first, end;
+
+  KOKKOS_FORCEINLINE_FUNCTION PlacesInside(Index at, Index side, int extent)
+      : begin(at),
+        first(static_cast<int>(at < 0 ? -at : 0)),
+        end(static_cast<int>(at + side < extent ? side : extent - at)) {}
+};
+
+/// As load_dense(), of the gradient that max pooling passes on: that of a window goes to the element that was the
+/// largest.
+template <class Vec>
+KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
+  Index first[3], end[3];  // of the windows that the part meets
+  bool covered = true;     // by windows, the whole part
+  for (int i = 0; i < 3; ++i) {
+    const Index last = part.begin[i] + part.extent[i], count = s.pooled.extent[i], side = s.window[i];
+    first[i] = part.begin[i] > 0 ? part.begin[i] / side : 0;
+    end[i] = last <= 0 ? 0 : ceil_div(last, side) < count ? ceil_div(last, side) : count;
+    covered = covered && part.begin[i] >= 0 && last <= count * side;
+  }
+  if (!covered)
+    for (int d = 0; d < part.extent[0]; ++d)
+      for (int h = 0; h < part.extent[1]; ++h)
+        for (int w = 0; w < part.extent[2]; ++w) x[d * part.step[0] + h * part.step[1] + w] = Vec{};
+  for (Index z = first[0]; z < end[0]; ++z)
+    for (Index y = first[1]; y < end[1]; ++y)
+      for (Index c = first[2]; c < end[2]; ++c) {
+        const Index at = part.n * s.pooled.stride_n + z * s.pooled.stride[0] + y * s.pooled.stride[1] +
+                         c * s.pooled.stride[2] + channel;
+        const Vec diff = load<Vec>(static_cast<const float*>(s.data) + at);
+        const auto chosen = load_integers<Vec>(s.argmax + at);
+        const PlacesInside d(z * s.window[0] - part.begin[0], s.window[0], part.extent[0]),
+            h(y * s.window[1] - part.begin[1], s.window[1], part.extent[1]),
+            w(c * s.window[2] - part.begin[2], s.window[2], part.extent[2]);
+        for (int i = d.first; i < d.end; ++i)
+          for (int j = h.first; j < h.end; ++j)
+            for (int k = w.first; k < w.end; ++k) {
+              const int place = static_cast<int>((i * s.window[1] + j) * s.window[2]) + k;
+              x[(d.begin + i) * part.step[0] + (h.begin + j) * part.step[1] + w.begin + k] =
+                  chosen == place ? diff : Vec{};
+            }
+      }
+}
+
+template <class Vec>
+KOKKOS_FORCEINLINE_FUNCTION void load_tile(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
+  if (s.argmax)
+    load_unpooled(s, part, channel, x);
+  else if (s.is_bf16)
+    load_dense(static_cast<const bf16*>(s.data), s.volume, part, channel, x);
+  else
+    load_dense(static_cast<const float*>(s.data), s.volume, part, channel, x);
+}
+
 /// Writes V of one tile: point p of channel c at to[p * step + c].
 template <class Tile, class Vec>
-KOKKOS_FORCEINLINE_FUNCTION void transform_input(const float* from, const Volume& v, const Index (&begin)[3],
-                                                 Index channels, float* to, Index step) {
+KOKKOS_FORCEINLINE_FUNCTION void transform_input(const TileSource& s, Index n, const Index (&begin)[3], Index channels,
+                                                 float* to, Index step) {
   constexpr Index width = sizeof(Vec) / sizeof(float);
+  constexpr auto& extent = Tile::points_of;
+  const TilePart part{
+      n, {begin[0], begin[1], begin[2]}, {extent[0], extent[1], extent[2]}, {Tile::step[0], Tile::step[1]}};
   for (Index c = 0; c < channels; c += width) {
     Vec x[Tile::points];
-    load_tile(from + c, v, begin, Tile::points_of, Tile::step, x);
+    load_tile(s, part, c, x);
     Tile::data(x);
     for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * step + c);
   }
@@ -88,9 +174,9 @@ KOKKOS_FORCEINLINE_FUNCTION void multiply_rows(Lanes<lanes> (&acc)[rows], const 
 }
 
 /// Transforms the filters: U at (panel, point, inner channel, lane). One work item per (panel, inner channel).
-template <class Tile, int lanes>
+template <class Tile, class T, int lanes>
 struct TransformFilters {
-  const float* weights;
+  const T* weights;
   Index inner, columns;               ///< channels of the reduction, and of the result
   Index inner_stride, column_stride;  ///< of the weights
   Triple tap_stride;                  ///< negative where the filter is turned around
@@ -107,10 +193,10 @@ struct TransformFilters {
       for (int d = 0; d < Tile::taps_of[0]; ++d)
         for (int h = 0; h < Tile::taps_of[1]; ++h)
           for (int w = 0; w < Tile::taps_of[2]; ++w) {
-            const float* from = weights + i * inner_stride + column * column_stride + d * tap_stride[0] +
-                                h * tap_stride[1] + w * tap_stride[2];
+            const T* from = weights + i * inner_stride + column * column_stride + d * tap_stride[0] +
+                            h * tap_stride[1] + w * tap_stride[2];
             float line[vector_width] = {};
-            for (Index l = 0; l < valid; ++l) line[l] = from[l * column_stride];
+            for (Index l = 0; l < valid; ++l) line[l] = value_of(from[l * column_stride]);
             x[d * Tile::step[0] + h * Tile::step[1] + w] = load<Vec>(line);
           }
       Tile::filter(x);
@@ -135,9 +221,9 @@ template <class Tile, int lanes>
 struct WinogradTiles {
   using Vec = Channels<vector_width>;
   WinogradGrid grid;
-  const float* in;
+  TileSource source;
   const float* u;
-  Index inner, columns;  ///< channels of in and of the result
+  Index inner, columns;  ///< channels of source and of the result
   Index block;           ///< tiles of a block, a multiple of tile_rows
   Index panels, groups;  ///< of columns; groups of panels, which different workers may take
   Index workers;
@@ -174,11 +260,11 @@ struct WinogradTiles {
       const TilePlace place(grid.tiles, first + t);
       Index begin[3];
       for (int d = 0; d < 3; ++d) begin[d] = place.at[d] * Tile::results[d] - grid.pad[d];
-      const float* const from = in + place.n * grid.in.stride_n;
       if (inner % vector_width == 0)
-        transform_input<Tile, Vec>(from, grid.in, begin, inner, v + t * inner, v_step);
+        transform_input<Tile, Vec>(source, place.n, begin, inner, v + t * inner, v_step);
       else
-        transform_input<Tile, Channels<std::min(4, vector_width)>>(from, grid.in, begin, inner, v + t * inner, v_step);
+        transform_input<Tile, Channels<std::min(4, vector_width)>>(source, place.n, begin, inner, v + t * inner,
+                                                                   v_step);
     }
   }
 

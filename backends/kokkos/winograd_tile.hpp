@@ -1,34 +1,12 @@
 #pragma once
 
-#include "backends/kokkos/tile.hpp"
+#include "backends/kokkos/common.hpp"
 
 /// The transforms of Winograd's minimal filtering algorithms F(m, r), which make m neighbouring results of a filter
 /// with r taps from m + r - 1 elements with m + r - 1 multiplications in place of m r (Winograd, "Arithmetic Complexity
 /// of Computations", 1980; Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). In several dims
 /// the transforms are applied along one dim after the other.
 namespace keelson::kokkos {
-
-/// `width` independent channels in registers. Unlike Lanes<width>::Vector, which may lie at any float, it is aligned.
-#if defined(__CUDACC__) || defined(__HIPCC__) || !defined(__GNUC__)
-template <int width>
-using Channels = typename Lanes<width>::Vector;
-#else
-template <int width>
-using Channels [[gnu::vector_size(width * 4), gnu::may_alias]] = float;
-#endif
-
-template <class V>
-inline constexpr int width_of = sizeof(V) / sizeof(float);
-
-template <class V>
-KOKKOS_FORCEINLINE_FUNCTION V load(const float* from) {
-  return *reinterpret_cast<const typename Lanes<width_of<V>>::Vector*>(from);
-}
-
-template <class V>
-KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
-  *reinterpret_cast<typename Lanes<width_of<V>>::Vector*>(to) = v;
-}
 
 /// F(m, r) in one dim: result = A^T [(G filter) . (B^T data)]. The gradients are the transposed algorithms: that of the
 /// filter is G^T [(A diff) . (B^T data)]. `V` is a vector of independent channels. F(1, 1) stands for a dim that is not

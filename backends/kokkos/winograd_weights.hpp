@@ -19,7 +19,7 @@ template <class Tile>
 struct TransformTiles {
   using Vec = Channels<vector_width>;
   WinogradGrid grid;
-  const float *src, *diff_dst;
+  TileSource source, gradient;  ///< src and the gradient of dst
   TransformedTiles v, d;
   Index first, count, tiles_per_item;
 
@@ -27,16 +27,17 @@ struct TransformTiles {
     const Index end = (item + 1) * tiles_per_item < count ? (item + 1) * tiles_per_item : count;
     for (Index t = item * tiles_per_item; t < end; ++t) {
       const TilePlace place(grid.tiles, first + t);
-      Index begin[3], origin[3];
+      TilePart results{place.n, {}, {}, {Tile::step[0], Tile::step[1]}};
+      Index begin[3];
       for (int i = 0; i < 3; ++i) {
-        origin[i] = place.at[i] * Tile::results[i];
-        begin[i] = origin[i] - grid.pad[i];
+        results.begin[i] = place.at[i] * Tile::results[i];
+        results.extent[i] = Tile::results[i];
+        begin[i] = results.begin[i] - grid.pad[i];
       }
-      transform_input<Tile, Vec>(src + place.n * grid.in.stride_n, grid.in, begin, v.channels, v.data + t * v.channels,
-                                 v.step);
+      transform_input<Tile, Vec>(source, place.n, begin, v.channels, v.data + t * v.channels, v.step);
       for (Index c = 0; c < d.channels; c += vector_width) {
         Vec x[Tile::points];
-        load_tile(diff_dst + place.n * grid.out.stride_n + c, grid.out, origin, Tile::results, Tile::step, x);
+        load_tile(gradient, results, c, x);
         Tile::diff(x);
         for (int p = 0; p < Tile::points; ++p) store(x[p], d.data + p * d.step + t * d.channels + c);
       }

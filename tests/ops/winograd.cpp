@@ -189,6 +189,73 @@ TEST_P(WinogradTest, PoolsItsTiles) {
   }
 }
 
+TEST_P(WinogradTest, UnpoolsItsTiles) {
+  if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  const auto conv = c().params();
+  const Shape weights = c().weights();
+  const auto last = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::channels_last(s)}; };
+  const std::vector<Shape> windows =
+      c().spatial() == 3 ? std::vector<Shape>{{2, 2, 2}, {1, 3, 2}} : std::vector<Shape>{{2, 2}, {4, 3}};
+  for (const Shape& window : windows) {
+    bool fits = true;
+    for (int i = 0; i < c().spatial(); ++i) fits = fits && window[i] <= c().dst()[2 + i];
+    if (!fits) continue;
+    const Shape none = Shape::filled(c().spatial(), 0);
+    const ops::PoolParams pool{ops::PoolKind::max, window, window, none, none};
+    const Shape pooled = ops::pool_dst_shape(c().dst(), pool);
+    const Array x = oracle::random_uniform(c().src, "src"), dy = oracle::random_uniform(pooled, "diff_dst"),
+                y = oracle::random_distinct(c().dst(), "unpooled"),
+                w = oracle::random_uniform(weights, "weights", -0.5, 0.5);
+    const Array diff = oracle::pool_backward(dy, y, pool);
+    const auto pooling = ctx().make(ops::PoolDesc{pool, last(c().dst()), last(pooled), true});
+    const auto argmax = scratch(ctx(), pooling->workspace_bytes());
+    pooling->forward({put(ctx(), y, last(c().dst()).layout), destination(ctx(), pooled, last(pooled).layout), argmax});
+    const auto diff_dst = put(ctx(), dy, last(pooled).layout);
+    const ops::ConvMaxPoolDesc d{conv, pool, last(c().src), last(weights), last(pooled)};
+    for (const int m : kokkos::winograd_sizes) {
+      SCOPED_TRACE(fmt::format("windows of {}, m {}", to_string(window), m));
+      auto made = kokkos::make_winograd_max_pool_backward(d, Verb::backward_weights, m);
+      if (!made.primitive) {
+        const bool narrow = c().src[1] % ctx().device().vector_width() != 0;
+        EXPECT_TRUE((m == 4 && c().kernel == 5) || narrow) << made.unsupported_reason;
+        continue;
+      }
+      const auto dw = destination(ctx(), weights, last(weights).layout);
+      const auto db = c().bias ? destination(ctx(), {c().filters}, Layout::plain({c().filters})) : Tensor();
+      made.primitive->backward_weights({put(ctx(), x, last(c().src).layout), diff_dst, argmax, dw, db,
+                                        scratch(ctx(), made.primitive->scratch_bytes(Verb::backward_weights))});
+      const Array want = oracle::conv_backward_weights(x, diff, weights, conv);
+      EXPECT_TRUE(close(get(ctx(), dw), want, "diff_weights", {1e-5, 1e-5}));
+      if (db) check(db, oracle::backward_bias(diff), "diff_bias");
+
+      made = kokkos::make_winograd_max_pool_backward(d, Verb::backward_data, m);
+      ASSERT_TRUE(made.primitive) << made.unsupported_reason;
+      const auto dx = destination(ctx(), c().src, last(c().src).layout);
+      made.primitive->backward_data({diff_dst, argmax, put(ctx(), w, last(weights).layout), dx,
+                                     scratch(ctx(), made.primitive->scratch_bytes(Verb::backward_data))});
+      EXPECT_TRUE(close(get(ctx(), dx), oracle::conv_backward_data(diff, w, c().src, conv), "diff_src", {1e-5, 1e-5}));
+    }
+  }
+}
+
+/// The products are those of f32: only the operands have been rounded.
+TEST_P(WinogradTest, ReadsBf16) {
+  if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  auto d = c().desc(Layout::channels_last(c().weights()));
+  d.src.dtype = d.weights.dtype = DType::bf16;
+  const Array x = rounded(oracle::random_uniform(c().src, "src"), DType::bf16),
+              w = rounded(oracle::random_uniform(c().weights(), "weights", -0.5, 0.5), DType::bf16),
+              b = c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array();
+  const int m = c().kernel == 5 ? 2 : 4;
+  const auto made = kokkos::make_winograd_conv(d, Verb::forward, m);
+  ASSERT_TRUE(made.primitive) << made.unsupported_reason;
+  const auto dst = destination(ctx(), c().dst(), d.dst.layout);
+  made.primitive->forward({put(ctx(), x, d.src.layout, DType::bf16), put(ctx(), w, d.weights.layout, DType::bf16),
+                           b.empty() ? Tensor() : put(ctx(), b, Layout::plain(b.shape)), dst,
+                           scratch(ctx(), made.primitive->scratch_bytes(Verb::forward))});
+  EXPECT_TRUE(close(get(ctx(), dst), oracle::conv_forward(x, w, b, c().params()), "dst", {1e-5, 1e-5}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Winograd, WinogradTest, ::testing::ValuesIn([] {
                            std::vector<OnContext<WinogradCase>> all;
                            for (const auto& c : winograd_cases()) all.push_back({c, "kokkos"});
@@ -208,7 +275,7 @@ TEST(Winograd, DeclinesWhatItCannotMake) {
   EXPECT_NE(why([](auto& d) { d.exact = true; }).find("direct sums are asked for"), std::string::npos);
   EXPECT_NE(why([](auto& d) { d.params.stride = {2, 2}; }).find("stride"), std::string::npos);
   EXPECT_NE(why([](auto& d) { d.params.kernel = {4, 4}; }).find("a kernel of 3"), std::string::npos);
-  EXPECT_NE(why([](auto& d) { d.src.dtype = DType::bf16; }).find("not f32"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.src.dtype = DType::f16; }).find("not f32"), std::string::npos);
   EXPECT_NE(why([](auto& d) { d.src.layout = Layout::plain(d.src.shape); }).find("channels last"), std::string::npos);
 }
 

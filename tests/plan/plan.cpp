@@ -146,6 +146,27 @@ TEST_P(PlanTest, Bf16ReachesConvolutionsByThemselves) {
   EXPECT_EQ(hash[0] != hash[1], ctx().try_make(d) != nullptr);
 }
 
+/// Also where the convolution in f32 could be made with the pooling in one call.
+TEST_P(PlanTest, HalfPrecisionReachesConvolutionsBeforeMaxPooling) {
+  Graph g;
+  const Var x = g.input("x", {16, 8, 8}), y = g.input("y", {256});
+  mse(flatten(max_pool(relu(conv(x, {.filters = 16}, "a")), 2)), y);
+  for (const auto precision : {Precision::bf16, Precision::fp16}) {
+    Parameters parameters(g, ctx(), 1);
+    const Plan plan(g, parameters, {.precision = precision});
+    const auto rows = plan.rows();
+    const bool converts =
+        std::any_of(rows.begin(), rows.end(), [](const PlanRow& r) { return r.node == "a" && r.op == "convert"; });
+    const Shape s{1, 16, 8, 8}, w{16, 16, 3, 3}, one{1, 1};
+    const DType type = compute_type(precision);
+    const ops::ConvDesc d{{{3, 3}, one, one, one, one, 1, true, {}},
+                          {s, type, Layout::channels_last(s)},
+                          {w, type, Layout::any()},
+                          {s, DType::f32, Layout::channels_last(s)}};
+    EXPECT_EQ(converts, ctx().try_make(d) != nullptr) << to_string(precision);
+  }
+}
+
 /// Where the gradient of the convolution's result is made, here since the windows overlap, the bias has its gradient
 /// from the pooled one, which is smaller.
 TEST_P(PlanTest, SumsTheBiasOfAPooledConvolutionFromThePooledGradient) {
