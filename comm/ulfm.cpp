@@ -54,14 +54,13 @@ MPI_Comm shrink(MPI_Comm comm) {
   for (int attempt = 1;; ++attempt) {
     MPI_Comm left = MPI_COMM_NULL;
     const int result = MPIX_Comm_shrink(comm, &left);
+    if (result == MPI_SUCCESS) MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
     // Open MPI 5.0 crashes where a communicator is revoked that it has not finished making. So no process uses the new
     // one before all have it.
     int all_have_it = result == MPI_SUCCESS ? 1 : 0;
-    MPIX_Comm_agree(comm, &all_have_it);  // its error tells of deaths, which the next call on `left` tells, too
-    if (all_have_it != 0) {
-      MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
-      return left;
-    }
+    const int agreed = MPIX_Comm_agree(comm, &all_have_it);
+    if (!is_loss(agreed)) check(agreed, "MPIX_Comm_agree");  // the next call on `left` tells of losses, too
+    if (all_have_it != 0) return left;
     if (attempt == most) check(result == MPI_SUCCESS ? MPI_ERR_OTHER : result, "MPIX_Comm_shrink");
     if (left != MPI_COMM_NULL) MPI_Comm_free(&left);
   }

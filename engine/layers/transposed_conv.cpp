@@ -45,8 +45,10 @@ class TransposedConvLayer : public Layer {
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto f = forward_weighted(
         p, made_of(), p.dst_request(), [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
-          return ops::TransposedConvDesc{params(src.shape),   src,     weights, p.dst_request(result), p.training(),
-                                         p.wants_diff_src(0), p.tf32()};
+          return ops::TransposedConvDesc{params(src.shape), src,
+                                         weights,           p.dst_request(result),
+                                         p.training(),      p.wants_diff_src(0),
+                                         p.tf32(),          p.context().exact_convolutions()};
         });
     p.set_dst(f.y);
     return [f, has_bias = options_.bias, activation = activation_](BackwardBuilder& b) {

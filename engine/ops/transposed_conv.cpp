@@ -77,6 +77,7 @@ ConvDesc turned_conv(const TransposedConvDesc& d) {
   c.training = true;  // this op's forward is a backward verb
   c.diff_weights = d.training;
   c.tf32 = d.tf32;
+  c.exact = d.exact;
   return c;
 }
 

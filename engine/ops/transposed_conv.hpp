@@ -30,6 +30,7 @@ struct TransposedConvDesc {
   bool training = true;  ///< also make the backward verbs
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+  bool exact = false;    ///< as in ConvDesc
 
   /// No: BiasGradient makes the gradient of the bias.
   bool writes_diff_bias() const { return false; }

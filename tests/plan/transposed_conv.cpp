@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "engine/base/algorithm_chooser.hpp"
 #include "engine/layers/layers.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/networks.hpp"
@@ -70,6 +71,23 @@ TEST_P(TransposedConvPlan, WithoutFusionToo) { check({.batch = 2, .fuse = false}
 
 // Values near zero may cross it, and ReLU then drops or passes whole gradients.
 TEST_P(TransposedConvPlan, Bf16IsNear) { check({.batch = 2, .precision = Precision::bf16}, 0.15); }
+
+TEST_P(TransposedConvPlan, ExactConvolutionsAreDirectOnes) {
+  Graph g;
+  const Var x = g.input("x", {32, 16, 16}), y = g.input("y", {32 * 16 * 16});
+  mse(flatten(transposed_conv(x, {.filters = 32, .padding = Padding::given, .pad_begin = {1, 1}}, "a")), y);
+  const AlgorithmChooser::RulesOfThumb rules(ctx().device().chooser());
+  const auto has_winograd = [&](bool exact) {
+    ctx().require_exact_convolutions(exact);
+    Parameters parameters(g, ctx(), 1);
+    const auto rows = Plan(g, parameters, {}).rows();
+    ctx().require_exact_convolutions(false);
+    return std::any_of(rows.begin(), rows.end(),
+                       [](const PlanRow& r) { return r.kernel.find("winograd") != std::string::npos; });
+  };
+  if (!has_winograd(false)) GTEST_SKIP() << "no such algorithm for transposed convolutions";
+  EXPECT_FALSE(has_winograd(true));
+}
 
 INSTANTIATE_TEST_SUITE_P(Plan, TransposedConvPlan, ::testing::ValuesIn(network_contexts()),
                          [](const auto& info) { return info.param; });
