@@ -10,6 +10,7 @@
 #include "backends/kokkos/conv_max_pool_weights.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/scratch_parts.hpp"
 #include "engine/ops/device.hpp"
 #include "engine/ops/factory.hpp"
 
@@ -48,23 +49,6 @@ Index planes_of_item(const PooledGeometry& g, Index panels, Index threads) {
   return std::max<Index>(1, std::min(enough_planes, g.src.extent[0] / items));
 }
 
-/// Hands out consecutive parts of the scratch memory.
-class Parts {
- public:
-  explicit Parts(std::byte* data) : data_(data) {}
-  template <class T>
-  T* take(Index count) {
-    auto* const part = reinterpret_cast<T*>(data_ + used_);
-    used_ += align64(static_cast<std::size_t>(count) * sizeof(T));
-    return part;
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  std::byte* data_;
-  std::size_t used_ = 0;
-};
-
 class KokkosConvMaxPool : public ConvMaxPoolBackward {
  public:
   explicit KokkosConvMaxPool(const ConvMaxPoolDesc& d)
@@ -97,7 +81,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
                 static_cast<double>(desc_.dst.elements())};
   }
   std::size_t scratch_bytes(Verb v) const override {
-    Parts parts(nullptr);
+    ScratchParts parts(nullptr);
     if (v == Verb::backward_weights) take_for_weights(parts);
     if (v == Verb::backward_data) take_for_data(parts);
     return parts.used();
@@ -106,7 +90,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, workspace, diff_weights, diff_bias, scratch] = args;
     constexpr const char *add_label = "keelson::conv_max_pool::add_slots", *bias_label = "keelson::conv_max_pool::bias";
-    Parts parts(static_cast<std::byte*>(scratch.raw()));
+    ScratchParts parts(scratch.raw());
     const ForWeights s = take_for_weights(parts);
     auto* const sums = diff_weights.data<float>();
     launch_weights({g_, runs_, tile_, src.data<float>(), src.data<float>() + src.elements(), diff_dst.data<float>(),
@@ -120,7 +104,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     const auto& [diff_dst, workspace, weights, diff_src, scratch] = args;
     constexpr const char *sort_label = "keelson::conv_max_pool::sort", *pack_label = "keelson::conv_max_pool::pack",
                          *label = "keelson::conv_max_pool::backward_data";
-    Parts parts(static_cast<std::byte*>(scratch.raw()));
+    ScratchParts parts(scratch.raw());
     const ForData s = take_for_data(parts);
     launch(sort_label, g_.window_count(),
            SortArgmax{g_, diff_dst.data<float>(), workspace.data<ArgmaxIndex>(), s.sorted});
@@ -147,13 +131,13 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   };
   Index weights_count() const { return g_.filters * g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.src.c; }
 
-  ForWeights take_for_weights(Parts& parts) const {
+  ForWeights take_for_weights(ScratchParts& parts) const {
     const Index of_filter = g_.kernel[0] * g_.kernel[1] * runs_.padded;
     return {parts.take<float>(workers_ * tile_.floats),
             parts.take<float>(workers_ * ceil_div(g_.filters, parts_) * of_filter),
             parts.take<float>(slots_ > 1 ? slots_ * weights_count() : 0), parts.take<double>(slots_ * g_.filters)};
   }
-  ForData take_for_data(Parts& parts) const {
+  ForData take_for_data(ScratchParts& parts) const {
     const Index entries = g_.window_count() * g_.filters;
     return {{blocks_, ceil_div(g_.filters, blocks_),
              parts.take<std::uint16_t>(g_.window_count() * blocks_ * (g_.places() + 1)),

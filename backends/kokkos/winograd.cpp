@@ -92,7 +92,7 @@ class WinogradBackwardWeights final : public WinogradConv {
 }  // namespace
 
 Expected<Conv> make_winograd_conv(const ConvDesc& desc, Verb verb, int m) {
-  KEELSON_EXPECT(m == 2 || m == 4);
+  KEELSON_EXPECT(m >= 2 && m <= 4);
   ConvDesc d = desc;
   if (auto why = unfit_for_winograd(d, verb, m); !why.empty()) return why;
   if (auto why = settle_winograd_layouts(d); !why.empty()) return why;

@@ -8,22 +8,27 @@
 #include "engine/ops/factory.hpp"
 
 /// Convolutions by Winograd's minimal filtering algorithms, for CPUs (winograd_tile.hpp has the algorithms). A tile of
-/// m results along each dim of a kernel of r takes (m + r - 1)^dims multiplications in place of (m r)^dims: for r = 3
-/// in three dims m = 2 takes 1/3.4 of them and m = 4 1/8, in two dims 1/2.25 and 1/4; m = 2 for r = 5 takes 1/4.6 in
-/// three dims, 1/2.8 in two. Additions before and behind take a part of that back, and transformed filters take more
-/// room: 2.4 times as much for m = 2, r = 3 in three dims, 8 times for m = 4.
+/// m results along each dim of a kernel of r takes (m + r - 1)^dims multiplications in place of (m r)^dims:
 ///
-/// Rounding: against float64 the mean error of m = 2, r = 3 is about that of a direct convolution. That of m = 4, and
-/// of r = 5, is 2 to 3 times as large, in the gradient of the weights up to 5 times. Results do not depend on the
-/// number of threads.
+///     r  m   in 2 dims   in 3 dims   transformed filters, in 3 dims
+///     3  2   1/2.25      1/3.4       2.4 times as large
+///     3  4   1/4         1/8         8
+///     4  3   1/4         1/8         3.4
+///     5  2   1/2.8       1/4.6       1.7
+///
+/// Additions before and behind take a part of that back.
+///
+/// Rounding: against float64 the mean error of m = 2, r = 3 is about that of a direct convolution. That of the others
+/// is 2 to 3 times as large, in the gradient of the weights up to 5 times. Results do not depend on the number of
+/// threads.
 namespace keelson::kokkos {
 
 /// m of the algorithms that there are, the one with the fewest multiplications first.
-inline constexpr int winograd_sizes[] = {4, 2};
+inline constexpr int winograd_sizes[] = {4, 3, 2};
 
 /// One verb of the convolution; the others fail. f32, in the forward pass src and weights also bf16 (products and sums
-/// are f32); channels last, kernels of 3, for m = 2 also of 5, along two or three dims, stride and dilation 1, one
-/// group; numbers of channels must suit the vector registers. Weights may have any strides.
+/// are f32); channels last, a kernel of r along two or three dims (see above), stride and dilation 1, one group;
+/// numbers of channels must suit the vector registers. Weights may have any strides.
 ops::Expected<ops::Conv> make_winograd_conv(const ops::ConvDesc& d, ops::Verb verb, int m);
 
 /// A convolution and max pooling by windows of 2 along each dim, side by side, in one call: the results of a tile are

@@ -331,7 +331,7 @@ struct WinogradTiles {
         }
   }
 
-  /// The windows never reach beyond their tile: its results are an even number along each dim.
+  /// For tiles of an even number of results along each dim: no window reaches beyond its tile.
   KOKKOS_FUNCTION void pool(const Vec* x, const TilePlace& place, Index column) const {
     const Volume& to = output.pool;
     constexpr int windows[3] = {(Tile::results[0] + 1) / 2, Tile::results[1] / 2, Tile::results[2] / 2};

@@ -119,10 +119,11 @@ bool are_all(const Shape& s, std::int64_t value) {
 }  // namespace
 
 Expected<ConvMaxPoolForward> make_winograd_conv_max_pool(const ConvMaxPoolForwardDesc& desc, int m) {
-  KEELSON_EXPECT(m == 2 || m == 4);
+  KEELSON_EXPECT(m >= 2 && m <= 4);
   ConvMaxPoolForwardDesc d = desc;
   if (auto why = unfit_for_winograd(d.conv, Verb::forward, m); !why.empty()) return why;
   if (auto why = settle_winograd_layouts(d.conv); !why.empty()) return why;
+  if (m % 2 != 0) return std::string("windows of 2 reach beyond tiles of 3");
   if (d.pool.kind != PoolKind::max || !are_all(d.pool.kernel, 2) || !are_all(d.pool.stride, 2) ||
       !are_all(d.pool.pad_begin, 0) || !are_all(d.pool.pad_end, 0))
     return std::string("windows of 2 that stand side by side are needed");
@@ -132,7 +133,7 @@ Expected<ConvMaxPoolForward> make_winograd_conv_max_pool(const ConvMaxPoolForwar
 }
 
 Expected<ConvMaxPoolBackward> make_winograd_max_pool_backward(const ConvMaxPoolDesc& desc, Verb verb, int m) {
-  KEELSON_EXPECT(m == 2 || m == 4);
+  KEELSON_EXPECT(m >= 2 && m <= 4);
   KEELSON_EXPECT(verb != Verb::forward);
   if (auto why = unfit_for_argmax(desc); !why.empty()) return why;
   ConvMaxPoolDesc d = desc;

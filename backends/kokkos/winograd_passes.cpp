@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "backends/kokkos/caches.hpp"
+#include "backends/kokkos/scratch_parts.hpp"
 #include "backends/kokkos/winograd_weights.hpp"
-#include "engine/base/align.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::kokkos {
@@ -12,22 +12,6 @@ namespace keelson::kokkos {
 namespace {
 
 using namespace ops;
-
-/// Hands out consecutive parts of the scratch memory, in floats.
-class ScratchParts {
- public:
-  explicit ScratchParts(void* data) : data_(static_cast<std::byte*>(data)) {}
-  float* take(Index floats) {
-    auto* const part = reinterpret_cast<float*>(data_ + used_);
-    used_ += align64(static_cast<std::size_t>(floats) * sizeof(float));
-    return part;
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  std::byte* data_;
-  std::size_t used_ = 0;
-};
 
 /// The strides of weights whose spatial dims are the last ones.
 struct WeightStrides {
@@ -79,15 +63,15 @@ class TilePass final : public WinogradPass {
   WinogradOutput output(float* dst) const override { return {dst, grid_.out}; }
   std::size_t scratch_bytes() const override {
     ScratchParts parts(nullptr);
-    parts.take(filters_floats()), parts.take(scratch_floats());
+    parts.take<float>(filters_floats()), parts.take<float>(scratch_floats());
     return parts.used();
   }
 
   void run(const TileSource& source, const Tensor& weights, const WinogradOutput& output,
            void* scratch) const override {
     ScratchParts parts(scratch);
-    float* const u = parts.take(filters_floats());
-    float* const of_workers = parts.take(scratch_floats());
+    float* const u = parts.take<float>(filters_floats());
+    float* const of_workers = parts.take<float>(scratch_floats());
     const auto launch_with = [&]<int width>(std::integral_constant<int, width>) {
       constexpr const char* label = "keelson::winograd::tiles";
       transform_filters<width>(weights, u);
@@ -197,10 +181,10 @@ class WeightsPass final : public WinogradWeightsPass {
     constexpr Index gap = 16;
     const auto tiles = [&](Index channels) {
       const Index step = block_ * channels + gap;
-      return TransformedTiles{parts.take(Tile::points * step + max_lanes), step, channels};
+      return TransformedTiles{parts.take<float>(Tile::points * step + max_lanes), step, channels};
     };
     const TransformedTiles v = tiles(channels_), d = tiles(filters_);
-    return {v, d, parts.take(Tile::points * padded_filters() * channels_)};
+    return {v, d, parts.take<float>(Tile::points * padded_filters() * channels_)};
   }
 
   template <int width>
@@ -231,11 +215,15 @@ bool all_are(const Shape& s, std::int64_t value) {
   return std::all_of(s.begin(), s.end(), [=](auto v) { return v == value; });
 }
 
+/// Whether there is an algorithm with tiles of m for kernels of r.
+bool has_tile(std::int64_t r, int m) { return r == 3 ? m == 4 || m == 2 : r == 4 ? m == 3 : r == 5 && m == 2; }
+
 /// make(Tile) for the tile of m results along each of the spatial dims.
 template <class Pass, class Make>
 std::unique_ptr<Pass> with_tile(const Shape& kernel, int m, const Make& make) {
   [[maybe_unused]] const auto with_taps = [&]<int spatial>(std::integral_constant<int, spatial>) {
     if (kernel[0] == 5) return make(WinogradTile<spatial, 2, 5>{});
+    if (kernel[0] == 4) return make(WinogradTile<spatial, 3, 4>{});
     if (m == 4) return make(WinogradTile<spatial, 4, 3>{});
     return make(WinogradTile<spatial, 2, 3>{});
   };
@@ -256,14 +244,18 @@ std::string unfit_for_winograd(const ConvDesc& d, Verb verb, int m) {
   const auto& p = d.params;
   if (!runs_on_host) return "Winograd's algorithms are for CPUs";
   if (d.exact) return "direct sums are asked for";
-  const bool fives = all_are(p.kernel, 5) && m == 2;
-  if (p.kernel.rank() < 2 || p.kernel.rank() > 3 || !(all_are(p.kernel, 3) || fives))
-    return fmt::format("a kernel of 3{} along 2 or 3 dims is needed", m == 2 ? " or 5" : "");
+  if (p.kernel.rank() < 2 || p.kernel.rank() > 3 || !all_are(p.kernel, p.kernel[0]) || !has_tile(p.kernel[0], m))
+    return fmt::format("the kernel is {}; tiles of {} are for {} along 2 or 3 dims", to_string(p.kernel), m,
+                       m == 4   ? "3"
+                       : m == 3 ? "4"
+                                : "3 or 5");
   if (!all_are(p.stride, 1) || !all_are(p.dilation, 1) || p.groups != 1)
-    return "stride and dilation 1 and one group are needed";
+    return fmt::format("stride {}, dilation {} and {} groups; 1 of each is needed", to_string(p.stride),
+                       to_string(p.dilation), p.groups);
   for (const auto* pads : {&p.pad_begin, &p.pad_end})
     for (int i = 0; i < p.kernel.rank(); ++i)
-      if ((*pads)[i] >= p.kernel[i]) return "more zeros beside src than taps reach";
+      if ((*pads)[i] >= p.kernel[i])
+        return fmt::format("{} zeros beside src; fewer than the kernel's {} taps are needed", (*pads)[i], p.kernel[i]);
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     TensorDesc as_f32 = *t;
     if (verb == Verb::forward && t != &d.dst && t->dtype == DType::bf16) as_f32.dtype = DType::f32;

@@ -141,6 +141,44 @@ struct Winograd1d<4, 3> : SixPoints {
 };
 
 template <>
+struct Winograd1d<3, 4> : SixPoints {
+  static constexpr int taps = 4;
+
+  /// A^T: the first 3 elements are the result.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void result(V* x, Index s) {
+    const Pairs<V> p(x, s);
+    x[0] = x[0] + p.sum_a + p.sum_b;
+    x[s] = a * p.difference_a + b * p.difference_b;
+    x[2 * s] = x[5 * s] + aa * p.sum_a + bb * p.sum_b;
+  }
+  /// G: the first 4 elements are the filter.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void filter(V* x, Index s) {
+    const V g0 = x[0], g1 = x[s], g2 = x[2 * s], g3 = x[3 * s];
+    x[0] = of_zero * g0, x[5 * s] = g3;
+    values(x, s, of_a * g0 + (of_a * aa) * g2, (of_a * a) * g1 + (of_a * a * aa) * g3, of_b * g0 + (of_b * bb) * g2,
+           (of_b * b) * g1 + (of_b * b * bb) * g3);
+  }
+  /// A: the first 3 elements are the gradient of the result.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void diff(V* x, Index s) {
+    const V y0 = x[0], y1 = x[s], y2 = x[2 * s];
+    x[5 * s] = y2;
+    values(x, s, y0 + aa * y2, a * y1, y0 + bb * y2, b * y1);
+  }
+  /// G^T: the first 4 elements are the gradient of the filter.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void filter_gradient(V* x, Index s) {
+    const Pairs<V> p(x, s);
+    x[0] = of_zero * x[0] + of_a * p.sum_a + of_b * p.sum_b;
+    x[s] = (of_a * a) * p.difference_a + (of_b * b) * p.difference_b;
+    x[2 * s] = (of_a * aa) * p.sum_a + (of_b * bb) * p.sum_b;
+    x[3 * s] = (of_a * a * aa) * p.difference_a + (of_b * b * bb) * p.difference_b + x[5 * s];
+  }
+};
+
+template <>
 struct Winograd1d<2, 5> : SixPoints {
   static constexpr int taps = 5;
 

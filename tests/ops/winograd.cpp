@@ -22,6 +22,7 @@ struct WinogradCase {
   std::int64_t kernel = 3;
 
   int spatial() const { return src.rank() - 2; }
+  bool has_tile(int m) const { return kernel == 3 ? m != 3 : kernel + m == 7; }
   Shape weights() const {
     Shape s{filters, src[1]};
     for (int i = 0; i < spatial(); ++i) s.push_back(kernel);
@@ -56,6 +57,16 @@ std::vector<WinogradCase> winograd_cases() {
       {"odd_image", "more tiles than a block has", {3, 48, 33, 31}, 80, same2, same2},
       {"fives", "a kernel of 5 in two dims", {1, 32, 13, 14}, 48, {2, 2}, {2, 2}, leaky, true, 5},
       {"fives_in_volume", "in three, unequal ends", {1, 16, 6, 7, 5}, 16, {2, 4, 1}, {2, 0, 3}, {}, false, 5},
+      {"fours", "a kernel of 4 in two dims", {2, 32, 11, 16}, 32, {1, 1}, {2, 2}, leaky, true, 4},
+      {"fours_in_volume",
+       "in three, as in the SC18 paper's network",
+       {1, 16, 9, 7, 8},
+       32,
+       {0, 0, 0},
+       {0, 0, 0},
+       leaky,
+       true,
+       4},
       {"deep_image", "many channels", {1, 256, 9, 8}, 128, same2, same2, {ops::EltwiseKind::relu}},
   };
 }
@@ -122,8 +133,8 @@ TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
       for (const int m : kokkos::winograd_sizes) {
         SCOPED_TRACE(fmt::format("{} m {}", to_string(v), m));
         const auto made = kokkos::make_winograd_conv(d, v, m);
-        if (m == 4 && c().kernel == 5) {
-          EXPECT_NE(made.unsupported_reason.find("a kernel of 3"), std::string::npos) << made.unsupported_reason;
+        if (!c().has_tile(m)) {
+          EXPECT_NE(made.unsupported_reason.find("the kernel is"), std::string::npos) << made.unsupported_reason;
           continue;
         }
         if (v != Verb::forward && c().src[1] % ctx().device().vector_width() != 0) {
@@ -158,8 +169,12 @@ TEST_P(WinogradTest, PoolsItsTiles) {
       c().desc(Layout::channels_last(c().weights())), pool, {pooled, DType::f32, Layout::channels_last(pooled)}};
   for (const int m : kokkos::winograd_sizes) {
     SCOPED_TRACE(m);
-    if (m == 4 && c().kernel == 5) continue;
+    if (!c().has_tile(m)) continue;
     const auto made = kokkos::make_winograd_conv_max_pool(d, m);
+    if (m == 3) {
+      EXPECT_NE(made.unsupported_reason.find("beyond tiles of 3"), std::string::npos) << made.unsupported_reason;
+      continue;
+    }
     ASSERT_TRUE(made.primitive) << made.unsupported_reason;
     auto& op = *made.primitive;
     const auto dst = destination(ctx(), pooled, d.dst.layout);
@@ -217,7 +232,7 @@ TEST_P(WinogradTest, UnpoolsItsTiles) {
       auto made = kokkos::make_winograd_max_pool_backward(d, Verb::backward_weights, m);
       if (!made.primitive) {
         const bool narrow = c().src[1] % ctx().device().vector_width() != 0;
-        EXPECT_TRUE((m == 4 && c().kernel == 5) || narrow) << made.unsupported_reason;
+        EXPECT_TRUE(!c().has_tile(m) || narrow) << made.unsupported_reason;
         continue;
       }
       const auto dw = destination(ctx(), weights, last(weights).layout);
@@ -246,7 +261,7 @@ TEST_P(WinogradTest, ReadsBf16) {
   const Array x = rounded(oracle::random_uniform(c().src, "src"), DType::bf16),
               w = rounded(oracle::random_uniform(c().weights(), "weights", -0.5, 0.5), DType::bf16),
               b = c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array();
-  const int m = c().kernel == 5 ? 2 : 4;
+  const int m = static_cast<int>(7 - c().kernel);
   const auto made = kokkos::make_winograd_conv(d, Verb::forward, m);
   ASSERT_TRUE(made.primitive) << made.unsupported_reason;
   const auto dst = destination(ctx(), c().dst(), d.dst.layout);
@@ -274,7 +289,8 @@ TEST(Winograd, DeclinesWhatItCannotMake) {
   EXPECT_EQ(why([](auto&) {}), "");
   EXPECT_NE(why([](auto& d) { d.exact = true; }).find("direct sums are asked for"), std::string::npos);
   EXPECT_NE(why([](auto& d) { d.params.stride = {2, 2}; }).find("stride"), std::string::npos);
-  EXPECT_NE(why([](auto& d) { d.params.kernel = {4, 4}; }).find("a kernel of 3"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.params.kernel = {6, 6}; }).find("tiles of 2 are for 3 or 5"), std::string::npos);
+  EXPECT_NE(why([](auto& d) { d.params.kernel = {3, 5}; }).find("the kernel is"), std::string::npos);
   EXPECT_NE(why([](auto& d) { d.src.dtype = DType::f16; }).find("not f32"), std::string::npos);
   EXPECT_NE(why([](auto& d) { d.src.layout = Layout::plain(d.src.shape); }).find("channels last"), std::string::npos);
 }
