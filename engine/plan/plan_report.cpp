@@ -104,8 +104,8 @@ std::uint64_t plan_hash(const Program& program) {
     if (const Computation* k = c.computation()) mix(k->primitive->name(k->verb));
     if (const Communication* k = c.communication())
       mix(fmt::format("{} {}", ProcessGrid::name(k->desc.axis), k->desc.group));
-    for (const Operand& o : c.operands)
-      if (o.id != no_buffer) mix(to_string(program.buffer(o.id).desc));
+    for (const Operand& o : c.operands)  // scratch memory may depend on the number of threads, which may differ
+      if (o.id != no_buffer && o.role != ops::Role::scratch) mix(to_string(program.buffer(o.id).desc));
   }
   return h;
 }
