@@ -95,6 +95,12 @@ foreach(folder IN LISTS folders)
       set_tests_properties(${name}.${ranks} PROPERTIES
         TIMEOUT 1200 ENVIRONMENT "${test_environment};OMP_NUM_THREADS=1")
     endforeach()
+    if(name STREQUAL mpi)  # ranks with other numbers of threads take the same algorithms
+      add_test(NAME mpi.threads
+        COMMAND ${mpiexec} -n 1 env OMP_NUM_THREADS=1 $<TARGET_FILE:test_mpi> --gtest_filter=Choices.*
+          : -n 1 env OMP_NUM_THREADS=2 $<TARGET_FILE:test_mpi> --gtest_filter=Choices.*)
+      set_tests_properties(mpi.threads PROPERTIES TIMEOUT 1200 ENVIRONMENT "${test_environment}")
+    endif()
     if(name STREQUAL insitu)  # in a program whose Kokkos runs already
       add_test(NAME insitu.kokkos COMMAND ${mpiexec} -n 2 $<TARGET_FILE:test_insitu> --host-kokkos)
       set_tests_properties(insitu.kokkos PROPERTIES

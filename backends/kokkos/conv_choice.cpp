@@ -1,6 +1,6 @@
 #include "backends/kokkos/conv_choice.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,6 @@
 #include "backends/kokkos/winograd.hpp"
 #include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/align.hpp"
-#include "engine/base/error.hpp"
 #include "engine/ops/pool.hpp"
 
 namespace keelson::kokkos {
@@ -56,28 +55,21 @@ std::size_t aligned_sum(std::initializer_list<std::size_t> parts) {
 }
 
 /// The number of the fastest candidate; the first one's where nothing is measured or memory for that is missing.
-/// run(i, memory) runs candidate i, bytes(i) says how much memory that takes, prepare(memory) is called first.
+/// run(i, memory) runs candidate i, bytes(i) says how much memory that takes, fill(memory) is called first.
 template <class Bytes, class Run>
 std::size_t choose(
     Device& device, const std::string& key, const std::vector<std::string>& names, const Bytes& bytes, const Run& run,
-    const std::function<void(void*)>& prepare = [](void*) {}) {
+    const std::function<void(void*)>& fill = [](void*) {}) {
   AlgorithmChooser* const chooser = device.chooser();
-  if (!chooser || names.size() < 2) return 0;
+  if (!chooser) return 0;
   std::shared_ptr<void> memory;
-  try {
-    const auto full_key = fmt::format("{}, {} threads, of {}", key, space().concurrency(), fmt::join(names, " | "));
-    return chooser->choose(full_key, names, [&](std::size_t i) {
-      if (!memory) {
-        std::size_t most = 0;
-        for (std::size_t k = 0; k < names.size(); ++k) most = std::max(most, bytes(k));
-        memory = device.allocate(most, "operands to time algorithms on");
-        prepare(memory.get());
-      }
-      run(i, memory);
-    });
-  } catch (const OutOfMemory&) {
-    return 0;
-  }
+  const auto prepare = [&] {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < names.size(); ++i) most = std::max(most, bytes(i));
+    memory = device.allocate(most, "operands to time algorithms on");
+    fill(memory.get());
+  };
+  return chooser->choose(key, space().concurrency(), names, {[&](std::size_t i) { run(i, memory); }, prepare});
 }
 
 /// One primitive per verb; a primitive may serve several.

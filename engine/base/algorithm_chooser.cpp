@@ -1,6 +1,6 @@
 #include "engine/base/algorithm_chooser.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/error.hpp"
 #include "engine/base/verbose.hpp"
 
 namespace keelson {
@@ -41,32 +42,40 @@ double AlgorithmChooser::seconds_taken(const std::function<void()>& work) const 
   return clock_() - start;
 }
 
-std::size_t AlgorithmChooser::choose(const std::string& key, const std::vector<std::string>& candidates,
-                                     const std::function<void(std::size_t)>& run) {
-  if (!measures() || candidates.size() < 2) return 0;
+std::size_t AlgorithmChooser::choose(const std::string& key, int threads, const std::vector<std::string>& candidates,
+                                     const Trials& trials) {
+  if (rules_ > 0 || candidates.size() < 2) return 0;
   const std::scoped_lock lock(mutex_);
+  const std::string list = fmt::format(", of {}", fmt::join(candidates, " | ")), shared_key = key + list;
   const auto place = [&](const std::string& name) { return std::find(candidates.begin(), candidates.end(), name); };
   const auto usable = [&](const std::string& name) { return place(name) != candidates.end(); };
-  const auto given = adopted_.find(key);
-  std::string chosen;
-  if (given != adopted_.end() && usable(given->second))
+  std::string chosen = candidates[0];
+  if (const auto given = adopted_.find(shared_key); given != adopted_.end() && usable(given->second))
     chosen = given->second;
+  else if (off_)
+    return 0;
   else
-    chosen = cache_.choose(key, usable, [&] { return candidates[fastest(key, candidates, run)]; });
-  made_[key] = chosen;
+    try {
+      const std::string here = fmt::format("{}, {} threads", key, threads);
+      chosen = cache_.choose(here + list, usable, [&] { return candidates[fastest(here, candidates, trials)]; });
+    } catch (const OutOfMemory&) {
+      // The rule of thumb, on all ranks.
+    }
+  made_[shared_key] = chosen;
   return static_cast<std::size_t>(place(chosen) - candidates.begin());
 }
 
-std::size_t AlgorithmChooser::fastest(const std::string& key, const std::vector<std::string>& candidates,
-                                      const std::function<void(std::size_t)>& run) {
+std::size_t AlgorithmChooser::fastest(const std::string& what, const std::vector<std::string>& candidates,
+                                      const Trials& trials) {
   constexpr double unknown = std::numeric_limits<double>::max();
   std::vector<double> best(candidates.size(), unknown);
   double least = unknown;
   seconds_ += seconds_taken([&] {
+    trials.prepare();
     for (int round = 0; round < timing_rounds; ++round)  // in turns, so that a clock that changes meets all of them
       for (std::size_t i = 0; i < candidates.size(); ++i) {
         if (best[i] != unknown && (best[i] > far_behind * least || best[i] > long_work)) continue;
-        const double seconds = seconds_taken([&] { run(i); });
+        const double seconds = seconds_taken([&] { trials.run(i); });
         if (round == 0 && seconds < long_work) continue;  // it also set things up
         best[i] = std::min(best[i], seconds);
         least = std::min(least, best[i]);
@@ -77,8 +86,7 @@ std::size_t AlgorithmChooser::fastest(const std::string& key, const std::vector<
     std::string times;
     for (std::size_t i = 0; i < candidates.size(); ++i)
       times += fmt::format("{}{} {:.3f} ms", i ? ", " : "", candidates[i], best[i] * 1e3);
-    fmt::print(stderr, "keelson: {}: {} is the fastest: {}\n", key.substr(0, key.find(", of ")), candidates[winner],
-               times);
+    fmt::print(stderr, "keelson: {}: {} is the fastest: {}\n", what, candidates[winner], times);
   }
   return winner;
 }

@@ -18,8 +18,11 @@ namespace keelson {
 /// has found. Ranks that do not share it are given the first rank's choices (text(), adopt()) by those who compile
 /// plans.
 ///
+/// One host thread at a time makes plans with it.
+///
 /// The environment: KEELSON_CACHE is the folder of the file (default ${XDG_CACHE_HOME:-~/.cache}/keelson);
-/// KEELSON_TUNE=off takes the rule of thumb, measures nothing, and neither reads nor writes the file.
+/// KEELSON_TUNE=off takes the rule of thumb, measures nothing, and neither reads nor writes the file;
+/// what was adopted counts all the same.
 /// KEELSON_VERBOSE=1 tells each measurement on stderr.
 class AlgorithmChooser {
  public:
@@ -29,15 +32,23 @@ class AlgorithmChooser {
   /// Whether algorithms are measured: KEELSON_TUNE is not off, and no RulesOfThumb is alive.
   bool measures() const { return !off_ && rules_ == 0; }
 
-  /// The number of the fastest of `candidates`, names that say fully what to run; the first one is the rule of thumb.
-  /// `key` says what is computed: op, verb, dtypes, shapes, layouts, threads. run(i) does the work once and returns
-  /// when it has ended; it is not called where the answer is known. What it throws passes through, and nothing is kept.
-  std::size_t choose(const std::string& key, const std::vector<std::string>& candidates,
-                     const std::function<void(std::size_t)>& run);
+  /// What is to be measured, if it must be.
+  struct Trials {
+    std::function<void(std::size_t)> run;   ///< does the work of a candidate once and returns when it has ended
+    std::function<void()> prepare = [] {};  ///< called once before the first run, and not timed: takes memory, fills it
+  };
 
-  /// All choices that this process has made or read, for adopt() on another rank.
+  /// The number of the fastest of `candidates`, names that say fully what to run; the first one is the rule of thumb.
+  /// `key` says what is computed: op, verb, dtypes, shapes, layouts. The file's choices are for `threads` threads; what
+  /// was adopted is for any number of them. Nothing of `trials` is called where the answer is known. Where they throw
+  /// OutOfMemory the rule of thumb is taken, for this process and those that adopt its choices, but not for the file.
+  /// Other exceptions pass through, and nothing is kept.
+  std::size_t choose(const std::string& key, int threads, const std::vector<std::string>& candidates,
+                     const Trials& trials);
+
+  /// All choices that this process has made or read, the latest for each key, for adopt() on another rank.
   std::string text() const;
-  /// Takes these choices before those of the file.
+  /// Takes these choices before those of the file, whatever KEELSON_TUNE says here.
   void adopt(const std::string& text);
 
   /// Seconds that were spent on measuring so far.
@@ -45,8 +56,8 @@ class AlgorithmChooser {
   /// Where choices are kept; empty: in memory only.
   const std::filesystem::path& file() const { return cache_.file(); }
 
-  /// While one is alive the rules of thumb are taken, as with KEELSON_TUNE=off: for results that must not depend on
-  /// what was measured.
+  /// While one is alive the rules of thumb are taken, as with KEELSON_TUNE=off, and what was adopted does not count:
+  /// for results that must not depend on what was measured. Lives in the host thread that makes plans.
   class RulesOfThumb {
    public:
     /// Null: nothing to do.
@@ -63,8 +74,7 @@ class AlgorithmChooser {
   };
 
  private:
-  std::size_t fastest(const std::string& key, const std::vector<std::string>& candidates,
-                      const std::function<void(std::size_t)>& run);
+  std::size_t fastest(const std::string& what, const std::vector<std::string>& candidates, const Trials& trials);
 
   double seconds_taken(const std::function<void()>& work) const;
 

@@ -45,12 +45,12 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   return executor;
 }
 
-/// Ranks on other processors choose other kernels, and sums that should be equal drift apart: better to stop at once.
+/// Ranks on other processors may have other kernels, and sums that should be equal drift apart: better to stop at once.
 void Trainer::compare_plans() const {
   if (!communicator_) return;
   compare_hash(*communicator_, executor_->plan().hash(), "plans",
                "start all ranks with the same options, build and environment, on processors of one kind, or give "
-               "KEELSON_BACKEND=kokkos");
+               "KEELSON_BACKEND=kokkos and KEELSON_TUNE=off");
 }
 
 void Trainer::ask_for_change() {

@@ -64,6 +64,17 @@ class Ranks(Case):
                              says=rf"different environment variables: {name} is {value} on rank 1 \(\S+\), not given on "
                                   r"rank 0 \(\S+\); set them alike on all ranks")
 
+    def test_other_numbers_of_threads(self):
+        """Rank 1 takes what rank 0 has measured, which each would measure for itself with its number of threads."""
+        for tune in ("off", "on"):
+            with self.subTest(KEELSON_TUNE=tune):
+                environments = [{"KEELSON_TUNE": tune, "KEELSON_CACHE": self.folder / f"of rank {rank}",
+                                 "OMP_NUM_THREADS": rank + 1} for rank in (0, 1)]
+                train = ["train", "--data", self.data, "--out", self.folder / tune, "--epochs", 1]
+                done = self.start(COSMOFLOW, train, train, environments=environments)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("1 to 2 threads each", done.stderr)
+
     def test_resuming_on_one_rank_alone(self):
         train = ["train", "--data", self.data, "--out", self.out]
         self.refused(COSMOFLOW, train, train + ["--resume"], says=r"--resume is given on rank 1 \(\S+\), not given on rank 0")
