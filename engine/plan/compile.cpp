@@ -253,14 +253,13 @@ CompiledGraph Compiler::finish() {
 
 namespace {
 
-/// Gives all ranks the choices of the first one.
-void share_choices(AlgorithmChooser& chooser, Communicator& ranks) {
-  std::string text = ranks.rank() == 0 ? chooser.text() : "";
+/// The text of the first rank.
+std::string first_ranks(std::string text, Communicator& ranks) {
   auto size = static_cast<std::int64_t>(text.size());
   ranks.broadcast(&size, sizeof size, 0);
   text.resize(static_cast<std::size_t>(size));
   ranks.broadcast(text.data(), text.size(), 0);
-  if (ranks.rank() != 0) chooser.adopt(text);
+  return text;
 }
 
 CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
@@ -268,13 +267,20 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const AlgorithmChooser::RulesOfThumb rules(options.exchange.reproducible ? chooser : nullptr);
   Communicator* const ranks = options.peers ? options.peers : options.communicator();
-  if (!chooser || !chooser->measures() || !ranks || ranks->size() == 1)
-    return Compiler(graph, parameters, options).finish();
+  const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
+  if (!ranks || ranks->size() == 1) return make();
+  // What follows is the same on all ranks, whatever they have and their environments say: the first one decides whether
+  // anything is measured.
+  const bool measures = chooser && chooser->measures();
   std::optional<CompiledGraph> compiled;
-  on_first_rank(ranks, [&] { compiled.emplace(Compiler(graph, parameters, options).finish()); });
-  share_choices(*chooser, *ranks);
-  if (!compiled) compiled.emplace(Compiler(graph, parameters, options).finish());
-  return std::move(*compiled);
+  on_first_rank(ranks, [&] {
+    if (measures) compiled.emplace(make());
+  });
+  const std::string choices = first_ranks(measures ? chooser->text() : "", *ranks);  // empty: rules of thumb
+  if (compiled) return std::move(*compiled);
+  const AlgorithmChooser::RulesOfThumb as_the_first_rank(choices.empty() ? chooser : nullptr);
+  if (chooser && !choices.empty() && ranks->rank() != 0) chooser->adopt(choices);
+  return make();
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ class Choices : public MpiTest {
   fs::path folder_;
 };
 
+/// These tests run with other numbers of threads on the ranks, too.
 TEST_F(Choices, AreThoseOfTheFirstRank) {
   if (!backends::make_context()->device().chooser()) GTEST_SKIP() << "this device measures elsewhere";
   const auto own = kernels(nullptr);
@@ -82,6 +83,34 @@ TEST_F(Choices, AreThoseOfTheFirstRank) {
   const auto of_all = world().allgather(kernels(&world()));
   for (const auto& one : of_all) EXPECT_EQ(one, of_all[0]);
   EXPECT_TRUE(rank() > 0 || of_all[0] == own);
+}
+
+TEST_F(Choices, AreThoseOfTheFirstRankWhereOthersDoNotMeasure) {
+  if (!backends::make_context()->device().chooser()) GTEST_SKIP() << "this device measures elsewhere";
+  const auto thumb = [] {
+    ::setenv("KEELSON_TUNE", "off", 1);
+    return kernels(nullptr);
+  }();
+  if (rank() == 0) {
+    ::setenv("KEELSON_TUNE", "on", 1);
+    kernels(nullptr);
+    change_choices();
+    if (kernels(nullptr) == thumb) change_choices();
+    EXPECT_NE(kernels(nullptr), thumb);
+  }
+  for (const auto& one : world().allgather(kernels(&world()))) EXPECT_NE(one, thumb);
+}
+
+TEST_F(Choices, AreRulesOfThumbWhereTheFirstRankDoesNotMeasure) {
+  if (!backends::make_context()->device().chooser()) GTEST_SKIP() << "this device measures elsewhere";
+  ::setenv("KEELSON_TUNE", "off", 1);
+  const auto thumb = kernels(nullptr);
+  if (rank() > 0) {
+    ::setenv("KEELSON_TUNE", "on", 1);
+    kernels(nullptr);
+    change_choices();
+  }
+  for (const auto& one : world().allgather(kernels(&world()))) EXPECT_EQ(one, thumb);
 }
 
 }  // namespace
