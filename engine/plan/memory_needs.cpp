@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/base/algorithm_chooser.hpp"
+
 namespace keelson {
 
 namespace {
@@ -11,6 +13,8 @@ using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
 Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
   options.batch = batch;
   options.grid = nullptr;  // other ranks may have had room
+  options.peers = nullptr;
+  const AlgorithmChooser::RulesOfThumb rules(context.device().chooser());  // a full device is none to time anything on
   Parameters parameters(graph, context, 1);
   const Plan plan(graph, parameters, options);
   Needs needs;

@@ -10,6 +10,7 @@
 #include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/plan/memory_needs.hpp"
 #include "engine/plan/plan.hpp"
 #include "tests/mpi/world.hpp"
 
@@ -111,6 +112,22 @@ TEST_F(Choices, AreRulesOfThumbWhereTheFirstRankDoesNotMeasure) {
     change_choices();
   }
   for (const auto& one : world().allgather(kernels(&world()))) EXPECT_EQ(one, thumb);
+}
+
+/// The ranks that had room for their plan are elsewhere.
+TEST_F(Choices, AreNeitherMadeNorSharedToTellMemoryNeeds) {
+  const auto context = backends::make_context();
+  PlanOptions o;
+  o.peers = &world();
+  if (rank() == 0) {
+    EXPECT_NE(describe_memory_needs(network(), *context, o).find("a batch of 1 needs"), std::string::npos);
+    if (const auto* chooser = context->device().chooser()) {
+      EXPECT_EQ(chooser->seconds(), 0);
+    }
+  }
+  std::int64_t word = rank() == 0 ? 7 : 0;
+  world().broadcast(&word, sizeof word, 0);
+  EXPECT_EQ(word, 7);
 }
 
 }  // namespace
