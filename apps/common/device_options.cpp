@@ -17,7 +17,8 @@ void declare(DeviceOptions& o, Verb& v) {
       .differs_between_ranks();
   v.flag("--exact-conv", o.exact_conv,
          "Make all products of a convolution as its definition says. Without it, Winograd's algorithms make fewer "
-         "multiplications where that is faster; their rounding error is at most about 3 times that of exact ones");
+         "multiplications where that is faster; their rounding error is at most about 3 times that of exact ones, and "
+         "5 times in the gradient of the weights");
 }
 
 std::string DeviceSession::describe() const {

@@ -45,7 +45,8 @@ class Executor {
   /// Parameters without memory get memory here, in the plan's layouts. Throws Error for parameters in other layouts
   /// than the plan's, OutOfMemory where the device has no room.
   Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options = {});
-  /// The same with a plan that the executor makes and owns. Throws also as the constructor of Plan.
+  /// The same with a plan that the executor makes and owns. Throws also as the constructor of Plan, and is collective
+  /// as that is.
   Executor(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Executor();
   Executor(const Executor&) = delete;

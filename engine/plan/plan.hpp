@@ -49,8 +49,8 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
-  /// Ranks that compile this plan together and take the same algorithms (AlgorithmChooser); null: those of
-  /// communicator().
+  /// Ranks that compile this plan together and take the algorithms of the first one (AlgorithmChooser), which may have
+  /// to time them; null: those of communicator(). All of them make the same plans in the same order.
   Communicator* peers = nullptr;
 
   /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.
@@ -84,12 +84,14 @@ struct PlanRow {
 };
 
 /// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places in
-/// memory. Compilation takes well under a second. A plan does not change; an Executor runs the plan. The context must
+/// memory. Compilation takes well under a second, and some seconds more where algorithms of convolutions must be timed
+/// (Device::chooser()). A plan does not change; an Executor runs the plan. The context must
 /// outlive the plan.
 class Plan {
  public:
   /// Throws InputError for a training plan of a graph without a loss. Parameters without a layout get their layout,
-  /// their memory and their initial values here. No other memory is allocated.
+  /// their memory and their initial values here. Other memory is taken only to time algorithms, and given back.
+  /// Collective over PlanOptions::peers: what the first rank throws, all throw.
   Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
