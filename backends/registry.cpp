@@ -23,6 +23,7 @@ struct Backend {
   std::string name;
   std::unique_ptr<ops::OpFactory> (*make)(Device&);
   bool (*computes_in)(DType);
+  std::string library;  ///< of the algorithms that the device's chooser times, and its version: "-onednn-3.7.1"
 };
 
 /// The types that kernels are written for, on every processor: they read and write them, and compute in f32.
@@ -32,12 +33,12 @@ bool is_value_type(DType type) { return type == DType::f32 || is_half(type); }
 const std::vector<Backend>& backends() {
   static const std::vector<Backend> all = {
 #ifdef KEELSON_HAVE_CUDA
-      {"cuda", cuda::make_factory, is_value_type},
+      {"cuda", cuda::make_factory, is_value_type, ""},
 #endif
 #ifdef KEELSON_HAVE_ONEDNN
-      {"onednn", make_onednn_factory, onednn_computes_in},
+      {"onednn", make_onednn_factory, onednn_computes_in, "-onednn-" + onednn_version()},
 #endif
-      {"kokkos", make_kokkos_factory, is_value_type},
+      {"kokkos", make_kokkos_factory, is_value_type, ""},
   };
   return all;
 }
@@ -45,11 +46,11 @@ const std::vector<Backend>& backends() {
 /// What all kernels of this build were compiled for.
 #ifdef KEELSON_HAVE_CUDA
 constexpr const char* built_for = "cuda";
-constexpr auto make_device = cuda::make_device;
+std::unique_ptr<Device> make_device(const std::string&) { return cuda::make_device(); }
 constexpr const char* advice = "for CPUs use a build without CUDA (configured with -DKEELSON_WITH_CUDA=OFF)";
 #else
 constexpr const char* built_for = "cpu";
-constexpr auto make_device = make_kokkos_device;
+std::unique_ptr<Device> make_device(const std::string& libraries) { return make_kokkos_device(libraries); }
 constexpr const char* advice = "'cuda' needs a build with CUDA (./dev build --preset cuda)";
 #endif
 
@@ -92,11 +93,17 @@ std::unique_ptr<Context> make_context(const std::string& device, const std::stri
   if (!device.empty() && device != "auto" && device != built_for)
     refuse("device '{}': this build computes on '{}'; {}", device, built_for, advice);
   if (std::string why; !device_available(&why)) refuse("device '{}': {}; {}", built_for, why, advice);
-  auto memory = make_device();
-  std::vector<std::unique_ptr<ops::OpFactory>> factories;
+  std::vector<const Backend*> chosen;
+  std::string libraries;
   for (const auto& name : selected(backends_wanted))
     for (const auto& b : backends())
-      if (b.name == name) factories.push_back(b.make(*memory));
+      if (b.name == name) {
+        chosen.push_back(&b);
+        libraries += b.library;
+      }
+  auto memory = make_device(libraries);
+  std::vector<std::unique_ptr<ops::OpFactory>> factories;
+  for (const Backend* b : chosen) factories.push_back(b->make(*memory));
   return std::make_unique<Context>(std::move(memory), std::move(factories));
 }
 

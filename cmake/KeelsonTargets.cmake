@@ -27,6 +27,7 @@ function(keelson_compile_options target)
   if(KEELSON_SANITIZE)
     target_compile_options(${target} PRIVATE
       -fsanitize=${KEELSON_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_compile_definitions(${target} PRIVATE KEELSON_SANITIZED=1)
     target_link_options(${target} PUBLIC $<BUILD_INTERFACE:-fsanitize=${KEELSON_SANITIZE}>)
   endif()
 endfunction()

@@ -11,6 +11,7 @@
 #include "backends/kokkos/tile.hpp"
 #include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/huge_pages.hpp"
+#include "engine/base/processor.hpp"
 
 namespace keelson::backends {
 
@@ -96,8 +97,23 @@ std::size_t host_memory_bytes() {
   return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
 }
 
+/// What the speed of algorithms depends on: choices of a build for all processors, or of one that looks for faults, are
+/// none for a build for this one.
+std::string speed_of_algorithms(const std::string& libraries) {
+#if defined(__OPTIMIZE__) && !defined(KEELSON_SANITIZED)
+  constexpr const char* kind = "";
+#else
+  constexpr const char* kind = "-debug";
+#endif
+  return fmt::format("{}-{}-floats{}{}", processor_model(), kokkos::vector_width, kind, libraries);
+}
+
 class KokkosDevice : public Device {
  public:
+  explicit KokkosDevice(const std::string& libraries) {
+    if (kokkos::runs_on_host) chooser_.emplace(speed_of_algorithms(libraries));
+  }
+
   std::string describe() const override {
     const int threads = kokkos::main_instance().concurrency();
     return kokkos::runs_on_host ? fmt::format("{}, {} thread{}", Space::name(), threads, threads == 1 ? "" : "s")
@@ -189,19 +205,18 @@ class KokkosDevice : public Device {
 
  private:
   std::shared_ptr<Budget> budget_ = std::make_shared<Budget>();
-  std::optional<AlgorithmChooser> chooser_ =
-      kokkos::runs_on_host ? std::optional<AlgorithmChooser>(std::in_place, processor_model()) : std::nullopt;
+  std::optional<AlgorithmChooser> chooser_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_kokkos_device() {
+std::unique_ptr<Device> make_kokkos_device(const std::string& libraries) {
   if (!Kokkos::is_initialized())
     fail(
         "Kokkos is not initialized; create a keelson::backends::Runtime (or call Kokkos::initialize) before the first "
         "context");
   kokkos::ensure_main_instance([] { return kokkos::make_instance(0); });
-  return std::make_unique<KokkosDevice>();
+  return std::make_unique<KokkosDevice>(libraries);
 }
 
 }  // namespace keelson::backends

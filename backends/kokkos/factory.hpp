@@ -1,14 +1,16 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "engine/ops/context.hpp"
 
 namespace keelson::backends {
 
 /// Memory of Kokkos' default execution space. Kokkos must be initialized (see Runtime) and outlive the device and its
-/// memory.
-std::unique_ptr<Device> make_kokkos_device();
+/// memory. `libraries`: versions of other libraries whose algorithms Device::chooser() times, as its file names them:
+/// "-onednn-3.7.1".
+std::unique_ptr<Device> make_kokkos_device(const std::string& libraries = "");
 
 /// Every op, f32, in any strided layout; flat element-wise work also on layouts of other backends. The device outlives
 /// the factory.

@@ -31,6 +31,11 @@ ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
 
 }  // namespace
 
+std::string onednn_version() {
+  const auto* v = dnnl::version();
+  return fmt::format("{}.{}.{}", v->major, v->minor, v->patch);
+}
+
 bool onednn_computes_in(DType type) {
   switch (type) {
     case DType::f32:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -100,14 +99,6 @@ void AlgorithmChooser::adopt(const std::string& text) {
   const auto all = nlohmann::json::parse(text);
   const std::scoped_lock lock(mutex_);
   for (const auto& [key, choice] : all.items()) adopted_[key] = choice.get<std::string>();
-}
-
-std::string processor_model() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name"))
-      if (const auto at = line.find(": "); at != std::string::npos) return line.substr(at + 2);
-  return "unknown processor";
 }
 
 }  // namespace keelson

@@ -13,10 +13,10 @@ namespace keelson {
 /// Chooses among algorithms that compute the same thing, by timing them on this machine's processor while a plan is
 /// being made.
 ///
-/// What was chosen is kept in a file per model of processor and never chosen again: a plan made from the file is the
-/// same plan. Processes that share the file measure one after the other, and whoever comes second takes what the first
-/// has found. Ranks that do not share it are given the first rank's choices (text(), adopt()) by those who compile
-/// plans.
+/// What was chosen is kept in a file per model of processor and build of the algorithms, and never chosen again: a plan
+/// made from the file is the same plan. Processes that share the file measure one after the other, and whoever comes
+/// second takes what the first has found. Ranks that do not share it are given the first rank's choices (text(),
+/// adopt()) by those who compile plans.
 ///
 /// One host thread at a time makes plans with it.
 ///
@@ -26,7 +26,8 @@ namespace keelson {
 /// KEELSON_VERBOSE=1 tells each measurement on stderr.
 class AlgorithmChooser {
  public:
-  /// `name` of the file, which tells the processor: "AMD EPYC". `clock` gives seconds; empty: of the system.
+  /// `name` of the file, which tells all that speeds depend on: the processor, how the kernels were compiled, versions
+  /// of libraries; "AMD EPYC-16-floats-onednn-3.7.1". `clock` gives seconds; empty: of the system.
   explicit AlgorithmChooser(const std::string& name, std::function<double()> clock = {});
 
   /// Whether algorithms are measured: KEELSON_TUNE is not off, and no RulesOfThumb is alive.
@@ -86,8 +87,5 @@ class AlgorithmChooser {
   int rules_ = 0;
   double seconds_ = 0;
 };
-
-/// The model of this machine's processor as the system names it; "unknown processor" where it names none.
-std::string processor_model();
 
 }  // namespace keelson

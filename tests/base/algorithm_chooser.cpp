@@ -150,7 +150,5 @@ TEST_F(AlgorithmChooserTest, KeepsNothingOfAFailure) {
   EXPECT_EQ(choose(chooser, {2, 1}), 1u);
 }
 
-TEST(ProcessorModel, HasAName) { EXPECT_FALSE(processor_model().empty()); }
-
 }  // namespace
 }  // namespace keelson

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <regex>
 #include <thread>
 
 #include "backends/registry.hpp"
+#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/error.hpp"
 #include "tests/support/fake_async_device.hpp"
 
@@ -39,6 +42,30 @@ TEST(Devices, AutoIsWhatTheBuildKnows) {
   const auto named = backends::make_context(backends::devices()[0])->describe();
   EXPECT_EQ(backends::make_context()->describe(), named);
   EXPECT_EQ(backends::make_context("auto")->describe(), named);
+}
+
+std::string choices_of(const std::string& backends) {
+  const auto context = backends::make_context("", backends);
+  const auto* chooser = context->device().chooser();
+  return chooser ? chooser->file().filename().string() : "";
+}
+
+/// What a build without AVX, without optimization or with another oneDNN has chosen is not for this one.
+TEST(Devices, KeepChoicesOfAlgorithmsForTheirProcessorAndBuild) {
+  if (std::string why; !backends::device_available(&why)) GTEST_SKIP() << why;
+  const auto context = backends::make_context("", "kokkos");
+  const auto* chooser = context->device().chooser();
+  if (!chooser || chooser->file().empty()) GTEST_SKIP() << "this device measures elsewhere, or keeps no file";
+  const auto width = fmt::format("-{}-floats", context->device().vector_width());
+  const auto own = choices_of("kokkos"), all = choices_of("");
+  EXPECT_NE(own.find(width), std::string::npos) << own;
+  EXPECT_EQ(own.find("onednn"), std::string::npos) << own;
+  const auto known = backends::available();
+  const bool onednn = std::find(known.begin(), known.end(), "onednn") != known.end();
+  EXPECT_EQ(std::regex_search(all, std::regex("-onednn-[0-9]+[.][0-9]+[.][0-9]+-v[0-9]+[.]json$")), onednn) << all;
+#ifdef KEELSON_SANITIZED
+  EXPECT_NE(all.find(width + "-debug"), std::string::npos) << all;
+#endif
 }
 
 /// Of host threads for a device.

@@ -10,6 +10,7 @@
 
 #include "apps/bench/compare/session.hpp"
 #include "apps/common/machine.hpp"
+#include "engine/base/processor.hpp"
 
 namespace keelson::bench::comparison {
 namespace {
@@ -38,10 +39,10 @@ std::vector<std::string> processor_features() {
       "avx2",     "fma",      "avx512f", "avx512_bf16", "avx512_fp16", "avx_vnni", "avx512_vnni", "amx_tile",
       "amx_bf16", "amx_fp16", "asimd",   "asimdhp",     "sve",         "sve2",     "bf16",        "svebf16"};
   std::vector<std::string> found;
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("flags") && !line.starts_with("Features") && !line.starts_with("cpu\t")) continue;
-    std::istringstream words(line.substr(std::min(line.find(':') + 1, line.size())));
+  for (const char* key : {"flags", "Features", "cpu"}) {  // x86, Arm, Power
+    const auto lines = system_values("/proc/cpuinfo", key);
+    if (lines.empty()) continue;
+    std::istringstream words(lines[0]);
     for (std::string word; words >> word;)
       if (std::find(matter.begin(), matter.end(), word) != matter.end()) found.push_back(word);
     break;
