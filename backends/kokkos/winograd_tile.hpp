@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/tile.hpp"
 
 /// The transforms of Winograd's minimal filtering algorithms F(m, r), which make m neighbouring results of a filter
 /// with r taps from m + r - 1 elements with m + r - 1 multiplications in place of m r (Winograd, "Arithmetic Complexity
@@ -65,13 +65,13 @@ struct Winograd1d<2, 3> {
   }
 };
 
-/// What algorithms with six multiplications share: the interpolation points 0, a, -a, b, -b and infinity. The usual 0,
-/// 1, -1, 2, -2 lose twice as much accuracy: in F(4, 3) 3.1 times the error of a direct convolution in two dims and 5.8
-/// in three, these ones 1.8 and 2.3 (normal values, 64 channels).
-struct SixPoints {
-  static constexpr int points = 6;
-  static constexpr float a = 0.625f, b = 1.5f, aa = a * a, bb = b * b;
-  static constexpr float of_zero = 1 / (aa * bb), of_a = 1 / (2 * aa * (aa - bb)), of_b = 1 / (2 * bb * (bb - aa));
+/// The algorithms with six multiplications: F(4, 3), F(3, 4) and F(2, 5). Interpolation points 0, a, -a, b, -b and
+/// infinity. The usual 0, 1, -1, 2, -2 lose twice as much accuracy: in F(4, 3) 3.1 times the error of a direct
+/// convolution in two dims and 5.8 in three, these ones 1.8 and 2.3 (normal values, 64 channels).
+template <int m, int r>
+struct Winograd1d {
+  static_assert(m + r == 7);
+  static constexpr int points = 6, taps = r;
 
   /// B^T, in place.
   template <class V>
@@ -83,136 +83,66 @@ struct SixPoints {
     x[3 * s] = even_b + b * odd_b, x[4 * s] = even_b - b * odd_b;
     x[5 * s] = d5 - (aa + bb) * d3 + (aa * bb) * d1;
   }
-
- protected:
-  /// The values at a, -a, b and -b of the polynomial with these even and odd parts.
+  /// A^T: the first m elements are the result.
   template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void values(V* x, Index s, V even_a, V odd_a, V even_b, V odd_b) {
+  KOKKOS_FORCEINLINE_FUNCTION static void result(V* x, Index s) {
+    from_points<m>(x, s, {1, 1, 1});
+  }
+  /// G: the first r elements are the filter.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void filter(V* x, Index s) {
+    to_points<r>(x, s, of_filter());
+  }
+  /// A: the first m elements are the gradient of the result.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void diff(V* x, Index s) {
+    to_points<m>(x, s, {1, 1, 1});
+  }
+  /// G^T: the first r elements are the gradient of the filter.
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void filter_gradient(V* x, Index s) {
+    from_points<r>(x, s, of_filter());
+  }
+
+ private:
+  static constexpr float a = 0.625f, b = 1.5f, aa = a * a, bb = b * b;
+
+  /// Factors of the points 0, a and -a, b and -b.
+  struct Factors {
+    float of_zero, of_a, of_b;
+  };
+  KOKKOS_FORCEINLINE_FUNCTION static constexpr Factors of_filter() {
+    return {1 / (aa * bb), 1 / (2 * aa * (aa - bb)), 1 / (2 * bb * (bb - aa))};
+  }
+  KOKKOS_FORCEINLINE_FUNCTION static constexpr float power(float x, int n) { return n == 0 ? 1 : x * power(x, n - 1); }
+
+  /// The first `count` elements are coefficients of a polynomial: its values at the points. At infinity that is the
+  /// last coefficient.
+  template <int count, class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void to_points(V* x, Index s, const Factors& f) {
+    V even_a = f.of_a * x[0], odd_a = (f.of_a * a) * x[s], even_b = f.of_b * x[0], odd_b = (f.of_b * b) * x[s];
+    KEELSON_UNROLL
+    for (int k = 2; k < count; ++k) {
+      V &sum_a = k % 2 == 0 ? even_a : odd_a, &sum_b = k % 2 == 0 ? even_b : odd_b;
+      sum_a += (f.of_a * power(a, k)) * x[k * s];
+      sum_b += (f.of_b * power(b, k)) * x[k * s];
+    }
+    x[5 * s] = x[(count - 1) * s], x[0] = f.of_zero * x[0];
     x[s] = even_a + odd_a, x[2 * s] = even_a - odd_a;
     x[3 * s] = even_b + odd_b, x[4 * s] = even_b - odd_b;
   }
-  /// Sums and differences of the elements that belong to a and -a, b and -b.
-  template <class V>
-  struct Pairs {
-    V sum_a, difference_a, sum_b, difference_b;
-    KOKKOS_FORCEINLINE_FUNCTION Pairs(const V* x, Index s)
-        : sum_a(x[s] + x[2 * s]),
-          difference_a(x[s] - x[2 * s]),
-          sum_b(x[3 * s] + x[4 * s]),
-          difference_b(x[3 * s] - x[4 * s]) {}
-  };
-};
-
-template <>
-struct Winograd1d<4, 3> : SixPoints {
-  static constexpr int taps = 3;
-
-  /// A^T: the first 4 elements are the result.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void result(V* x, Index s) {
-    const Pairs<V> p(x, s);
-    x[0] = x[0] + p.sum_a + p.sum_b;
-    x[s] = a * p.difference_a + b * p.difference_b;
-    x[2 * s] = aa * p.sum_a + bb * p.sum_b;
-    x[3 * s] = x[5 * s] + (a * aa) * p.difference_a + (b * bb) * p.difference_b;
-  }
-  /// G: the first 3 elements are the filter.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void filter(V* x, Index s) {
-    const V g0 = x[0], g1 = x[s], g2 = x[2 * s];
-    x[0] = of_zero * g0, x[5 * s] = g2;
-    values(x, s, of_a * g0 + (of_a * aa) * g2, (of_a * a) * g1, of_b * g0 + (of_b * bb) * g2, (of_b * b) * g1);
-  }
-  /// A: the first 4 elements are the gradient of the result.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void diff(V* x, Index s) {
-    const V y0 = x[0], y1 = x[s], y2 = x[2 * s], y3 = x[3 * s];
-    x[5 * s] = y3;
-    values(x, s, y0 + aa * y2, a * y1 + (a * aa) * y3, y0 + bb * y2, b * y1 + (b * bb) * y3);
-  }
-  /// G^T: the first 3 elements are the gradient of the filter.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void filter_gradient(V* x, Index s) {
-    const Pairs<V> p(x, s);
-    x[0] = of_zero * x[0] + of_a * p.sum_a + of_b * p.sum_b;
-    x[s] = (of_a * a) * p.difference_a + (of_b * b) * p.difference_b;
-    x[2 * s] = (of_a * aa) * p.sum_a + (of_b * bb) * p.sum_b + x[5 * s];
-  }
-};
-
-template <>
-struct Winograd1d<3, 4> : SixPoints {
-  static constexpr int taps = 4;
-
-  /// A^T: the first 3 elements are the result.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void result(V* x, Index s) {
-    const Pairs<V> p(x, s);
-    x[0] = x[0] + p.sum_a + p.sum_b;
-    x[s] = a * p.difference_a + b * p.difference_b;
-    x[2 * s] = x[5 * s] + aa * p.sum_a + bb * p.sum_b;
-  }
-  /// G: the first 4 elements are the filter.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void filter(V* x, Index s) {
-    const V g0 = x[0], g1 = x[s], g2 = x[2 * s], g3 = x[3 * s];
-    x[0] = of_zero * g0, x[5 * s] = g3;
-    values(x, s, of_a * g0 + (of_a * aa) * g2, (of_a * a) * g1 + (of_a * a * aa) * g3, of_b * g0 + (of_b * bb) * g2,
-           (of_b * b) * g1 + (of_b * b * bb) * g3);
-  }
-  /// A: the first 3 elements are the gradient of the result.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void diff(V* x, Index s) {
-    const V y0 = x[0], y1 = x[s], y2 = x[2 * s];
-    x[5 * s] = y2;
-    values(x, s, y0 + aa * y2, a * y1, y0 + bb * y2, b * y1);
-  }
-  /// G^T: the first 4 elements are the gradient of the filter.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void filter_gradient(V* x, Index s) {
-    const Pairs<V> p(x, s);
-    x[0] = of_zero * x[0] + of_a * p.sum_a + of_b * p.sum_b;
-    x[s] = (of_a * a) * p.difference_a + (of_b * b) * p.difference_b;
-    x[2 * s] = (of_a * aa) * p.sum_a + (of_b * bb) * p.sum_b;
-    x[3 * s] = (of_a * a * aa) * p.difference_a + (of_b * b * bb) * p.difference_b + x[5 * s];
-  }
-};
-
-template <>
-struct Winograd1d<2, 5> : SixPoints {
-  static constexpr int taps = 5;
-
-  /// A^T: the first 2 elements are the result.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void result(V* x, Index s) {
-    const Pairs<V> p(x, s);
-    x[0] = x[0] + p.sum_a + p.sum_b;
-    x[s] = x[5 * s] + a * p.difference_a + b * p.difference_b;
-  }
-  /// G: the first 5 elements are the filter.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void filter(V* x, Index s) {
-    const V g0 = x[0], g1 = x[s], g2 = x[2 * s], g3 = x[3 * s], g4 = x[4 * s];
-    x[0] = of_zero * g0, x[5 * s] = g4;
-    values(x, s, of_a * g0 + (of_a * aa) * g2 + (of_a * aa * aa) * g4, (of_a * a) * g1 + (of_a * a * aa) * g3,
-           of_b * g0 + (of_b * bb) * g2 + (of_b * bb * bb) * g4, (of_b * b) * g1 + (of_b * b * bb) * g3);
-  }
-  /// A: the first 2 elements are the gradient of the result.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void diff(V* x, Index s) {
-    const V y0 = x[0], y1 = x[s];
-    x[5 * s] = y1;
-    values(x, s, y0, a * y1, y0, b * y1);
-  }
-  /// G^T: the first 5 elements are the gradient of the filter.
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void filter_gradient(V* x, Index s) {
-    const Pairs<V> p(x, s);
-    x[0] = of_zero * x[0] + of_a * p.sum_a + of_b * p.sum_b;
-    x[s] = (of_a * a) * p.difference_a + (of_b * b) * p.difference_b;
-    x[2 * s] = (of_a * aa) * p.sum_a + (of_b * bb) * p.sum_b;
-    x[3 * s] = (of_a * a * aa) * p.difference_a + (of_b * b * bb) * p.difference_b;
-    x[4 * s] = (of_a * aa * aa) * p.sum_a + (of_b * bb * bb) * p.sum_b + x[5 * s];
+  /// The transpose of to_points().
+  template <int count, class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void from_points(V* x, Index s, const Factors& f) {
+    const V even_a = x[s] + x[2 * s], odd_a = x[s] - x[2 * s], even_b = x[3 * s] + x[4 * s],
+            odd_b = x[3 * s] - x[4 * s], last = x[5 * s];
+    x[0] = f.of_zero * x[0] + f.of_a * even_a + f.of_b * even_b;
+    KEELSON_UNROLL
+    for (int k = 1; k < count; ++k) {
+      const V &of_a = k % 2 == 0 ? even_a : odd_a, &of_b = k % 2 == 0 ? even_b : odd_b;
+      x[k * s] = (f.of_a * power(a, k)) * of_a + (f.of_b * power(b, k)) * of_b;
+    }
+    x[(count - 1) * s] += last;
   }
 };
 
