@@ -79,8 +79,8 @@ class WinogradMaxPoolBackward final : public ConvMaxPoolBackward {
   /// Of the elements that were the largest in their windows: the others' gradients are zeros.
   Cost cost(Verb) const override {
     const auto windows = static_cast<double>(d_.dst.elements());
-    return {2 * static_cast<double>(d_.weights.elements() / d_.weights.shape[0]) * windows,
-            static_cast<double>(d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes()) + windows};
+    const auto taps = static_cast<double>(d_.weights.elements()) / static_cast<double>(d_.weights.shape[0]);
+    return {2 * taps * windows, static_cast<double>(d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes()) + windows};
   }
 
   void backward_data(const BackwardData<ops::Tensors>& args) override {

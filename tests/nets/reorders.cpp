@@ -37,7 +37,6 @@ const Lines mlperf_reorders{
 const Lines paper_reorders_of_mix{
     "conv7/diff_weights: own -> own", "conv7/weights: own -> own",      "conv6/diff_weights: own -> own",
     "conv6/weights: own -> own",      "conv3/diff_weights: own -> own", "conv3/weights: own -> own",
-    "conv2/diff_weights: own -> own", "conv2/weights: own -> own",
 };
 
 /// Without those of weights. Outputs are handed out in plain order. The deconvolutions read slices of the gradients of
