@@ -123,7 +123,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   barrier();  // under the watchdog, which cannot see into MPI_Comm_split
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
-  if (survives_losses()) barrier();  // Open MPI 5.0 crashes where another process revokes a part still in the making
+  if (survives_losses()) barrier();  // Open MPI 6.0.0rc2 crashes where a part is revoked that is still in the making
   if (part == MPI_COMM_NULL) return nullptr;
   auto group = adopt(part, stall_detector_->watchdog());
   if (auto* made = dynamic_cast<MpiCommunicator*>(group.get())) {

@@ -55,8 +55,8 @@ MPI_Comm shrink(MPI_Comm comm) {
     MPI_Comm left = MPI_COMM_NULL;
     const int result = MPIX_Comm_shrink(comm, &left);
     if (result == MPI_SUCCESS) MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
-    // Open MPI 5.0 crashes where a communicator is revoked that it has not finished making. So no process uses the new
-    // one before all have it.
+    // Open MPI 6.0.0rc2 crashes where a communicator is revoked that it has not finished making. So no process uses the
+    // new one before all have it.
     int all_have_it = result == MPI_SUCCESS ? 1 : 0;
     const int agreed = MPIX_Comm_agree(comm, &all_have_it);
     if (!is_loss(agreed)) check(agreed, "MPIX_Comm_agree");  // the next call on `left` tells of losses, too
