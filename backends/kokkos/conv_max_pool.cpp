@@ -175,20 +175,6 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
 
 }  // namespace
 
-std::string unfit_for_argmax(const ConvMaxPoolDesc& d) {
-  const auto all = [](const Shape& s, Index value) {
-    return std::all_of(s.begin(), s.end(), [=](Index v) { return v == value; });
-  };
-  if (!all(d.conv.stride, 1) || !all(d.conv.dilation, 1) || d.conv.groups != 1)
-    return "stride and dilation 1 and one group are needed";
-  if (d.pool.kind != PoolKind::max || !(d.pool.kernel == d.pool.stride) || !all(d.pool.pad_begin, 0))
-    return "windows that stand side by side are needed";
-  if (d.pool.kernel.elements() < 4 || d.pool.kernel.elements() > 256)
-    return "windows of 4 to 256 elements are needed";  // below, the dense kernels' better rate outweighs their zeros
-  if (d.dst.shape[1] > 65535) return "more than 65535 filters";
-  return "";
-}
-
 Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
   if (!runs_on_host) return make_argmax_weights(desc);
   ConvMaxPoolDesc d = desc;
