@@ -96,14 +96,9 @@ Expected<Conv> make_winograd_conv(const ConvDesc& desc, Verb verb, int m) {
   ConvDesc d = desc;
   if (auto why = unfit_for_winograd(d, verb, m); !why.empty()) return why;
   if (auto why = settle_winograd_layouts(d); !why.empty()) return why;
-  std::unique_ptr<Conv> made;
-  if (verb == Verb::forward)
-    made = std::make_unique<WinogradForward>(d, m);
-  else if (verb == Verb::backward_data)
-    made = std::make_unique<WinogradBackwardData>(d, m);
-  else
-    made = std::make_unique<WinogradBackwardWeights>(d, m);
-  return made;
+  if (verb == Verb::forward) return std::unique_ptr<Conv>(std::make_unique<WinogradForward>(d, m));
+  if (verb == Verb::backward_data) return std::unique_ptr<Conv>(std::make_unique<WinogradBackwardData>(d, m));
+  return std::unique_ptr<Conv>(std::make_unique<WinogradBackwardWeights>(d, m));
 }
 
 int winograd_guess(const ConvDesc& d, Verb verb) {
