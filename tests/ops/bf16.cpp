@@ -74,6 +74,7 @@ TEST_P(Bf16Test, MatchesOracle) {
 
 const std::vector<Bf16Case> cases{
     {"conv_3d", "blocks of channels", {2, 16, 6, 6, 8}, {32, 16, 3, 3, 3}, {1, 1, 1}},
+    {"conv_shallow", "a kernel deeper than src", {1, 16, 2, 4, 4}, {32, 16, 3, 3, 3}, {1, 1, 1}},
     {"conv_first", "4 channels, a rest of filters", {1, 4, 6, 6, 6}, {20, 4, 3, 3, 3}, {1, 1, 1}},
     {"conv_2d_strided", "stride 2", {2, 32, 9, 8}, {16, 32, 3, 3}, {2, 2}},
     {"dense", "", {7, 96}, {40, 96}, {}},
