@@ -14,9 +14,6 @@ using ops::Verb;
 
 constexpr std::size_t cached_bytes = std::size_t{16} << 20;  ///< a result up to here is pooled as a whole
 
-/// A tile stays in the threads' nearer caches, and gives each of them enough to do.
-std::size_t tile_target(int threads) { return std::max(std::size_t{4} << 20, static_cast<std::size_t>(threads) << 20); }
-
 Shape with_planes(Shape s, std::int64_t batch, std::int64_t planes) {
   s[0] = batch;
   s[2] = planes;
@@ -65,7 +62,7 @@ class DepthTiledConv final : public ops::ConvMaxPoolForward {
     std::unique_ptr<ops::Pool> pool;
   };
 
-  bool cut(int threads);
+  bool cut(std::size_t target);
   bool make_kind(Kind& kind, const Layout& weights, const TileMakers& makers);
   std::size_t tile_bytes() const;
   std::size_t conv_scratch_bytes(Verb verb) const;
@@ -85,7 +82,7 @@ DepthTiledConv::DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, const TileM
   conv_.src.layout = Layout::channels_last(conv_.src.shape);
   conv_.dst.layout = Layout::channels_last(conv_.dst.shape);
   pooled_.layout = Layout::channels_last(pooled_.shape);
-  if (!cut(makers.threads)) {
+  if (!cut(makers.tile_bytes)) {
     unsupported_ = "the result is one tile";
     return;
   }
@@ -100,12 +97,11 @@ DepthTiledConv::DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, const TileM
 }
 
 /// The tiles, in as few shapes as there can be: with zeros at one end, the other, both, none, and a last short one.
-bool DepthTiledConv::cut(int threads) {
+bool DepthTiledConv::cut(std::size_t target) {
   const auto& p = conv_.params;
   const std::int64_t window = pool_.kernel[0], windows = pooled_.shape[2];
   const auto plane_bytes = conv_.dst.bytes() / static_cast<std::size_t>(conv_.dst.shape[0] * conv_.dst.shape[2]);
-  const auto per_tile =
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(tile_target(threads) / plane_bytes) / window);
+  const auto per_tile = std::max<std::int64_t>(1, static_cast<std::int64_t>(target / plane_bytes) / window);
   if (per_tile >= windows) return false;
   for (std::int64_t first = 0; first < windows; first += per_tile) {
     const std::int64_t begin = first * window, end = std::min(first + per_tile, windows) * window;
@@ -200,6 +196,8 @@ void DepthTiledConv::forward(const Forward<ops::Tensors>& args) {
 }
 
 }  // namespace
+
+std::size_t tile_bytes(int threads) { return std::max(std::size_t{4} << 20, static_cast<std::size_t>(threads) << 20); }
 
 ops::Expected<ops::ConvMaxPoolForward> make_depth_tiled_conv(const ops::ConvMaxPoolForwardDesc& d,
                                                              const TileMakers& makers) {

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "engine/ops/combine.hpp"
 #include "engine/ops/conv_max_pool.hpp"
 #include "engine/ops/factory.hpp"
 
@@ -11,8 +12,12 @@ namespace keelson::backends {
 struct TileMakers {
   std::function<ops::Expected<ops::Conv>(const ops::ConvDesc&)> conv;
   std::function<ops::Expected<ops::Pool>(const ops::PoolDesc&)> pool;
-  int threads = 1;
+  std::function<ops::Expected<ops::Reorder>(const ops::ReorderDesc&)> reorder;
+  std::size_t tile_bytes;  ///< of the convolution's result or its gradient, about
 };
+
+/// For TileMakers: a tile that stays in the threads' nearer caches, and gives each of them enough to do.
+std::size_t tile_bytes(int threads);
 
 /// A convolution and the max pooling behind it, tile by tile along the first spatial dim: each tile of the
 /// convolution's result is pooled while it still lies in the caches of a CPU, and only one tile of it is ever in

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "backends/kokkos/common.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/unpooled_conv.hpp"
 #include "backends/kokkos/winograd.hpp"
 #include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/align.hpp"
@@ -228,10 +230,12 @@ class MixedConvMaxPool final : public ConvMaxPoolBackward {
 };
 
 std::shared_ptr<ConvMaxPoolBackward> fastest_verb(const std::shared_ptr<ConvMaxPoolBackward>& by_argmax,
-                                                  const ConvMaxPoolDesc& d, Verb v, Device& device) {
+                                                  const ConvMaxPoolDesc& d, Verb v, const backends::TileMakers& makers,
+                                                  Device& device) {
   std::vector<std::shared_ptr<ConvMaxPoolBackward>> ways{by_argmax};
   for (const int m : winograd_sizes)
     if (auto made = make_winograd_max_pool_backward(d, v, m); made.primitive) ways.push_back(std::move(made.primitive));
+  if (auto made = make_unpooled_conv(d, v, makers); made.primitive) ways.push_back(std::move(made.primitive));
   std::vector<std::string> names;
   for (const auto& way : ways) names.push_back(way->name(v));
   const auto best = choose(
@@ -312,15 +316,17 @@ std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc&
   return std::make_unique<MixedConv>(std::move(ways));
 }
 
-std::unique_ptr<ConvMaxPoolBackward> fastest_conv_max_pool_backward(std::unique_ptr<ConvMaxPoolBackward> by_argmax,
-                                                                    const ConvMaxPoolDesc& desc, Device& device) {
+Expected<ConvMaxPoolBackward> fastest_conv_max_pool_backward(const ConvMaxPoolDesc& desc,
+                                                             const backends::TileMakers& makers, Device& device) {
+  auto by_argmax = make(desc);
+  if (!runs_on_host || !by_argmax.primitive) return by_argmax;
+  const std::shared_ptr<ConvMaxPoolBackward> made = std::move(by_argmax.primitive);
   ConvMaxPoolDesc d = desc;
   for (const auto& [t, role] : {std::pair{&d.src, Role::src}, {&d.weights, Role::weights}, {&d.dst, Role::dst}})
-    t->layout = by_argmax->layout(Verb::backward_weights, role);
-  const std::shared_ptr<ConvMaxPoolBackward> made = std::move(by_argmax);
-  auto weights = fastest_verb(made, d, Verb::backward_weights, device);
-  auto data = d.diff_src ? fastest_verb(made, d, Verb::backward_data, device) : made;
-  return std::make_unique<MixedConvMaxPool>(std::move(data), std::move(weights));
+    t->layout = made->layout(Verb::backward_weights, role);
+  auto weights = fastest_verb(made, d, Verb::backward_weights, makers, device);
+  auto data = d.diff_src ? fastest_verb(made, d, Verb::backward_data, makers, device) : made;
+  return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<MixedConvMaxPool>(std::move(data), std::move(weights)));
 }
 
 Expected<ConvMaxPoolForward> fastest_conv_max_pool(const ConvMaxPoolForwardDesc& d, const backends::TileMakers& makers,

@@ -22,9 +22,10 @@ std::unique_ptr<ops::Conv> fastest_conv(std::unique_ptr<ops::Conv> direct, const
 ops::Expected<ops::ConvMaxPoolForward> fastest_conv_max_pool(const ops::ConvMaxPoolForwardDesc& desc,
                                                              const backends::TileMakers& makers, Device& device);
 
-/// The gradient of a convolution behind max pooling: from the argmax indices, or by Winograd's algorithms, whose tiles
-/// are made from these. By rule of thumb from the indices.
-std::unique_ptr<ops::ConvMaxPoolBackward> fastest_conv_max_pool_backward(
-    std::unique_ptr<ops::ConvMaxPoolBackward> by_argmax, const ops::ConvMaxPoolDesc& desc, Device& device);
+/// The gradient of a convolution behind max pooling: from the argmax indices, by Winograd's algorithms, whose tiles are
+/// made from these, or by the makers' dense convolutions of unpooled planes. By rule of thumb from the indices.
+ops::Expected<ops::ConvMaxPoolBackward> fastest_conv_max_pool_backward(const ops::ConvMaxPoolDesc& desc,
+                                                                       const backends::TileMakers& makers,
+                                                                       Device& device);
 
 }  // namespace keelson::kokkos

@@ -188,17 +188,22 @@ Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
 }
 
+namespace {
+
+backends::TileMakers own_makers() {
+  return {[](const ConvDesc& c) { return make(c); }, [](const PoolDesc& p) { return make(p); },
+          [](const ReorderDesc& r) { return make(r); }, backends::tile_bytes(space().concurrency())};
+}
+
+}  // namespace
+
 Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& d, Device& device) {
-  auto made = make(d);
-  if (!runs_on_host || !made.primitive) return made;
-  return fastest_conv_max_pool_backward(std::move(made.primitive), d, device);
+  return fastest_conv_max_pool_backward(d, own_makers(), device);
 }
 
 Expected<ConvMaxPoolForward> make(const ConvMaxPoolForwardDesc& d, Device& device) {
   if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
-  return fastest_conv_max_pool(
-      d, {[](const ConvDesc& c) { return make(c); }, [](const PoolDesc& p) { return make(p); }, space().concurrency()},
-      device);
+  return fastest_conv_max_pool(d, own_makers(), device);
 }
 
 }  // namespace keelson::kokkos

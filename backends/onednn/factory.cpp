@@ -29,6 +29,11 @@ ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
   };
 }
 
+TileMakers tile_makers(const LibraryPtr& library) {
+  return {maker(library, make_direct_conv), maker(library, make_pool), maker(library, make_reorder),
+          tile_bytes(library->device.current_instance().concurrency())};
+}
+
 }  // namespace
 
 std::string onednn_version() {
@@ -60,11 +65,11 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
         .add<ops::DenseDesc>(maker(library, make_dense))
         .add<ops::MatMulDesc>(maker(library, make_matmul))
         .add<ops::PoolDesc>(maker(library, make_pool))
+        .add<ops::ConvMaxPoolDesc>([=](const ops::ConvMaxPoolDesc& d) {
+          return kokkos::fastest_conv_max_pool_backward(d, tile_makers(library), library->device);
+        })
         .add<ops::ConvMaxPoolForwardDesc>([=](const ops::ConvMaxPoolForwardDesc& d) {
-          return kokkos::fastest_conv_max_pool(d,
-                                               {maker(library, make_direct_conv), maker(library, make_pool),
-                                                library->device.current_instance().concurrency()},
-                                               library->device);
+          return kokkos::fastest_conv_max_pool(d, tile_makers(library), library->device);
         })
         .add<ops::EltwiseDesc>(maker(library, make_eltwise))
         .add<ops::ReorderDesc>(maker(library, make_reorder))

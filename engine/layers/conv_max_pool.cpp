@@ -18,7 +18,7 @@ ConvMaxPoolOp make_backward(ForwardBuilder& p, const ops::ConvDesc& conv, const 
   const auto any = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::any()}; };
   return p.try_make(ops::ConvMaxPoolDesc{conv.params, pool, any(conv.src.shape), any(p.parameter("weights").shape),
                                          any(ops::pool_dst_shape(conv.dst.shape, pool)), p.wants_diff_src(0), false,
-                                         conv.exact});
+                                         conv.exact, p.compute()});
 }
 
 /// The gradient of the weights by argmax indices of a forward pass of two calls, where a backend has it for these

@@ -26,6 +26,9 @@ struct ConvMaxPoolDesc {
   bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
   bool tf32 = false;     ///< as in ConvDesc
   bool exact = false;    ///< as in ConvDesc
+  /// f32 operands may be rounded to this dtype (f32: not at all; bf16, f16) before they are multiplied, where that is
+  /// faster
+  DType compute = DType::f32;
 
   TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
 };

@@ -45,9 +45,10 @@ std::string describe(const PoolDesc& d) {
 
 std::string describe(const ConvMaxPoolDesc& d) {
   return fmt::format(
-      "backward of conv kernel {} padding {}:{} groups {} before max pool {} stride {}, src {}, weights {}, dst {}",
+      "backward of conv kernel {} padding {}:{} groups {} before max pool {} stride {}, src {}, weights {}, dst {}{}",
       to_string(d.conv.kernel), to_string(d.conv.pad_begin), to_string(d.conv.pad_end), d.conv.groups,
-      to_string(d.pool.kernel), to_string(d.pool.stride), to_string(d.src), to_string(d.weights), to_string(d.dst));
+      to_string(d.pool.kernel), to_string(d.pool.stride), to_string(d.src), to_string(d.weights), to_string(d.dst),
+      d.compute == DType::f32 ? "" : fmt::format(", may round to {}", to_string(d.compute)));
 }
 
 std::string describe(const ConvMaxPoolForwardDesc& d) {

@@ -2,6 +2,7 @@
 
 #include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/conv_max_pool_device.hpp"
+#include "backends/kokkos/unpooled_conv.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -116,6 +117,96 @@ TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
 
 INSTANTIATE_TEST_SUITE_P(ConvMaxPool, ConvMaxPoolTest, ::testing::ValuesIn(on_every_context(conv_max_pool_cases())),
                          CaseName());
+
+/// A primitive of a context for who wants to own one.
+class OwnedConv final : public ops::Conv {
+ public:
+  explicit OwnedConv(std::shared_ptr<ops::Conv> op) : op_(std::move(op)) {}
+  Layout layout(Verb v, Role r) const override { return op_->layout(v, r); }
+  std::string name(Verb v) const override { return op_->name(v); }
+  std::size_t scratch_bytes(Verb v) const override { return op_->scratch_bytes(v); }
+  void forward(const Forward<ops::Tensors>& args) override { op_->forward(args); }
+  void backward_data(const BackwardData<ops::Tensors>& args) override { op_->backward_data(args); }
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override { op_->backward_weights(args); }
+
+ private:
+  std::shared_ptr<ops::Conv> op_;
+};
+class OwnedReorder final : public ops::Reorder {
+ public:
+  explicit OwnedReorder(std::shared_ptr<ops::Reorder> op) : op_(std::move(op)) {}
+  Layout layout(Verb v, Role r) const override { return op_->layout(v, r); }
+  std::string name(Verb v) const override { return op_->name(v); }
+  std::size_t scratch_bytes(Verb v) const override { return op_->scratch_bytes(v); }
+  void forward(const Forward<ops::Tensors>& args) override { op_->forward(args); }
+
+ private:
+  std::shared_ptr<ops::Reorder> op_;
+};
+
+template <class Owned, class Desc>
+ops::Expected<typename Desc::Op> owned(Context& c, const Desc& d) {
+  auto op = c.try_make(d);
+  if (!op) return std::string("no backend of the context takes it");
+  return std::unique_ptr<typename Desc::Op>(std::make_unique<Owned>(std::move(op)));
+}
+
+TEST_P(ConvMaxPoolTest, DenseConvolutionsOfUnpooledPlanesMatch) {
+  if (!ctx().device().has_small_caches()) GTEST_SKIP() << "its tiles are for CPUs";
+  const auto conv = c().conv();
+  const auto pool = c().pool();
+  const Shape unpooled = ops::conv_dst_shape(c().src, conv, c().filters), pooled = ops::pool_dst_shape(unpooled, pool);
+  const auto last = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::channels_last(s)}; };
+  const Array y = oracle::random_distinct(unpooled, "unpooled");
+  const auto pooling = context(network_contexts().back()).make(ops::PoolDesc{pool, last(unpooled), last(pooled), true});
+  const auto argmax = scratch(ctx(), pooling->workspace_bytes());
+  pooling->forward({put(ctx(), y, last(unpooled).layout), destination(ctx(), pooled, last(pooled).layout), argmax});
+
+  allow_calls(2 * unpooled[0] * unpooled[2]);
+  const auto plane = static_cast<std::size_t>(unpooled.elements() / (unpooled[0] * unpooled[2]));
+  for (const auto type : {DType::f32, DType::bf16}) {
+    const Array x = rounded(oracle::random_uniform(c().src, "src"), type),
+                dy = rounded(oracle::random_uniform(pooled, "diff_dst"), type),
+                w = rounded(oracle::random_uniform(c().weights(), "weights", -0.5, 0.5), type);
+    const Array diff = oracle::pool_backward(dy, y, pool);
+    const Array want_dw = oracle::conv_backward_weights(x, diff, c().weights(), conv),
+                want_dx = oracle::conv_backward_data(diff, w, c().src, conv);
+    for (const std::size_t planes : {std::size_t{1}, std::size_t{3}, std::size_t{1000}}) {
+      SCOPED_TRACE(fmt::format("{}, tiles of {} planes", to_string(type), planes));
+      const backends::TileMakers makers{[&](const ops::ConvDesc& d) { return owned<OwnedConv>(ctx(), d); },
+                                        {},
+                                        [&](const ops::ReorderDesc& d) { return owned<OwnedReorder>(ctx(), d); },
+                                        planes * plane * size_of(type)};
+      ops::ConvMaxPoolDesc d{conv, pool, last(c().src), last(c().weights()), last(pooled)};
+      d.exact = true;
+      d.compute = type;
+      const auto of_weights = kokkos::make_unpooled_conv(d, Verb::backward_weights, makers);
+      const auto of_data = kokkos::make_unpooled_conv(d, Verb::backward_data, makers);
+      const auto diff_dst = put(ctx(), dy, last(pooled).layout);
+      if (of_weights.primitive) {
+        const auto dw = destination(ctx(), c().weights(), d.weights.layout);
+        const auto db = c().bias ? destination(ctx(), {c().filters}, Layout::plain({c().filters})) : Tensor();
+        run_backward_weights("backward weights", *of_weights.primitive,
+                             {put(ctx(), x, d.src.layout), diff_dst, argmax, dw, db,
+                              scratch(ctx(), of_weights.primitive->scratch_bytes(Verb::backward_weights))});
+        check(dw, want_dw, "diff_weights");
+        if (c().bias) check(db, oracle::backward_bias(diff), "diff_bias");
+      }
+      if (of_data.primitive) {
+        const auto dx = destination(ctx(), c().src, d.src.layout);
+        run_backward_data("backward data", *of_data.primitive,
+                          {diff_dst, argmax, put(ctx(), w, d.weights.layout), dx,
+                           scratch(ctx(), of_data.primitive->scratch_bytes(Verb::backward_data))});
+        check(dx, want_dx, "diff_src");
+      }
+      // oneDNN has kernels for some shapes only.
+      if (type == DType::f32 && GetParam().context == network_contexts().back()) {
+        EXPECT_TRUE(of_weights.primitive) << of_weights.unsupported_reason;
+        EXPECT_TRUE(of_data.primitive) << of_data.unsupported_reason;
+      }
+    }
+  }
+}
 
 /// What GPUs take: the gradient of the weights alone.
 std::vector<ConvMaxPoolCase> weights_alone_cases() {

@@ -155,8 +155,10 @@ class OpTest : public ::testing::Test {
   /// processors, pack matrices into memory of their own, with no way to hand them any.
   std::int64_t allowed_bytes() const {
     if (packs_) return std::numeric_limits<std::int64_t>::max();
-    return backend_ == "kokkos" ? 16 * 1024 : 64 * 1024;
+    return calls_ * (backend_ == "kokkos" ? 16 * 1024 : 64 * 1024);
   }
+  /// A call of the primitive makes at most so many calls of others.
+  void allow_calls(std::int64_t count) { calls_ = count; }
 
  private:
   template <class Op, template <class> class Args>
@@ -204,6 +206,7 @@ class OpTest : public ::testing::Test {
 
   std::string name_, declined_, backend_;
   bool packs_ = false;
+  std::int64_t calls_ = 1;
   Context* context_ = nullptr;
 };
 
