@@ -3,9 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 
+#include "engine/base/algorithm_chooser.hpp"
+#include "engine/base/detail/choice_cache.hpp"
+#include "engine/base/verbose.hpp"
 #include "engine/execute/executor.hpp"
 
 namespace keelson {
@@ -36,26 +40,97 @@ Precision of_type(DType t) {
   return t == DType::bf16 ? Precision::bf16 : t == DType::f16 ? Precision::fp16 : Precision::fp32;
 }
 
+/// Steps with either of two plans.
+class PrecisionTrial {
+ public:
+  PrecisionTrial(Precision low, const Graph& graph, Context& context, const PlanOptions& options)
+      : both_{Precision::fp32, low}, graph_(graph), context_(context), options_(options) {
+    options_.optimizer = nullptr;  // the same for both
+  }
+
+  /// The names of what runs: the plans' hashes, equal where the device has no kernels for `low`.
+  std::array<std::uint64_t, 2> hashes() {
+    Parameters a(graph_, context_, 1), b(graph_, context_, 1);
+    return {plan_of(0, a).hash(), plan_of(1, b).hash()};
+  }
+  /// The faster one. All ranks call it.
+  Precision faster() {
+    std::array<double, 2> seconds{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      Parameters parameters(graph_, context_, 1);
+      const Plan plan = plan_of(i, parameters);
+      Executor executor(plan, parameters);
+      seconds[i] = time_steps(executor, context_.device(), options_.communicator(), options_.training);
+    }
+    const Communicator* const ranks = options_.communicator();
+    if (verbose() && (!ranks || ranks->rank() == 0))
+      fmt::print(stderr, "keelson: --precision auto: a step takes {:.3f} ms in {}, {:.3f} ms in {}\n", seconds[0] * 1e3,
+                 to_string(both_[0]), seconds[1] * 1e3, to_string(both_[1]));
+    return both_[seconds[1] < seconds[0] ? 1 : 0];
+  }
+
+ private:
+  Plan plan_of(std::size_t i, Parameters& parameters) {
+    options_.precision = both_[i];
+    return Plan(graph_, parameters, options_);
+  }
+
+  std::array<Precision, 2> both_;
+  const Graph& graph_;
+  Context& context_;
+  PlanOptions options_;
+};
+
+/// Beside the file of the device's other choices, whose lock is taken by those who make the plans that are measured.
+std::filesystem::path file_of(Device& device) {
+  const AlgorithmChooser* const chooser = device.chooser();
+  if (!chooser) return choice_file("precision-" + device.describe());
+  auto file = chooser->file();
+  return file.empty() ? file : file.replace_filename("precision-" + file.filename().string());
+}
+
+/// The first rank looks into the file of choices. Where the file has no answer, the first rank calls on the others to
+/// measure, and keeps the result.
+Precision known_or_measured(const std::string& key, const std::vector<Precision>& both, PrecisionTrial& trial,
+                            Context& context, Communicator* ranks) {
+  const auto tell = [&](std::int64_t word) {
+    if (ranks) ranks->on_host().broadcast(&word, sizeof(word), 0);
+    return word;
+  };
+  constexpr std::int64_t measure = -1;
+  if (ranks && ranks->rank() != 0) {
+    std::int64_t word = tell(0);
+    for (; word == measure; word = tell(0)) trial.faster();
+    return both[static_cast<std::size_t>(word)];
+  }
+  const auto place = [&](const std::string& name) {
+    return std::find_if(both.begin(), both.end(), [&](Precision p) { return name == to_string(p); });
+  };
+  ChoiceCache cache(file_of(context.device()));
+  const std::string chosen = cache.choose(
+      key, [&](const std::string& name) { return place(name) != both.end(); },
+      [&] {
+        tell(measure);
+        return std::string(to_string(trial.faster()));
+      });
+  return both[static_cast<std::size_t>(tell(place(chosen) - both.begin()))];
+}
+
 /// fp32 or `low`.
 Precision faster(Precision low, const Graph& graph, Context& context, const PlanOptions& options) {
-  double seconds[2];
-  std::uint64_t hash[2];
-  const Precision both[2] = {Precision::fp32, low};
-  for (int i = 0; i < 2; ++i) {
-    PlanOptions o = options;
-    o.precision = both[i];
-    o.optimizer = nullptr;  // the same for both
-    Parameters parameters(graph, context, 1);
-    Executor executor(graph, parameters, o);
-    hash[i] = executor.plan().hash();
-    if (i == 1) {  // without such kernels on any rank there is nothing to time
-      std::int64_t differ = hash[1] != hash[0];
-      if (auto* ranks = o.communicator()) ranks->allreduce(&differ, 1, Reduction::max);
-      if (!differ) return Precision::fp32;
-    }
-    seconds[i] = time_steps(executor, context.device(), o.communicator(), o.training);
-  }
-  return seconds[1] < seconds[0] ? low : Precision::fp32;
+  Communicator* const ranks = options.communicator();
+  std::int64_t off = tuning_is_off();
+  if (ranks) ranks->on_host().broadcast(&off, sizeof(off), 0);
+  if (off) return of_type(context.device().preferred_half());
+  PrecisionTrial trial(low, graph, context, options);
+  const auto hashes = trial.hashes();
+  std::int64_t differ = hashes[0] != hashes[1];  // without such kernels on any rank there is nothing to time
+  if (ranks) ranks->allreduce(&differ, 1, Reduction::max);
+  if (!differ) return Precision::fp32;
+  const std::string key =
+      fmt::format("precision of a step, plans {:016x} and {:016x}, {} ranks, {} threads", hashes[0], hashes[1],
+                  ranks ? ranks->size() : 1, context.device().current_instance().concurrency());
+  return known_or_measured(key, {Precision::fp32, low}, trial, context, ranks);
 }
 
 }  // namespace

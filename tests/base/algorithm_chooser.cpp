@@ -1,32 +1,19 @@
 #include "engine/base/algorithm_chooser.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 
-#include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
+#include "tests/support/choice_folder.hpp"
 
 namespace keelson {
 namespace {
-namespace fs = std::filesystem;
 
 class AlgorithmChooserTest : public ::testing::Test {
  protected:
-  AlgorithmChooserTest() : tune_(environment("KEELSON_TUNE")), cache_(environment("KEELSON_CACHE")) {
-    fs::remove_all(folder_);
-    ::setenv("KEELSON_TUNE", "on", 1);
-    ::setenv("KEELSON_CACHE", folder_.c_str(), 1);
-  }
-  ~AlgorithmChooserTest() override {
-    ::setenv("KEELSON_TUNE", tune_.c_str(), 1);
-    ::setenv("KEELSON_CACHE", cache_.c_str(), 1);
-    fs::remove_all(folder_);
-  }
-
   AlgorithmChooser make() {
     return AlgorithmChooser("a processor", [this] { return now_; });
   }
@@ -40,8 +27,7 @@ class AlgorithmChooserTest : public ::testing::Test {
                           {[&](std::size_t i) { now_ += seconds[i] + (runs_[i]++ == 0 ? setup : 0); }});
   }
 
-  std::string tune_, cache_;
-  fs::path folder_ = fs::temp_directory_path() / ("keelson-chooser-" + std::to_string(::getpid()));
+  const testing::ChoiceFolder folder_{"chooser"};
   double now_ = 0;
   std::vector<int> runs_;
 };
@@ -114,7 +100,7 @@ TEST_F(AlgorithmChooserTest, TakesTheRuleOfThumbWhereNothingIsMeasured) {
 TEST_F(AlgorithmChooserTest, AdoptsAnotherRanksChoices) {
   auto first = make();
   choose(first, {2, 1});
-  ::setenv("KEELSON_CACHE", (folder_ / "of another node").c_str(), 1);
+  ::setenv("KEELSON_CACHE", (folder_.path() / "of another node").c_str(), 1);
   auto second = make();
   EXPECT_EQ(choose(second, {1, 2}, 0, "its own"), 0u);
   second.adopt(first.text());

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "engine/base/trace.hpp"
-#include "engine/execute/choose_precision.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/sgd.hpp"
@@ -259,15 +258,6 @@ TEST_P(PlanTest, DepthTilesChangeNothingButTheMemory) {
   if (ctx().device().has_small_caches()) {
     EXPECT_LT(arena[1], arena[0] / 2);
   }
-}
-
-TEST_P(PlanTest, ChoosesAPrecision) {
-  const Graph g = branched();
-  EXPECT_EQ(choose_precision("fp32", g, ctx(), {}), Precision::fp32);
-  EXPECT_EQ(choose_precision("bf16", g, ctx(), {}), Precision::bf16);
-  const auto chosen = choose_precision("auto", g, ctx(), {.batch = 2});
-  EXPECT_TRUE(chosen == Precision::fp32 || chosen == Precision::bf16);
-  EXPECT_THROW(choose_precision("fp8", g, ctx(), {}), InputError);
 }
 
 TEST_P(PlanTest, PlansOfOtherBatchesAndModesShareParametersAndArena) {
