@@ -32,7 +32,8 @@ ops::Expected<ops::FoldBatchNorm> make(const ops::FoldBatchNormDesc& d);
 ops::Expected<ops::LambDirection> make(const ops::LambDirectionDesc& d);
 ops::Expected<ops::LambStep> make(const ops::LambStepDesc& d);
 ops::Expected<ops::Loss> make(const ops::LossDesc& d, Device& device);
-ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d);
+ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d);  // by general tiles
+ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d, Device& device);
 ops::Expected<ops::PixelLoss> make(const ops::PixelLossDesc& d, Device& device);
 ops::Expected<ops::Pool> make(const ops::PoolDesc& d);
 ops::Expected<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d);

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "backends/kokkos/few_rows_matmul.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -43,6 +44,7 @@ std::vector<MatMulCase> matmul_cases() {
       {"step_of_one", "the same for one sample", 1, 44, 11, apart, t, plain, 7},
       {"step_back", "", 5, 11, 44, apart, plain, plain, 7},
       {"often_transposed", "packed panels", 20, 800, 200, apart, t, plain, 20},
+      {"many_rows_often", "more rows and depth than a block has", 29, 70, 1100, apart, t, plain, 35},
       {"all_apart", "", 6, 18, 23, apart, apart, apart, 2},
       {"apart_often", "weights with gaps, packed", 40, 37, 23, apart, apart, apart, 50},
       {"sum_of_rows", "ones times a matrix", 1, 37, 300, plain, apart},
@@ -129,6 +131,20 @@ TEST_P(MatMulTest, MatchesOracle) {
   EXPECT_EQ(op->layout(Verb::forward, Role::src), d.src.layout);
   EXPECT_EQ(op->layout(Verb::forward, Role::weights), d.weights.layout);
   EXPECT_EQ(op->layout(Verb::forward, Role::dst), d.dst.layout);
+}
+
+TEST_P(MatMulTest, OfFewRowsMatchesOracle) {
+  const auto d = describe();
+  const auto made = kokkos::make_few_rows_matmul(d);
+  const bool wanted = c().uses > 1 && c().rows <= 128 && ctx().device().has_small_caches();
+  EXPECT_EQ(made.primitive != nullptr, wanted) << made.unsupported_reason;
+  if (!made.primitive) return;
+  const Array w = oracle::random_uniform(d.weights.shape, "weights", -0.5, 0.5);
+  check_product(*made.primitive, d,
+                {oracle::random_uniform(d.src.shape, "src"), oracle::random_uniform(d.src.shape, "another src")}, w);
+  Array x = oracle::random_uniform(d.src.shape, "src");
+  x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
+  check_product(*made.primitive, d, {x}, w);
 }
 
 TEST_P(MatMulTest, NanReachesExactlyItsRowAndColumn) {
