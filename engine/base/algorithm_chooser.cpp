@@ -19,8 +19,8 @@ namespace {
 constexpr int chooser_version = 1;
 
 constexpr int timing_rounds = 4;
-/// What takes so many times as long as another one is not looked at further.
-constexpr double far_behind = 2;
+/// What takes so many times as long as another one, after one timed run and after two, is not looked at further.
+constexpr double far_behind[timing_rounds - 2] = {1.5, 1.2};
 /// Work that takes longer, in seconds, is run once: noise is small beside it.
 constexpr double long_work = 1;
 
@@ -69,11 +69,15 @@ std::size_t AlgorithmChooser::fastest(const std::string& what, const std::vector
   constexpr double unknown = std::numeric_limits<double>::max();
   std::vector<double> best(candidates.size(), unknown);
   double least = unknown;
+  const auto is_decided = [&](std::size_t i, int round) {
+    if (best[i] == unknown) return false;
+    return best[i] > long_work || (round > 1 && best[i] > far_behind[round - 2] * least);
+  };
   seconds_ += seconds_taken([&] {
     trials.prepare();
     for (int round = 0; round < timing_rounds; ++round)  // in turns, so that a clock that changes meets all of them
       for (std::size_t i = 0; i < candidates.size(); ++i) {
-        if (best[i] != unknown && (best[i] > far_behind * least || best[i] > long_work)) continue;
+        if (is_decided(i, round)) continue;
         const double seconds = seconds_taken([&] { trials.run(i); });
         if (round == 0 && seconds < long_work) continue;  // it also set things up
         best[i] = std::min(best[i], seconds);

@@ -78,6 +78,8 @@ TEST_F(AlgorithmChooserTest, LeavesOffWhatIsFarBehindAndRunsLongWorkOnce) {
   EXPECT_GT(runs_[0], 2);
   EXPECT_EQ(runs_[1], 2);
   EXPECT_GT(runs_[2], 2);
+  EXPECT_EQ(choose(chooser, {0.016, 0.013, 0.01, 0.011}, 0, "sooner the farther behind"), 2u);
+  EXPECT_EQ(runs_, (std::vector<int>{2, 3, 4, 4}));
   EXPECT_EQ(choose(chooser, {7, 5, 6}, 0, "a large convolution"), 1u);
   EXPECT_EQ(runs_, std::vector<int>(3, 1));
 }
