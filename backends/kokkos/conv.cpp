@@ -232,7 +232,7 @@ Expected<Conv> make(const ConvDesc& desc) {
 Expected<Conv> make(const ConvDesc& d, Device& device) {
   auto direct = make(d);
   if (!direct.primitive || !device.has_small_caches()) return direct;
-  return fastest_conv(std::move(direct.primitive), d, nullptr, device);
+  return fastest_conv(std::move(direct.primitive), d, {}, device);
 }
 
 Expected<TransposedConv> make(const TransposedConvDesc& d) {

@@ -102,11 +102,15 @@ struct ConvOperands {
   std::size_t scratch;
 
   ConvOperands(const Conv& op, const ConvDesc& d, Verb v)
-      : src(d.src.with(op.layout(v, v == Verb::backward_data ? Role::diff_src : Role::src))),
-        weights(d.weights.with(op.layout(v, v == Verb::backward_weights ? Role::diff_weights : Role::weights))),
+      : src(v == Verb::backward_data ? Conv::diff_src_desc(d) : d.src),
+        weights(v == Verb::backward_weights ? Conv::diff_weights_desc(d) : d.weights),
         bias(Conv::bias_desc(d)),
-        dst(d.dst.with(op.layout(v, v == Verb::forward ? Role::dst : Role::diff_dst))),
-        scratch(op.scratch_bytes(v)) {}
+        dst(v == Verb::forward ? d.dst : Conv::diff_dst_desc(d)),
+        scratch(op.scratch_bytes(v)) {
+    src.layout = op.layout(v, v == Verb::backward_data ? Role::diff_src : Role::src);
+    weights.layout = op.layout(v, v == Verb::backward_weights ? Role::diff_weights : Role::weights);
+    dst.layout = op.layout(v, v == Verb::forward ? Role::dst : Role::diff_dst);
+  }
   std::size_t bytes() const { return aligned_sum({src.bytes(), weights.bytes(), bias.bytes(), dst.bytes(), scratch}); }
 };
 
@@ -124,30 +128,41 @@ void run_verb(Conv& op, const ConvDesc& d, Verb v, const std::shared_ptr<void>& 
 }
 
 /// What can make the verb: the rule of thumb's choice first.
-std::vector<std::shared_ptr<Conv>> ways_of(const ConvDesc& d, Verb v, const std::shared_ptr<Conv>& direct,
-                                           const std::shared_ptr<Conv>& other) {
+std::vector<ConvWay> ways_of(const ConvDesc& d, Verb v, const std::shared_ptr<Conv>& direct,
+                             const std::vector<ConvWay>& further) {
   const int guess = winograd_guess(d, v);
-  std::vector<std::shared_ptr<Conv>> ways;
+  std::vector<ConvWay> ways;
+  const auto add = [&](const ConvWay& way) {
+    if (way.verb == v && std::none_of(ways.begin(), ways.end(), [&](const ConvWay& w) { return w.name == way.name; }))
+      ways.push_back(way);
+  };
+  const auto made = [&](std::shared_ptr<Conv> conv) {
+    std::string name = conv->name(v);
+    return ConvWay{v, std::move(name), [conv = std::move(conv)] { return conv; }};
+  };
   const auto add_winograd = [&](int m) {
-    if (auto made = make_winograd_conv(d, v, m); made.primitive) ways.push_back(std::move(made.primitive));
+    if (auto conv = make_winograd_conv(d, v, m); conv.primitive) add(made(std::move(conv.primitive)));
   };
   if (guess) add_winograd(guess);
-  ways.push_back(direct);
-  if (other && other->name(v) != direct->name(v)) ways.push_back(other);
+  add(made(direct));
+  for (const ConvWay& way : further) add(way);
   for (const int m : winograd_sizes)
     if (m != guess) add_winograd(m);
   return ways;
 }
 
-std::shared_ptr<Conv> fastest_verb(const std::vector<std::shared_ptr<Conv>>& ways, const ConvDesc& d, Verb v,
-                                   Device& device) {
+std::shared_ptr<Conv> fastest_verb(const std::vector<ConvWay>& ways, const ConvDesc& d, Verb v, Device& device) {
   std::vector<std::string> names;
-  for (const auto& way : ways) names.push_back(way->name(v));
+  for (const auto& way : ways) names.push_back(way.name);
+  std::vector<std::shared_ptr<Conv>> made(ways.size());
+  const auto conv = [&](std::size_t i) -> const std::shared_ptr<Conv>& {
+    return made[i] ? made[i] : made[i] = ways[i].make();
+  };
   const auto best = choose(
       device, fmt::format("{} {}", describe(d), to_string(v)), names,
-      [&](std::size_t i) { return ConvOperands(*ways[i], d, v).bytes(); },
-      [&](std::size_t i, const std::shared_ptr<void>& memory) { run_verb(*ways[i], d, v, memory); });
-  return ways[best];
+      [&](std::size_t i) { return ConvOperands(*conv(i), d, v).bytes(); },
+      [&](std::size_t i, const std::shared_ptr<void>& memory) { run_verb(*conv(i), d, v, memory); });
+  return conv(best);
 }
 
 /// The operands of a convolution with pooling as `op` wants them.
@@ -293,8 +308,15 @@ std::unique_ptr<ConvMaxPoolForward> make_conv_then_max_pool(const ConvMaxPoolFor
 
 }  // namespace
 
-std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc& desc, std::unique_ptr<Conv> other,
-                                   Device& device) {
+std::vector<ConvWay> ways_by(std::shared_ptr<Conv> conv, const ConvDesc& d) {
+  std::vector<ConvWay> ways;
+  for (const Verb v : all_verbs)
+    if (wanted(d, v)) ways.push_back({v, conv->name(v), [conv] { return conv; }});
+  return ways;
+}
+
+std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc& desc,
+                                   const std::vector<ConvWay>& further, Device& device) {
   ConvDesc d = desc;
   d.src.layout = direct->layout(Verb::forward, Role::src);
   d.dst.layout = direct->layout(Verb::forward, Role::dst);
@@ -304,12 +326,12 @@ std::unique_ptr<Conv> fastest_conv(std::unique_ptr<Conv> direct, const ConvDesc&
   // All verbs read and write weights as the direct forward pass has them, where others can: then none is reordered.
   if (const auto l = direct->layout(Verb::forward, Role::weights); d.weights.layout.is_any() && l.is_strided())
     d.weights.layout = l;
-  const std::shared_ptr<Conv> made = std::move(direct), second = std::move(other);
+  const std::shared_ptr<Conv> made = std::move(direct);
   MixedConv::Ways ways;
   for (const Verb v : all_verbs) {
     ways[number(v)] = made;
     if (!wanted(d, v)) continue;
-    ways[number(v)] = fastest_verb(ways_of(d, v, made, second), d, v, device);
+    ways[number(v)] = fastest_verb(ways_of(d, v, made, further), d, v, device);
     if (v == Verb::forward && d.weights.layout.is_any())
       if (const auto l = ways[0]->layout(v, Role::weights); l.is_strided()) d.weights.layout = l;
   }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "backends/detail/depth_tiled_conv.hpp"
 #include "engine/ops/conv.hpp"
@@ -12,10 +15,21 @@
 /// rule of thumb.
 namespace keelson::kokkos {
 
-/// `direct`, or a primitive that makes each verb the fastest way: `direct`, Winograd's algorithms, or `other`, which
-/// computes the same for channels-last tensors (may be null). Only convolutions with channels last are looked at.
+/// A way to make one verb of a convolution.
+struct ConvWay {
+  ops::Verb verb;
+  std::string name;                                  ///< what `make()` calls the verb
+  std::function<std::shared_ptr<ops::Conv>()> make;  ///< called where the way is timed or chosen
+};
+
+/// The verbs that `d` asks for, by `conv`.
+std::vector<ConvWay> ways_by(std::shared_ptr<ops::Conv> conv, const ops::ConvDesc& d);
+
+/// `direct`, or a primitive that makes each verb the fastest way: `direct`, Winograd's algorithms, or one of `further`,
+/// which compute the same for channels-last src and dst. Of ways with the same name for a verb the first one counts.
+/// Only f32 and bf16 convolutions with channels last are looked at.
 std::unique_ptr<ops::Conv> fastest_conv(std::unique_ptr<ops::Conv> direct, const ops::ConvDesc& desc,
-                                        std::unique_ptr<ops::Conv> other, Device& device);
+                                        const std::vector<ConvWay>& further, Device& device);
 
 /// A convolution and max pooling in one call: depth tiles of the makers' primitives, Winograd's algorithms, or
 /// the makers' primitives for the whole one after the other.

@@ -2,51 +2,19 @@
 
 #include <algorithm>
 
-#include "backends/kokkos/conv_choice.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/onednn/weighted.hpp"
+#include "backends/onednn/conv_ways.hpp"
 
 namespace keelson::onednn {
 namespace {
 
-struct ConvKinds {
-  using Forward = dnnl::convolution_forward;
-  using BackwardData = dnnl::convolution_backward_data;
-  using BackwardWeights = dnnl::convolution_backward_weights;
-};
-
-/// Whether oneDNN (3.12) computes the gradient of the weights wrongly: in three dims its 16-bit kernels leave what they
-/// find in memory in the sums of some taps where the kernel is deeper than src.
-bool is_wrong(const ops::ConvDesc& d, const ConvKinds::BackwardWeights::primitive_desc& pd) {
-  return d.src.shape.rank() == 5 && d.params.dilation[0] * (d.params.kernel[0] - 1) >= d.src.shape[2] &&
-         std::string_view(pd.impl_info_str()).find("jit_bf16") != std::string_view::npos;
-}
-
 class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
  public:
   Conv(const LibraryPtr& library, const ops::ConvDesc& d) : Weighted(library, d, ops::conv_flops(d), d.params.groups) {
-    const auto stride = to_dims(d.params.stride);
-    const auto begin = to_dims(d.params.pad_begin), end = to_dims(d.params.pad_end);
-    auto gaps = to_dims(d.params.dilation);  // oneDNN counts the gaps between taps
-    for (auto& g : gaps) --g;
-    // Direct, not Winograd, which loses accuracy.
-    const auto direct = dnnl::algorithm::convolution_direct;
-    build(
-        [&](const Operands& o) {
-          return ConvKinds::Forward::primitive_desc(library->engine, forward_kind(), direct, o.src, o.weights, bias_,
-                                                    o.dst, stride, gaps, begin, end, attributes(d.params.activation));
-        },
-        [&](const Operands& o, const auto& forward) {
-          return ConvKinds::BackwardData::primitive_desc(library->engine, direct, o.src, o.weights, o.dst, stride, gaps,
-                                                         begin, end, forward, attributes(), true);
-        },
-        [&](const Operands& o, const auto& forward) {
-          ConvKinds::BackwardWeights::primitive_desc pd(library->engine, direct, o.src, o.weights, diff_bias_, o.dst,
-                                                        stride, gaps, begin, end, forward, attributes(), true);
-          while (pd && is_wrong(d, pd))
-            if (!pd.next_impl()) return ConvKinds::BackwardWeights::primitive_desc();
-          return pd;
-        });
+    const ConvDescriptors make(library, d);
+    build([&](const Operands& o) { return make.forward(o); },
+          [&](const Operands& o, const auto& forward) { return make.backward_data(o, forward); },
+          [&](const Operands& o, const auto& forward) { return make.backward_weights(o, forward); });
   }
 };
 
@@ -108,15 +76,21 @@ std::unique_ptr<ops::Conv> make_direct_conv(const LibraryPtr& library, const ops
 
 std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
   auto own = make_direct_conv(library, d);
-  if (d.src.dtype != DType::f32) return own;
-  ops::ConvDesc by_kokkos = d;
-  by_kokkos.src.layout = Layout::channels_last(d.src.shape);
-  by_kokkos.weights.layout = Layout::any();
-  by_kokkos.dst.layout = Layout::channels_last(d.dst.shape);
-  auto other = kokkos::make(by_kokkos).primitive;
-  if (other && wants_outer_products(d, *own))
-    own = std::make_unique<WithOtherWeightsGradient>(std::move(own), kokkos::make(by_kokkos).primitive);
-  return kokkos::fastest_conv(std::move(own), d, std::move(other), library->device);
+  std::vector<kokkos::ConvWay> further;
+  if (d.src.dtype == DType::f32) {
+    ops::ConvDesc by_kokkos = d;
+    by_kokkos.src.layout = Layout::channels_last(d.src.shape);
+    by_kokkos.weights.layout = Layout::any();
+    by_kokkos.dst.layout = Layout::channels_last(d.dst.shape);
+    if (auto other = kokkos::make(by_kokkos).primitive) {
+      further = kokkos::ways_by(std::move(other), by_kokkos);
+      if (wants_outer_products(d, *own))
+        own = std::make_unique<WithOtherWeightsGradient>(std::move(own), kokkos::make(by_kokkos).primitive);
+    }
+  }
+  if (library->device.chooser())
+    for (auto& way : further_ways(library, d, *own)) further.push_back(std::move(way));
+  return kokkos::fastest_conv(std::move(own), d, further, library->device);
 }
 
 }  // namespace keelson::onednn

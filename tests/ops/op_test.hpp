@@ -74,9 +74,11 @@ struct CaseName {
 
 class OpTest : public ::testing::Test {
  protected:
-  void use(const std::string& name) {
+  void use(const std::string& name) { use(name, context(name)); }
+  /// A context of the backends of that name, in place of the one that tests share.
+  void use(const std::string& name, Context& own) {
     name_ = name;
-    context_ = &context(name);
+    context_ = &own;
   }
   Context& ctx() { return *context_; }
 

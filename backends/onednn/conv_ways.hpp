@@ -1,0 +1,50 @@
+#pragma once
+
+#include <vector>
+
+#include "backends/kokkos/conv_choice.hpp"
+#include "backends/onednn/weighted.hpp"
+
+/// oneDNN's implementations of a convolution beyond the one that its first choice, and a rule of thumb, take.
+namespace keelson::onednn {
+
+struct ConvKinds {
+  using Forward = dnnl::convolution_forward;
+  using BackwardData = dnnl::convolution_backward_data;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+};
+
+/// Makes oneDNN's primitive descriptors for the verbs of a convolution.
+class ConvDescriptors {
+ public:
+  ConvDescriptors(const LibraryPtr& library, const ops::ConvDesc& d);
+
+  /// Empty where oneDNN has no such convolution and `may_be_empty`; else throws dnnl::error there.
+  ConvKinds::Forward::primitive_desc forward(const Operands& o, bool may_be_empty = false) const;
+  /// `o.src` is diff_src, `o.dst` diff_dst. Empty where oneDNN has none.
+  ConvKinds::BackwardData::primitive_desc backward_data(const Operands& o,
+                                                        const ConvKinds::Forward::primitive_desc& forward) const;
+  /// `o.weights` is diff_weights, `o.dst` diff_dst. Empty where oneDNN has none.
+  ConvKinds::BackwardWeights::primitive_desc backward_weights(const Operands& o,
+                                                              const ConvKinds::Forward::primitive_desc& forward) const;
+  /// Whether oneDNN (3.12) computes the verb wrongly: in three dims its 16-bit kernels for the gradient of the weights
+  /// leave what they find in memory in the sums of some taps where the kernel is deeper than src.
+  bool is_wrong(ops::Verb verb, std::string_view implementation) const;
+
+ private:
+  LibraryPtr library_;
+  ops::EltwiseParams activation_;
+  bool training_;
+  bool is_shallow_;  ///< three dims, and the kernel is deeper than src
+  dnnl::memory::desc bias_, diff_bias_;  ///< zero where there is none
+  dnnl::memory::dims stride_, gaps_, begin_, end_;
+};
+
+/// Other ways to make the verbs of the convolution `d` than those of `own`, oneDNN's first choice for it. They take and
+/// give channels-last src and dst, and weights as `own` has them. Where the implementation wants other layouts, the
+/// call reorders in scratch memory: ", reordered" in the name says that src or dst is reordered. Per verb there is at
+/// most one without and one with such reorders, none slower by kind (grade()) than `own`'s, always in the same order.
+/// None where `own` does not have channels-last src and dst.
+std::vector<kokkos::ConvWay> further_ways(const LibraryPtr& library, const ops::ConvDesc& d, const ops::Conv& own);
+
+}  // namespace keelson::onednn
