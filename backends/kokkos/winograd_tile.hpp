@@ -114,7 +114,11 @@ struct Winograd1d {
   KOKKOS_FORCEINLINE_FUNCTION static constexpr Factors of_filter() {
     return {1 / (aa * bb), 1 / (2 * aa * (aa - bb)), 1 / (2 * bb * (bb - aa))};
   }
-  KOKKOS_FORCEINLINE_FUNCTION static constexpr float power(float x, int n) { return n == 0 ? 1 : x * power(x, n - 1); }
+  KOKKOS_FORCEINLINE_FUNCTION static constexpr float power(float x, int n) {
+    float p = 1;
+    for (int i = 0; i < n; ++i) p *= x;
+    return p;
+  }
 
   /// The first `count` elements are coefficients of a polynomial: its values at the points. At infinity that is the
   /// last coefficient.
