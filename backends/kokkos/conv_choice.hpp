@@ -17,7 +17,7 @@ namespace keelson::kokkos {
 
 /// A way to make one verb of a convolution.
 struct ConvWay {
-  ops::Verb verb;
+  ops::Verb verb;                                    ///< the only one that callers ask of it
   std::string name;                                  ///< what `make()` calls the verb
   std::function<std::shared_ptr<ops::Conv>()> make;  ///< called where the way is timed or chosen
 };

@@ -8,6 +8,7 @@
 /// oneDNN's implementations of a convolution beyond the one that its first choice, and a rule of thumb, take.
 namespace keelson::onednn {
 
+/// oneDNN's primitives for the three verbs.
 struct ConvKinds {
   using Forward = dnnl::convolution_forward;
   using BackwardData = dnnl::convolution_backward_data;
@@ -17,6 +18,8 @@ struct ConvKinds {
 /// Makes oneDNN's primitive descriptors for the verbs of a convolution.
 class ConvDescriptors {
  public:
+  /// Only the parameters and dtypes of `d` count: each call below says the layouts. Throws Unsupported where a bias
+  /// cannot be described.
   ConvDescriptors(const LibraryPtr& library, const ops::ConvDesc& d);
 
   /// Empty where oneDNN has no such convolution and `may_be_empty`; else throws dnnl::error there.
