@@ -38,7 +38,7 @@ class ConvDescriptors {
   LibraryPtr library_;
   ops::EltwiseParams activation_;
   bool training_;
-  bool is_shallow_;  ///< three dims, and the kernel is deeper than src
+  bool is_shallow_;                      ///< three dims, and the kernel is deeper than src
   dnnl::memory::desc bias_, diff_bias_;  ///< zero where there is none
   dnnl::memory::dims stride_, gaps_, begin_, end_;
 };
