@@ -46,7 +46,7 @@ ProgressBy progress_by(const ExchangeWishes& wanted) {
 void check(const ExchangeWishes& wanted, const std::string& precision) {
   if (wanted.reproducible && precision == "auto")
     refuse(
-        "--precision auto takes what is faster in this run, so --reproducible cannot be had with it: give the "
+        "--precision auto takes what has measured faster, so --reproducible cannot be had with it: give the "
         "precision "
         "by name");
 }

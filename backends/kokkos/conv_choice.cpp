@@ -343,11 +343,13 @@ Expected<ConvMaxPoolBackward> fastest_conv_max_pool_backward(const ConvMaxPoolDe
   auto by_argmax = make(desc);
   if (!runs_on_host || !by_argmax.primitive) return by_argmax;
   const std::shared_ptr<ConvMaxPoolBackward> made = std::move(by_argmax.primitive);
+  backends::TileMakers same_tiles = makers;  // on ranks with any number of threads
+  same_tiles.tile_bytes = backends::tile_bytes(1);
   ConvMaxPoolDesc d = desc;
   for (const auto& [t, role] : {std::pair{&d.src, Role::src}, {&d.weights, Role::weights}, {&d.dst, Role::dst}})
     t->layout = made->layout(Verb::backward_weights, role);
-  auto weights = fastest_verb(made, d, Verb::backward_weights, makers, device);
-  auto data = d.diff_src ? fastest_verb(made, d, Verb::backward_data, makers, device) : made;
+  auto weights = fastest_verb(made, d, Verb::backward_weights, same_tiles, device);
+  auto data = d.diff_src ? fastest_verb(made, d, Verb::backward_data, same_tiles, device) : made;
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<MixedConvMaxPool>(std::move(data), std::move(weights)));
 }
 

@@ -26,7 +26,7 @@ KOKKOS_FORCEINLINE_FUNCTION void prefetch_lanes(const float* p) {
   constexpr int floats_of_line = 16;
   KEELSON_UNROLL
   for (int l = 0; l < lanes; l += floats_of_line) {
-#if defined(__GNUC__) && !defined(__CUDACC__)
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
     __builtin_prefetch(p + l, 0, 3);
 #endif
   }
@@ -206,8 +206,11 @@ Expected<MatMul> make_few_rows_matmul(const MatMulDesc& desc) {
   return std::unique_ptr<MatMul>(std::make_unique<FewRowsMatMul>(d));
 }
 
-std::unique_ptr<MatMul> fastest_matmul(std::unique_ptr<MatMul> direct, const MatMulDesc& d, Device& device) {
+std::unique_ptr<MatMul> fastest_matmul(std::unique_ptr<MatMul> direct, const MatMulDesc& desc, Device& device) {
   constexpr int most_uses = 16;
+  MatMulDesc d = desc;
+  for (const auto& [t, role] : {std::pair{&d.src, Role::src}, {&d.weights, Role::weights}, {&d.dst, Role::dst}})
+    t->layout = direct->layout(Verb::forward, role);
   auto few_rows = make_few_rows_matmul(d);
   AlgorithmChooser* const chooser = device.chooser();
   if (!few_rows.primitive || !chooser) return direct;
@@ -246,8 +249,7 @@ std::unique_ptr<MatMul> fastest_matmul(std::unique_ptr<MatMul> direct, const Mat
     for (int use = 0; use < std::min(d.uses, most_uses); ++use)
       ways[i]->forward(src, weights, m.packed, dst, m.scratch);
   };
-  const auto best =
-      chooser->choose(fmt::format("{}, {} uses", describe(d), d.uses), space().concurrency(), names, {run, prepare});
+  const auto best = chooser->choose(describe(d), space().concurrency(), names, {run, prepare});
   return std::move(ways[best]);
 }
 

@@ -118,7 +118,8 @@ class UnpooledConv final : public ConvMaxPoolBackward {
     cut(makers.tile_bytes);
     for (Kind& k : kinds_)
       if (unsupported_.empty()) unsupported_ = make_kind(k, makers);
-    if (unsupported_.empty()) name_ = kinds_[0].op->name(verb) + " of unpooled planes";
+    // Not that of a kernel, which may be another one for the tiles of another rank.
+    name_ = fmt::format("dense_{} of unpooled planes", to_string(d.compute));
   }
 
   /// The reason why it cannot be made; empty otherwise.

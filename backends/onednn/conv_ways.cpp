@@ -13,9 +13,10 @@ using ops::Role;
 using ops::Verb;
 using Memory = dnnl::memory::desc;
 
-/// Bytes of scratch memory that a further way may take where oneDNN's first choice takes less. A plan's calls share
-/// their scratch memory, whose size is the largest need: this is the most that a choice can add to a plan.
-constexpr std::size_t most_scratch = std::size_t{64} << 20;
+/// Bytes of reordered operands that a further way may have in scratch memory, which a plan's calls share. What the
+/// implementation itself needs does not count: that depends on the number of threads, and all ranks must have the same
+/// candidates.
+constexpr std::size_t most_reordered_bytes = std::size_t{64} << 20;
 
 constexpr int most_direct = 1, most_reordered = 1;  // of a verb: each costs time at the first start
 
@@ -31,6 +32,9 @@ struct Part {
     return {given.shape, to_dtype(wanted_md.get_data_type()), to_layout(wanted_md, given.shape)};
   }
   bool is_reordered() const { return !(wanted().layout == given.layout); }
+  /// Of its reorder.
+  const Memory& from() const { return result ? wanted_md : given_md; }
+  const Memory& to() const { return result ? given_md : wanted_md; }
 };
 
 /// One of oneDNN's implementations of a verb.
@@ -53,12 +57,10 @@ class ReorderedConv final : public ops::Conv {
       call_.bind(p.role, p.argument, p.wanted_md, wanted);
       operands_.push_back({p, wanted, before_rest_, {}});
       if (!p.is_reordered()) continue;
-      const auto& from = p.result ? p.wanted_md : p.given_md;
-      const auto& to = p.result ? p.given_md : p.wanted_md;
-      const dnnl::reorder::primitive_desc pd(library->engine, from, library->engine, to, attributes());
+      const dnnl::reorder::primitive_desc pd(library->engine, p.from(), library->engine, p.to(), attributes());
       Call& reorder = operands_.back().reorder = Call::make<dnnl::reorder>(library, pd, 0);
-      reorder.bind(Role::src, DNNL_ARG_FROM, from, p.result ? wanted : p.given)
-          .bind(Role::dst, DNNL_ARG_TO, to, p.result ? p.given : wanted);
+      reorder.bind(Role::src, DNNL_ARG_FROM, p.from(), p.result ? wanted : p.given)
+          .bind(Role::dst, DNNL_ARG_TO, p.to(), p.result ? p.given : wanted);
       before_rest_ += align64(wanted.bytes());
       rest = std::max(rest, reorder.scratch_bytes());
     }
@@ -130,7 +132,7 @@ class ReorderedConv final : public ops::Conv {
 class Search {
  public:
   Search(const LibraryPtr& library, const ops::ConvDesc& d, const ops::Conv& own)
-      : d_(d), own_(own), descriptors_(library, d), src_(last(d.src)), dst_(last(d.dst)) {}
+      : library_(library), d_(d), own_(own), descriptors_(library, d), src_(last(d.src)), dst_(last(d.dst)) {}
 
   std::vector<Implementation> find() {
     const TensorDesc weights = d_.weights.with(own_.layout(Verb::forward, Role::weights));
@@ -221,7 +223,7 @@ class Search {
         if (grade(name) < least_grade) continue;
         least_grade = grade(name);
         if (!is_new(verb, name)) continue;
-        if (scratch_of(operands, pd) > std::max(most_scratch, own_.scratch_bytes(verb))) continue;
+        if (reordered_bytes(operands) > most_reordered_bytes || !has_reorders(operands)) continue;
         ++count;
         const typename P::primitive_desc kept(pd.get());  // a copy: next_impl() changes all that share the object
         const auto make_call = [kept](const LibraryPtr& l, double flops) { return Call::make<P>(l, kept, flops); };
@@ -241,13 +243,20 @@ class Search {
            });
   }
 
-  static std::size_t scratch_of(const std::vector<Part>& parts, const dnnl::primitive_desc_base& pd) {
-    std::size_t bytes = pd.scratchpad_desc().get_size();
+  bool has_reorders(const std::vector<Part>& parts) const {
+    return std::all_of(parts.begin(), parts.end(), [&](const Part& p) {
+      return !p.is_reordered() ||
+             dnnl::reorder::primitive_desc(library_->engine, p.from(), library_->engine, p.to(), attributes(), true);
+    });
+  }
+  static std::size_t reordered_bytes(const std::vector<Part>& parts) {
+    std::size_t bytes = 0;
     for (const Part& p : parts)
       if (p.is_reordered()) bytes += align64(p.wanted_md.get_size());
     return bytes;
   }
 
+  const LibraryPtr& library_;
   const ops::ConvDesc& d_;
   const ops::Conv& own_;
   ConvDescriptors descriptors_;

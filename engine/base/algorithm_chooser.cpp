@@ -49,8 +49,8 @@ std::size_t AlgorithmChooser::choose(const std::string& key, int threads, const 
   const auto place = [&](const std::string& name) { return std::find(candidates.begin(), candidates.end(), name); };
   const auto usable = [&](const std::string& name) { return place(name) != candidates.end(); };
   std::string chosen = candidates[0];
-  if (const auto given = adopted_.find(shared_key); given != adopted_.end() && usable(given->second))
-    chosen = given->second;
+  if (const auto given = adopted(shared_key, key); !given.empty() && usable(given))
+    chosen = given;
   else if (off_)
     return 0;
   else
@@ -60,7 +60,7 @@ std::size_t AlgorithmChooser::choose(const std::string& key, int threads, const 
     } catch (const OutOfMemory&) {
       // The rule of thumb, on all ranks.
     }
-  made_[shared_key] = chosen;
+  made_[shared_key] = made_[key] = chosen;
   return static_cast<std::size_t>(place(chosen) - candidates.begin());
 }
 
@@ -92,6 +92,12 @@ std::size_t AlgorithmChooser::fastest(const std::string& what, const std::vector
     fmt::print(stderr, "keelson: {}: {} is the fastest: {}\n", what, candidates[winner], times);
   }
   return winner;
+}
+
+std::string AlgorithmChooser::adopted(const std::string& with_list, const std::string& key) const {
+  for (const auto& k : {with_list, key})
+    if (const auto found = adopted_.find(k); found != adopted_.end()) return found->second;
+  return "";
 }
 
 std::string AlgorithmChooser::text() const {

@@ -75,6 +75,9 @@ class AlgorithmChooser {
   };
 
  private:
+  /// The adopted choice for the same list of candidates; else, for a rank whose list is another one, for the same key.
+  /// Empty: none.
+  std::string adopted(const std::string& with_list, const std::string& key) const;
   std::size_t fastest(const std::string& what, const std::vector<std::string>& candidates, const Trials& trials);
 
   double seconds_taken(const std::function<void()>& work) const;

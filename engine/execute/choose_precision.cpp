@@ -50,8 +50,12 @@ class PrecisionTrial {
 
   /// The names of what runs: the plans' hashes, equal where the device has no kernels for `low`.
   std::array<std::uint64_t, 2> hashes() {
-    Parameters a(graph_, context_, 1), b(graph_, context_, 1);
-    return {plan_of(0, a).hash(), plan_of(1, b).hash()};
+    std::array<std::uint64_t, 2> hashes{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      Parameters parameters(graph_, context_, 1);
+      hashes[i] = plan_of(i, parameters).hash();
+    }
+    return hashes;
   }
   /// The faster one. All ranks call it.
   Precision faster() {
@@ -81,10 +85,13 @@ class PrecisionTrial {
   PlanOptions options_;
 };
 
+/// Of the way in which steps are measured. Raise the number when older answers must not be used.
+constexpr int precision_version = 1;
+
 /// Beside the file of the device's other choices, whose lock is taken by those who make the plans that are measured.
 std::filesystem::path file_of(Device& device) {
   const AlgorithmChooser* const chooser = device.chooser();
-  if (!chooser) return choice_file("precision-" + device.describe());
+  if (!chooser) return choice_file(fmt::format("precision-{}-v{}", device.describe(), precision_version));
   auto file = chooser->file();
   return file.empty() ? file : file.replace_filename("precision-" + file.filename().string());
 }

@@ -292,11 +292,10 @@ CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOpti
   const double before = chooser ? chooser->seconds() : 0;
   auto compiled = compile_alike(graph, parameters, options, chooser);
   if (chooser && chooser->seconds() - before > worth_telling)
-    context.remark(
-        fmt::format("algorithms of convolutions were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)",
-                    chooser->seconds() - before,
-                    chooser->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
-                                            : "later starts find the choices in " + chooser->file().string()));
+    context.remark(fmt::format(
+        "algorithms were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)", chooser->seconds() - before,
+        chooser->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
+                                : "later starts find the choices in " + chooser->file().string()));
   return compiled;
 }
 

@@ -108,6 +108,7 @@ TEST_F(AlgorithmChooserTest, AdoptsAnotherRanksChoices) {
   second.adopt(first.text());
   EXPECT_EQ(choose(second, {1, 2}), 1u) << "though it would measure otherwise";
   EXPECT_EQ(runs_, std::vector<int>(2, 0));
+  EXPECT_EQ(choose(second, {1, 2, 3}), 1u) << "though its candidates are others";
   EXPECT_EQ(choose(second, {1}), 0u) << "a choice that this rank does not have";
   EXPECT_EQ(choose(second, {1, 2}, 0, "conv", 8), 1u) << "whatever its number of threads";
   EXPECT_EQ(runs_, std::vector<int>(2, 0));
