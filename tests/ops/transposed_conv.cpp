@@ -152,7 +152,9 @@ TEST_P(TransposedConvTest, NanReachesExactlyWhatReadsIt) {
   x.src[x.src.elements() / 2] = x.diff_dst[x.diff_dst.elements() / 2] = nan;
   for (const auto choice : {LayoutChoice::plain, LayoutChoice::any}) {
     const auto what = fmt::format("{} with a NaN, {}", c().name, to_string(choice));
-    const auto op = make(describe(choice));
+    auto d = describe(choice);
+    d.exact = true;  // Winograd's algorithms hand a NaN to all results of its tile
+    const auto op = make(d);
     if (!op) continue;
     check_forward(*op, x, what);
     check_backward_data(*op, x, what);
