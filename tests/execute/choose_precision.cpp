@@ -31,6 +31,7 @@ TEST(ChoosePrecision, KeepsWhatItHasMeasured) {
   if (!backends::device_available()) GTEST_SKIP() << "there is no device";
   const auto choose = [&] { return choose_precision("auto", g, *backends::make_context(), two_samples); };
   const Precision first = choose();
+  fs::create_directories(folder.path());  // where nothing was measured there is none
   nlohmann::json kept;
   fs::path file;
   for (const auto& f : fs::directory_iterator(folder.path()))
