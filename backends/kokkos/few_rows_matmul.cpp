@@ -20,17 +20,7 @@ constexpr Index depth_of_block = 512;
 
 /// What the first rows ask for while they work: caches of 32 KiB and more hold it until it is used.
 constexpr Index floats_ahead = 2048;
-
-template <int lanes>
-KOKKOS_FORCEINLINE_FUNCTION void prefetch_lanes(const float* p) {
-  constexpr int floats_of_line = 16;
-  KEELSON_UNROLL
-  for (int l = 0; l < lanes; l += floats_of_line) {
-#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
-    __builtin_prefetch(p + l, 0, 3);
-#endif
-  }
-}
+constexpr int floats_of_line = 16;
 
 /// src as FewRows reads it: (block of rows, depth, row), the last row repeated. An item is a run of depth.
 struct PackRows {
@@ -84,7 +74,10 @@ struct FewRows {
     const float* const block = a + first * depth;
     for (Index k = begin; k < end; ++k) {
       const float* const bk = b + k * max_lanes;
-      if constexpr (prefetches) prefetch_lanes<max_lanes>(bk + floats_ahead);
+      if constexpr (prefetches) {
+        KEELSON_UNROLL
+        for (int l = 0; l < max_lanes; l += floats_of_line) prefetch<true>(bk + floats_ahead + l);
+      }
       Lanes<max_lanes> x;
       x.load(bk);
       KEELSON_UNROLL

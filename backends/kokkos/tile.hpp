@@ -81,10 +81,12 @@ struct Lanes {
   }
 };
 
-/// Asks for the cache line of `p`, which may be any address, in the second cache level before it is needed.
+/// Asks for the cache line of `p`, which may be any address, in the second cache level (`first_level`: in the first
+/// one) before it is needed.
+template <bool first_level = false>
 KOKKOS_FORCEINLINE_FUNCTION void prefetch([[maybe_unused]] const void* p) {
 #if !defined(__CUDACC__) && !defined(__HIPCC__) && defined(__GNUC__)
-  __builtin_prefetch(p, 0, 2);
+  __builtin_prefetch(p, 0, first_level ? 3 : 2);
 #endif
 }
 

@@ -85,13 +85,13 @@ class PrecisionTrial {
   PlanOptions options_;
 };
 
-/// Of the way in which steps are measured. Raise the number when older answers must not be used.
+/// Of the way in which steps are measured, part of the key. Raise the number when older answers must not be used.
 constexpr int precision_version = 1;
 
 /// Beside the file of the device's other choices, whose lock is taken by those who make the plans that are measured.
 std::filesystem::path file_of(Device& device) {
   const AlgorithmChooser* const chooser = device.chooser();
-  if (!chooser) return choice_file(fmt::format("precision-{}-v{}", device.describe(), precision_version));
+  if (!chooser) return choice_file("precision-" + device.describe());
   auto file = chooser->file();
   return file.empty() ? file : file.replace_filename("precision-" + file.filename().string());
 }
@@ -135,8 +135,8 @@ Precision faster(Precision low, const Graph& graph, Context& context, const Plan
   if (ranks) ranks->allreduce(&differ, 1, Reduction::max);
   if (!differ) return Precision::fp32;
   const std::string key =
-      fmt::format("precision of a step, plans {:016x} and {:016x}, {} ranks, {} threads", hashes[0], hashes[1],
-                  ranks ? ranks->size() : 1, context.device().current_instance().concurrency());
+      fmt::format("precision of a step v{}, plans {:016x} and {:016x}, {} ranks, {} threads", precision_version,
+                  hashes[0], hashes[1], ranks ? ranks->size() : 1, context.device().current_instance().concurrency());
   return known_or_measured(key, {Precision::fp32, low}, trial, context, ranks);
 }
 
