@@ -34,10 +34,26 @@ endfunction()
 
 # Several sources as one translation unit: most of a source's time goes into the headers that it shares with others.
 # Hence the anonymous namespaces of a folder's sources must not define a name twice. Without KEELSON_UNITY (preset debug)
-# each source shows that it includes what it needs.
+# each source shows that it includes what it needs. A source's unit follows from the source's path alone, so that a new
+# source changes one unit and leaves the others in the compiler's cache. The number of units is a power of two for the
+# same reason: units are split when there are too many sources for them, and otherwise stay as they are.
 function(keelson_unity target)
   set_target_properties(${target} PROPERTIES
-    UNITY_BUILD ${KEELSON_UNITY} UNITY_BUILD_BATCH_SIZE 12 UNITY_BUILD_RELOCATABLE ON)
+    UNITY_BUILD ${KEELSON_UNITY} UNITY_BUILD_MODE GROUP UNITY_BUILD_RELOCATABLE ON)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  set(units 1)
+  math(EXPR most "${count} / 14")
+  while(units LESS most)
+    math(EXPR units "${units} * 2")
+  endwhile()
+  foreach(source IN LISTS sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
+    string(MD5 hash ${name})
+    string(SUBSTRING ${hash} 0 4 hash)
+    math(EXPR unit "0x${hash} % ${units}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
+  endforeach()
 endfunction()
 
 # keelson_library(<target> <folder> [EXCLUDE <regex>] [SOURCES <file>...] [PUBLIC <lib>...] [PRIVATE <lib>...])

@@ -11,8 +11,6 @@ namespace {
 
 using namespace ops;
 
-MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
-
 void bias_gradient(const float* diff, MatrixStrides stride, Index rows, Index columns, float* diff_bias) {
   constexpr const char* label = "keelson::dense::bias";
   launch(

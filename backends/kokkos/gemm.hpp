@@ -12,6 +12,9 @@ struct MatrixStrides {
   MatrixStrides transposed() const { return {column, row}; }
 };
 
+/// Strides of a tensor of two dims.
+inline MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
+
 /// Worked out once for an a of rows x depth, a b of depth x columns and a c of rows x columns.
 class Gemm {
  public:

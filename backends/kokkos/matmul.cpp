@@ -11,8 +11,6 @@ namespace {
 
 using namespace ops;
 
-MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
-
 class KokkosMatMul : public MatMul {
  public:
   explicit KokkosMatMul(const MatMulDesc& d)

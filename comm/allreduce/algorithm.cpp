@@ -10,16 +10,16 @@
 namespace keelson::comm::detail {
 namespace {
 
-using Kind = AllreduceAlgorithm::Kind;
+using Algorithm = AllreduceAlgorithm::Kind;
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
-constexpr std::array<std::pair<Kind, std::string_view>, 6> names{{{Kind::mpi, "mpi"},
-                                                                  {Kind::two_level, "two-level"},
-                                                                  {Kind::two_level_ring, "two-level-ring"},
-                                                                  {Kind::ring, "ring"},
-                                                                  {Kind::halving, "halving"},
-                                                                  {Kind::doubling, "doubling"}}};
+constexpr std::array<std::pair<Algorithm, std::string_view>, 6> names{{{Algorithm::mpi, "mpi"},
+                                                                       {Algorithm::two_level, "two-level"},
+                                                                       {Algorithm::two_level_ring, "two-level-ring"},
+                                                                       {Algorithm::ring, "ring"},
+                                                                       {Algorithm::halving, "halving"},
+                                                                       {Algorithm::doubling, "doubling"}}};
 
 /// "4M", "512K"; nothing for another text.
 std::optional<std::size_t> parse_size(std::string_view text) {
@@ -45,7 +45,7 @@ AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
   const auto* found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.second == name; });
   if (found != names.end() && colon == std::string_view::npos) return {found->first, 0};
   const bool in_pieces =
-      found != names.end() && found->first != Kind::two_level && found->first != Kind::two_level_ring;
+      found != names.end() && found->first != Algorithm::two_level && found->first != Algorithm::two_level_ring;
   const auto piece = colon == std::string_view::npos ? std::nullopt : parse_size(text.substr(colon + 1));
   if (in_pieces && piece) return {found->first, *piece};
   refuse(
@@ -56,17 +56,17 @@ AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
 
 bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
   // Both exchange with the nearest rank first, and a + b is b + a: the same tree for each element.
-  const bool adds_in_tree = algorithm.kind == Kind::doubling || algorithm.kind == Kind::halving;
+  const bool adds_in_tree = algorithm.kind == Algorithm::doubling || algorithm.kind == Algorithm::halving;
   if (facts.order == SumOrder::tree && !adds_in_tree) return false;
   switch (algorithm.kind) {
-    case Kind::mpi:
-    case Kind::doubling:  // both ranks of a pair add what the other has rounded: they would differ
+    case Algorithm::mpi:
+    case Algorithm::doubling:  // both ranks of a pair add what the other has rounded: they would differ
       return facts.wire == Wire::fp32;
-    case Kind::two_level:
-    case Kind::two_level_ring:
+    case Algorithm::two_level:
+    case Algorithm::two_level_ring:
       return facts.shared_memory;
-    case Kind::ring:
-    case Kind::halving:
+    case Algorithm::ring:
+    case Algorithm::halving:
       break;
   }
   return true;
@@ -74,24 +74,24 @@ bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts
 
 std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes) {
   std::vector<AllreduceAlgorithm> all;
-  all.push_back({Kind::two_level, 0});
-  if (facts.nodes > 1) all.push_back({Kind::two_level_ring, 0});
+  all.push_back({Algorithm::two_level, 0});
+  if (facts.nodes > 1) all.push_back({Algorithm::two_level_ring, 0});
   if (bytes <= 64 * KiB) {
-    all.push_back({Kind::mpi, 0});
-    all.push_back({Kind::doubling, 0});
+    all.push_back({Algorithm::mpi, 0});
+    all.push_back({Algorithm::doubling, 0});
   } else {
-    all.push_back({Kind::halving, 0});
-    all.push_back({Kind::mpi, 0});
-    all.push_back({Kind::ring, 0});
+    all.push_back({Algorithm::halving, 0});
+    all.push_back({Algorithm::mpi, 0});
+    all.push_back({Algorithm::ring, 0});
   }
   for (const std::size_t piece : {MiB, 4 * MiB})
     if (bytes > piece) {
-      all.push_back({Kind::halving, piece});
-      all.push_back({Kind::ring, piece});
-      all.push_back({Kind::mpi, piece});
+      all.push_back({Algorithm::halving, piece});
+      all.push_back({Algorithm::ring, piece});
+      all.push_back({Algorithm::mpi, piece});
     }
   std::erase_if(all, [&](const AllreduceAlgorithm& a) { return !can_be_had(a, facts); });
-  if (all.empty()) all.push_back({Kind::halving, 0});  // few bytes in 16 bits, without shared memory
+  if (all.empty()) all.push_back({Algorithm::halving, 0});  // few bytes in 16 bits, without shared memory
   return all;
 }
 

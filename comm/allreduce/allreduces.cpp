@@ -14,7 +14,7 @@
 namespace keelson::comm::detail {
 namespace {
 
-using Kind = AllreduceAlgorithm::Kind;
+using Algorithm = AllreduceAlgorithm::Kind;
 
 /// What rounding has taken away from an array so far; empty in fp32.
 std::vector<float> residual_of(const CollectiveDesc& desc) {
@@ -185,16 +185,16 @@ std::unique_ptr<CollectiveWork> Allreduces::make(const AllreduceAlgorithm& algor
     return std::make_unique<PeerSum>(comm_, take_tags(PeerSum::most_at_once), std::move(schedule), desc, piece);
   };
   switch (algorithm.kind) {
-    case Kind::two_level:
-    case Kind::two_level_ring:
-      return std::make_unique<SharedSum>(node_sum(algorithm.kind == Kind::two_level_ring, desc.wire), desc);
-    case Kind::ring:
+    case Algorithm::two_level:
+    case Algorithm::two_level_ring:
+      return std::make_unique<SharedSum>(node_sum(algorithm.kind == Algorithm::two_level_ring, desc.wire), desc);
+    case Algorithm::ring:
       return by_peers(make_ring(rank_, ranks_));
-    case Kind::halving:
+    case Algorithm::halving:
       return by_peers(make_halving(rank_, ranks_));
-    case Kind::doubling:
+    case Algorithm::doubling:
       return by_peers(make_doubling(rank_, ranks_));
-    case Kind::mpi:
+    case Algorithm::mpi:
       break;
   }
   return std::make_unique<MpiCalls>(comm_, desc, 0, std::min(piece, detail::piece));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "comm/detail/mpi_calls.hpp"
 #include "comm/detail/mpi_support.hpp"
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/environment.hpp"

@@ -72,7 +72,7 @@ TEST_P(Bf16Test, MatchesOracle) {
             oracle::conv_backward_weights(x, dy, c().weights, p), oracle::conv_backward_data(dy, w, c().src, p));
 }
 
-const std::vector<Bf16Case> cases{
+const std::vector<Bf16Case> bf16_cases{
     {"conv_3d", "blocks of channels", {2, 16, 6, 6, 8}, {32, 16, 3, 3, 3}, {1, 1, 1}},
     {"conv_shallow", "a kernel deeper than src", {1, 16, 2, 4, 4}, {32, 16, 3, 3, 3}, {1, 1, 1}},
     {"conv_first", "4 channels, a rest of filters", {1, 4, 6, 6, 6}, {20, 4, 3, 3, 3}, {1, 1, 1}},
@@ -80,7 +80,7 @@ const std::vector<Bf16Case> cases{
     {"dense", "", {7, 96}, {40, 96}, {}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Bf16, Bf16Test, ::testing::ValuesIn(on_every_context(cases)), CaseName());
+INSTANTIATE_TEST_SUITE_P(Bf16, Bf16Test, ::testing::ValuesIn(on_every_context(bf16_cases)), CaseName());
 
 }  // namespace
 }  // namespace keelson::testing

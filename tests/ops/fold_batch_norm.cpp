@@ -4,7 +4,7 @@
 namespace keelson::testing {
 namespace {
 
-constexpr double epsilon = 1e-3;
+constexpr double fold_epsilon = 1e-3;
 
 struct FoldCase {
   std::string name, about;
@@ -20,7 +20,7 @@ TEST_P(FoldBatchNormTest, MatchesOracle) {
   const Shape& shape = c().weights;
   const Shape channels{shape[c().axis]};
   const auto lies = c().strides.empty() ? Layout::plain(shape) : Layout::strided(shape, c().strides);
-  const auto op = make(ops::FoldBatchNormDesc{{shape, DType::f32, lies}, c().axis, static_cast<float>(epsilon)});
+  const auto op = make(ops::FoldBatchNormDesc{{shape, DType::f32, lies}, c().axis, static_cast<float>(fold_epsilon)});
   if (!op) return;
   const Array w = oracle::random_uniform(shape, "w"), b = oracle::random_uniform(channels, "b"),
               mean = oracle::random_uniform(channels, "mean"),
@@ -30,7 +30,7 @@ TEST_P(FoldBatchNormTest, MatchesOracle) {
   Array want(shape), want_bias(channels);
   std::int64_t run = 1;
   for (int i = c().axis + 1; i < shape.rank(); ++i) run *= shape[i];
-  const auto factor = [&](std::int64_t o) { return scale[o] / std::sqrt(variance[o] + epsilon); };
+  const auto factor = [&](std::int64_t o) { return scale[o] / std::sqrt(variance[o] + fold_epsilon); };
   for (std::int64_t i = 0; i < shape.elements(); ++i) want[i] = w[i] * factor(i / run % channels[0]);
   for (std::int64_t o = 0; o < channels[0]; ++o)
     want_bias[o] = ((c().bias ? b[o] : 0) - mean[o]) * factor(o) + shift[o];

@@ -3,12 +3,12 @@
 namespace keelson {
 namespace {
 
-constexpr std::int64_t floats_per_line = 16;  // 64 bytes
+constexpr std::int64_t aligned_floats = 16;  // 64 bytes
 
 /// What the array takes of a block, in floats.
 std::int64_t room(const Tensor& t) {
   const auto floats = static_cast<std::int64_t>(t.bytes() / sizeof(float));
-  return (floats + floats_per_line - 1) / floats_per_line * floats_per_line;
+  return (floats + aligned_floats - 1) / aligned_floats * aligned_floats;
 }
 
 }  // namespace
