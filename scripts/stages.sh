@@ -1,6 +1,7 @@
-# Sourced by .ci/run and check-all.sh: stages that all run, whatever fails, and a table of them at the end.
+# Sourced by .ci/run and check-all.sh: stages that all run, whatever fails, and at the end a table of them and of what was
+# left out.
 
-failed=() names=() took=()
+failed=() names=() took=() left_out=()
 began=$SECONDS
 
 # stage COMMAND...
@@ -12,12 +13,19 @@ stage() {
   echo "=== $* took ${took[-1]} s"
 }
 
-# conclude WHO: prints the table; status 1 if a stage failed.
+# leave_out WHAT...: `conclude` names it.
+leave_out() { left_out+=("$*"); }
+
+# conclude WHO: prints the tables; status 1 if a stage failed.
 conclude() {
   local i
   echo "=== seconds of each stage"
   for i in "${!names[@]}"; do printf '%6d  %s\n' "${took[i]}" "${names[i]}"; done
   printf '%6d  in all\n' $((SECONDS - began))
+  if [[ ${#left_out[@]} != 0 ]]; then
+    echo "=== left out; ./dev check-all runs it:"
+    printf '        %s\n' "${left_out[@]}"
+  fi
   if [[ ${#failed[@]} != 0 ]]; then
     printf "$1: failed: %s\n" "${failed[@]}"
     return 1

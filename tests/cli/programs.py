@@ -1,5 +1,6 @@
 """Starts our programs as users do, and reads what they leave behind."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import zlib
 
 try:
     import h5py
@@ -17,6 +19,21 @@ except ImportError:
 
 MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
 needs_h5py = unittest.skipUnless(h5py, "needs h5py")
+
+
+def long_test(test):
+    """A test of more than some ten seconds. KEELSON_LONG_TESTS says which of them run: "all", or "K/N", every Nth of them
+    by a hash of the name, the Kth such share; none without it. Names of tests that do not run are appended to the file
+    KEELSON_LEFT_OUT, where it is set."""
+    name = f"{pathlib.Path(inspect.getfile(test)).stem}.{test.__qualname__}"
+    asked = os.environ.get("KEELSON_LONG_TESTS", "")
+    share, _, shares = asked.partition("/")
+    if asked == "all" or shares and zlib.crc32(name.encode()) % int(shares) == int(share):
+        return test
+    if "KEELSON_LEFT_OUT" in os.environ:
+        with open(os.environ["KEELSON_LEFT_OUT"], "a") as left_out:
+            left_out.write(f"{name}\n")
+    return unittest.skip("a long test: KEELSON_LONG_TESTS=all runs it")(test)
 
 
 class Program:

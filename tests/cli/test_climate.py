@@ -11,7 +11,7 @@ import time
 import unittest
 
 import programs
-from programs import attributes, h5py, needs_h5py, numpy
+from programs import attributes, h5py, long_test, needs_h5py, numpy
 
 CLIMATE = programs.Program("keelson-climate")
 CHANNELS = "TMQ U850 V850 UBOT VBOT QREFHT PS PSL T200 T500 PRECT TS TREFHT Z1000 Z200 ZBOT".split()
@@ -249,6 +249,7 @@ class Train(programs.Case):
                 self.assertIn("2 snapshots of 16x64x96", table)
                 self.assertRegex(table, r"atmospheric river +[01]\.\d+ +[01]\.\d+\n")
 
+    @long_test
     def test_the_other_networks(self):
         small = ("--width", 0.0625)
         for net, arguments in (("deepcam", ("--recipe", "deepcam-128", "--global-batch", 2, "--middle-blocks", 1, "--batch-norm-ranks", 0)),
@@ -265,9 +266,16 @@ class Train(programs.Case):
 
     @needs_h5py
     def test_a_run_continues_bit_for_bit(self):
-        tiramisu = (*self.NET, "--recipe", "sc18-tiramisu")
-        deepcam = ("--recipe", "deepcam-128", "--global-batch", 2, "--width", 0.0625, "--middle-blocks", 1, "--target-iou", 0)
-        for name, arguments in (("lag", tiramisu), ("synchronous", (*tiramisu, "--sync", "synchronous")), ("deepcam", deepcam)):
+        self.continues(lag=(*self.NET, "--recipe", "sc18-tiramisu"))
+
+    @long_test
+    @needs_h5py
+    def test_other_runs_continue_bit_for_bit(self):
+        self.continues(synchronous=(*self.NET, "--recipe", "sc18-tiramisu", "--sync", "synchronous"),
+                       deepcam=("--recipe", "deepcam-128", "--global-batch", 2, "--width", 0.0625, "--middle-blocks", 1, "--target-iou", 0))
+
+    def continues(self, **runs):
+        for name, arguments in runs.items():
             with self.subTest(name):
                 whole, half = self.folder / f"whole-{name}", self.folder / f"half-{name}"
                 train = ("train", "--data", self.data, *arguments, "--epochs", 2)

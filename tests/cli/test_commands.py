@@ -15,7 +15,7 @@ import textwrap
 import time
 import unittest
 
-from programs import MPIEXEC, needs_h5py
+from programs import MPIEXEC, long_test, needs_h5py
 from test_readme import DOCUMENTS, TOP
 
 # The commands as they stand take hours or many cores. (pattern, what stands in its place)
@@ -113,6 +113,7 @@ class Commands(unittest.TestCase):
         return subprocess.run(words, cwd=self.work, env=self.environment, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=300)
 
+    @long_test
     def test_each_runs_or_says_why_not(self):
         ran, failed = 0, []
         for document in DOCUMENTS:

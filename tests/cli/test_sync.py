@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from programs import MPIEXEC, Case, Program, records
+from programs import MPIEXEC, Case, Program, long_test, records
 
 COSMOFLOW = Program("keelson-cosmoflow")
 
@@ -32,9 +32,17 @@ class Sync(Case):
         return text, [r["loss"] for r in records(folder, "step")]
 
     def test_modes(self):
+        self.compare("lag", "stale:0")
+
+    @long_test
+    def test_other_modes(self):
+        self.compare("stale:2", "gossip", "local:1", "local:3", "post-local:2@1")
+
+    def compare(self, *modes):
+        """Losses of the modes beside those of synchronous steps."""
         _, want = self.train("synchronous")
         self.assertEqual(len(want), 8)
-        for mode in ("lag", "stale:0", "stale:2", "gossip", "local:1", "local:3", "post-local:2@1"):
+        for mode in modes:
             with self.subTest(mode):
                 text, losses = self.train(mode, "--sync", mode)
                 self.assertIn(f"synchronization {mode}", text)
@@ -47,8 +55,15 @@ class Sync(Case):
                     self.assertNotAlmostEqual(losses[-1], want[-1], delta=1e-4 * want[-1])
 
     def test_resume(self):
+        self.resume("local:3")
+
+    @long_test
+    def test_resume_in_other_modes(self):
+        self.resume("lag", "stale:2", "gossip", "post-local:2@1")
+
+    def resume(self, *modes):
         """The mode comes from the checkpoint."""
-        for mode in ("lag", "stale:2", "gossip", "local:3", "post-local:2@1"):
+        for mode in modes:
             with self.subTest(mode):
                 name = "resumed-" + mode
                 folder = self.folder / name.replace(":", "-")
