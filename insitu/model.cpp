@@ -34,7 +34,19 @@ Model::Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>
   if (name_.empty()) refuse("a model has no name. Expected a text such as \"shocks\" in `name`");
   read_fields(desc, fields);
   read_training(desc);
-  make_network(desc);
+}
+
+void Model::make(const keelson_insitu_model_desc& desc) {
+  const auto compare = [&](const std::map<std::string, std::string>& values) {
+    compare_values(ranks_.host, values, "settings of a model", "describe it alike on all ranks");
+  };
+  compare({{"target", target_ ? target_->name : ""}});  // others follow from whether the model is trained
+  // Gradients are added up over ranks as they lie in memory. How they lie depends on the shapes that a plan is made
+  // for, so all ranks train on tiles of one shape.
+  Triple tile = inputs_[0]->extents;
+  if (trains()) ranks_.host.allreduce(tile.data(), 3, Reduction::min);
+  on_each_rank(&ranks_.host, [&] { make_network(desc, tile); });
+  compare(settings());
 }
 
 void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields) {
@@ -85,14 +97,13 @@ void Model::read_training(const keelson_insitu_model_desc& desc) {
   reservoir_.emplace(capacity, desc.seed, static_cast<std::uint32_t>(2 * ranks_.host.rank()));
 }
 
-void Model::make_network(const keelson_insitu_model_desc& desc) {
+void Model::make_network(const keelson_insitu_model_desc& desc, Triple whole) {
   if ((desc.layers != nullptr) == checkpoint_.has_value())
     refuse("model '{}' has {}. Expected `layers`, the text of a network, or `checkpoint`", name_,
            desc.layers ? "both layers and a checkpoint" : "neither layers nor a checkpoint");
   const Field& field = *inputs_[0];
   const int ndims = field.ndims;
   const Triple halo = given(desc.halo, ndims, {0, 0, 0});
-  Triple whole = field.extents;
   if (checkpoint_) {
     const Shape stored = stored_input(*checkpoint_);
     if (stored.rank() != ndims + 1)
@@ -145,10 +156,14 @@ void Model::check_result() const {
 }
 
 std::map<std::string, std::string> Model::settings() const {
-  std::string weights;
+  std::string weights, inputs;
   for (const auto& p : network_.graph.parameters()) weights += p.name + " " + keelson::to_string(p.shape) + " ";
-  std::map<std::string, std::string> all{{"name", name_}, {"save", save_}, {"weights", weights}};
+  for (const Field* f : inputs_) inputs += (inputs.empty() ? "" : " ") + f->name;
+  std::map<std::string, std::string> all{{"name", name_}, {"save", save_}, {"weights", weights}, {"inputs", inputs}};
+  if (const auto layers = network_.config.find("layers"); layers != network_.config.end()) all.insert(*layers);
   if (!trains()) return all;
+  all["tile"] = to_string(tiling_.tile, tiling_.ndims);
+  all["halo"] = to_string(tiling_.halo, tiling_.ndims);
   all["loss"] = network_.config.at("loss");
   all["steps"] = fmt::format("{}", steps_);
   all["share"] = fmt::format("{}", share_);

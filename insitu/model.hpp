@@ -25,9 +25,12 @@ struct Ranks {
 /// A network on tiles of fields. The fields must outlive it, in their places.
 class Model {
  public:
-  /// Checks the description and makes the network; compile() then gives it memory. Throws InputError. No rank waits for
-  /// others, but where a checkpoint is read: all ranks then do, together.
+  /// Reads the description. Throws InputError. No rank waits for others, but where a checkpoint is read: all ranks then
+  /// do, together.
   Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields, Ranks ranks);
+  /// Agrees on the tile and makes the network; compile() then gives it memory. Throws InputError, also where the ranks
+  /// do not describe the same model. Collective.
+  void make(const keelson_insitu_model_desc& desc);
   /// Plans, memory and weights. Collective.
   void compile();
 
@@ -42,13 +45,14 @@ class Model {
   /// Collective.
   void save(const std::string& path);
   const std::string& save_at_end() const { return save_; }
-  std::map<std::string, std::string> settings() const;  ///< which have to be the same on all ranks
   bool trains() const { return !loss_.kind.empty(); }
 
  private:
   void read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields);
   void read_training(const keelson_insitu_model_desc& desc);
-  void make_network(const keelson_insitu_model_desc& desc);
+  /// `whole`: the default tile of a model without a checkpoint.
+  void make_network(const keelson_insitu_model_desc& desc, Triple whole);
+  std::map<std::string, std::string> settings() const;  ///< which have to be the same on all ranks
   void make_tiles();
   void check_result() const;
   void load();

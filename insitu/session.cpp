@@ -101,7 +101,7 @@ void Session::model(const keelson_insitu_model_desc& desc) {
     made = std::make_unique<Model>(desc, fields_, Ranks{*context_, *host_, *device_});
     if (models_.contains(made->name())) refuse("there is a model '{}' already. Expected another name", made->name());
   });
-  compare_values(*host_, made->settings(), "settings of a model", "describe it alike on all ranks");
+  made->make(desc);
   made->compile();
   const std::string name = made->name();
   models_[name] = std::move(made);

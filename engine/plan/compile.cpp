@@ -12,6 +12,7 @@
 #include "engine/plan/compiled_graph.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
+#include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
 #include "engine/plan/updates.hpp"
 
@@ -262,6 +263,14 @@ std::string first_ranks(std::string text, Communicator& ranks) {
   return text;
 }
 
+/// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
+/// the elements may lie in another order, and the sums would be wrong without a word.
+void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
+  compare_hash(ranks, plan_hash(mine.program), "plans",
+               "give all ranks the same network, shapes of inputs, options, build and environment, on processors of "
+               "one kind, or try KEELSON_BACKEND=kokkos and KEELSON_TUNE=off");
+}
+
 CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
                             AlgorithmChooser* chooser) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
@@ -277,10 +286,11 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
     if (measures) compiled.emplace(make());
   });
   const std::string choices = first_ranks(measures ? chooser->text() : "", *ranks);  // empty: rules of thumb
-  if (compiled) return std::move(*compiled);
   const AlgorithmChooser::RulesOfThumb as_the_first_rank(choices.empty() ? chooser : nullptr);
   if (chooser && !choices.empty() && ranks->rank() != 0) chooser->adopt(choices);
-  return make();
+  if (!compiled) compiled.emplace(make());
+  if (options.training) require_same_plans(*compiled, *ranks);
+  return std::move(*compiled);
 }
 
 }  // namespace

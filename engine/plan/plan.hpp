@@ -91,7 +91,7 @@ class Plan {
  public:
   /// Throws InputError for a training plan of a graph without a loss. Parameters without a layout get their layout,
   /// their memory and their initial values here. Other memory is taken only to time algorithms, and given back.
-  /// Collective over PlanOptions::peers: what the first rank throws, all throw.
+  /// Collective over PlanOptions::peers: all throw what the first rank throws; InputError where training plans differ.
   Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
@@ -117,8 +117,8 @@ class Plan {
   std::vector<std::pair<std::string, std::size_t>> memory() const;
   std::size_t arena_bytes() const;        ///< size of the arena that an executor needs
   std::size_t arena_lower_bound() const;  ///< most bytes that are in use at one call: no arena can be smaller
-  /// Hash of all calls with their kernels and operands. Ranks compare their hashes when training starts, since all
-  /// ranks must make the same calls.
+  /// Hash of all calls with their kernels and operands. The ranks of a training plan have the same hash: they add up
+  /// gradients as these lie in memory.
   std::uint64_t hash() const;
 
  private:

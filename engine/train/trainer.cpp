@@ -126,7 +126,6 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   std::iota(first_numbers_.begin(), first_numbers_.end(), 0);
   if (options_.max_failures < 0) options_.max_failures = ranks_of(communicator) / 2;
   feed_.emplace(training.fields(), loader_->coded(), *executor_, parameters.context());
-  compare_plans();
   make_synchronizer();
   const bool alike = options_.sync.kind == SyncMode::Kind::synchronous || options_.sync.kind == SyncMode::Kind::lag;
   progress_.emplace(communicator,

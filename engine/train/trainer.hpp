@@ -242,7 +242,6 @@ class Trainer {
   /// Changes plan and executor where the epoch after `done` epochs needs others (SyncMode::Kind::post_local).
   void adopt_mode(std::int64_t done);
   void make_synchronizer();
-  void compare_plans() const;
   /// Asks TrainerOptions::change_network where an epoch begins.
   void ask_for_change();
   void make_network_of(const CheckpointReader& checkpoint);

@@ -45,14 +45,6 @@ std::unique_ptr<Executor> Trainer::make_executor(const Graph& graph) const {
   return executor;
 }
 
-/// Ranks on other processors may have other kernels, and sums that should be equal drift apart: better to stop at once.
-void Trainer::compare_plans() const {
-  if (!communicator_) return;
-  compare_hash(*communicator_, executor_->plan().hash(), "plans",
-               "start all ranks with the same options, build and environment, on processors of one kind, or give "
-               "KEELSON_BACKEND=kokkos and KEELSON_TUNE=off");
-}
-
 void Trainer::ask_for_change() {
   if (!options_.change_network || state_.epoch == 0 || state_.step_in_epoch > 0) return;
   settle();
@@ -70,7 +62,6 @@ void Trainer::ask_for_change() {
   if (!change) return;
   auto parameters = parameters_.remap(change->graph, change->maps);
   set_network(std::move(change->graph), std::move(parameters));
-  together("the comparison of the plans", [this] { compare_plans(); });
   tell([&](auto& o) { o.on_network_change(state_, *graph_); });
 }
 
@@ -87,7 +78,6 @@ void Trainer::make_network_of(const CheckpointReader& checkpoint) {
         checkpoint.path().string(), differs);
   auto parameters = Parameters(*graph, parameters_.context(), parameters_.seed());
   set_network(std::move(*graph), std::move(parameters));
-  compare_plans();
 }
 
 void Trainer::set_network(Graph graph, Parameters parameters) {

@@ -150,7 +150,6 @@ void Trainer::rebuild() {
   executor_->set_loss_scale(kept_scale_);
   feed_.emplace(training_.fields(), loader_->coded(), *executor_, parameters_.context());
   run_steps_ = 0;  // the new plan's calls are timed, too
-  compare_plans();
   if (evaluator_) evaluator_->regroup();
   for (TrainObserver* o : lead()) o->on_take_over(state_, last_epoch_ ? &*last_epoch_ : nullptr);
 }

@@ -47,7 +47,6 @@ void Trainer::adopt_mode(std::int64_t done) {
   executor_ = make_executor(*graph_);
   feed_.emplace(training_.fields(), loader_->coded(), *executor_, parameters_.context());
   run_steps_ = 0;  // the new plan's calls are timed, too
-  compare_plans();
   make_synchronizer();
 }
 

@@ -121,8 +121,10 @@ typedef struct keelson_insitu_model_desc {
                               makes scores */
   int channel;             /**< of the network's result, that is written and makes the scores; KEELSON_INSITU_CLASS: the
                               number of the largest channel */
-  int64_t tile[3];         /**< cells of a tile; default: that of the checkpoint, else this rank's interior */
-  int64_t halo[3];         /**< cells that the network sees around a tile */
+  int64_t tile[3];         /**< cells of a tile; default: that of the checkpoint; else this rank's interior, or, with a
+                              target, the largest tile that fits into the interior of every rank. With a target the
+                              same on all ranks */
+  int64_t halo[3];         /**< cells that the network sees around a tile. With a target the same on all ranks */
   int batch;               /**< tiles per pass of inference; default: all of this rank's, 16 at most */
 
   /* Training; target NULL: none. */

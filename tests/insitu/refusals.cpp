@@ -141,5 +141,30 @@ TEST(InsituRefusals, OfSettingsThatDifferBetweenRanks) {
                  {"rank " + std::to_string(size - 1), "seed is 8", "rank 0", "7", "describe it alike on all ranks"});
 }
 
+TEST(InsituRefusals, OfTilesAndNetworksThatDifferBetweenRanksThatTrain) {
+  const int size = size_of_comm(MPI_COMM_WORLD), last = size - 1;
+  if (size == 1) GTEST_SKIP() << "needs 2 ranks";
+  const bool differs = rank_of(MPI_COMM_WORLD) == last;
+  const OpenSession session;
+  auto d = plain_field("u");
+  d.ghosts[0] = d.ghosts[1] = 2;
+  KEELSON_WORKS(session, keelson_insitu_field(session, &d));
+  const std::string name = "rank " + std::to_string(last);
+  const auto refused = [&](auto change, const std::vector<std::string>& words) {
+    keelson_insitu_model_desc m{};
+    m.name = "net";
+    m.layers = "conv 2 3; relu; conv 1 3";
+    m.inputs = m.target = "u";
+    m.tile[0] = m.tile[1] = 4;
+    if (differs) change(m);
+    expect_refused(keelson_insitu_model(session, &m), session, words);
+  };
+  refused([](auto& m) { m.tile[0] = 8; }, {"tile is 8x4 on " + name, "4x4 on rank 0", "describe it alike"});
+  refused([](auto& m) { m.tile[0] = 0; }, {"tile is 16x4 on " + name});
+  refused([](auto& m) { m.halo[1] = 2; }, {"halo is 0x2 on " + name, "0x0 on rank 0"});
+  refused([](auto& m) { m.layers = "conv 2 3; tanh; conv 1 3"; }, {"layers is conv 2 3; tanh; conv 1 3 on " + name});
+  refused([](auto& m) { m.target = nullptr; }, {"target is not given on " + name});
+}
+
 }  // namespace
 }  // namespace keelson::testing

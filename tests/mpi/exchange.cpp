@@ -47,6 +47,29 @@ TEST(ExchangeOrder, UpdatesBeginWhenTheirBucketIsThere) {
   EXPECT_EQ(without_names, want);
 }
 
+TEST(ExchangeOrder, RanksWithOtherPlansAreRefusedWhereTheyTrain) {
+  KEELSON_NEED_RANKS(2);
+  const ProcessGrid grid(world());
+  const int last = world().size() - 1;
+  const Graph graph = two_layers();
+  // The batch stands for all that may differ: gradients have the same sizes, and could be added up.
+  const PlanOptions options{.batch = world().rank() == last ? 3 : 2, .grid = &grid};
+  Parameters parameters(graph, context(network_contexts().back()), 1);
+  try {
+    const Plan plan(graph, parameters, options);
+    ADD_FAILURE() << "the ranks' plans differ";
+  } catch (const InputError& e) {
+    const std::string message = e.what();
+    EXPECT_NE(message.find(fmt::format("different plans: rank {} (", last)), std::string::npos) << message;
+    EXPECT_NE(message.find("shapes of inputs"), std::string::npos) << message;
+  }
+  // Plans without training sum nothing over ranks.
+  PlanOptions inference = options;
+  inference.training = false;
+  Parameters others(graph, context(network_contexts().back()), 1);
+  EXPECT_NO_THROW(Plan(graph, others, inference));
+}
+
 TEST(ExchangeOrder, TheNormOfAllGradientsNeedsAllBuckets) {
   KEELSON_NEED_RANKS(2);
   Sgd sgd;
