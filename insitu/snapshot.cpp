@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -15,6 +17,7 @@
 #include "engine/base/ranks.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
 #include "insitu/kernels.hpp"
+#include "insitu/parts.hpp"
 
 namespace keelson::insitu {
 namespace {
@@ -70,19 +73,25 @@ Dense dense_interior(Field& field, Device& device) {
   return dense;
 }
 
-/// The ranks' parts make up the whole of each field.
+/// Each cell of each field belongs to one rank.
 void check_parts(const std::vector<Field*>& fields, Communicator& ranks) {
   std::map<std::string, std::string> globals;
   for (const Field* f : fields) globals["global of '" + f->name + "'"] = to_string(f->global, f->ndims);
   compare_values(ranks, globals, "whole fields", "give keelson_insitu_field() the same `global` on all ranks");
-  for (const Field* f : fields) {
-    std::int64_t cells = f->cells();
-    ranks.allreduce(&cells, 1, Reduction::sum);
-    if (cells != f->global[0] * f->global[1] * f->global[2])
+  std::vector<Part> mine;
+  for (const Field* f : fields) mine.push_back({.offset = f->offset, .extents = f->extents});
+  std::string bytes(mine.size() * sizeof(Part), '\0');
+  std::memcpy(bytes.data(), mine.data(), bytes.size());
+  const auto all = ranks.allgather(bytes);
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    std::vector<Part> parts(all.size());
+    for (std::size_t r = 0; r < all.size(); ++r) std::memcpy(&parts[r], all[r].data() + i * sizeof(Part), sizeof(Part));
+    const auto problem = problem_of_parts(parts, fields[i]->global, fields[i]->ndims);
+    if (!problem.empty())
       refuse(
-          "snapshot: the ranks have {} cells of field '{}' together, but the whole field is {}. Expected `global`, the "
-          "extents over all ranks, and `offset`, where the rank's part begins, in keelson_insitu_field()",
-          cells, f->name, to_string(f->global, f->ndims));
+          "snapshot of field '{}': {}. Expected each cell of the whole field, {}, on one rank: give "
+          "keelson_insitu_field() `global`, the extents over all ranks, and `offset`, where the rank's interior begins",
+          fields[i]->name, problem, to_string(fields[i]->global, fields[i]->ndims));
   }
 }
 

@@ -180,7 +180,8 @@ int keelson_insitu_trigger(keelson_insitu* session, const keelson_insitu_trigger
 int keelson_insitu_check(keelson_insitu* session, const char* trigger, int64_t step, double time, int* on,
                          double* score);
 /** Writes a snapshot now: an HDF5 file with a data set of global extents for each of the fields, written collectively,
- * and the attributes "step" and "time". Collective. */
+ * and the attributes "step" and "time". The ranks' interiors have each cell of the whole field once; else nothing is
+ * written. Collective. */
 int keelson_insitu_snapshot(keelson_insitu* session, const char* fields, const char* path, int64_t step, double time);
 
 #ifdef __cplusplus

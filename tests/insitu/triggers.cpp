@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <hdf5.h>
 #include <sys/resource.h>
 
@@ -153,6 +154,23 @@ TEST(InsituTrigger, SnapshotsNeedToKnowWhereTheRanksPartsLie) {
   desc.global[0] += rank_of(MPI_COMM_WORLD);
   KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
   expect_refused(keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0), session, {"global of 'u'", "rank 0"});
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(path + ".partial"));
+  // As many cells as the whole field has, but the last rank has those of the rank before it.
+  desc = u.desc();
+  const auto rows = 16 / size;
+  if (rank_of(MPI_COMM_WORLD) == size - 1) desc.offset[0] -= 1;
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  expect_refused(keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0), session,
+                 {"field 'u'", fmt::format("rank {} has cells [{}:{}, 0:8]", size - 2, 16 - 2 * rows, 16 - rows),
+                  fmt::format("rank {} has cells [{}:15, 0:8]", size - 1, 15 - rows), "overlap", "`offset`"});
+  // A cell that no rank has.
+  desc = u.desc();
+  if (rank_of(MPI_COMM_WORLD) == 1) desc.extents[0] -= 1;
+  KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
+  expect_refused(keelson_insitu_snapshot(session, "u", path.c_str(), 1, 0), session,
+                 {"field 'u'", fmt::format("no rank has the cell ({}, 0)", 2 * rows - 1),
+                  fmt::format("rank 1 has cells [{}:{}, 0:8]", rows, 2 * rows - 1)});
   EXPECT_FALSE(fs::exists(path));
   EXPECT_FALSE(fs::exists(path + ".partial"));
   // A field that one rank does not know.
