@@ -18,7 +18,7 @@ namespace keelson {
 /// second takes what the first has found. Ranks that do not share it are given the first rank's choices (text(),
 /// adopt()) by those who compile plans.
 ///
-/// One host thread at a time makes plans with it.
+/// Several host threads may make plans with it: what must be measured is measured by one after the other.
 ///
 /// The environment: KEELSON_CACHE is the folder of the file (default ${XDG_CACHE_HOME:-~/.cache}/keelson);
 /// KEELSON_TUNE=off takes the rule of thumb, measures nothing, and neither reads nor writes the file;
@@ -53,20 +53,23 @@ class AlgorithmChooser {
   void adopt(const std::string& text);
 
   /// Seconds that were spent on measuring so far.
-  double seconds() const { return seconds_; }
+  double seconds() const {
+    const std::scoped_lock lock(mutex_);
+    return seconds_;
+  }
   /// Where choices are kept; empty: in memory only.
   const std::filesystem::path& file() const { return cache_.file(); }
 
-  /// While one is alive the rules of thumb are taken, as with KEELSON_TUNE=off, and what was adopted does not count:
-  /// for results that must not depend on what was measured. Lives in the host thread that makes plans.
+  /// While one is alive the rules of thumb are taken in its host thread, as with KEELSON_TUNE=off, and what was adopted
+  /// does not count: for results that must not depend on what was measured.
   class RulesOfThumb {
    public:
     /// Null: nothing to do.
     explicit RulesOfThumb(AlgorithmChooser* chooser) : chooser_(chooser) {
-      if (chooser_) ++chooser_->rules_;
+      if (chooser_) ++rules_;
     }
     ~RulesOfThumb() {
-      if (chooser_) --chooser_->rules_;
+      if (chooser_) --rules_;
     }
     RulesOfThumb(const RulesOfThumb&) = delete;
 
@@ -75,6 +78,8 @@ class AlgorithmChooser {
   };
 
  private:
+  inline static thread_local int rules_ = 0;  ///< that are alive in this host thread
+
   /// The adopted choice for the same list of candidates; else, for a rank whose list is another one, for the same key.
   /// Empty: none.
   std::string adopted(const std::string& with_list, const std::string& key) const;
@@ -87,7 +92,6 @@ class AlgorithmChooser {
   ChoiceCache cache_;
   std::map<std::string, std::string> made_, adopted_;
   bool off_;
-  int rules_ = 0;
   double seconds_ = 0;
 };
 

@@ -4,7 +4,8 @@
 
 namespace keelson::python {
 
-Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer) : trainer_(trainer) {
+Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer, NetworkParameters& parameters)
+    : trainer_(trainer), parameters_(parameters) {
   constexpr const char* names[events] = {"on_start", "on_epoch_start", "on_step", "on_validation_start",
                                          "on_epoch", "on_checkpoint",  "on_stop"};
   for (const auto& object : objects) {
@@ -25,9 +26,15 @@ Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer)
 
 template <class... Arguments>
 void Callbacks::call(Event event, const Arguments&... arguments) {
-  if (methods_[event].empty()) return;
-  const nb::gil_scoped_acquire acquire;
-  for (const auto& method : methods_[event]) method(trainer_, nb::cast(arguments)...);
+  if (methods_[event].empty() && event != step) return;
+  {
+    const Turns::Pause pause(parameters_.turns);  // no event comes within a step
+    if (!methods_[event].empty()) {
+      const nb::gil_scoped_acquire acquire;
+      for (const auto& method : methods_[event]) method(trainer_, nb::cast(arguments)...);
+    }
+  }
+  parameters_.computed = nullptr;  // what others have made there goes with the next step
 }
 
 void Callbacks::on_start(const RunState&, const std::filesystem::path& resumed_from) {

@@ -18,6 +18,7 @@ struct OpenCheckpoint {
 /// Parameters without memory get it from the first plan, in the layout that suits the plan. So others, which lie plain,
 /// are read, and become the values that these begin with.
 void load(const OpenCheckpoint& checkpoint, NetworkParameters& parameters) {
+  const Turn turn(parameters);
   auto& values = parameters.values;
   bool in_memory = true;
   for (const auto& p : values.all()) in_memory = in_memory && p.value;

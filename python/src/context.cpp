@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 
 struct Process {
   std::mutex mutex;
+  std::atomic<bool> ending = false;
   std::vector<Closable*> open;
   std::optional<comm::MpiSession> mpi;         ///< that world() has started
   std::weak_ptr<Ranks> world;                  ///< all ranks, while somebody has them
@@ -66,6 +68,7 @@ Closable::~Closable() {
 
 void shut_down(int exit_code, const std::string& message) {
   Process& p = process();
+  p.ending = true;
   if (p.mpi && !p.mpi->conclude({.exit_code = exit_code, .message = message})) p.mpi->abort(exit_code);
   for (const auto stage : {Closable::Stage::work, Closable::Stage::context, Closable::Stage::communicator}) {
     std::vector<Closable*> open;
@@ -79,6 +82,8 @@ void shut_down(int exit_code, const std::string& message) {
   p.mpi.reset();
   p.runtime.reset();
 }
+
+bool is_ending() { return process().ending; }
 
 Communicator& Ranks::get() const {
   if (!communicator) fail("this communicator was closed");

@@ -32,7 +32,19 @@ std::vector<std::string> inputs_of_outputs(const Graph& graph) {
   return names;
 }
 
-/// Predictions of a network for arrays.
+/// Keeps the parameters, which keep the device, as long as somebody has the plan. In a turn.
+std::shared_ptr<Plan> keep_plan(std::shared_ptr<NetworkParameters> parameters, const PlanOptions& options) {
+  struct Kept {
+    Kept(std::shared_ptr<NetworkParameters> p, const PlanOptions& options)
+        : parameters(std::move(p)), plan(parameters->network->graph, parameters->values, options) {}
+    std::shared_ptr<NetworkParameters> parameters;
+    Plan plan;
+  };
+  auto kept = std::make_shared<Kept>(std::move(parameters), options);
+  return {kept, &kept->plan};
+}
+
+/// Predictions of a network for arrays. Constructed without Python's lock.
 class Inference final : public Closable {
  public:
   Inference(std::shared_ptr<NetworkParameters> parameters, std::int64_t batch, const std::string& precision)
@@ -41,28 +53,37 @@ class Inference final : public Closable {
         batch_(batch),
         inputs_(inputs_of_outputs(parameters_->network->graph)) {
     if (batch < 1) refuse("batch is {}. Expected at least 1 sample", batch);
-    executor_ = std::make_unique<Executor>(
-        parameters_->network->graph, parameters_->values,
-        PlanOptions{.batch = batch, .training = false, .precision = precision_of(precision)});
+    const Turn turn(*parameters_);
+    plan_ = keep_plan(parameters_, {.batch = batch, .training = false, .precision = precision_of(precision)});
+    executor_ = std::make_unique<Executor>(*plan_, parameters_->values);
+    parameters_->computed = nullptr;  // the arena may have moved
     for (const auto& name : inputs_) tensors_.push_back(executor_->input(name));
     copies_.resize(inputs_.size());
   }
-  ~Inference() override { close(); }
+  /// No turn: nobody else has this object, and whoever drops it may hold other parameters.
+  ~Inference() override = default;
+  /// Without Python's lock. Waits for a call under way.
   void close() override {
+    const Turn turn(*parameters_);
     executor_.reset();
     copies_.clear();
-  }
-  Executor& get() const {
-    if (!executor_) fail("this inference was closed");
-    return *executor_;
+    kept_.clear();
   }
 
   const std::vector<std::string>& inputs() const { return inputs_; }
-  NetworkParameters& parameters() const { return *parameters_; }
+  const std::shared_ptr<Plan>& plan() const { return plan_; }
+  const std::shared_ptr<NetworkParameters>& parameters() const { return parameters_; }
   /// Any number of samples. With Python's lock.
   nb::dict predict(const nb::dict& arrays, bool carry);
+  void reset_states();  ///< without Python's lock
+  /// An output of the last batch, and the memory that predict() keeps it in from now on. With Python's lock.
+  std::pair<TensorDesc, std::shared_ptr<void>> keep(const std::string& output);
 
  private:
+  Executor& get() const {  ///< in a turn
+    if (!executor_) fail("this inference was closed");
+    return *executor_;
+  }
   /// By input.
   std::vector<HostArray> check(const nb::dict& arrays) const;
   /// The samples of a batch from `first` on.
@@ -74,6 +95,8 @@ class Inference final : public Closable {
   std::vector<std::string> inputs_;
   std::vector<Tensor> tensors_;  ///< of the inputs; their memory is the executor's until that reads from elsewhere
   std::vector<Tensor> copies_;   ///< by input: of arrays that cannot be read in place
+  std::map<std::string, std::shared_ptr<void>> kept_;  ///< by output: the last batch's, for views
+  std::shared_ptr<Plan> plan_;
   std::unique_ptr<Executor> executor_;
   std::uint64_t step_ = 0;
 };
@@ -149,7 +172,6 @@ void Inference::feed(const std::vector<HostArray>& arrays, std::int64_t first, s
 }
 
 nb::dict Inference::predict(const nb::dict& arrays, bool carry) {
-  Executor& executor = get();
   const auto held = check(arrays);
   const std::int64_t samples = held.empty() ? batch_ : held[0].shape[0];
   const auto& outputs = parameters_->network->graph.outputs();
@@ -162,6 +184,9 @@ nb::dict Inference::predict(const nb::dict& arrays, bool carry) {
     data.push_back(static_cast<std::byte*>(memory));
   }
   const nb::gil_scoped_release release;
+  const Turn turn(*parameters_);
+  Executor& executor = get();
+  parameters_->computed = this;
   for (std::int64_t first = 0; first < samples; first += batch_) {
     const auto count = std::min(batch_, samples - first);
     feed(held, first, count);
@@ -171,6 +196,8 @@ nb::dict Inference::predict(const nb::dict& arrays, bool carry) {
     executor.forward(params);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const Tensor output = executor.output(outputs[i].first);
+      if (const auto kept = kept_.find(outputs[i].first); kept != kept_.end())
+        device().copy(kept->second.get(), output.raw(), output.bytes());
       const auto bytes = output.bytes() / static_cast<std::size_t>(batch_) * static_cast<std::size_t>(count);
       device().copy_to_host(data[i], output.raw(), bytes);
       data[i] += bytes;
@@ -178,6 +205,40 @@ nb::dict Inference::predict(const nb::dict& arrays, bool carry) {
     if (carry) executor.carry_states();
   }
   return results;
+}
+
+void Inference::reset_states() {
+  const Turn turn(*parameters_);
+  get().reset_states();
+}
+
+std::pair<TensorDesc, std::shared_ptr<void>> Inference::keep(const std::string& name) {
+  return in_turn(*parameters_, [&] {
+    const Tensor output = get().output(name);
+    auto kept = kept_.find(name);
+    if (kept == kept_.end()) {
+      if (parameters_->computed != this)
+        refuse("the last batch of this inference is no longer there: call the inference, then view('{}')", name);
+      kept = kept_.emplace(name, device().allocate(output.bytes(), "view of " + name)).first;
+      device().copy(kept->second.get(), output.raw(), output.bytes());
+      device().fence();
+    }
+    return std::pair(output.desc(), kept->second);
+  });
+}
+
+/// An array over the memory that keep() gives. It keeps that memory, and the device.
+nb::object view_of(Inference& inference, const std::string& name) {
+  struct Owner {
+    std::shared_ptr<ContextObject> device;
+    std::shared_ptr<void> memory;
+  };
+  const auto& device = inference.parameters()->device;
+  const auto [desc, memory] = inference.keep(name);
+  auto owner = std::make_unique<Owner>(Owner{device, memory});
+  const nb::capsule capsule(owner.get(), [](void* p) noexcept { delete static_cast<Owner*>(p); });
+  owner.release();
+  return view(Tensor(desc, memory.get()), device->get().device().shares_host_memory(), capsule, name);
 }
 
 nb::object call(Inference& inference, const nb::args& given, bool carry, const nb::kwargs& named) {
@@ -198,8 +259,11 @@ nb::object call(Inference& inference, const nb::args& given, bool carry, const n
 }
 
 Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>& data, EvaluatorOptions options) {
+  const Turn turn(parameters);
+  parameters.computed = nullptr;
   Evaluator evaluator(parameters.network->graph, parameters.values, *data, parameters.device->communicator(), options);
   const auto evaluation = evaluator.run();
+  parameters.computed = nullptr;  // a metric may have made predictions
   return evaluated(evaluation, options.metrics);
 }
 
@@ -214,7 +278,7 @@ void bind_plan(nb::module_& m) {
                                 .precision = precision_of(precision),
                                 .optimizer = optimizer,
                                 .recompute = recompute};
-            new (self) Plan(parameters.network->graph, parameters.values, o);
+            in_turn(parameters, [&] { new (self) Plan(parameters.network->graph, parameters.values, o); });
           },
           nb::arg("parameters"), nb::kw_only(), nb::arg("batch") = 1, nb::arg("training") = false,
           nb::arg("optimizer").none() = nb::none(), nb::arg("precision") = "fp32", nb::arg("recompute") = false,
@@ -265,30 +329,31 @@ void bind_inference(nb::module_& m) {
       "Full batches that are 64-byte aligned and channels-last (keelson.data.empty) are read without a copy. "
       "Inferences\n"
       "see the values that trainers on the same parameters write.")
-      .def(nb::init<std::shared_ptr<NetworkParameters>, std::int64_t, std::string>(), nb::arg("parameters"),
-           nb::kw_only(), nb::arg("batch") = 1, nb::arg("precision") = "fp32")
+      .def(
+          "__init__",
+          [](Inference* self, std::shared_ptr<NetworkParameters> parameters, std::int64_t batch,
+             const std::string& precision) {
+            const nb::gil_scoped_release release;
+            new (self) Inference(std::move(parameters), batch, precision);
+          },
+          nb::arg("parameters"), nb::kw_only(), nb::arg("batch") = 1, nb::arg("precision") = "fp32")
       .def("__call__", &call, nb::arg("arrays"), nb::arg("carry_states") = false, nb::arg("named"),
            nb::sig("def __call__(self, *arrays, carry_states: bool = False, **named) -> numpy.typing.NDArray | "
                    "dict[str, numpy.typing.NDArray]"),
            "Predicts. carry_states: recurrent states go on from batch to batch, and to the next call.")
       .def(
-          "reset_states", [](Inference& i) { i.get().reset_states(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "reset_states", [](Inference& i) { i.reset_states(); }, nb::call_guard<nb::gil_scoped_release>(),
           "Sets all recurrent states to zero.")
       .def_prop_ro("inputs", &Inference::inputs, "Names of the inputs that the outputs depend on.")
       .def_prop_ro(
-          "plan", [](const Inference& i) -> const Plan& { return i.get().plan(); }, nb::rv_policy::reference_internal,
-          "What is computed.")
+          "plan", [](const Inference& i) { return i.plan(); }, "What is computed.")
+      .def("view", &view_of, nb::arg("output"),
+           "The output of the last batch in the device's memory: an array of NumPy, or on a GPU an object with\n"
+           "__dlpack__. Each later call of this inference writes its last batch there; nothing else does. The memory\n"
+           "lives as long as the array, also after close().")
       .def(
-          "view",
-          [](nb::handle self, const std::string& name) {
-            const auto& i = nb::cast<const Inference&>(self);
-            return view(i.get().output(name), i.parameters().device->get().device().shares_host_memory(), self, name);
-          },
-          nb::arg("output"),
-          "The output of the last batch without a copy, in the device's memory: an array of NumPy, or on a GPU an\n"
-          "object with __dlpack__. Valid until the next call of anything that computes on these parameters.")
-      .def(
-          "close", [](Inference& i) { i.close(); }, nb::call_guard<nb::gil_scoped_release>(), "Gives memory back now.");
+          "close", [](Inference& i) { i.close(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "Gives memory back now. Waits for a call under way.");
   m.def(
       "evaluate",
       [](NetworkParameters& parameters, nb::handle given, std::int64_t batch,

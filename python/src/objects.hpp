@@ -17,6 +17,7 @@
 #include "comm/communicators.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/graph/parameters.hpp"
+#include "turns.hpp"
 
 /// All sources see the same casters: a cast that is compiled with and without one would be two functions of one name.
 ///
@@ -60,6 +61,8 @@ Communicator* communicator_of(const std::shared_ptr<Ranks>& ranks);
 std::shared_ptr<Ranks> world();
 /// Ends what is left, in order, when the interpreter ends. With an exit code other than 0 the other ranks are told.
 void shut_down(int exit_code, const std::string& message);
+/// Whether shut_down() was called: a thread that still trains ends after its step.
+bool is_ending();
 
 /// A device with its backends, and the ranks that compute together.
 struct ContextObject : Closable {
@@ -89,15 +92,40 @@ struct Value {
   Var var;
 };
 
-/// The parameters of a network on a device.
+/// The parameters of a network on a device. All that computes with them, or looks at their memory, takes a Turn: the
+/// calls share the parameters and the arena. Their instance is their own, so that others compute beside them.
 struct NetworkParameters {
   NetworkParameters(std::shared_ptr<Network> n, std::shared_ptr<ContextObject> d, std::uint64_t seed)
-      : network(std::move(n)), device(std::move(d)), values(network->graph, device->get(), seed) {}
+      : network(std::move(n)),
+        device(std::move(d)),
+        instance(device->get().device().make_instance()),
+        values(network->graph, device->get(), seed) {}
 
   std::shared_ptr<Network> network;
   std::shared_ptr<ContextObject> device;
+  std::shared_ptr<ExecutionInstance> instance;
+  Turns turns;
+  const void* computed = nullptr;  ///< the inference whose results the arena holds; null: none. Read in a turn
   Parameters values;
 };
+
+/// While one is alive, the calling thread alone computes with the parameters. Made without Python's lock.
+class Turn {
+ public:
+  explicit Turn(NetworkParameters& parameters) : lock_(parameters.turns), scope_(*parameters.instance) {}
+
+ private:
+  const std::lock_guard<Turns> lock_;
+  const InstanceScope scope_;
+};
+
+/// What `work` returns, done in a turn. Called with Python's lock; `work` is called without.
+template <class Work>
+auto in_turn(NetworkParameters& parameters, const Work& work) {
+  const nb::gil_scoped_release release;
+  const Turn turn(parameters);
+  return work();
+}
 
 void bind_communicator(nb::module_& m);
 void bind_context(nb::module_& m);

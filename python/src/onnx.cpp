@@ -15,6 +15,7 @@ void bind_onnx(nb::module_& m) {
         std::filesystem::path data;
         {
           const nb::gil_scoped_release release;
+          const Turn turn(parameters);
           data = export_onnx(parameters.network->graph, parameters.values, file, o).data;
         }
         return data.empty() ? nb::none() : nb::cast(data);

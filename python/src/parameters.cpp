@@ -40,12 +40,7 @@ nb::object array_of(const Shape& shape, const std::vector<float>& values) {
 
 nb::object get(NetworkParameters& p, const std::string& name, int moment) {
   const Parameter& parameter = parameter_of(p, name);
-  std::vector<float> values;
-  {
-    const nb::gil_scoped_release release;
-    values = p.values.get(parameter, moment);
-  }
-  return array_of(parameter.shape, values);
+  return array_of(parameter.shape, in_turn(p, [&] { return p.values.get(parameter, moment); }));
 }
 
 /// Of a parameter that no plan has given memory yet, these become the values that it begins with.
@@ -58,11 +53,12 @@ void set(NetworkParameters& p, const std::string& name, nb::handle given) {
            to_string(parameter.shape));
   std::vector<float> values(static_cast<std::size_t>(array.shape.elements()));
   copy_dense(array, -1, false, values.data());
-  const nb::gil_scoped_release release;
-  if (parameter.value)
-    p.values.set(parameter, values);
-  else
-    parameter.start = std::move(values);
+  in_turn(p, [&] {
+    if (parameter.value)
+      p.values.set(parameter, values);
+    else
+      parameter.start = std::move(values);
+  });
 }
 
 nb::object mapping(const char* view) { return nb::module_::import_("collections.abc").attr(view); }
@@ -115,7 +111,8 @@ void bind_parameters(nb::module_& m) {
           "state",
           [](NetworkParameters& p, const std::string& name) {
             std::vector<nb::object> arrays;
-            const auto moments = parameter_of(p, name).moments.size();
+            const Parameter& parameter = parameter_of(p, name);
+            const auto moments = in_turn(p, [&] { return parameter.moments.size(); });
             for (std::size_t i = 0; i < moments; ++i) arrays.push_back(get(p, name, static_cast<int>(i)));
             return arrays;
           },
@@ -126,15 +123,16 @@ void bind_parameters(nb::module_& m) {
           [](nb::handle self, const std::string& name) {
             auto& p = nb::cast<NetworkParameters&>(self);
             const Parameter& parameter = parameter_of(p, name);
-            if (!parameter.value)
+            const Tensor value = in_turn(p, [&] { return parameter.value; });
+            if (!value)
               refuse("{} has no memory before the first trainer or inference on these parameters: make one first",
                      name);
-            return view(parameter.value, p.device->get().device().shares_host_memory(), self, name);
+            return view(value, p.device->get().device().shares_host_memory(), self, name);
           },
           nb::arg("name"),
-          "The values without a copy: an array of NumPy, or on a GPU an object with __dlpack__. Raises InputError "
-          "where\n"
-          "only the backend can read the memory.")
+          "The values without a copy: an array of NumPy, or on a GPU an object with __dlpack__. It keeps the "
+          "parameters\n"
+          "alive, and changes with each step. Raises InputError where only the backend can read the memory.")
       .def_prop_ro(
           "graph", [](const NetworkParameters& p) { return p.network; }, "The graph.")
       .def_prop_ro(

@@ -83,9 +83,16 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   const auto* group = parameters->device->communicator();
   fit_to_reader(o, *training, validation.get(), group ? group->size() : 1);
   o.config = stored_config(o, *parameters->network, config);
-  auto observer = std::make_unique<Callbacks>(callbacks, self.h);
+  auto observer = std::make_unique<Callbacks>(callbacks, self.h, *parameters);
   const nb::gil_scoped_release release;
   new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), observer);
+}
+
+/// With Python's lock.
+template <class Work>
+auto look(TrainerObject& trainer, const Work& work) {
+  const nb::gil_scoped_release release;
+  return trainer.look(work);
 }
 
 }  // namespace
@@ -188,7 +195,7 @@ void bind_trainer(nb::module_& m) {
       .def("end_epoch", &TrainerObject::end_epoch, Release(),
            "Ends an epoch whose steps are all done: validates, and counts it as done. Collective.")
       .def_prop_ro(
-          "epoch_done", [](const TrainerObject& t) { return t.get().epoch_done(); },
+          "epoch_done", [](TrainerObject& t) { return look(t, [](const Trainer& r) { return r.epoch_done(); }); },
           "Whether all steps of the epoch are done and end_epoch() has not been called.")
       .def("validate", &TrainerObject::validate, Release(), "Evaluates the network on the validation data. Collective.")
       .def("save_checkpoint", &TrainerObject::save, nb::arg("best") = false, Release(),
@@ -197,29 +204,35 @@ void bind_trainer(nb::module_& m) {
       .def("resume", &TrainerObject::resume, nb::arg("path"), Release(),
            "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Collective.")
       .def(
-          "wait", [](TrainerObject& t) { t.get().wait(); }, Release(),
+          "wait", [](TrainerObject& t) { t.wait(); }, Release(),
           "Returns when all steps are done, and the last checkpoint is written. Collective.")
       .def_prop_ro(
-          "last_step", [](const TrainerObject& t) { return StepRecord(t.get().last_step()); },
+          "last_step",
+          [](TrainerObject& t) { return look(t, [](const Trainer& r) { return StepRecord(r.last_step()); }); },
           "The latest step whose loss is known.")
       .def_prop_ro(
-          "state", [](const TrainerObject& t) { return RunState(t.get().state()); },
+          "state", [](TrainerObject& t) { return look(t, [](const Trainer& r) { return RunState(r.state()); }); },
           "Where the training stands: a copy.")
       .def_prop_ro(
           "stop_reason",
-          [](const TrainerObject& t) {
-            const auto reason = t.get().stop_reason();
+          [](TrainerObject& t) {
+            const auto reason = look(t, [](const Trainer& r) { return r.stop_reason(); });
             return reason ? std::optional(to_string(*reason)) : std::nullopt;
           },
           "Why no further step will be made; None: there is one.")
       .def_prop_ro(
-          "steps_per_epoch", [](const TrainerObject& t) { return t.get().steps_per_epoch(); },
+          "steps_per_epoch",
+          [](TrainerObject& t) { return look(t, [](const Trainer& r) { return r.steps_per_epoch(); }); },
           "Training samples / samples of all ranks in a step, rounded up.")
       .def_prop_ro(
-          "last_checkpoint", [](const TrainerObject& t) { return t.get().last_checkpoint(); },
+          "last_checkpoint",
+          [](TrainerObject& t) {
+            return look(t, [](const Trainer& r) { return std::filesystem::path(r.last_checkpoint()); });
+          },
           "The latest checkpoint that was written or resumed from; '.' : none.")
       .def(
-          "close", [](TrainerObject& t) { t.close(); }, Release(), "Gives memory and threads back now.")
+          "close", [](TrainerObject& t) { t.close(); }, Release(),
+          "Gives memory and threads back now. Waits for a call under way.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__",

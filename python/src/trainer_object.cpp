@@ -22,6 +22,7 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
       checkpoint_epochs_(options.checkpoint_epochs),
       checkpoint_steps_(options.checkpoint_steps),
       staging_(training_->fields().size()) {
+  const Call call(*this);
   options.interrupted = [this] { return interrupted(); };
   trainer_ = std::make_unique<Trainer>(parameters_->network->graph, parameters_->values, *training_, validation_.get(),
                                        parameters_->device->communicator(), std::move(options));
@@ -29,10 +30,17 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
   trainer_->observe({callbacks_.get()});
 }
 
-/// Ending the threads that read samples may have to wait for one that needs Python's lock.
+/// Ending the threads that read samples may have to wait for one that needs Python's lock. No turn: nobody else has
+/// this object, and whoever drops it may hold other parameters.
 TrainerObject::~TrainerObject() {
   const nb::gil_scoped_release release;
-  close();
+  trainer_.reset();
+}
+
+void TrainerObject::close() {
+  if (calls_.mine()) fail("this trainer was closed by a callback of its own. Expected close() when its call has ended");
+  const Call call(*this);
+  trainer_.reset();
 }
 
 Trainer& TrainerObject::get() const {
@@ -41,6 +49,7 @@ Trainer& TrainerObject::get() const {
 }
 
 bool TrainerObject::interrupted() {
+  if (is_ending()) return true;
   const nb::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) signal_.emplace();
   return signal_.has_value();
@@ -59,6 +68,7 @@ void TrainerObject::raise_if_interrupted() {
 }
 
 StopReason TrainerObject::run() {
+  const Call call(*this);
   const auto reason = get().run({callbacks_.get()}).reason;
   saved_step_ = get().state().step;
   raise_if_interrupted();
@@ -90,6 +100,7 @@ void TrainerObject::finish() {
 }
 
 std::optional<StepRecord> TrainerObject::next() {
+  const Call call(*this);
   finish_step();
   Trainer& t = get();
   if (t.step()) {
@@ -119,7 +130,6 @@ void* TrainerObject::staged(std::size_t f, const HostArray& array, std::int64_t 
 }
 
 StepRecord TrainerObject::step(const nb::dict& arrays) {
-  Trainer& t = get();
   const auto& fields = training_->fields();
   for (const auto& [key, value] : arrays) {
     const auto name = nb::cast<std::string>(key);
@@ -149,6 +159,8 @@ StepRecord TrainerObject::step(const nb::dict& arrays) {
   Batch batch;
   batch.count = batch.global_count = held[0].shape[0];
   const nb::gil_scoped_release release;
+  const Call call(*this);
+  Trainer& t = get();
   for (std::size_t f = 0; f < fields.size(); ++f) batch.fields.push_back(staged(f, held[f], batch.count));
   if (Communicator* ranks = parameters_->device->communicator()) {
     batch.sample_offset = ranks->rank() * batch_;
@@ -161,21 +173,30 @@ StepRecord TrainerObject::step(const nb::dict& arrays) {
 }
 
 EpochRecord TrainerObject::end_epoch() {
+  const Call call(*this);
   step_pending_ = false;
   return get().end_epoch();
 }
 
 Evaluated TrainerObject::validate() {
+  const Call call(*this);
   const auto evaluation = get().validate();
   return evaluated(evaluation, metrics_);
 }
 
+void TrainerObject::wait() {
+  const Call call(*this);
+  get().wait();
+}
+
 void TrainerObject::save(bool best) {
+  const Call call(*this);
   get().save_checkpoint(best);
   saved_step_ = get().state().step;
 }
 
 void TrainerObject::resume(const std::string& path) {
+  const Call call(*this);
   Communicator* ranks = parameters_->device->communicator();
   get().resume(CheckpointReader(path, false, ranks ? &ranks->on_host() : nullptr));
   saved_step_ = get().state().step;
