@@ -80,7 +80,6 @@ std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvD
   if (d.src.dtype == DType::f32) {
     ops::ConvDesc by_kokkos = d;
     by_kokkos.src.layout = Layout::channels_last(d.src.shape);
-    by_kokkos.weights.layout = Layout::any();
     by_kokkos.dst.layout = Layout::channels_last(d.dst.shape);
     if (auto other = kokkos::make(by_kokkos).primitive) {
       further = kokkos::ways_by(std::move(other), by_kokkos);

@@ -166,6 +166,29 @@ TEST_P(ConvImplementationsTest, SeveralOfOneDnnCanBeChosen) {
       << fmt::format("{}", fmt::join(names, " | "));
 }
 
+/// Parameters lie as the training plan wanted them. Whatever is chosen for a plan of the forward pass takes them there.
+TEST_P(ConvImplementationsTest, ReadWeightsInTheLayoutThatTheyHave) {
+  int seen = 0;
+  for (std::size_t number = 0, most = 1; number < most; ++number) {
+    const auto [op, candidates] = make_by(number);
+    ASSERT_TRUE(op);
+    most = candidates;
+    ops::ConvDesc d = desc();
+    d.weights.layout = op->layout(Verb::forward, Role::weights);
+    d.training = false;
+    for (std::size_t other = 0, others = 1; other < others; ++other) {
+      auto next = ctx().try_make(d);
+      if (!next) break;  // oneDNN has no fast kernel for weights that lie so
+      others = adopt(other);
+      next = ctx().try_make(d);
+      ASSERT_TRUE(next);
+      EXPECT_EQ(next->layout(Verb::forward, Role::weights), d.weights.layout) << next->name(Verb::forward);
+      ++seen;
+    }
+  }
+  EXPECT_GT(seen, 1);
+}
+
 std::vector<OnContext<WaysCase>> in_both_types(const std::vector<ConvCase>& cases) {
   std::vector<OnContext<WaysCase>> all;
   const auto& known = contexts();
