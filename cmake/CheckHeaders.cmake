@@ -1,0 +1,18 @@
+# cmake -DBUILD_DIR=... -DSHARES=N -P CheckHeaders.cmake: compiles the public headers that KEELSON_LONG_TESTS asks for: "all",
+# or "K/M", the share K of them, where M is the number of shares.
+set(asked "$ENV{KEELSON_LONG_TESTS}")
+if(asked STREQUAL "all")
+  set(target test_headers)
+elseif(asked MATCHES "^([0-9]+)/${SHARES}$")
+  set(target test_headers_${CMAKE_MATCH_1})
+else()
+  message("the headers are skipped: a long test; KEELSON_LONG_TESTS=all compiles them")
+  return()
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${BUILD_DIR} --target ${target} RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "a public header does not compile alone, or includes a vendor's header")
+endif()
+if(NOT asked STREQUAL "all" AND NOT "$ENV{KEELSON_LEFT_OUT}" STREQUAL "")
+  file(APPEND "$ENV{KEELSON_LEFT_OUT}" "headers:all_but_share_${asked}\n")
+endif()
