@@ -57,7 +57,7 @@ if(KEELSON_SANITIZE)
 endif()
 
 # Tests of a program's library have its name, but for these.
-set(apps_of_app keelson_app)
+set(apps_of_app keelson_app_cosmoflow keelson_app_climate keelson_app_lm)
 set(apps_of_mpi keelson_app_cosmoflow keelson_app_lm)
 set(apps_of_universe keelson_app_cosmoflow)
 set(apps_of_insitu keelson_insitu)

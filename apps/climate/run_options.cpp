@@ -72,6 +72,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
        "Statistics of the training data, by which channels are normalised; default: stats.h5 in the "
        "folder of the training data or beside it, else the training data are read for them",
        "FILE")
+      .not_stored()  // checkpoints keep the ranges found in it
       .differs_between_ranks();
   v.option_without_default("--channels", o.channels, "Channels to use, by their numbers; default: all 16", "N,...")
       .comma_separated()
@@ -127,7 +128,8 @@ void declare_network(RunOptions& o, app::Verb& v) {
 
 void declare(RunOptions& o, app::Verb& v) {
   v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options given besides win")
-      .one_of(recipes());
+      .one_of(recipes())
+      .not_stored();  // the options that it stands for are
   declare_network(o, v);
   v.option("--loss", o.loss,
            "Cross entropy of pixels, weighted by class: deepcam, the mean with weights frequency^-1/8; sc18, with "

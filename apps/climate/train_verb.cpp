@@ -133,10 +133,12 @@ void define_train(app::CommandLine& line) {
                         return app::with_spares(job, o->training.spares, [&](app::Job& j) { return train(*o, j); });
                       });
   v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
+      .not_stored()
       .differs_between_ranks();
   declare(o->training, v);
   app::declare(o->training.mlperf, v);
-  v.flag("--check-data", o->check_data, "Read all data once before training, to refuse NaN and other classes at once");
+  v.flag("--check-data", o->check_data, "Read all data once before training, to refuse NaN and other classes at once")
+      .not_stored();
   declare(o->run, v);
   o->verb = &v;
 }

@@ -9,7 +9,7 @@
 
 namespace keelson::app {
 
-/// On what a verb computes; nothing of it is stored in checkpoints.
+/// On what a verb computes.
 struct DeviceOptions {
   std::string device = "auto";
   std::uint64_t memory_limit = 0;  ///< bytes; 0: none

@@ -10,18 +10,21 @@ void declare(ExchangeWishes& o, Verb& v) {
   constexpr double most = 1024;
   v.option("--bucket-mb", o.bucket_mb,
            "MiB of gradients that ranks exchange at once, beside the backward pass; 0: what measures best", "MIB")
-      .between(0, most);
+      .between(0, most)
+      .stored();
   v.option("--wire", o.wire,
            "Numbers that travel between nodes: fp32; or bf16 or fp16, where each rank adds what rounding took away to "
            "its next step's gradients",
            "TYPE")
-      .one_of({"fp32", "bf16", "fp16"});
+      .one_of({"fp32", "bf16", "fp16"})
+      .stored();
   v.option(
        "--progress", o.progress,
        "What lets the exchange advance while ops compute: calls between two ops, or a thread beside; auto: what makes "
        "faster steps, measured in the first ones",
        "WAY")
-      .one_of({"auto", "calls", "thread"});
+      .one_of({"auto", "calls", "thread"})
+      .not_stored();
   v.flag("--reproducible", o.reproducible,
          "The same bits for any number of ranks: samples are computed one by one and summed in a fixed order. Slower; "
          "ranks and samples per rank are powers of two, and every run has as many threads per rank (OMP_NUM_THREADS)")

@@ -14,7 +14,7 @@ struct ExchangeWishes {
   double bucket_mb = 0;  ///< MiB; 0: the size that measures best
   std::string wire = "fp32";
   std::string progress = "auto";
-  bool reproducible = false;  ///< stored in checkpoints, as nothing else here
+  bool reproducible = false;
 };
 
 /// Declares --bucket-mb, --wire, --progress and --reproducible on a verb.

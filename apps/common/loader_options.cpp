@@ -9,12 +9,14 @@ namespace keelson::app {
 void declare_threads(LoaderThreads& o, Verb& v) {
   v.option("--loader-threads", o.threads, "Decoding threads per rank; 0: 1, or on a GPU the rank's cores", "N")
       .non_negative()
+      .not_stored()
       .differs_between_ranks();
 }
 
 void declare_prefetch(LoaderThreads& o, Verb& v) {
   v.option("--prefetch", o.prefetch, "Batches decoded ahead; 0: 2, or as many as keep the decoding threads busy", "N")
       .non_negative()
+      .not_stored()
       .differs_between_ranks();
 }
 

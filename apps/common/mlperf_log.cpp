@@ -60,17 +60,22 @@ void declare(MlperfOptions& o, Verb& v) {
   v.option_without_default(
        "--mlperf-log", o.file,
        "Write the log lines of MLPerf HPC's rules into this file, for MLCommons' compliance checker", "FILE")
+      .not_stored()
       .differs_between_ranks();
-  v.option("--mlperf-organization", o.organization, "For --mlperf-log: who submits", "NAME");
+  v.option("--mlperf-organization", o.organization, "For --mlperf-log: who submits", "NAME").not_stored();
   v.option_without_default("--mlperf-platform", o.platform,
-                           "For --mlperf-log: the machine's name; default: its nodes and processors", "NAME");
+                           "For --mlperf-log: the machine's name; default: its nodes and processors", "NAME")
+      .not_stored();
   v.option("--mlperf-division", o.division, "For --mlperf-log: the rules that the run follows")
-      .one_of({"closed", "open"});
+      .one_of({"closed", "open"})
+      .not_stored();
   v.option("--mlperf-status", o.status, "For --mlperf-log: whether one can buy such a machine")
-      .one_of({"cloud", "onprem", "preview", "research"});
+      .one_of({"cloud", "onprem", "preview", "research"})
+      .not_stored();
   v.flag("--mlperf-cache-cleared", o.cache_cleared,
          "For --mlperf-log: says that the job script has emptied the nodes' page caches before the run, as the rules "
-         "ask");
+         "ask")
+      .not_stored();
 }
 
 void MlperfLog::check_place(const MlperfOptions& o, bool overwrite) {

@@ -111,6 +111,11 @@ Option& Option::stored() {
   return *this;
 }
 
+Option& Option::not_stored() {
+  stored_ = false;
+  return *this;
+}
+
 Option& Option::differs_between_ranks() {
   differs_ = true;
   return *this;

@@ -30,8 +30,10 @@ class Option {
   Option& byte_size();        ///< also with a suffix: "512M", "40G" (powers of 1024)
   Option& value_optional();   ///< `--name` alone leaves the target empty
   Option& required();
-  /// Part of what defines a run: Verb::values() has it, Verb::fill() sets it.
+  /// Changes the bits of a run, so checkpoints store the option: Verb::values() has it, Verb::fill() sets it.
   Option& stored();
+  /// Changes no bits, or is of this start of the program alone. Each option of a verb that trains says one of the two.
+  Option& not_stored();
   /// Ranks may give different values (a path on the node's own disk, a number of threads).
   Option& differs_between_ranks();
 
@@ -53,8 +55,8 @@ class Option {
   CLI::Option* option_ = nullptr;
   Destination target_;
   std::string name_;
-  bool shows_default_, commas_ = false, bytes_ = false, stored_ = false, differs_ = false, optional_ = false,
-                       filled_ = false;
+  bool shows_default_, commas_ = false, bytes_ = false, differs_ = false, optional_ = false, filled_ = false;
+  std::optional<bool> stored_;  ///< none: nobody has said it
   bool positive_ = false;
   std::optional<double> least_, most_;
   std::vector<std::string> words_;

@@ -8,12 +8,14 @@ namespace keelson::app {
 
 void declare(TraceOption& o, Verb& v) {
   v.option_without_default("--trace", o.file,
-                           "Write what all ranks did when: one JSON file, which https://ui.perfetto.dev opens", "FILE");
+                           "Write what all ranks did when: one JSON file, which https://ui.perfetto.dev opens", "FILE")
+      .not_stored();
   v.option("--trace-events", o.events,
            "Events that the trace keeps of each rank, of which the newest stay; 0: 4 million of all ranks, at least "
            "2000 and at most 250000 of each",
            "N")
-      .non_negative();
+      .non_negative()
+      .not_stored();
 }
 
 std::unique_ptr<TraceFile> begin_trace(const TraceOption& o, Communicator& world) {

@@ -59,7 +59,7 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
 }
 
 void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& place,
-                 const Trainer& trainer) {
+                 const Trainer& trainer, const std::optional<CheckpointReader>& checkpoint) {
   const auto& s = trainer.state();
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
   fmt::print("training data:   {}\n", task.training.describe());
@@ -72,6 +72,12 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& j
   const bool open_mpi = job.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
   if (mpirun != 0) fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
+  if (checkpoint) {
+    auto before = checkpoint->state().config;
+    before["global-batch"] = std::to_string(checkpoint->state().global_batch);
+    if (const auto changes = task.options.changes(before); !changes.empty())
+      fmt::print("other options than those of the checkpoint: {}\n", fmt::join(changes, ", "));
+  }
   std::fflush(stdout);
 }
 
@@ -151,6 +157,7 @@ ExitCode exit_code(StopReason reason) {
 
 void declare(TrainingOptions& o, Verb& v) {
   o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR")
+                      .not_stored()
                       .differs_between_ranks();
   o.resume_option = &v.option_without_default("--resume", o.resume,
                                               "Continue bit for bit from a checkpoint, or from the newest of a "
@@ -158,36 +165,45 @@ void declare(TrainingOptions& o, Verb& v) {
                                               "of --out. Options that are not given are those of the checkpoint",
                                               "[PATH|latest]")
                          .value_optional()
+                         .not_stored()
                          .differs_between_ranks();
-  v.flag("--overwrite", o.overwrite, "Replace the run that --out holds");
+  v.flag("--overwrite", o.overwrite, "Replace the run that --out holds").not_stored();
   v.option("--max-steps", o.max_steps,
-           "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS");
+           "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS")
+      .not_stored();
   v.option("--time-limit", o.time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")
-      .non_negative();
+      .non_negative()
+      .not_stored();
   v.option("--checkpoint-every", o.checkpoint_every, "Checkpoint every so many epochs; 0: only the best and the last",
            "EPOCHS")
-      .non_negative();
+      .non_negative()
+      .stored();
   v.option("--checkpoint-steps", o.checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
-      .non_negative();
+      .non_negative()
+      .stored();
   v.option("--max-failures", o.max_failures,
            "Go on without ranks that die, up to so many, where MPI can (mpirun --with-ft ulfm); -1: half of the ranks",
-           "RANKS");
+           "RANKS")
+      .not_stored();
   v.option("--spares", o.spares,
            "Keep the last ranks of the job waiting, to replace ranks that die; training then goes back to its latest "
            "checkpoint, in memory (mpirun --with-ft ulfm)",
            "RANKS")
-      .non_negative();
-  v.option("--keep", o.keep, "Checkpoints to keep besides the best", "N").positive();
+      .non_negative()
+      .not_stored();
+  v.option("--keep", o.keep, "Checkpoints to keep besides the best", "N").positive().not_stored();
   v.option("--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
            "STEPS")
-      .non_negative();
+      .non_negative()
+      .not_stored();
   declare(o.device, v);
   declare_threads(o.loader, v);
   declare_prefetch(o.loader, v);
   declare(o.exchange, v);
   v.flag("--recompute", o.recompute,
          "Keep less of the forward pass in memory: make normalised values, activations, dropout and concatenations "
-         "again in the backward pass. The same results, a little later");
+         "again in the backward pass. The same results, a little later")
+      .not_stored();
   declare(o.trace, v);
 }
 
@@ -286,7 +302,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (task.targets)
     observers.push_back(&targets.emplace(task.training, t.evaluation.target, &world, *task.targets->baseline));
   const auto frame = report_frame(task, t, job_, place);
-  if (world.rank() == 0) print_frame(task, t, job_, place, trainer);
+  if (world.rank() == 0) print_frame(task, t, job_, place, trainer, checkpoint_);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
     restart.take_lock(folder_);  // of a rank 0 that was lost

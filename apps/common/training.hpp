@@ -20,7 +20,7 @@
 
 namespace keelson::app {
 
-/// What the user says about how a training run goes on this machine; of it, checkpoints store --reproducible.
+/// What the user says about how a training run goes on this machine.
 struct TrainingOptions {
   std::string out = "run", resume;
   Option *out_option = nullptr, *resume_option = nullptr;

@@ -92,7 +92,26 @@ bool Verb::given(const std::string& name) const {
 Config Verb::values() const {
   Config all;
   for (const Option& o : options_)
-    if (o.stored_) all[o.name_] = o.text();
+    if (o.stored_.value_or(false)) all[o.name_] = o.text();
+  return all;
+}
+
+std::vector<std::string> Verb::undecided() const {
+  std::vector<std::string> names;
+  for (const Option& o : options_)
+    if (!o.stored_) names.push_back(o.name_);
+  return names;
+}
+
+std::vector<std::string> Verb::changes(const Config& config) const {
+  std::vector<std::string> all;
+  for (const Option& o : options_) {
+    const auto before = config.find(o.name_);
+    const bool comparable = o.stored_.value_or(false) && !o.differs_;  // paths are stored in another form
+    if (!o.given() || !comparable || before == config.end() || before->second == o.text()) continue;
+    const auto was = before->second.empty() ? "not given" : before->second;
+    all.push_back(fmt::format("--{} {} (was {})", o.name_, o.text(), was));
+  }
   return all;
 }
 
@@ -109,7 +128,8 @@ void Verb::fill(const Config& config, const std::string& source) {
     if (given(by)) replaced.insert(other);
   for (Option& o : options_) {
     const auto found = config.find(o.name_);
-    if (!o.stored_ || replaced.contains(o.name_) || o.given() || found == config.end() || found->second.empty())
+    if (!o.stored_.value_or(false) || replaced.contains(o.name_) || o.given() || found == config.end() ||
+        found->second.empty())
       continue;
     try {
       o.read({found->second});

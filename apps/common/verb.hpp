@@ -55,6 +55,10 @@ class Verb {
 
   /// The options that are stored, with their values now.
   Config values() const;
+  /// The options about which nobody has said whether they are stored: of a verb that trains, none.
+  std::vector<std::string> undecided() const;
+  /// The stored options, but for paths, that the user has given another value than `config` has: "--lr 0.5 (was 0.1)".
+  std::vector<std::string> changes(const Config& config) const;
   /// All options that must be alike on all ranks, with their values now.
   Config common_values() const;
   /// Sets the stored options that the user neither gave nor replaced, where `config` has them. Throws InputError,

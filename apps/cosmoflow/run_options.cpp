@@ -84,7 +84,8 @@ void declare_data(RunOptions& o, app::Verb& v) {
 
 void declare(RunOptions& o, app::Verb& v) {
   v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options given besides win")
-      .one_of(recipes());
+      .one_of(recipes())
+      .not_stored();  // the options that it stands for are
   v.option("--net", o.net, "Network: of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
   v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)

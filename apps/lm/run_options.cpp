@@ -58,9 +58,11 @@ void declare_network(RunOptions& o, app::Verb& v) {
 void declare_data(RunOptions& o, app::Verb& v) {
   declare_text_options(v, o.text);
   for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored();
+  for (const char* name : {"data", "test"}) v.find(name).not_stored();
   declare_level(v, o.text).stored();
   v.option_without_default("--vocab", o.vocab, "Vocabulary from `keelson-lm vocab`; default: made from the text",
                            "FILE")
+      .not_stored()  // checkpoints keep the vocabulary itself
       .differs_between_ranks();
   v.option("--vocab-size", o.vocab_size,
            "Most tokens in the vocabulary, the most frequent ones; the others are <unk>; 0: all", "N")
@@ -83,7 +85,8 @@ void declare(RunOptions& o, app::Verb& v) {
   v.option_without_default("--recipe", o.recipe,
                            "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et "
                            "al. 2014), demo; options given besides win")
-      .one_of(recipes());
+      .one_of(recipes())
+      .not_stored();  // the options that it stands for are
   declare_network(o, v);
   declare_data(o, v);
   app::declare(o, v);

@@ -103,7 +103,10 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
                                        {"batch", std::to_string(o.batch)},
                                        {"shuffle", o.shuffle ? "true" : "false"},
                                        {"precision", std::string(to_string(o.precision))},
-                                       {"sync", o.sync.to_string()}};
+                                       {"sync", o.sync.to_string()},
+                                       {"reproducible", o.exchange.reproducible ? "true" : "false"},
+                                       {"checkpoint-every", std::to_string(o.checkpoint_epochs)},
+                                       {"checkpoint-steps", std::to_string(o.checkpoint_steps)}};
   const auto put = [&](const char* key, auto value) { c[key] = fmt::format("{}", value); };
   const Optimizer& p = *o.optimizer;
   put("weight-decay", p.weight_decay);
@@ -159,6 +162,9 @@ void bind_trainer(nb::module_& m) {
       "prediction, target_field: the graph output and the data field that metrics compare.\n"
       "target: > 0: training ends when the metric is this value or better.\n"
       "checkpoints: folder for step-N.h5 and best.h5, which the programs read as well; None: none are written.\n"
+      "Checkpoints of another run that lie there move to a folder abandoned-<n> in it before the first one is "
+      "written,\n"
+      "with a UserWarning.\n"
       "callbacks: objects with methods of keelson.Callback. config, texts: stored in checkpoints.\n\n"
       "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
       "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
