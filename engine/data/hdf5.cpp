@@ -224,7 +224,7 @@ void File::discard() noexcept {
   H5Fclose(std::exchange(id_, -1));
 }
 
-void File::close(bool sync) {
+void File::close(bool sync, const std::function<void()>& progress) {
   if (id_ < 0) return;
   if (!writing_) return discard();
   void* memory = nullptr;
@@ -237,11 +237,17 @@ void File::close(bool sync) {
   }
   // Without the lock: other threads go on reading meanwhile.
   const FileDescriptor out(path_, O_WRONLY | O_TRUNC);
-  if (out.fd < 0 || !write_all(out.fd, *static_cast<char**>(memory), size))
-    fail("{}: cannot be written to its end{}", path_, reason_of_writing(errno, fs::path(path_).parent_path()));
-  if (sync && fsync(out.fd) != 0)
-    fail("{}: was written but cannot be brought to disk{}", path_,
-         reason_of_writing(errno, fs::path(path_).parent_path()));
+  const char* const image = *static_cast<char**>(memory);
+  const auto end_with = [&](const char* what) {
+    fail("{}: {}{}", path_, what, reason_of_writing(errno, fs::path(path_).parent_path()));
+  };
+  if (out.fd < 0) end_with("cannot be written to its end");
+  constexpr std::size_t most = std::size_t{16} << 20;  // bytes at once: a slow disk differs from one that hangs
+  for (std::size_t at = 0; at < size; at += most) {
+    if (!write_all(out.fd, image + at, std::min(most, size - at))) end_with("cannot be written to its end");
+    if (sync && fdatasync(out.fd) != 0) end_with("was written but cannot be brought to disk");
+    if (progress) progress();
+  }
   discard();
 }
 

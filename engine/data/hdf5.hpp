@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -167,9 +168,9 @@ class File {
     return v[0];
   }
 
-  /// Writes out what is buffered and closes. Throws Error if that fails. `sync`: also waits until the disk has it
-  /// (fsync).
-  void close(bool sync = false);
+  /// Writes out what is buffered and closes. Throws Error if that fails. `sync`: also waits until the disk has it.
+  /// `progress`, if not empty, is called after each part (16 MiB) that is written, and with `sync` on the disk.
+  void close(bool sync = false, const std::function<void()>& progress = {});
 
  private:
   File(std::string path, std::int64_t id, bool writing, std::shared_ptr<detail::LinkPolicy> links);

@@ -118,12 +118,12 @@ CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, con
   return copy;
 }
 
-void write_checkpoint(const fs::path& path, const CheckpointCopy& copy) {
+void write_checkpoint(const fs::path& path, const CheckpointCopy& copy, const std::function<void()>& progress) {
   AtomicFile atomic(path);
   try {
     auto file = hdf5::File::create(atomic.temporary().string());
     write_contents(file, copy);
-    file.close();
+    file.close(true, progress);
   } catch (const Error& e) {
     fail("cannot write the checkpoint {}: {}; earlier checkpoints are untouched", path.string(), e.what());
   }

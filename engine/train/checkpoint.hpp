@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,8 +51,10 @@ struct CheckpointCopy {
 CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments);
 
 /// Writes the file atomically (engine/base/atomic_file.hpp): a file of this name is replaced as a whole or, where
-/// writing fails and throws Error, stays as it was. Called by one rank; by any thread.
-void write_checkpoint(const std::filesystem::path& path, const CheckpointCopy& copy);
+/// writing fails and throws Error, stays as it was. `progress`, if not empty, is called each time when the disk has
+/// taken another part of the file. Called by one rank; by any thread.
+void write_checkpoint(const std::filesystem::path& path, const CheckpointCopy& copy,
+                      const std::function<void()>& progress = {});
 
 /// Reads the run state alone and checks it against its checksum. Throws InputError for a file that is not a checkpoint,
 /// is damaged, or has another format.
@@ -68,8 +71,8 @@ class CheckpointFolder {
   CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
 
   /// Writes path_of(copy.state.step), makes this best.h5 too if copy.best, and removes all but the last `keep`
-  /// checkpoints. Returns the path. Throws as write_checkpoint(). May be called by any thread.
-  std::filesystem::path write(const CheckpointCopy& copy) const;
+  /// checkpoints. Returns the path. `progress` and errors as in write_checkpoint(). May be called by any thread.
+  std::filesystem::path write(const CheckpointCopy& copy, const std::function<void()>& progress = {}) const;
   /// Paths of the step-N.h5 in the folder, oldest first.
   std::vector<std::filesystem::path> list() const;
   std::filesystem::path path_of(std::int64_t step) const;             ///< of step-N.h5, whether it exists or not

@@ -6,13 +6,13 @@
 namespace keelson {
 namespace fs = std::filesystem;
 
-fs::path CheckpointFolder::write(const CheckpointCopy& copy) const {
+fs::path CheckpointFolder::write(const CheckpointCopy& copy, const std::function<void()>& progress) const {
   std::error_code e;
   fs::create_directories(folder_, e);
   if (e) fail("cannot make the folder {}: {}", folder_.string(), e.message());
   remove_temporaries(folder_);
   const auto path = path_of(copy.state.step);
-  write_checkpoint(path, copy);
+  write_checkpoint(path, copy, progress);
   if (copy.best) link_atomically(path, best());
   const auto all = list();
   const auto keep = static_cast<std::size_t>(std::max(1, keep_));

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -32,6 +35,9 @@ class CheckpointWriter {
   std::optional<Written> take(bool wait_for_it);
   /// Returns when nothing is being written.
   void wait();
+  /// Whether nothing is being written. Waits for that, but no longer than these seconds if the disk has taken another
+  /// part of the checkpoint since the call before; while the disk takes nothing, this does not return.
+  bool wait_for(double seconds);
   /// Whether the checkpoint that was started last could not be written. Does not wait.
   bool failed() const { return done_ && error_; }
 
@@ -42,7 +48,11 @@ class CheckpointWriter {
   std::thread thread_;
   Written now_;
   std::exception_ptr error_;       ///< of now_; valid when done_
-  std::atomic<bool> done_{false};  ///< now_ has come to its end
+  std::atomic<bool> done_{true};   ///< now_ has come to its end
+  std::mutex mutex_;               ///< of parts_, and of the end of done_
+  std::condition_variable moved_;  ///< parts_ or done_
+  std::int64_t parts_ = 0;         ///< of all checkpoints, on the disk
+  std::int64_t seen_ = 0;          ///< of them, when wait_for() returned last
 };
 
 }  // namespace keelson

@@ -287,6 +287,9 @@ class Trainer {
   void gather_states();
   void keep_loss_scale();
   std::shared_ptr<const CheckpointCopy> copy(bool best) const;
+  /// Waits until rank 0 has written its checkpoint. Rank 0 tells the others again and again that the writing goes on,
+  /// so that their watchdogs let it; while the disk takes nothing, rank 0 is silent. Collective.
+  void await_writer();
   /// Waits for the checkpoint that is being written. Collective.
   void finish_checkpoint();
   void tell_checkpoint(const std::optional<CheckpointWriter::Written>& written);

@@ -81,7 +81,16 @@ void Trainer::save_checkpoint(bool best) {
   run_checkpoints_ += seconds;
 }
 
+void Trainer::await_writer() {
+  constexpr double at_most = 0.1;  // seconds
+  for (std::int64_t done = 0; done == 0;) {
+    if (is_root()) done = writer_.wait_for(at_most) ? 1 : 0;
+    if (communicator_) communicator_->broadcast(&done, sizeof done, 0);
+  }
+}
+
 void Trainer::finish_checkpoint() {
+  await_writer();
   on_first_rank(communicator_, [&] { tell_checkpoint(writer_.take(true)); });
 }
 

@@ -90,7 +90,7 @@ std::string Trainer::first_non_finite() {
 
 void Trainer::stop_for(const Launched& step, const std::string& what) {
   auto culprit = first_non_finite();
-  writer_.wait();  // for the checkpoint that the message names
+  await_writer();  // the message names the checkpoint
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
     culprit.clear();
