@@ -90,6 +90,11 @@ void Console::on_checkpoint(const RunState&, const std::filesystem::path& path, 
   if (terminal_) overwrite(fmt::format("checkpoint {}{}", path.string(), best ? " (best so far)" : ""));
 }
 
+void Console::on_set_aside(const RunState& s, const std::filesystem::path& folder) {
+  say(fmt::format("checkpoints that do not lead to step {} were moved to {}; --resume no longer finds them by itself",
+                  s.step, folder.string()));
+}
+
 void Console::on_ranks_lost(const RunState& s, const Recovery& r) {
   steps_per_epoch_ = (s.train_samples + s.global_batch - 1) / s.global_batch;
   say(r.to_string());

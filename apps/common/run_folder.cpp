@@ -118,6 +118,16 @@ void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool be
   write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
 }
 
+/// The records that on_start() cuts off are kept with the checkpoints that they belong to.
+void RunRecorder::on_set_aside(const RunState&, const fs::path& folder) {
+  lock_.require();
+  std::error_code e;
+  if (!fs::is_regular_file(folder_.metrics(), e)) return;
+  RunFolder aside{folder};
+  if (!fs::copy_file(folder_.metrics(), aside.metrics(), e) || e)
+    fail("cannot copy {} to {}: {}", folder_.metrics().string(), aside.metrics().string(), e.message());
+}
+
 /// From a rank 0 that was lost. Records of its last moments may be missing: the epoch's is written here.
 void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch) {
   const auto before = read_metrics(folder_.metrics());

@@ -54,6 +54,7 @@ class RunRecorder final : public TrainObserver {
   void on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) override;
   void on_checkpoint(const RunState& s, const std::filesystem::path& path, bool best) override;
   void on_ranks_lost(const RunState& s, const Recovery& r) override;
+  void on_set_aside(const RunState& s, const std::filesystem::path& folder) override;
   void on_take_over(const RunState& s, const EpochRecord* last_epoch) override;
   void on_stop(const RunState& s, StopReason reason) override;
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,14 +66,16 @@ RunState read_run_state(const std::filesystem::path& path);
 RunState load_checkpoint(const std::filesystem::path& path, const std::string& network, Parameters& parameters,
                          const std::optional<std::vector<std::string>>& moments, Communicator* communicator);
 
-/// The checkpoints of one run: step-N.h5 after N steps, the last `keep` of them, and best.h5.
+/// The checkpoints of one run: step-N.h5 after N steps (N of ten digits or more), the last `keep` of them, and best.h5.
+/// Files of other names are not of the run.
 class CheckpointFolder {
  public:
   /// Does not touch the file system. `keep`: number of the latest checkpoints to keep.
   CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
 
   /// Writes path_of(copy.state.step), makes this best.h5 too if copy.best, and removes all but the last `keep`
-  /// checkpoints. Returns the path. `progress` and errors as in write_checkpoint(). May be called by any thread.
+  /// checkpoints up to this step. Returns the path. `progress` and errors as in write_checkpoint(). May be called by
+  /// any thread.
   std::filesystem::path write(const CheckpointCopy& copy, const std::function<void()>& progress = {}) const;
   /// Paths of the step-N.h5 in the folder, oldest first.
   std::vector<std::filesystem::path> list() const;
@@ -79,7 +83,16 @@ class CheckpointFolder {
   std::filesystem::path best() const { return folder_ / "best.h5"; }  ///< whether it exists or not
   const std::filesystem::path& folder() const { return folder_; }     ///< as given
 
+  /// Makes room for a run that goes on from the checkpoint of `from` in this folder: checkpoints of later steps,
+  /// best.h5 too if that is of a later step, move into a new folder abandoned-<n> in this one. best.h5 becomes the best
+  /// checkpoint of the steps before again, if that is still there. `from` null: for a new run, so all checkpoints move.
+  /// Returns the new folder; empty: there was nothing to move. Throws Error where that fails.
+  std::filesystem::path set_aside(const RunState* from) const;
+
  private:
+  std::map<std::int64_t, std::filesystem::path> by_step() const;
+  void restore_best(const RunState& from) const;
+
   std::filesystem::path folder_;
   int keep_;
 };

@@ -192,7 +192,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   loaded.schedule = now.schedule;
   state_ = loaded;
   make_synchronizer();  // of the parameters that are there now
-  begun_ = false;
+  begun_ = owns_folder_ = false;
   stop_.reset();
   last_epoch_.reset();
   saved_step_ = state_.step;

@@ -67,8 +67,10 @@ struct TrainerOptions {
   /// (Trainer::resume). Most programs find all they need in Topology::widths().
   std::function<Graph(const Topology&)> make_network;
 
-  std::filesystem::path checkpoints;        ///< folder; empty: none are written
-  std::function<void()> before_checkpoint;  ///< called on rank 0; may throw to prevent the checkpoint
+  /// Folder; empty: none are written. Checkpoints of other runs that it holds are set aside before the first one is
+  /// written (CheckpointFolder::set_aside).
+  std::filesystem::path checkpoints;
+  std::function<void()> before_checkpoint;  ///< called on rank 0; may throw to prevent the checkpoint or the moving
   int keep = 2;                             ///< number of the latest checkpoints to keep, besides best.h5
   /// A checkpoint is written every checkpoint_epochs epochs, every checkpoint_steps steps (0: never), and at the end.
   std::int64_t checkpoint_epochs = 1, checkpoint_steps = 0;
@@ -136,7 +138,8 @@ class Trainer {
           Communicator* communicator, TrainerOptions options);
 
   /// Continues from this checkpoint. Throws InputError for a checkpoint of another network, optimizer or seed, and,
-  /// within an epoch, for a checkpoint of another global batch or other data. Collective.
+  /// within an epoch, for a checkpoint of another global batch or other data. If the checkpoint lies in TrainerOptions::checkpoints, the next step moves the checkpoints of later steps
+  /// out of the way, as CheckpointFolder::set_aside(). Collective.
   ///
   /// If the checkpoint's topology differs from the trainer's network and TrainerOptions::make_network is given,
   /// make_network makes the network, and the trainer replaces the parameters by those of that network. Throws
@@ -287,6 +290,8 @@ class Trainer {
   void gather_states();
   void keep_loss_scale();
   std::shared_ptr<const CheckpointCopy> copy(bool best) const;
+  /// The first time that this run writes into the folder of checkpoints: sets aside those that it does not go on from.
+  void claim_folder();
   /// Waits until rank 0 has written its checkpoint. Rank 0 tells the others again and again that the writing goes on,
   /// so that their watchdogs let it; while the disk takes nothing, rank 0 is silent. Collective.
   void await_writer();
@@ -336,6 +341,7 @@ class Trainer {
   FirstRankObservers first_rank_;  ///< empty: none, or made on this rank
   std::optional<StopReason> stop_;
   bool begun_ = false;
+  bool owns_folder_ = false;  ///< claim_folder() has been called since the run began, on rank 0
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
   StepRecord last_step_;
   std::vector<float> weights_;    ///< of a batch that brings none

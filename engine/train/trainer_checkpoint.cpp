@@ -3,6 +3,14 @@
 #include "engine/train/trainer.hpp"
 
 namespace keelson {
+namespace {
+
+/// Empty for an empty path: that is of no checkpoint.
+std::filesystem::path folder_holding(const std::filesystem::path& checkpoint) {
+  return checkpoint.empty() || checkpoint.has_parent_path() ? checkpoint.parent_path() : ".";
+}
+
+}  // namespace
 
 void Trainer::gather_states() {
   if (state_.step_in_epoch == 0) return;  // an epoch begins with zeros
@@ -66,6 +74,7 @@ void Trainer::save_checkpoint(bool best) {
     tell([&](auto& o) { o.before_checkpoint(state_); });
     gather_states();
     on_first_rank(communicator_, [&] {
+      claim_folder();
       if (options_.before_checkpoint) options_.before_checkpoint();
       copy_ = copy(best);
     });
@@ -73,12 +82,25 @@ void Trainer::save_checkpoint(bool best) {
     if (survives() && !is_root()) copy_ = copy(best);
     state_.carried.clear();
   });
+  owns_folder_ = true;
   if (is_root()) writer_.start(copy_);
   if (!survives()) copy_.reset();
   last_saved_ = CheckpointFolder(options_.checkpoints, options_.keep).path_of(state_.step);
   const auto seconds = since(begin);
   vote_.reserve(seconds);
   run_checkpoints_ += seconds;
+}
+
+/// Called by rank 0.
+void Trainer::claim_folder() {
+  if (owns_folder_ || options_.checkpoints.empty()) return;
+  if (options_.before_checkpoint) options_.before_checkpoint();  // the folder must still be this run's
+  writer_.wait();
+  const CheckpointFolder folder(options_.checkpoints, options_.keep);
+  std::error_code e;
+  const bool goes_on = std::filesystem::equivalent(folder_holding(resumed_from_), options_.checkpoints, e) && !e;
+  const auto aside = folder.set_aside(goes_on ? &state_ : nullptr);
+  if (!aside.empty()) tell([&](auto& o) { o.on_set_aside(state_, aside); });
 }
 
 void Trainer::await_writer() {

@@ -47,6 +47,12 @@ void Callbacks::on_epoch(const RunState&, const EpochRecord& record, const Evalu
 void Callbacks::on_checkpoint(const RunState&, const std::filesystem::path& path, bool best) {
   call(checkpoint, path.string(), best);
 }
+void Callbacks::on_set_aside(const RunState& state, const std::filesystem::path& folder) {
+  const nb::gil_scoped_acquire acquire;
+  const auto text =
+      fmt::format("checkpoints that do not lead to step {} were moved to {}", state.step, folder.string());
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) throw nb::python_error();
+}
 void Callbacks::on_stop(const RunState&, StopReason reason) { call(stop, to_string(reason)); }
 
 }  // namespace keelson::python

@@ -208,7 +208,9 @@ void bind_trainer(nb::module_& m) {
            "Writes step-N.h5 into the folder of checkpoints, while training goes on. best: best.h5 is it, too.\n"
            "wait() returns when it is written. Collective.")
       .def("resume", &TrainerObject::resume, nb::arg("path"), Release(),
-           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Collective.")
+           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Later checkpoints in the trainer's folder move to abandoned-<n> in it before the "
+           "next\n"
+           "step, with a UserWarning. Collective.")
       .def(
           "wait", [](TrainerObject& t) { t.wait(); }, Release(),
           "Returns when all steps are done, and the last checkpoint is written. Collective.")

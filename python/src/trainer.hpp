@@ -25,6 +25,8 @@ class Callbacks final : public TrainObserver {
   void on_validation_start(const RunState& state) override;
   void on_epoch(const RunState& state, const EpochRecord& epoch, const Evaluation* validation) override;
   void on_checkpoint(const RunState& state, const std::filesystem::path& path, bool best) override;
+  /// Warns in Python's way (UserWarning).
+  void on_set_aside(const RunState& state, const std::filesystem::path& folder) override;
   void on_stop(const RunState& state, StopReason reason) override;
 
  private:

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import warnings
 
 import numpy
 import pytest
@@ -56,6 +57,19 @@ def test_a_resumed_run_gives_the_same_bits(context, folder):
     assert all(numpy.array_equal(a, b) for a, b in zip(whole.state("conv1/weights"), resumed.state("conv1/weights")))
     with pytest.raises(keelson.InputError, match="was trained with the optimizer 'adam"):
         make(context, optimizer=keelson.optim.SGD())[1].resume(folder)
+
+
+def test_a_script_that_runs_again_loses_nothing(context, folder, world):
+    make(context, max_steps=6, checkpoints=folder, checkpoint_steps=2, keep=5)[1].run()
+    first = sorted(os.listdir(folder))
+    _, again = make(context, max_steps=2, checkpoints=folder, checkpoint_steps=1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        again.run()
+    expected = [f"checkpoints that do not lead to step 1 were moved to {folder}/abandoned-1"] if world.rank == 0 else []
+    assert [str(w.message) for w in told] == expected
+    assert sorted(os.listdir(folder + "/abandoned-1")) == first
+    assert sorted(os.listdir(folder)) == ["abandoned-1", "step-0000000001.h5", "step-0000000002.h5"]
 
 
 class Recorder(keelson.Callback):

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from lm_support import LM, SMALL, LmCase
-from programs import newest, records
+from programs import attributes, needs_h5py, newest, records
 
 
 class Folders(LmCase):
@@ -124,6 +124,25 @@ class Folders(LmCase):
                   says="the loss became")
         self.assertTrue((self.out / "metrics.jsonl").exists())
         self.train("--max-steps", 1, *self.arguments[2:])
+
+    @needs_h5py
+    def test_going_back_to_an_earlier_checkpoint(self):
+        checkpoints = self.out / "checkpoints"
+        self.train("--max-steps", 12, "--checkpoint-steps", 2, "--keep", 5, "--wire", "bf16", "--exact-conv",
+                   "--log-every", 1, *self.arguments[2:])
+        told = self.succeed("train", "--resume", checkpoints / "step-0000000004.h5", "--max-steps", 6,
+                            "--checkpoint-steps", 1, "--keep", 2, "--log-every", 1)
+        self.assertEqual(sorted(p.name for p in checkpoints.iterdir()),
+                         ["abandoned-1", "step-0000000005.h5", "step-0000000006.h5"])
+        aside = checkpoints / "abandoned-1"
+        self.assertEqual(sorted(p.name for p in aside.iterdir()),
+                         ["metrics.jsonl", *(f"step-{step:010}.h5" for step in (6, 8, 10, 12))])
+        self.assertIn(f"checkpoints that do not lead to step 4 were moved to {aside}", told)
+        self.assertIn("other options than those of the checkpoint: --checkpoint-steps 1 (was 2)\n", told)
+        self.assertEqual([r["step"] for r in records(self.out, "step")], list(range(1, 7)))
+        found = attributes(newest(self.out))
+        self.assertEqual((found["config.wire"], found["config.exact-conv"], found["config.checkpoint-steps"]),
+                         ("bf16", "true", "1"))
 
     def test_names_that_cannot_be(self):
         long, deep = "x" * 300, "abcdefgh/" * 600

@@ -17,6 +17,7 @@
 #include "engine/train/predictions.hpp"
 #include "engine/train/target_metric.hpp"
 #include "engine/train/trainer.hpp"
+#include "tests/support/contexts.hpp"
 #include "tests/support/data_files.hpp"
 
 /// What the tests of training share: samples made on the fly, a small network for them, a folder.
@@ -203,6 +204,23 @@ struct Recorder final : TrainObserver {
     if (e) validations.push_back(*e);
   }
   void on_checkpoint(const RunState&, const std::filesystem::path& path, bool) override { checkpoints.push_back(path); }
+};
+
+/// A trainer of the small network with all that it refers to.
+struct Training {
+  explicit Training(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f,
+                    const std::string& where = network_contexts().back())
+      : graph(small_network(dropout)),
+        parameters(graph, context(where), options.seed),
+        training(samples),
+        validation(7, 6, 99),
+        trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}
+  TrainResult go() { return trainer.run({&recorder}); }
+  Graph graph;
+  Parameters parameters;
+  CubeDataset training, validation;
+  Trainer trainer;
+  Recorder recorder;
 };
 
 /// All values and moments, in plain order.

@@ -11,23 +11,6 @@
 namespace keelson::testing {
 namespace {
 
-/// A trainer of the small network with all that it refers to.
-struct Training {
-  explicit Training(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f,
-                    const std::string& where = network_contexts().back())
-      : graph(small_network(dropout)),
-        parameters(graph, context(where), options.seed),
-        training(samples),
-        validation(7, 6, 99),
-        trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}
-  TrainResult go() { return trainer.run({&recorder}); }
-  Graph graph;
-  Parameters parameters;
-  CubeDataset training, validation;
-  Trainer trainer;
-  Recorder recorder;
-};
-
 TEST(Trainer, LearnsAndKeepsTheBest) {
   const Folder folder;
   auto o = small_options();

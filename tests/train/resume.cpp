@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <optional>
+
+#include "engine/data/hdf5.hpp"
+#include "tests/train/support.hpp"
+
+/// Runs that go back to a checkpoint, in a folder that holds more than this checkpoint.
+namespace keelson::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names names_in(const std::filesystem::path& folder) {
+  Names names;
+  for (const auto& e : std::filesystem::directory_iterator(folder)) names.push_back(e.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// What a trainer tells of checkpoints that it has set aside, in the order of the calls.
+struct SetAside final : TrainObserver {
+  Names calls;
+  void on_start(const RunState&, const std::filesystem::path&) override { calls.emplace_back("start"); }
+  void on_set_aside(const RunState& s, const std::filesystem::path& folder) override {
+    calls.push_back(fmt::format("{} at {}", folder.filename().string(), s.step));
+  }
+};
+
+/// 24 samples in batches of 4: six steps per epoch.
+struct GoingRun : Training {
+  explicit GoingRun(const TrainerOptions& o) : Training(o, 24) {}
+  TrainResult go() { return trainer.run({&recorder, &aside}); }
+  SetAside aside;
+};
+
+TrainerOptions into(const Folder& folder, std::int64_t max_steps, std::int64_t every, int keep) {
+  auto o = small_options();
+  o.epochs = 3;
+  o.checkpoints = folder / "c";
+  o.max_steps = max_steps;
+  o.checkpoint_steps = every;
+  o.keep = keep;
+  return o;
+}
+
+TEST(GoingBack, KeepsWhatItWritesAndSetsTheRestAside) {
+  const Folder folder;
+  const CheckpointFolder checkpoints(folder / "c", 5);
+  GoingRun first(into(folder, 12, 2, 5));
+  first.go();
+  ASSERT_EQ(checkpoints.list().size(), 5u);
+  GoingRun second(into(folder, 6, 1, 2));
+  second.trainer.resume(checkpoints.path_of(4));
+  second.go();
+  EXPECT_EQ(names_in(folder / "c"), (Names{"abandoned-1", "best.h5", "step-0000000005.h5", "step-0000000006.h5"}));
+  EXPECT_EQ(names_in(folder / "c/abandoned-1"),
+            (Names{"best.h5", "step-0000000006.h5", "step-0000000008.h5", "step-0000000010.h5", "step-0000000012.h5"}));
+  EXPECT_EQ(read_run_state(checkpoints.best()).step, 6);
+  EXPECT_EQ(find_checkpoint(folder / "c", false), checkpoints.path_of(6));
+  EXPECT_EQ(second.aside.calls, (Names{"abandoned-1 at 4", "start"}));
+  // The next run goes on with this one, and what was set aside can be resumed, too.
+  GoingRun third(into(folder, 8, 1, 2));
+  third.trainer.resume(folder / "c");
+  EXPECT_EQ(third.trainer.state().step, 6);
+  third.go();
+  EXPECT_EQ(third.aside.calls, Names{"start"});
+  GoingRun back(into(folder, 13, 0, 2));
+  back.trainer.resume(folder / "c/abandoned-1");
+  EXPECT_EQ(back.trainer.state().step, 12);
+  back.go();
+  EXPECT_EQ(names_in(folder / "c"), (Names{"abandoned-1", "abandoned-2", "step-0000000013.h5"}));
+  EXPECT_EQ(names_in(folder / "c/abandoned-2"), (Names{"best.h5", "step-0000000007.h5", "step-0000000008.h5"}));
+}
+
+/// As a script of Python that is run again.
+TEST(GoingBack, ANewRunSetsAsideWhatAnotherHasWritten) {
+  const Folder folder;
+  GoingRun(into(folder, 12, 2, 5)).go();
+  GoingRun again(into(folder, 2, 1, 2));
+  EXPECT_EQ(names_in(folder / "c").size(), 6u) << "a run that fails before its first checkpoint changes nothing";
+  again.go();
+  EXPECT_EQ(names_in(folder / "c"), (Names{"abandoned-1", "step-0000000001.h5", "step-0000000002.h5"}));
+  EXPECT_EQ(names_in(folder / "c/abandoned-1").size(), 6u);
+  EXPECT_EQ(again.aside.calls, (Names{"start", "abandoned-1 at 1"}));
+}
+
+CheckpointCopy copy_with(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch, std::int64_t best_epoch) {
+  CheckpointCopy copy{.parameters = {"dense/bias"}};
+  copy.arrays.push_back({"/parameters/dense/bias", {1}, {0.0f}});
+  copy.state.step = step;
+  copy.state.epoch = epoch;
+  copy.state.step_in_epoch = step_in_epoch;
+  copy.state.best_epoch = best_epoch;
+  copy.best = best_epoch == epoch && step_in_epoch == 0;
+  return copy;
+}
+
+TEST(GoingBack, TheBestIsThatOfTheStepsBefore) {
+  const Folder folder;
+  const CheckpointFolder checkpoints(folder.path(), 9);
+  for (const auto& copy : {copy_with(3, 1, 0, 1), copy_with(5, 1, 2, 1), copy_with(6, 2, 0, 2), copy_with(7, 2, 1, 2)})
+    checkpoints.write(copy);
+  EXPECT_EQ(read_run_state(checkpoints.best()).step, 6);
+  const auto from = read_run_state(checkpoints.path_of(5));
+  EXPECT_EQ(checkpoints.set_aside(&from), folder / "abandoned-1");
+  EXPECT_EQ(read_run_state(checkpoints.best()).step, 3);
+  EXPECT_EQ(read_run_state(folder / "abandoned-1/best.h5").step, 6);
+  EXPECT_EQ(checkpoints.set_aside(&from), "") << "there is nothing more";
+}
+
+TEST(GoingBack, PruningLeavesTheCheckpointJustWrittenAndLaterOnes) {
+  const Folder folder;
+  const CheckpointFolder checkpoints(folder.path(), 1);
+  for (const std::int64_t step : {10, 12, 5, 6}) checkpoints.write(copy_with(step, 0, step, -1));
+  EXPECT_EQ(folder.files(), (Names{"step-0000000006.h5", "step-0000000012.h5"}));
+}
+
+TEST(GoingBack, OnlyNamesOfOursAreCheckpoints) {
+  const Folder folder;
+  const CheckpointFolder checkpoints(folder.path(), 1);
+  checkpoints.write(copy_with(3, 0, 3, -1));
+  const Names others{"step-9.h5",          "step-0000000009-old.h5", "step-00000000009.h5",
+                     "step-000000000x.h5", "step-+000000009.h5",     "step--000000009.h5",
+                     "step-best.h5",       "step-0000000009.h5.bak", "my-step-0000000009.h5"};
+  for (const auto& name : others) std::ofstream(folder / name) << "mine";
+  std::filesystem::create_directory(folder / "step-0000000008.h5");
+  EXPECT_EQ(find_checkpoint(folder.path(), false), checkpoints.path_of(3));
+  checkpoints.write(copy_with(4, 0, 4, -1));
+  EXPECT_EQ(folder.files().size(), others.size() + 2) << "and only they are removed";
+  checkpoints.write(copy_with(12'345'678'901, 0, 4, -1));
+  EXPECT_EQ(find_checkpoint(folder.path(), false).filename(), "step-12345678901.h5");
+}
+
+}  // namespace
+}  // namespace keelson::testing
