@@ -33,30 +33,43 @@ std::string why_unwritable(const fs::path& path) {
 
 }  // namespace
 
-void RunFolder::require_free(bool overwrite) const {
+bool RunFolder::holds(const fs::path& checkpoint) const {
+  if (checkpoint.empty()) return false;
+  const fs::path there = checkpoint.has_parent_path() ? checkpoint.parent_path() : ".";
+  std::error_code e;
+  return fs::equivalent(there, path, e) || fs::equivalent(there, checkpoints(), e);
+}
+
+void RunFolder::require_free(bool overwrite, const fs::path& resumed_from) const {
   std::error_code e;
   const CheckpointFolder found(checkpoints(), 1);
   const bool holds_run = !found.list().empty() || fs::exists(found.best(), e) || fs::exists(report(), e);
-  if (holds_run && !overwrite)
+  if (!holds_run || overwrite) return;
+  if (!resumed_from.empty())
     refuse(
-        "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
-        "folder",
-        path.string());
+        "--out {}: holds another run than that of {}, which --resume names. Expected a folder without a run, or the "
+        "folder of that run: leave --out out to go on there, choose another folder, or replace this run with "
+        "--overwrite",
+        path.string(), resumed_from.string());
+  refuse(
+      "--out {}: holds a run already; continue it with --resume, replace it with --overwrite, or choose another "
+      "folder",
+      path.string());
 }
 
-void RunFolder::check(Communicator& world, bool resumes, bool overwrite) const {
+void RunFolder::check(Communicator& world, const fs::path& resumed_from, bool overwrite) const {
   on_first_rank(&world, [&] {
     if (path.empty()) refuse("--out: found an empty name, expected a folder");
     if (const auto why = why_unwritable(path); !why.empty())
       refuse("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
     FolderLock::check(path);
-    if (!resumes) require_free(overwrite);
+    if (!holds(resumed_from)) require_free(overwrite, resumed_from);
   });
 }
 
-void RunFolder::prepare(bool resumes) const {
+void RunFolder::prepare(bool goes_on) const {
   std::error_code e;
-  if (!resumes) {
+  if (!goes_on) {
     // Only what a run writes: the user may keep other files here.
     const CheckpointFolder old(checkpoints(), 1);
     for (const auto& checkpoint : old.list()) fs::remove(checkpoint);

@@ -22,14 +22,17 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path report() const { return path / "report.html"; }
 
+  /// Whether a run that is resumed from this checkpoint (empty: from none) goes on here: the file lies in the folder.
+  /// By one rank.
+  bool holds(const std::filesystem::path& checkpoint) const;
   /// Throws InputError if it holds a run, unless that may be overwritten. A run that failed before its first checkpoint
-  /// left nothing that could be lost. By one rank.
-  void require_free(bool overwrite) const;
+  /// left nothing that could be lost. `resumed_from`: what --resume names, for the message; may be empty. By one rank.
+  void require_free(bool overwrite, const std::filesystem::path& resumed_from) const;
   /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written, is in use by another
-  /// run, or holds a run that neither is resumed nor may be overwritten. Collective.
-  void check(Communicator& world, bool resumes, bool overwrite) const;
-  /// Makes it, without the run that it held unless that is resumed. By one rank.
-  void prepare(bool resumes) const;
+  /// run, or holds a run that neither goes on from `resumed_from` nor may be overwritten. Collective.
+  void check(Communicator& world, const std::filesystem::path& resumed_from, bool overwrite) const;
+  /// Makes it, without the run that it held unless that goes on. What was set aside stays. By one rank.
+  void prepare(bool goes_on) const;
 };
 
 /// Writes metrics.jsonl and, after every epoch and at the end, report.html, as long as the folder is this run's own.

@@ -218,11 +218,13 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
   checkpoint_ = anew_ ? job.restart->open_copy(job.world) : std::nullopt;
   if (!checkpoint_) checkpoint_ = open_resume(options, job.world);
   folder_.path = anew_ ? job.restart->folder.path : folder_of(options, checkpoint_);
-  if (!anew_) folder_.check(job.world, checkpoint_.has_value(), options.overwrite);
+  if (!anew_) folder_.check(job.world, resumed_from(), options.overwrite);
   if (!anew_ && !options.mlperf.file.empty())
     on_first_rank(&job.world, [&] { MlperfLog::check_place(options.mlperf, options.overwrite); });
   run_start_ = std::chrono::steady_clock::now();
 }
+
+fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
 Config TrainingRun::stored(const std::string& family, const std::string& name) const {
   if (!checkpoint_) return {};
@@ -288,9 +290,11 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   Interrupt::install(world.rank() == 0 ? signalled(job_, folder_) : "");
   on_first_rank(&world, [&] {
     restart.take_lock(folder_);
-    if (!checkpoint_) folder_.require_free(options_.overwrite);  // another run may have come and gone meanwhile
+    const bool goes_on = folder_.holds(resumed_from());
+    // Another run may have come and gone meanwhile.
+    if (!goes_on && !anew_) folder_.require_free(options_.overwrite, resumed_from());
     lock->require();
-    folder_.prepare(checkpoint_.has_value());
+    folder_.prepare(goes_on);
     restart.complete_checkpoints(options_.keep);
     if (logs && !anew_)
       MlperfLog::begin(options_.mlperf, *task.mlperf, job_, start_, run_start_, task.training.size(),

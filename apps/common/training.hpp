@@ -70,6 +70,8 @@ class TrainingRun {
 
   /// The checkpoint to continue from; nothing: a new run.
   const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
+  /// Its path; empty: a new run.
+  std::filesystem::path resumed_from() const;
   /// The options that its run had, and its global batch whatever the number of ranks then was and now is. `family` and
   /// `name` as in check_family(), which is asked.
   Config stored(const std::string& family, const std::string& name) const;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -143,6 +144,13 @@ class Folders(LmCase):
         found = attributes(newest(self.out))
         self.assertEqual((found["config.wire"], found["config.exact-conv"], found["config.checkpoint-steps"]),
                          ("bf16", "true", "1"))
+        # Another run's checkpoint does not go on in this folder.
+        elsewhere = self.folder / "elsewhere.h5"
+        shutil.copy(aside / "step-0000000012.h5", elsewhere)
+        before = {p: p.stat().st_mtime_ns for p in self.out.rglob("*")}
+        self.refused("train", "--resume", elsewhere, "--out", self.out,
+                     says=f"--out {self.out}: holds another run than that of {elsewhere}, which --resume names")
+        self.assertEqual(before, {p: p.stat().st_mtime_ns for p in self.out.rglob("*")})
 
     def test_names_that_cannot_be(self):
         long, deep = "x" * 300, "abcdefgh/" * 600
