@@ -63,6 +63,7 @@ EpochRecord Trainer::end_epoch() {
   record.rate = epoch_wall_ > 0 ? units(epoch_samples_) / epoch_wall_ : 0;
   record.seconds = epoch_seconds_;
   begin_next_epoch();
+  saved_step_ = -1;  // a checkpoint of before does not know of the validation
   state_.seconds =
       seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - run_start_).count();
   record.epoch = state_.epoch;

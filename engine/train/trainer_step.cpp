@@ -40,7 +40,7 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, FirstRankObserve
       save_checkpoint(best);
   };
   // A run that was stopped between the last step of an epoch and its validation.
-  if (epoch_done() && !limit_reached()) finish_epoch();
+  if (epoch_done()) finish_epoch();
   while (step()) {
     if (stop_) break;  // by a vote: also where the epoch is done, the validation is for the run that continues
     if (epoch_done())
@@ -97,8 +97,11 @@ std::optional<StopReason> Trainer::limit_reached() const {
 bool Trainer::step() {
   begin();
   if (stop_) return false;
-  if (epoch_done()) begin_next_epoch();
   stop_ = limit_reached();
+  if (!stop_ && epoch_done()) {  // at a limit the epoch stays as it is, and its validation is still to come
+    begin_next_epoch();
+    stop_ = limit_reached();
+  }
   if (stop_) {
     settle();
     return false;

@@ -84,6 +84,7 @@ void TrainerObject::finish_step() {
   if (t.stop_reason() || s.epoch >= epochs_) return;
   if (t.epoch_done()) {
     const bool best = t.end_epoch().best;
+    saved_step_ = -1;  // a checkpoint of before does not know of the validation
     if (best || (checkpoint_epochs_ > 0 && s.epoch % checkpoint_epochs_ == 0)) save(best);
   } else if (checkpoint_steps_ > 0 && s.step > 0 && s.step % checkpoint_steps_ == 0) {
     save(false);

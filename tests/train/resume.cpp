@@ -133,5 +133,40 @@ TEST(GoingBack, OnlyNamesOfOursAreCheckpoints) {
   EXPECT_EQ(find_checkpoint(folder.path(), false).filename(), "step-12345678901.h5");
 }
 
+/// A run that was interrupted between the last step of an epoch and its validation.
+TEST(GoingBack, ALimitDoesNotSkipTheValidation) {
+  for (const bool own_loop : {false, true}) {
+    const Folder folder;
+    int asked = 0;
+    auto o = into(folder, -1, 0, 9);
+    o.checkpoint_epochs = 0;
+    o.interrupted = [&] { return ++asked == 6; };
+    GoingRun first(o);
+    EXPECT_EQ(first.go().state.step, 6);
+    EXPECT_TRUE(first.recorder.metrics.empty());
+    o.interrupted = nullptr;
+    o.max_steps = 6;
+    GoingRun second(o);
+    second.trainer.resume(folder / "c");
+    if (own_loop) {
+      second.trainer.observe({&second.recorder});
+      EXPECT_FALSE(second.trainer.step());
+      EXPECT_TRUE(second.trainer.epoch_done()) << "the validation is still to come";
+      second.trainer.end_epoch();
+      second.trainer.save_checkpoint();
+      second.trainer.wait();
+    } else {
+      EXPECT_EQ(second.go().reason, StopReason::max_steps);
+    }
+    EXPECT_EQ(second.recorder.metrics.size(), 1u);
+    o.max_steps = 7;
+    GoingRun third(o);
+    third.trainer.resume(folder / "c");
+    EXPECT_EQ(third.trainer.state().epoch, 1) << "the checkpoint knows of the validation";
+    third.go();
+    EXPECT_TRUE(third.recorder.metrics.empty());
+  }
+}
+
 }  // namespace
 }  // namespace keelson::testing
