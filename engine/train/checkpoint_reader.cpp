@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "engine/base/error.hpp"
@@ -147,6 +148,17 @@ void check_shapes(const hdf5::File& file, const std::vector<std::string>& moment
   }
 }
 
+/// `states`: those that the network has, of all ranks.
+void check_states(const hdf5::File& file, const std::map<std::string, Shape>& states) {
+  for (const auto& [name, shape] : states) {
+    const bool there = file.has(carried_path(name));
+    const auto found = there ? file.info(carried_path(name)).shape : hdf5::Dims();
+    if (!there || found != dims_of(shape))
+      refuse("{}: its recurrent state {} is {}, expected {}: resume with the network and batch of that run",
+             file.path(), name, there ? hdf5::to_string(found) : "missing", hdf5::to_string(dims_of(shape)));
+  }
+}
+
 template <class Share>
 void share_text(std::string& text, const Share& share) {
   auto length = static_cast<std::int64_t>(text.size());
@@ -270,18 +282,30 @@ CheckpointReader::~CheckpointReader() = default;
 const fs::path& CheckpointReader::path() const { return impl_->path; }
 const RunState& CheckpointReader::state() const { return impl_->state; }
 
-RunState CheckpointReader::load(const std::string& network, Parameters& parameters,
-                                const std::optional<std::vector<std::string>>& wanted) const {
+void CheckpointReader::check(const std::string& network, const Parameters& parameters,
+                             const std::optional<std::vector<std::string>>& wanted,
+                             const std::map<std::string, Shape>& states) const {
   const Impl& c = *impl_;
   const auto moments = wanted.value_or(std::vector<std::string>());
-  const auto share = [&c](void* data, std::size_t bytes) { c.share(data, bytes); };
   on_first_rank(c.communicator, [&] {
     check_same_network(*c.file, c.state, network, parameters);
     if (wanted) check_same_moments(*c.file, c.state, moments);
     check_shapes(*c.file, moments, parameters);
+    check_states(*c.file, states);
     // Read twice rather than kept: the arrays together may be as large as the memory that is left.
     for (const auto& array : array_paths(*c.file, moments)) checked_array<float>(*c.file, array);
   });
+}
+
+RunState CheckpointReader::load(const std::string& network, Parameters& parameters,
+                                const std::optional<std::vector<std::string>>& wanted) const {
+  check(network, parameters, wanted);
+  return load_checked(parameters, wanted.value_or(std::vector<std::string>()));
+}
+
+RunState CheckpointReader::load_checked(Parameters& parameters, const std::vector<std::string>& moments) const {
+  const Impl& c = *impl_;
+  const auto share = [&c](void* data, std::size_t bytes) { c.share(data, bytes); };
   const auto load = [&](const std::string& where, Parameter& p, int which) {
     auto values =
         c.file ? c.file->read<float>(where) : std::vector<float>(static_cast<std::size_t>(p.shape.elements()));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,13 +9,14 @@
 
 #include "engine/base/communicator.hpp"
 #include "engine/graph/parameters.hpp"
+#include "engine/tensor/shape.hpp"
 #include "engine/train/checkpoint.hpp"
 
 namespace keelson {
 
 /// A checkpoint that is open for reading: a file, or a copy in memory. The file stays readable when a run that
 /// continues removes its older checkpoints meanwhile. Rank 0 of the communicator reads the file and sends the contents
-/// to the other ranks. InputError is thrown on all ranks. The constructor and load() are collective.
+/// to the other ranks. InputError is thrown on all ranks. The constructor, check() and load() are collective.
 class CheckpointReader {
  public:
   /// Opens the file that find_checkpoint(given, best) finds, and looks again where that file has just been removed.
@@ -30,11 +32,18 @@ class CheckpointReader {
   const std::filesystem::path& path() const;  ///< of the file that was opened
   const RunState& state() const;              ///< without RunState::carried, which load() reads
 
-  /// Sets parameters and moments, which must have memory, and returns the state with RunState::carried. Without
-  /// `moments` only parameters are set. Throws InputError, before anything is set, for a checkpoint of another network
-  /// (naming the first parameter that differs), of an optimizer with other moments, or with damaged data.
+  /// Throws InputError for a checkpoint of another network (naming the first parameter that differs), of an optimizer
+  /// with other moments, with other recurrent states than `states` (name and shape, of all ranks), or with damaged
+  /// data. Without `moments` those do not matter. Sets nothing, and `parameters` need no memory.
+  void check(const std::string& network, const Parameters& parameters,
+             const std::optional<std::vector<std::string>>& moments,
+             const std::map<std::string, Shape>& states = {}) const;
+  /// check(), without `states`; then sets parameters and moments, which must have memory, and returns the state with
+  /// RunState::carried. Without `moments` only parameters are set.
   RunState load(const std::string& network, Parameters& parameters,
                 const std::optional<std::vector<std::string>>& moments) const;
+  /// The same where check() has accepted these parameters and moments.
+  RunState load_checked(Parameters& parameters, const std::vector<std::string>& moments) const;
 
  private:
   struct Impl;

@@ -27,6 +27,18 @@ std::string describe_data(const Dataset& data) {
   return fmt::format("{} [{:016x}]", counted(data.size(), "sample"), data.digest());
 }
 
+/// The recurrent states of the network, of all ranks together.
+std::map<std::string, Shape> states_of(const Graph& graph, std::int64_t global_batch) {
+  std::map<std::string, Shape> states;
+  for (const auto& node : graph.nodes()) {
+    if (!node.is_state) continue;
+    Shape shape = node.shape.shape;
+    shape[0] = global_batch;
+    states[node.name] = shape;
+  }
+  return states;
+}
+
 /// What must be alike on all ranks for training to mean anything. `threads`: of this rank.
 void compare_runs(const Dataset& training, const Dataset* validation, const TrainerOptions& o,
                   Communicator* communicator, int threads) {
@@ -154,29 +166,40 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
   state_.schedule = options_.schedule.to_string();
 }
 
-void Trainer::resume(const CheckpointReader& reader) {
+void Trainer::check_resumable(const CheckpointReader& reader) const {
   const auto kind = [](const std::string& optimizer) { return optimizer.substr(0, optimizer.find(' ')); };
-  if (kind(reader.state().optimizer) != kind(state_.optimizer))
-    refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", reader.path().string(),
-           reader.state().optimizer, state_.optimizer);
-  settle();
-  make_network_of(reader);
-  adopt_mode(reader.state().epoch);
-  auto loaded = reader.load(options_.network, parameters_, moments_);
-  const auto& checkpoint = reader.path();
-  const auto& now = state_;
-  if (loaded.seed != now.seed)
-    refuse("{}: was trained with seed {}, not {}: resume with that seed", checkpoint.string(), loaded.seed, now.seed);
-  if (loaded.step_in_epoch > 0 && loaded.global_batch != now.global_batch)
+  const auto path = reader.path().string();
+  const RunState &found = reader.state(), &now = state_;
+  if (kind(found.optimizer) != kind(now.optimizer))
+    refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", path, found.optimizer,
+           now.optimizer);
+  if (found.seed != now.seed)
+    refuse("{}: was trained with seed {}, not {}: resume with that seed", path, found.seed, now.seed);
+  if (found.step_in_epoch > 0 && found.global_batch != now.global_batch)
     refuse(
         "{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = "
         "{}",
-        checkpoint.string(), loaded.global_batch, now.world_size, options_.batch, now.global_batch,
-        loaded.global_batch);
-  if (loaded.step_in_epoch > 0 && loaded.train_samples != now.train_samples)
-    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data",
-           checkpoint.string(), loaded.train_samples, now.train_samples);
-  restore_states(loaded, checkpoint);
+        path, found.global_batch, now.world_size, options_.batch, now.global_batch, found.global_batch);
+  if (found.step_in_epoch > 0 && found.train_samples != now.train_samples)
+    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", path,
+           found.train_samples, now.train_samples);
+}
+
+void Trainer::resume(const CheckpointReader& reader) {
+  settle();
+  // Everything is checked before anything changes.
+  check_resumable(reader);
+  auto graph = network_of(reader);
+  std::optional<Parameters> parameters;
+  if (graph) parameters.emplace(*graph, parameters_.context(), parameters_.seed());
+  const bool within = reader.state().step_in_epoch > 0;
+  reader.check(options_.network, parameters ? *parameters : parameters_, moments_,
+               within ? states_of(graph ? *graph : *graph_, state_.global_batch) : std::map<std::string, Shape>());
+  if (graph) set_network(std::move(*graph), std::move(*parameters));
+  adopt_mode(reader.state().epoch);
+  auto loaded = reader.load_checked(parameters_, moments_);
+  const auto& now = state_;
+  restore_states(loaded);
   if (options_.precision == Precision::fp16)
     executor_->set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
                                .good_steps = static_cast<std::int32_t>(loaded.good_steps),
@@ -196,7 +219,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   stop_.reset();
   last_epoch_.reset();
   saved_step_ = state_.step;
-  resumed_from_ = last_saved_ = checkpoint;
+  resumed_from_ = last_saved_ = reader.path();
 }
 
 }  // namespace keelson

@@ -137,8 +137,9 @@ class Trainer {
   Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
           Communicator* communicator, TrainerOptions options);
 
-  /// Continues from this checkpoint. Throws InputError for a checkpoint of another network, optimizer or seed, and,
-  /// within an epoch, for a checkpoint of another global batch or other data. If the checkpoint lies in TrainerOptions::checkpoints, the next step moves the checkpoints of later steps
+  /// Continues from this checkpoint. Throws InputError, before anything changes, for a checkpoint of another network,
+  /// optimizer or seed, for a damaged one, and, within an epoch, for a checkpoint of another global batch or other
+  /// data. If the checkpoint lies in TrainerOptions::checkpoints, the next step moves the checkpoints of later steps
   /// out of the way, as CheckpointFolder::set_aside(). Collective.
   ///
   /// If the checkpoint's topology differs from the trainer's network and TrainerOptions::make_network is given,
@@ -247,7 +248,10 @@ class Trainer {
   void make_synchronizer();
   /// Asks TrainerOptions::change_network where an epoch begins.
   void ask_for_change();
-  void make_network_of(const CheckpointReader& checkpoint);
+  /// Throws InputError for a checkpoint that this run cannot go on from, as far as the checkpoint's state tells.
+  void check_resumable(const CheckpointReader& checkpoint) const;
+  /// The checkpoint's network where that is not the trainer's: TrainerOptions::make_network makes it.
+  std::optional<Graph> network_of(const CheckpointReader& checkpoint) const;
   /// Replaces the parameters' content, the plans and the executors.
   void set_network(Graph graph, Parameters parameters);
   void load_from_here();
@@ -298,7 +302,7 @@ class Trainer {
   /// Waits for the checkpoint that is being written. Collective.
   void finish_checkpoint();
   void tell_checkpoint(const std::optional<CheckpointWriter::Written>& written);
-  void restore_states(const RunState& loaded, const std::filesystem::path& checkpoint);
+  void restore_states(const RunState& loaded);
   /// As Executor::first_non_finite(), of the latest step.
   std::string first_non_finite();
   [[noreturn]] void stop_for(const Launched& step, const std::string& what);

@@ -31,19 +31,13 @@ void Trainer::gather_states() {
   }
 }
 
-void Trainer::restore_states(const RunState& loaded, const std::filesystem::path& checkpoint) {
+void Trainer::restore_states(const RunState& loaded) {
   if (loaded.step_in_epoch == 0) return;
   for (const auto& name : executor_->states()) {
     const Tensor t = executor_->input(name);
-    const auto found = loaded.carried.find(name);
-    Shape wanted = t.shape();
-    wanted[0] = state_.global_batch;
-    if (found == loaded.carried.end() || !(found->second.shape == wanted))
-      refuse("{}: its recurrent state {} is {}, expected {}: resume with the network and batch of that run",
-             checkpoint.string(), name, found == loaded.carried.end() ? "missing" : to_string(found->second.shape),
-             to_string(wanted));
+    const auto& values = loaded.carried.at(name).values;
     const std::int64_t first = (communicator_ ? communicator_->rank() : 0) * t.elements();
-    parameters_.context().device().copy_from_host(t.raw(), found->second.values.data() + first, t.bytes());
+    parameters_.context().device().copy_from_host(t.raw(), values.data() + first, t.bytes());
   }
 }
 

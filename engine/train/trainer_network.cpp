@@ -65,9 +65,9 @@ void Trainer::ask_for_change() {
   tell([&](auto& o) { o.on_network_change(state_, *graph_); });
 }
 
-void Trainer::make_network_of(const CheckpointReader& checkpoint) {
+std::optional<Graph> Trainer::network_of(const CheckpointReader& checkpoint) const {
   const std::string& text = checkpoint.state().topology;
-  if (!options_.make_network || text.empty() || text == state_.topology) return;
+  if (!options_.make_network || text.empty() || text == state_.topology) return std::nullopt;
   const Topology wanted = Topology::parse(text);
   std::optional<Graph> graph;
   on_each_rank(communicator_, [&] { graph.emplace(options_.make_network(wanted)); });
@@ -76,8 +76,7 @@ void Trainer::make_network_of(const CheckpointReader& checkpoint) {
         "{}: the network that make_network made for this checkpoint is another one: {}. Make it of the widths of the "
         "topology, and give the options of the run",
         checkpoint.path().string(), differs);
-  auto parameters = Parameters(*graph, parameters_.context(), parameters_.seed());
-  set_network(std::move(*graph), std::move(parameters));
+  return graph;
 }
 
 void Trainer::set_network(Graph graph, Parameters parameters) {

@@ -208,7 +208,8 @@ void bind_trainer(nb::module_& m) {
            "Writes step-N.h5 into the folder of checkpoints, while training goes on. best: best.h5 is it, too.\n"
            "wait() returns when it is written. Collective.")
       .def("resume", &TrainerObject::resume, nb::arg("path"), Release(),
-           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Later checkpoints in the trainer's folder move to abandoned-<n> in it before the "
+           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Of a refused one\n"
+           "nothing is taken over. Later checkpoints in the trainer's folder move to abandoned-<n> in it before the "
            "next\n"
            "step, with a UserWarning. Collective.")
       .def(

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <numeric>
 
+#include "engine/data/hdf5.hpp"
 #include "engine/graph/channel_maps.hpp"
 #include "engine/optim/adam.hpp"
 #include "tests/support/contexts.hpp"
@@ -244,6 +246,27 @@ TEST(NetworkChange, RefusesNetworksThatDoNotFit) {
   EXPECT_NE(
       message_of<InputError>([&] { ChangingTraining(unmapped).go(); }).find("the parameter conv1/weights is 4x2x3x3x3"),
       std::string::npos);
+}
+
+/// The network of the checkpoint is another one, and would have to be made first.
+TEST(NetworkChange, ADamagedCheckpointChangesNeitherNetworkNorParameters) {
+  const Folder folder;
+  auto o = changing_options();
+  o.checkpoints = folder.path();
+  o.max_steps = 7;
+  ChangingTraining(o).go();
+  const auto path = find_checkpoint(folder.path(), false);
+  auto bytes = content(path);
+  const auto offset = hdf5::File::open(path.string()).info("/optimizer/momentum/dense2/weights").raw_offset;
+  bytes[static_cast<std::size_t>(offset)] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  ChangingTraining run(o);
+  const auto before = everything(run.parameters);
+  const auto topology = run.trainer.state().topology;
+  const auto text = message_of<InputError>([&] { run.trainer.resume(path); });
+  EXPECT_NE(text.find("/optimizer/momentum/dense2/weights does not match its checksum"), text.npos) << text;
+  EXPECT_EQ(everything(run.parameters), before);
+  EXPECT_EQ(run.trainer.state().topology, topology);
 }
 
 /// Checkpoints of before have no topology.

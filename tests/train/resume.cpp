@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/data/hdf5.hpp"
+#include "engine/layers/layers.hpp"
 #include "tests/train/support.hpp"
 
 /// Runs that go back to a checkpoint, in a folder that holds more than this checkpoint.
@@ -166,6 +167,67 @@ TEST(GoingBack, ALimitDoesNotSkipTheValidation) {
     third.go();
     EXPECT_TRUE(third.recorder.metrics.empty());
   }
+}
+
+template <class Trains>
+void expect_refusal(Trains& run, const std::filesystem::path& checkpoint, const std::string& says) {
+  const auto before = everything(run.parameters);
+  const auto text = message_of<InputError>([&] { run.trainer.resume(checkpoint); });
+  EXPECT_NE(text.find(says), std::string::npos) << text;
+  EXPECT_EQ(everything(run.parameters), before) << says;
+  EXPECT_EQ(run.trainer.state().step, 0);
+}
+
+TEST(GoingBack, ARefusedResumeChangesNothing) {
+  const Folder folder;
+  GoingRun(into(folder, 2, 0, 2)).go();
+  const auto refused_with = [&](auto change, const std::string& says) {
+    auto o = into(folder, 2, 0, 2);
+    change(o);
+    GoingRun run(o);
+    expect_refusal(run, folder / "c", says);
+  };
+  refused_with([](auto& o) { o.seed = 12; }, "was trained with seed 11, not 12");
+  refused_with([](auto& o) { o.batch = 3; }, "resume with ranks x batch = 4");
+  Training fewer(into(folder, 2, 0, 2), 20);
+  expect_refusal(fewer, folder / "c", "within an epoch of 24 training samples, but the data has 20");
+}
+
+/// Sequences of the running sum of noise.
+struct Recurrent {
+  explicit Recurrent(const TrainerOptions& options, std::int64_t hidden = 3)
+      : graph([&] {
+          Graph g;
+          const auto x = g.input("x", {5}, DType::s32), y = g.input("y", {5}, DType::s32);
+          const auto h = lstm(embedding(x, {12, 6}, "embedding"), {.hidden = hidden}, "lstm");
+          loss(dense(h, 12, "output"), y, {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
+          return g;
+        }()),
+        parameters(graph, context(network_contexts().back()), options.seed),
+        training(24),
+        trainer(graph, parameters, training, nullptr, nullptr, options) {}
+  Graph graph;
+  Parameters parameters;
+  TokenDataset training;
+  Trainer trainer;
+};
+
+TEST(GoingBack, ACheckpointWithoutItsRecurrentStatesIsRefusedAndChangesNothing) {
+  const Folder folder;
+  auto o = into(folder, 2, 0, 2);
+  o.evaluation.metrics.clear();
+  Recurrent first(o);
+  first.trainer.run();
+  Recurrent again(o);
+  again.trainer.resume(folder / "c");
+  EXPECT_EQ(everything(again.parameters), everything(first.parameters));
+  auto copy = copy_run(first.trainer.state(), first.parameters, moment_names(*o.optimizer));
+  write_checkpoint(folder / "without.h5", copy);
+  Recurrent other(o);
+  expect_refusal(other, folder / "without.h5", "its recurrent state lstm1_state is missing, expected (4, 2, 3)");
+  copy.state.carried["lstm1_state"] = {{3, 2, 3}, std::vector<float>(18)};
+  write_checkpoint(folder / "of-three.h5", copy);
+  expect_refusal(other, folder / "of-three.h5", "its recurrent state lstm1_state is (3, 2, 3), expected (4, 2, 3)");
 }
 
 }  // namespace
