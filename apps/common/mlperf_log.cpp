@@ -3,38 +3,36 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
+#include <string_view>
 
 #include "apps/common/machine.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/small_file.hpp"
 
 namespace keelson::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-enum class Event { interval_start, interval_end, point_in_time };
+using Event = MlperfLines::Event;
 
-std::int64_t milliseconds(std::chrono::system_clock::time_point t) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count();
-}
+constexpr std::string_view token = ":::MLLOG ";
 
-std::chrono::system_clock::time_point wall_time(MlperfLog::Time t) {
-  using Wall = std::chrono::system_clock;
-  return Wall::now() - std::chrono::duration_cast<Wall::duration>(MlperfLog::Time::clock::now() - t);
-}
-
-void write(std::ostream& out, Event event, const std::string& key, const Json& value = nullptr,
-           const Json& metadata = Json::object(),
-           std::chrono::system_clock::time_point when = std::chrono::system_clock::now()) {
-  constexpr const char* events[] = {"INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"};
-  const Json line{
-      {"namespace", ""}, {"time_ms", milliseconds(when)}, {"event_type", events[static_cast<int>(event)]}, {"key", key},
-      {"value", value},  {"metadata", metadata}};
-  fmt::print(out, ":::MLLOG {}\n", line.dump());
-  out.flush();  // what a killed run has done stays
-  if (!out) fail("the MLPerf log cannot be written: {}", std::strerror(errno));
+/// The latest time in a log; 0: there is none.
+std::int64_t latest_time(const std::string& file) {
+  std::int64_t latest = 0;
+  std::istringstream lines(read_small_file(file).value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(token)) continue;
+    const auto j = nlohmann::json::parse(line.substr(token.size()), nullptr, false);
+    if (j.is_object() && j.contains("time_ms") && j["time_ms"].is_number_integer())
+      latest = std::max(latest, j["time_ms"].get<std::int64_t>());
+  }
+  return latest;
 }
 
 /// Counted from 1.
@@ -52,6 +50,32 @@ void check(const MlperfOptions& o, const MlperfBenchmark& benchmark) {
   if (o.division == "closed" && !benchmark.not_closed.empty())
     refuse("--mlperf-division closed: MLPerf HPC prescribes more of {}: {}; or give --mlperf-division open",
            benchmark.name, benchmark.not_closed);
+}
+
+std::int64_t mlperf_milliseconds(MlperfLog::Time t) {
+  using Wall = std::chrono::system_clock;
+  static const struct {
+    Wall::time_point wall;
+    MlperfLog::Time steady;
+  } origin{Wall::now(), MlperfLog::Time::clock::now()};
+  const auto wall = origin.wall + std::chrono::duration_cast<Wall::duration>(t - origin.steady);
+  return std::chrono::floor<std::chrono::milliseconds>(wall.time_since_epoch()).count();
+}
+
+MlperfLines::MlperfLines(const std::string& file, bool anew)
+    : latest_(anew ? 0 : latest_time(file)), out_(file, anew ? std::ios::trunc : std::ios::app) {
+  if (!out_) fail("--mlperf-log {}: cannot be written: {}", file, std::strerror(errno));
+}
+
+void MlperfLines::write(Event event, const std::string& key, const Json& value, const Json& metadata,
+                        MlperfLog::Time when) {
+  constexpr const char* events[] = {"INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"};
+  latest_ = std::max(latest_, mlperf_milliseconds(when));
+  const Json line{{"namespace", ""}, {"time_ms", latest_}, {"event_type", events[static_cast<int>(event)]},
+                  {"key", key},      {"value", value},     {"metadata", metadata}};
+  fmt::print(out_, "{}{}\n", token, line.dump());
+  out_.flush();  // what a killed run has done stays
+  if (!out_) fail("the MLPerf log cannot be written: {}", std::strerror(errno));
 }
 
 double as_written(float value) { return std::stod(fmt::format("{}", value)); }
@@ -81,20 +105,21 @@ void declare(MlperfOptions& o, Verb& v) {
 void MlperfLog::check_place(const MlperfOptions& o, bool overwrite) {
   const std::filesystem::path file = o.file, folder = file.has_parent_path() ? file.parent_path() : ".";
   if (!std::filesystem::is_directory(folder)) refuse("--mlperf-log {}: there is no folder {}", o.file, folder.string());
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file))
+    refuse("--mlperf-log {}: is no regular file; the log is opened more than once: give the name of a file", o.file);
   if (std::filesystem::exists(file) && !overwrite)
     refuse("--mlperf-log {}: the file exists: give another name, or --overwrite", o.file);
 }
 
 void MlperfLog::begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, Time init, Time run,
                       std::int64_t train_samples, std::int64_t eval_samples) {
-  std::ofstream out(o.file, std::ios::trunc);
-  if (!out) refuse("--mlperf-log {}: cannot be written: {}", o.file, std::strerror(errno));
-  const auto say = [&](const std::string& key, const Json& value) { write(out, Event::point_in_time, key, value); };
+  MlperfLines out(o.file, true);
+  const auto say = [&](const std::string& key, const Json& value) { out.write(Event::point_in_time, key, value); };
   const Json none = Json::object();
-  write(out, Event::point_in_time, "cache_clear", o.cache_cleared, none, wall_time(init));
-  write(out, Event::interval_start, "init_start", nullptr, none, wall_time(init));
-  write(out, Event::interval_end, "init_stop", nullptr, none, wall_time(run));
-  write(out, Event::interval_start, "run_start", nullptr, none, wall_time(run));
+  out.write(Event::point_in_time, "cache_clear", o.cache_cleared, none, init);
+  out.write(Event::interval_start, "init_start", nullptr, none, init);
+  out.write(Event::interval_end, "init_stop", nullptr, none, run);
+  out.write(Event::interval_start, "run_start", nullptr, none, run);
   const int nodes = job.world.nodes();
   say("submission_benchmark", benchmark.name);
   say("submission_org", o.organization);
@@ -108,32 +133,29 @@ void MlperfLog::begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, 
   for (const auto& [key, value] : benchmark.settings) say(key, value);
 }
 
-MlperfLog::MlperfLog(const MlperfOptions& o, std::string metric)
-    : out_(o.file, std::ios::app), metric_(std::move(metric)) {
-  if (!out_) fail("{}: cannot be written: {}", o.file, std::strerror(errno));
-}
+MlperfLog::MlperfLog(const MlperfOptions& o, std::string metric) : lines_(o.file, false), metric_(std::move(metric)) {}
 
 void MlperfLog::on_epoch_start(const RunState& s) {
-  write(out_, Event::interval_start, "epoch_start", nullptr, epoch(s.epoch + 1, s));
+  lines_.write(Event::interval_start, "epoch_start", nullptr, epoch(s.epoch + 1, s));
 }
 
 void MlperfLog::on_validation_start(const RunState& s) {
-  write(out_, Event::interval_start, "eval_start", nullptr, epoch(s.epoch + 1, s));
+  lines_.write(Event::interval_start, "eval_start", nullptr, epoch(s.epoch + 1, s));
 }
 
 void MlperfLog::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
   const Json at = epoch(r.epoch, s);
   if (validation) {
-    write(out_, Event::point_in_time, metric_, validation->metric, at);
-    write(out_, Event::interval_end, "eval_stop", nullptr, at);
+    lines_.write(Event::point_in_time, metric_, validation->metric, at);
+    lines_.write(Event::interval_end, "eval_stop", nullptr, at);
   }
-  write(out_, Event::interval_end, "epoch_stop", nullptr, at);
+  lines_.write(Event::interval_end, "epoch_stop", nullptr, at);
 }
 
 void MlperfLog::on_stop(const RunState& s, StopReason reason) {
   Json how = epoch(s.epoch, s);
   how["status"] = reason == StopReason::target_reached ? "success" : "aborted";
-  write(out_, Event::interval_end, "run_stop", nullptr, how);
+  lines_.write(Event::interval_end, "run_stop", nullptr, how);
 }
 
 }  // namespace keelson::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -38,6 +39,28 @@ void check(const MlperfOptions& o, const MlperfBenchmark& benchmark);
 /// The number that people write for this one: 1e-6 for 1e-6f, which as a double has other digits.
 double as_written(float value);
 
+/// Milliseconds since 1970 of a time of the steady clock, as all records of this process have them: the wall clock is
+/// read once and the steady clock from then on, so a later time never has a smaller number.
+std::int64_t mlperf_milliseconds(std::chrono::steady_clock::time_point t);
+
+/// The lines of a log, whose times never go back: not where the system's clock is set, and not where a process goes on
+/// with the log of another process whose clock was ahead. Throws Error where the file cannot be written.
+class MlperfLines {
+ public:
+  /// What a line is about.
+  enum class Event : std::uint8_t { interval_start, interval_end, point_in_time };
+
+  MlperfLines(const std::string& file, bool anew);  ///< `anew` false: appends to what is there
+  /// Each line is handed to the system when written.
+  void write(Event event, const std::string& key, const nlohmann::ordered_json& value = nullptr,
+             const nlohmann::ordered_json& metadata = nlohmann::ordered_json::object(),
+             std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now());
+
+ private:
+  std::int64_t latest_;  ///< milliseconds, of all lines so far
+  std::ofstream out_;
+};
+
 /// The log of a run as the rules of MLPerf HPC want it: a line ":::MLLOG {...}" for each event, which MLCommons'
 /// compliance checker reads (mlcommons/logging, rule set hpc_3.0.0). On the first rank.
 ///
@@ -47,7 +70,8 @@ class MlperfLog : public TrainObserver {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Throws InputError where there is no such folder, or another log that must not be overwritten.
+  /// Throws InputError where there is no such folder, or another log that must not be overwritten, or what is no
+  /// regular file.
   static void check_place(const MlperfOptions& o, bool overwrite);
   /// Begins the file: when the program began and when the run did, who submits what, and how the network is trained.
   static void begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, Time init, Time run,
@@ -62,7 +86,7 @@ class MlperfLog : public TrainObserver {
   void on_stop(const RunState& s, StopReason reason) override;
 
  private:
-  std::ofstream out_;
+  MlperfLines lines_;
   std::string metric_;
 };
 
