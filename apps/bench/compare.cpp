@@ -28,7 +28,8 @@ void require_folder(const std::string& option, const std::string& file) {
 
 /// Draws the files, and says where.
 void draw_page(const CompareOptions& o, const std::vector<comparison::MachineFile>& machines) {
-  write_atomically(o.html, comparison::render_comparison({machines, comparison::published_figures(), o.samples}));
+  write_atomically(o.html, comparison::render_comparison({machines, comparison::published_figures(), o.samples}),
+                   Target::output);
   fmt::print("page: {}\n", o.html);
 }
 
@@ -68,9 +69,11 @@ void define_compare(app::CommandLine& line) {
                       [o](app::Job& job) { return run_compare(*o, job); });
   v.positional("files", o->files, "Machine files to draw with --html", "FILE...");
   v.option_without_default("--out", o->out, "Measure this machine and write its file; also under mpirun or srun",
-                           "FILE");
+                           "FILE")
+      .output();
   v.option_without_default("--html", o->html, "Draw one page of all machines, beside published figures of others",
-                           "FILE");
+                           "FILE")
+      .output();
   v.option("--samples", o->samples, "The page's time, energy and price are for so many samples, too", "N").positive();
   v.option_without_default("--name", m.name, "The machine's name on the page; default: its host's", "NAME");
   v.option("--price-per-hour", m.price_per_hour, "Of all nodes of the job, in your currency; 0: unknown", "PRICE")

@@ -90,7 +90,7 @@ nlohmann::json json_of(const std::vector<ScalePoint>& points) {
 }
 
 void report(const ScaleOptions& o, const ScalePage& page) {
-  if (!o.html.empty()) write_atomically(o.html, render_scale(page));
+  if (!o.html.empty()) write_atomically(o.html, render_scale(page), Target::output);
   const auto published = published_on(page.study.machine);
   if (o.json) {
     nlohmann::json j{{"machine", json_of(page.study.machine)},
@@ -200,7 +200,7 @@ void define_scale(app::CommandLine& line) {
       .between(0, 1);
   v.option("--steps", o->steps, "Simulated steps, of which the mean counts", "N").positive();
   v.option("--seed", o->seed, "Of the imbalance", "N").non_negative();
-  v.option_without_default("--html", o->html, "Draw efficiency over ranks: one HTML page", "FILE");
+  v.option_without_default("--html", o->html, "Draw efficiency over ranks: one HTML page", "FILE").output();
   v.flag("--json", o->json, "Print one JSON object");
 }
 

@@ -181,7 +181,8 @@ void report(const StepResult& r) {
   if (!o.roofline.empty())
     write_atomically(o.roofline,
                      render_roofline({r.title(), fmt::format("{}; {}", r.job.machine, r.device), r.peaks,
-                                      r.executor.rows(), r.seconds.median, r.samples_per_second(), o.what()}));
+                                      r.executor.rows(), r.seconds.median, r.samples_per_second(), o.what()}),
+                     Target::output);
   if (o.json)
     fmt::print("{}\n", json_of(r).dump());
   else
@@ -245,7 +246,8 @@ void define_step(app::CommandLine& line) {
          "pass and update");
   v.option_without_default("--onnx", o->onnx,
                            "Also write the network with its initial parameters as an ONNX model, to time it elsewhere",
-                           "FILE");
+                           "FILE")
+      .output();
   v.option_without_default("--size", o->size,
                            "Edge of CosmoFlow's cubic samples, or rows and columns of climate snapshots: 128, 384x576. "
                            "Default: as published",
@@ -267,7 +269,8 @@ void define_step(app::CommandLine& line) {
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "
          "peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth of a copy");
   v.option_without_default("--roofline", o->roofline,
-                           "Draw the calls on the machine's measured roofline: one HTML page", "FILE");
+                           "Draw the calls on the machine's measured roofline: one HTML page", "FILE")
+      .output();
   app::declare(o->trace, v);
   option_remeasure(v, o->remeasure);
   v.flag("--json", o->json, "Print one JSON object; with the calls if --plan or --roofline is given");

@@ -93,7 +93,7 @@ class Labeller {
   fs::path target(std::int64_t index) const { return fs::path(options_.out) / data_.name_of(index); }
 
   void write(std::int64_t index, const Grid& grid, const std::array<std::vector<std::int32_t>, kMaps>& maps) const {
-    AtomicFile file(target(index));
+    AtomicFile file(target(index), Target::hdf5);
     auto f = hdf5::File::create(file.temporary().string());
     if (options_.with_data) f.write("climate/data", data_x_.data(), {grid.rows, grid.columns, kChannels});
     for (std::size_t m = 0; m < kMaps; ++m) {

@@ -105,7 +105,7 @@ ExitCode plot(const PlotOptions& o, app::Job& job) {
     body = network_sections(o, job, checkpoint, run, opened, path);
   }
   on_first_rank(&world, [&] {
-    write_atomically(o.out, page("Tropical cyclones and atmospheric rivers", subtitle, body));
+    write_atomically(o.out, page("Tropical cyclones and atmospheric rivers", subtitle, body), Target::output);
     fmt::print("{}\n", o.out);
   });
   return ExitCode::done;
@@ -124,7 +124,7 @@ void define_plot(app::CommandLine& line) {
                            "Snapshots: HDF5 file, folder or pattern; default: the run's validation data", "PATH")
       .differs_between_ranks();
   declare_checkpoint(*o, v);
-  v.option("--out", o->out, "The page", "FILE");
+  v.option("--out", o->out, "The page", "FILE").output();
   v.option("--snapshots", o->snapshots, "Snapshots to draw, the first ones of the data", "N").positive();
   v.option("--labels", o->labels, "Without a checkpoint: which labels are the truth", "MAP").between(0, 1);
 }

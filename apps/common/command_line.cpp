@@ -6,6 +6,7 @@
 #include "apps/common/config_file.hpp"
 #include "apps/common/suggest.hpp"
 #include "apps/common/verb.hpp"
+#include "engine/base/atomic_file.hpp"
 
 namespace keelson::app {
 namespace {
@@ -99,6 +100,7 @@ CommandLine::Request CommandLine::parse(const std::vector<std::string>& argument
   Impl::Entry* entry = name != all.end() ? impl_->find(*name) : nullptr;
   if (entry != nullptr) {
     if (const auto config = config_of(arguments)) {
+      protect_input(*config);
       const auto more = arguments_from_config(*config, entry->verb.cli(), impl_->names(), arguments);
       all.insert(name + 1, more.begin(), more.end());
     }

@@ -48,7 +48,7 @@ Verb& define_export(CommandLine& line, std::function<ExportedNetwork(const Check
   Verb& v = line.verb("export", "Write a trained network as an ONNX model",
                       [o, make = std::move(make)](Job& job) { return export_network(*o, job, make); });
   declare_checkpoint(*o, v);
-  v.option_without_default("--onnx", o->onnx, "The ONNX model to write (opset 17)", "FILE");
+  v.option_without_default("--onnx", o->onnx, "The ONNX model to write (opset 17)", "FILE").output();
   return v;
 }
 

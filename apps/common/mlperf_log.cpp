@@ -85,6 +85,7 @@ void declare(MlperfOptions& o, Verb& v) {
        "--mlperf-log", o.file,
        "Write the log lines of MLPerf HPC's rules into this file, for MLCommons' compliance checker", "FILE")
       .not_stored()
+      .output()
       .differs_between_ranks();
   v.option("--mlperf-organization", o.organization, "For --mlperf-log: who submits", "NAME").not_stored();
   v.option_without_default("--mlperf-platform", o.platform,

@@ -116,6 +116,11 @@ Option& Option::not_stored() {
   return *this;
 }
 
+Option& Option::output() {
+  output_ = true;
+  return *this;
+}
+
 Option& Option::differs_between_ranks() {
   differs_ = true;
   return *this;
@@ -126,6 +131,13 @@ bool Option::given() const { return option_->count() > 0; }
 std::string Option::text() const {
   if (!given() && !filled_ && !shows_default_) return "";
   return std::visit([](const auto* target) { return text_of(*target); }, target_);
+}
+
+std::vector<std::string> Option::given_texts() const {
+  if (!given()) return {};
+  if (const auto* const* text = std::get_if<std::string*>(&target_)) return {**text};
+  if (const auto* const* texts = std::get_if<std::vector<std::string>*>(&target_)) return **texts;
+  return {};
 }
 
 std::string Option::expected() const {

@@ -34,6 +34,8 @@ class Option {
   Option& stored();
   /// Changes no bits, or is of this start of the program alone. Each option of a verb that trains says one of the two.
   Option& not_stored();
+  /// A file that the command writes. The files that other options name are inputs, which no file may be written over.
+  Option& output();
   /// Ranks may give different values (a path on the node's own disk, a number of threads).
   Option& differs_between_ranks();
 
@@ -50,12 +52,14 @@ class Option {
       : target_(target), name_(std::move(name)), shows_default_(shows_default) {}
   /// Sets the target. Throws InputError, naming the option, what was found and what is expected.
   void read(const std::vector<std::string>& words);
-  std::string expected() const;  ///< "a number above 0"
+  std::string expected() const;                  ///< "a number above 0"
+  std::vector<std::string> given_texts() const;  ///< the values that the user gave, where they are texts
 
   CLI::Option* option_ = nullptr;
   Destination target_;
   std::string name_;
-  bool shows_default_, commas_ = false, bytes_ = false, differs_ = false, optional_ = false, filled_ = false;
+  bool shows_default_, commas_ = false, bytes_ = false, differs_ = false, optional_ = false, filled_ = false,
+                       output_ = false;
   std::optional<bool> stored_;  ///< none: nobody has said it
   bool positive_ = false;
   std::optional<double> least_, most_;

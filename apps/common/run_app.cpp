@@ -15,6 +15,7 @@
 #include "apps/common/verb.hpp"
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/file_error.hpp"
 #include "engine/base/printable.hpp"
@@ -68,6 +69,16 @@ void compare_command_lines(const CommandLine::Request& request, Communicator& wo
   compare_values(world, dashed(request.options->common_values()), "options");
 }
 
+/// What the command line names as an output must not be an input of the same command, and none of what outputs never
+/// replace: this is found before the work begins.
+void protect_inputs(const CommandLine::Request& request, Communicator& world) {
+  for (const auto& file : request.options->inputs()) protect_input(file);
+  on_first_rank(&world, [&] {
+    for (const auto& file : request.options->outputs())
+      if (!file.empty()) const AtomicFile probe(file, Target::output);  // makes no file
+  });
+}
+
 /// Variables that change results, or how ranks exchange values: launchers do not pass all of them on to all nodes.
 void compare_environments(Communicator& world) {
   std::map<std::string, std::string> values;
@@ -83,6 +94,7 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
                   const std::vector<std::string>& arguments) {
   compare_command_lines(request, world, info);
   compare_environments(world);
+  protect_inputs(request, world);
   const auto placement = comm::decide_placement(comm::placement_facts(world));
   comm::bind(placement);
   const backends::Runtime runtime(placement.threads, world.local_rank());

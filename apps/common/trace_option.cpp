@@ -9,6 +9,7 @@ namespace keelson::app {
 void declare(TraceOption& o, Verb& v) {
   v.option_without_default("--trace", o.file,
                            "Write what all ranks did when: one JSON file, which https://ui.perfetto.dev opens", "FILE")
+      .output()
       .not_stored();
   v.option("--trace-events", o.events,
            "Events that the trace keeps of each rank, of which the newest stay; 0: 4 million of all ranks, at least "

@@ -75,6 +75,7 @@ Option& Verb::flag(const std::string& name, bool& target, const std::string& hel
 void Verb::positional(const std::string& name, std::vector<std::string>& target, const std::string& help,
                       const std::string& unit) {
   app_->add_option(name, target, help)->type_name(unit);
+  positional_.push_back(&target);
 }
 
 void Verb::footer(const std::string& text) { app_->footer(text); }
@@ -87,6 +88,21 @@ Option& Verb::find(const std::string& name) {
 
 bool Verb::given(const std::string& name) const {
   return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name && o.given(); });
+}
+
+std::vector<std::string> Verb::outputs() const {
+  std::vector<std::string> all;
+  for (const Option& o : options_)
+    if (o.output_) std::ranges::copy(o.given_texts(), std::back_inserter(all));
+  return all;
+}
+
+std::vector<std::string> Verb::inputs() const {
+  std::vector<std::string> all;
+  for (const Option& o : options_)
+    if (!o.output_) std::ranges::copy(o.given_texts(), std::back_inserter(all));
+  for (const auto* words : positional_) all.insert(all.end(), words->begin(), words->end());
+  return all;
 }
 
 Config Verb::values() const {

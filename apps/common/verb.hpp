@@ -51,6 +51,10 @@ class Verb {
   /// The user's `option` makes values of `other` from elsewhere meaningless.
   void replaces(const std::string& option, const std::string& other) { replaced_by_[other] = option; }
   bool given(const std::string& name) const;
+  /// What the user gave as values of Option::output().
+  std::vector<std::string> outputs() const;
+  /// All other texts that the user gave as values. Some of them name files that the verb reads.
+  std::vector<std::string> inputs() const;
   Option& find(const std::string& name);
 
   /// The options that are stored, with their values now.
@@ -76,6 +80,7 @@ class Verb {
   std::unique_ptr<CLI::App> own_;
   CLI::App* app_;
   std::deque<Option> options_;
+  std::vector<const std::vector<std::string>*> positional_;
   std::map<std::string, std::string> replaced_by_;
 };
 

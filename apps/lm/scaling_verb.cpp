@@ -135,7 +135,7 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
   if (world.rank() != 0) return ExitCode::done;
   if (o.json) fmt::print("{}\n", json_of(table).dump());
   if (!o.report.empty()) {
-    write_atomically(o.report, render_scaling(table));
+    write_atomically(o.report, render_scaling(table), Target::output);
     if (!o.json) fmt::print("report: {}\n", o.report);
   }
   return ExitCode::done;
@@ -160,7 +160,7 @@ void define_scaling(app::CommandLine& line) {
   v.option("--precision", o->precision,
            "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere)")
       .one_of(precisions());
-  v.option_without_default("--report", o->report, "Draw the table: one HTML page", "FILE");
+  v.option_without_default("--report", o->report, "Draw the table: one HTML page", "FILE").output();
   v.flag("--json", o->json, "Print one JSON object");
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::lm {
@@ -73,6 +74,8 @@ TextFiles find_text_files(const TextOptions& o) {
   if (!o.train.empty()) files.train = o.train;
   if (!o.validation.empty()) files.validation = o.validation;
   if (!o.test.empty()) files.test = o.test;
+  for (const auto* split : {&files.train, &files.validation, &files.test})
+    for (const auto& file : *split) protect_input(file);
   if (files.train.empty()) refuse("give --data: a folder with train.txt and the like, or text files; or --train FILE");
   return files;
 }

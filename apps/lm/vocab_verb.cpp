@@ -99,7 +99,7 @@ void define_vocab(app::CommandLine& line) {
            "Tokens to keep, the most frequent ones; 0: all. The others become <unk>", "N")
       .non_negative();
   v.option("--min-count", o->vocabulary.min_count, "Tokens that occur less often become <unk>", "N").positive();
-  v.option_without_default("--out", o->out, "Write the vocabulary to this file", "FILE");
+  v.option_without_default("--out", o->out, "Write the vocabulary to this file", "FILE").output();
   v.flag("--json", o->json, "Print one JSON object");
 }
 

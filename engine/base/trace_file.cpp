@@ -20,11 +20,11 @@ constexpr const char* label = "the events of the trace";
 void require_writable(const fs::path& path) {
   if (path.empty() || !path.has_filename() || fs::is_directory(path))
     refuse("--trace {}: is no name of a file; expected one, e.g. trace.json", path.string());
-  const AtomicFile probe(path);  // which removes what is made here
+  const AtomicFile probe(path, Target::output);  // which removes what is made here
   errno = 0;
   if (!std::ofstream(probe.temporary()))
     refuse("--trace {}: cannot be written{}; choose a folder that exists and can be written", path.string(),
-           reason_of_writing(errno, path.parent_path()));
+           reason_of_writing(errno, probe.temporary().parent_path()));
 }
 
 /// The threads of this process have a name in the trace from its first event on.
@@ -34,12 +34,13 @@ std::size_t named(std::size_t capacity) {
 }
 
 void write(const fs::path& path, const std::function<void(std::ofstream&)>& content) {
-  AtomicFile file(path);
+  AtomicFile file(path, Target::output);
   errno = 0;
   std::ofstream out(file.temporary(), std::ios::binary);
   content(out);
   out.close();
-  if (!out) fail("cannot write the trace {}{}", path.string(), reason_of_writing(errno, path.parent_path()));
+  if (!out)
+    fail("cannot write the trace {}{}", path.string(), reason_of_writing(errno, file.temporary().parent_path()));
   file.commit();
 }
 
@@ -86,6 +87,7 @@ TraceFile::~TraceFile() {
   recorder_.stop();
   try {
     const int rank = ranks_.rank();
+    if (AtomicFile(path_, Target::output).special()) return;  // nobody may read a pipe of a run that has failed
     const fs::path own = rank == 0 ? path_ : fs::path(path_.string() + fmt::format(".rank-{}", rank));
     const detail::RankOfTrace r{rank, host_, first_, first_, begin_};
     write(own, [&](std::ofstream& out) {

@@ -204,7 +204,7 @@ std::int64_t total_bytes(const std::vector<Part>& parts) {
 /// A file that replaces another one when it is whole.
 class OutputFile {
  public:
-  explicit OutputFile(const fs::path& path) : path_(path), file_(path) {
+  explicit OutputFile(const fs::path& path) : path_(path), file_(path, Target::output) {
     out_.open(file_.temporary(), std::ios::binary);
     check();
   }
@@ -235,7 +235,7 @@ class OutputFile {
     write(std::span(reinterpret_cast<const char*>(values.data()), values.size_bytes()));
   }
   void check() const {
-    if (!out_) fail("cannot write {}{}", path_.string(), reason_of_writing(errno, path_.parent_path()));
+    if (!out_) fail("cannot write {}{}", path_.string(), reason_of_writing(errno, file_.temporary().parent_path()));
   }
 
   fs::path path_;
@@ -250,6 +250,9 @@ fs::path write(const Model& model, const fs::path& file, std::int64_t largest_fi
   auto parts = parts_of_file(model, offsets, "");
   fs::path data;
   if (total_bytes(parts) > largest_file) {
+    if (AtomicFile(file, Target::output).special())
+      refuse("{}: is a pipe or a device, and this model needs a second file beside it; expected the name of a file",
+             file.string());
     data = file.string() + ".data";
     offsets = offsets_in_data(model);
     parts = parts_of_file(model, offsets, data.filename().string());

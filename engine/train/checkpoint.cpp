@@ -119,7 +119,7 @@ CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, con
 }
 
 void write_checkpoint(const fs::path& path, const CheckpointCopy& copy, const std::function<void()>& progress) {
-  AtomicFile atomic(path);
+  AtomicFile atomic(path, Target::hdf5);
   try {
     auto file = hdf5::File::create(atomic.temporary().string());
     write_contents(file, copy);

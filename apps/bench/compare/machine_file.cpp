@@ -88,7 +88,7 @@ MachineFile read_machine_file(const std::filesystem::path& file) {
 }
 
 void write_machine_file(const MachineFile& machine, const std::filesystem::path& file) {
-  write_atomically(file, json_of(machine).dump(1) + "\n");
+  write_atomically(file, json_of(machine).dump(1) + "\n", Target::output);
 }
 
 }  // namespace keelson::bench::comparison

@@ -253,7 +253,7 @@ void Generator::prepare() {
 }
 
 void Generator::write(const File& file, const Snapshot& s) const {
-  AtomicFile target(path(file));
+  AtomicFile target(path(file), Target::hdf5);
   auto f = hdf5::File::create(target.temporary().string());
   const std::int64_t rows = s.grid.rows, columns = s.grid.columns;
   f.write("climate/data", s.data.data(), {rows, columns, kChannels});

@@ -59,7 +59,7 @@ Statistics StatisticsSums::reduce(Communicator& world) {
 
 void write_statistics(const std::filesystem::path& path, const Statistics& statistics,
                       const std::string& configuration) {
-  AtomicFile target(path);
+  AtomicFile target(path, Target::hdf5);
   auto file = hdf5::File::create(target.temporary().string());
   const ChannelStatistics& s = statistics.channels;
   file.write("climate/count", &statistics.snapshots, {});

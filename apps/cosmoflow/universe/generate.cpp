@@ -163,7 +163,7 @@ GenerateReport run(const GenerateOptions& o, Split split, std::int64_t first, st
     const bool complete = is_complete(path, o, split, begin, samples);
     if (!complete) {
       if (!maker) maker.emplace(o);  // its grids may be large: not where all is done already
-      AtomicFile file(path);
+      AtomicFile file(path, Target::hdf5);
       write_file(file.temporary(), o, split, begin, samples, *maker, universe);
       file.commit();
     }

@@ -147,6 +147,6 @@ Vocabulary Vocabulary::load(const std::filesystem::path& path) {
   return from_text(text, path.string());
 }
 
-void Vocabulary::save(const std::filesystem::path& path) const { write_atomically(path, to_text()); }
+void Vocabulary::save(const std::filesystem::path& path) const { write_atomically(path, to_text(), Target::output); }
 
 }  // namespace keelson::lm
