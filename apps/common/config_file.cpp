@@ -3,13 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "apps/common/suggest.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/printable.hpp"
+#include "engine/base/small_file.hpp"
 
 namespace keelson::app {
 namespace {
@@ -30,19 +31,21 @@ std::string read_config(const std::string& path) {
   std::error_code error;
   if (path.empty()) refuse("--config: found an empty name, expected a TOML file");
   if (std::filesystem::is_directory(path, error)) refuse("--config {}: is a folder, expected a TOML file", path);
-  std::ifstream file(path, std::ios::binary);
-  std::string text(most + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof()) refuse("--config {}: cannot be read; check the path and its permissions", path);
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > most) refuse("--config {}: is larger than 1 MiB, expected a TOML file with options", path);
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    refuse("--config {}: is a pipe or a device, expected a TOML file", path);
+  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > most)
+    refuse("--config {}: is larger than 1 MiB, expected a TOML file with options", path);
+  const auto content = read_small_file(path, most);
+  if (!content) refuse("--config {}: cannot be read; check the path and its permissions", path);
+  std::string text = *content;
   if (text.find('\0') != std::string::npos)
     refuse("--config {}: holds bytes of value 0, expected a TOML file as UTF-8 text", path);
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte order mark that some editors write
   return text;
 }
 
-/// Refuses a key that a section holds twice: CLI11 takes the values of two neighbouring ones for a list.
+/// Refuses what CLI11 would let pass: a key that a section holds twice, whose values it takes for a list, and a line
+/// without a value, which it leaves out.
 void check_keys(const std::string& text, const std::string& path) {
   std::istringstream lines(text);
   std::set<std::string> seen;
@@ -56,10 +59,14 @@ void check_keys(const std::string& text, const std::string& path) {
       section = line.substr(first, line.find(']', first) - first);
       continue;
     }
-    const auto sign = line.find('=');
-    if (depth == 0 && sign != std::string::npos) {
-      const auto last = line.find_last_not_of(" \t", sign - 1);
-      const auto key = line.substr(first, last - first + 1);
+    const auto sign = line.find_first_of("=#");
+    if (depth == 0) {
+      const auto last = sign == 0 ? std::string::npos : line.find_last_not_of(" \t\r", sign - 1);
+      const auto key = last == std::string::npos ? "" : printable(line.substr(first, last - first + 1));
+      const bool has_sign = sign != std::string::npos && line[sign] == '=';
+      const auto value = has_sign ? line.find_first_not_of(" \t\r", sign + 1) : std::string::npos;
+      if (value == std::string::npos || line[value] == '#')
+        refuse("'{}', line {}: '{}' has no value; expected a line like: batch = 4", path, number, key);
       if (!seen.insert(section + "]" + key).second)
         refuse("'{}', line {}: '{}' is given twice; expected each option once in a section", path, number, key);
     }

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/verb.hpp"
+#include "engine/base/atomic_file.hpp"
 
 namespace keelson::app {
 namespace {
@@ -151,11 +153,41 @@ TEST_F(CommandLineTest, RefusesABadConfigurationFile) {
   write("batch = 3\nbatch = 4\n");
   EXPECT_TRUE(contains(message({"train", "--config", config_}), "'batch' is given twice"))
       << message({"train", "--config", config_});
+  for (const char* line : {"batch", " batch =", "batch = # 3", "batch # = 3", "\tbatch\r"}) {
+    write(std::string("# a run\n[train]\n") + line + "\naugment = true\n");
+    EXPECT_TRUE(contains(message({"train", "--config", config_}), "line 3: 'batch' has no value")) << line;
+  }
   EXPECT_TRUE(contains(message({"train", "--config", ""}), "found an empty name, expected a TOML file"));
   EXPECT_TRUE(contains(message({"train", "--config="}), "found an empty name, expected a TOML file"));
   EXPECT_TRUE(contains(message({"train", "--config", "/tmp"}), "is a folder, expected a TOML file"));
   write(std::string("batch = 3\0", 10));
   EXPECT_TRUE(contains(message({"train", "--config", config_}), "bytes of value 0"));
+  std::filesystem::remove(config_);
+  ASSERT_EQ(::mkfifo(config_.c_str(), 0600), 0);
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "is a pipe or a device"));
+  std::filesystem::remove(config_);
+  write("");
+  std::filesystem::resize_file(config_, std::uintmax_t{8} << 30);  // sparse
+  EXPECT_TRUE(contains(message({"train", "--config", config_}), "is larger than 1 MiB"));
+}
+
+TEST_F(CommandLineTest, KnowsWhatIsReadAndWhatIsWritten) {
+  CommandLine line({"keelson-x", "Does x."});
+  Verb& draw = line.verb("draw", "Draws", [](Job&) { return ExitCode::done; });
+  std::vector<std::string> files;
+  draw.positional("files", files, "To draw", "FILE...");
+  draw.option("--data", o_.data, "Folders", "DIR");
+  draw.option("--output", o_.output, "Result", "FILE").output();
+  draw.option("--batch", o_.batch, "Samples", "N");
+  line.parse({"draw", "a.json", "--output", "x.html", "--data", "b", "c", "--batch", "1"});
+  EXPECT_EQ(draw.outputs(), std::vector<std::string>{"x.html"});
+  EXPECT_EQ(draw.inputs(), (std::vector<std::string>{"b", "c", "a.json"}));
+}
+
+TEST_F(CommandLineTest, TheConfigurationFileIsAnInput) {
+  write("batch = 3\n");
+  parse({"train", "--config", config_});
+  EXPECT_THROW(AtomicFile(config_, Target::output), InputError);
 }
 
 TEST_F(CommandLineTest, ReadsAByteOrderMarkAndArraysOverLines) {
