@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/machine.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/small_file.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -26,10 +26,9 @@ std::string key_of(Context& context, const app::Job& job) {
                      context.device().vector_width(), job.world.local_size(), KEELSON_VERSION);
 }
 
-/// An object: key -> values. Empty where the file is missing or holds something else.
+/// An object: key -> values. Empty where the file is missing, is no regular file or holds something else.
 json stored(const fs::path& file) {
-  std::ifstream in(file);
-  const json all = json::parse(in, nullptr, false);
+  const json all = json::parse(read_small_file(file.string()).value_or(""), nullptr, false);
   return all.is_object() ? all : json::object();
 }
 

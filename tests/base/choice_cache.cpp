@@ -1,6 +1,7 @@
 #include "engine/base/detail/choice_cache.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +134,27 @@ TEST(CacheFolder, FollowsTheEnvironment) {
   EXPECT_EQ(cache_folder(), "");
 
   for (int i = 0; i < 3; ++i) before[i].first ? ::setenv(names[i], before[i].second.c_str(), 1) : ::unsetenv(names[i]);
+}
+
+TEST_F(ChoiceCacheTest, ANameThatIsNoRegularFileIsSaidOnce) {
+  const auto warned = [&] {
+    ChoiceCache cache(file_);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(choose(cache, "a", "fast"), "fast");
+    EXPECT_EQ(choose(cache, "b", "slow"), "slow");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const auto line = "keelson: warning: " + file_.string() + " is not a file of choices and is ignored; it ";
+  fs::create_directories(file_);
+  EXPECT_EQ(warned(), line + "is no regular file, so choices are not kept: remove it\n");
+  fs::remove(file_);
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  EXPECT_EQ(warned(), line + "is no regular file, so choices are not kept: remove it\n");
+  EXPECT_TRUE(fs::is_fifo(file_));
+  fs::remove(file_);
+  write("");
+  fs::resize_file(file_, std::uintmax_t{8} << 30);  // sparse
+  EXPECT_EQ(warned(), line + "will be replaced\n");
 }
 
 }  // namespace

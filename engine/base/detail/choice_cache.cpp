@@ -6,12 +6,12 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/small_file.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;
@@ -56,9 +56,10 @@ std::string ChoiceCache::choose(const std::string& key, const std::function<bool
 }
 
 void ChoiceCache::read() {
-  std::ifstream in(file_);
-  if (!in) return;
-  auto all = nlohmann::json::parse(in, nullptr, false);
+  std::error_code error;
+  if (!fs::exists(file_, error)) return;
+  // What is no regular file, or too large, counts as broken.
+  auto all = nlohmann::json::parse(read_small_file(file_.string()).value_or(""), nullptr, false);
   bool broken = !all.is_object();
   if (broken) all = nlohmann::json::object();
   for (const auto& [key, choice] : all.items()) {
@@ -68,16 +69,17 @@ void ChoiceCache::read() {
       broken = true;
   }
   if (broken && !warned_)
-    fmt::print(stderr, "keelson: warning: {} is not a file of choices and is ignored; it will be replaced\n",
-               file_.string());
+    fmt::print(stderr, "keelson: warning: {} is not a file of choices and is ignored; {}\n", file_.string(),
+               fs::is_regular_file(file_, error) ? "it will be replaced"
+                                                 : "it is no regular file, so choices are not kept: remove it");
   warned_ = warned_ || broken;
 }
 
 void ChoiceCache::write() {
   try {
     write_atomically(file_, nlohmann::json(choices_).dump(1) + "\n");
-  } catch (const Error&) {
-    // A full or read-only disk costs the next run its time, no more.
+  } catch (const std::runtime_error&) {
+    // A full or read-only disk, or a folder of this name, costs the next run its time, no more.
   }
 }
 
