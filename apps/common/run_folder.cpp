@@ -63,6 +63,10 @@ void RunFolder::check(Communicator& world, const fs::path& resumed_from, bool ov
     if (const auto why = why_unwritable(path); !why.empty())
       refuse("--out {}: cannot be written ({}); choose a folder that can", path.string(), why);
     FolderLock::check(path);
+    for (const auto& file : {metrics(), report()})
+      if (std::error_code e; fs::exists(file, e) && !fs::is_regular_file(file, e))
+        refuse("--out {}: holds {}, which is no regular file: remove it, or choose another folder", path.string(),
+               file.filename().string());
     if (!holds(resumed_from)) require_free(overwrite, resumed_from);
   });
 }

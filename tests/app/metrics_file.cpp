@@ -1,6 +1,8 @@
 #include "apps/common/report/metrics_file.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 
@@ -76,6 +78,43 @@ TEST(MetricsFile, LinesThatAreNoRecordsDoNoHarm) {
     ASSERT_FALSE(h.steps.empty()) << line;
     EXPECT_EQ(h.steps.back().loss, 0.5) << line;
   }
+}
+
+TEST(MetricsFile, ResumingTellsWhatIsLeftOut) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  const auto record = [](int step) { return fmt::format(R"({{"type":"step","step":{},"loss":0.5}})", step) + "\n"; };
+  const auto said = [&](const std::string& lines) {
+    std::ofstream(path) << lines;
+    ::testing::internal::CaptureStderr();
+    MetricsFile(path, 8);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(record(1) + record(3) + record(9) + "{\"type"), "") << "as killed runs leave it";
+  EXPECT_EQ(read_metrics(path).steps.size(), 2u);
+  const auto warning = "keelson: warning: " + path.string();
+  EXPECT_EQ(said(record(1) + "garbage\n" + record(3)), warning + ": a line is left out: line 2 is no record\n");
+  EXPECT_EQ(said(record(1) + record(3) + record(3)),
+            warning + ": a line is left out: line 3 is of step 3, after step 3\n");
+  EXPECT_EQ(said(record(5) + record(1) + "\n" + record(2) + record(6)),
+            warning + ": 3 lines are left out: line 2 is of step 1, after step 5, and so on\n");
+  EXPECT_EQ(content(path), record(5) + record(6));
+  EXPECT_EQ(said(record(5) + std::string(3 << 20, 'x') + "\n" + record(6)),
+            warning + ": a line is left out: line 2 is no record\n");
+  EXPECT_EQ(content(path), record(5) + record(6));
+  const std::string epoch = R"({"type":"epoch","step":4,"epoch":1})";
+  EXPECT_EQ(said(record(4) + epoch + "\n" + epoch + "\n"),
+            warning + ": a line is left out: line 3 is of epoch 1, after epoch 1\n");
+}
+
+TEST(MetricsFile, APipeIsRefused) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW(MetricsFile(path, 4), InputError);
+  EXPECT_THROW(MetricsFile{path}, InputError);
+  EXPECT_THROW(read_metrics(path), InputError);
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
 }
 
 TEST(MetricsFile, NamesOfFilesMayHoldAnyBytes) {

@@ -1,7 +1,10 @@
 #include "apps/common/report/metrics_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/atomic_file.hpp"
@@ -55,32 +58,117 @@ EpochRecord epoch_of(const Json& j) {
   return r;
 }
 
-/// Calls visit(text, object) for every line that is a record; what a crash or an editor made of others is left out.
-template <class Visit>
-void each_record(const std::filesystem::path& path, Visit&& visit) {
-  std::ifstream in(path);
-  for (std::string text; std::getline(in, text);) {
-    const auto j = Json::parse(text, nullptr, false);
-    const auto whole = [&](const char* key) { return j.contains(key) && j.at(key).is_number_integer(); };
-    if (!j.is_object() || !whole("step") || !j.contains("type") || (j.at("type") == "epoch" && !whole("epoch")))
-      continue;
-    try {
-      visit(text, j);
-    } catch (const Json::exception&) {  // a value of another type
-    }
+void add(History& h, const Json& j) {
+  const auto& type = j.at("type");
+  if (type == "step") h.steps.push_back(step_of(j));
+  if (type == "epoch") h.epochs.push_back(epoch_of(j));
+  if (type == "event") h.events.push_back({j.value("event", ""), j.at("step"), j.value("text", "")});
+}
+
+/// Lines that are left out.
+struct LeftOut {
+  std::int64_t lines = 0, first = 0;  ///< first: number of the first of them
+  std::string why;                    ///< of the first
+
+  void add(std::int64_t number, const std::string& reason) {
+    if (lines++ > 0) return;
+    first = number;
+    why = reason;
   }
+};
+
+/// Throws InputError unless it is a regular file or not there.
+void require_regular(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    refuse("{}: is a folder, a pipe or a device; expected a file of metrics, or none: remove it", path.string());
+}
+
+/// The lines of a file. Of a line that is longer than records are, the beginning, which is no record.
+class Lines {
+ public:
+  explicit Lines(const std::filesystem::path& path) : in_(path) {}
+
+  /// False: the file has ended.
+  bool next() {
+    ++number_;
+    in_.getline(buffer_.data(), std::ssize(buffer_));
+    const auto read = in_.gcount();
+    torn_ = in_.eof();
+    const bool cut = in_.fail() && !torn_ && read > 0;
+    text_.assign(buffer_.data(), static_cast<std::size_t>(std::max<std::streamsize>(0, read - (torn_ || cut ? 0 : 1))));
+    if (!cut) return read > 0;
+    in_.clear();
+    in_.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    return true;
+  }
+  const std::string& text() const { return text_; }  ///< without the line's end
+  std::int64_t number() const { return number_; }    ///< from 1 on
+  bool torn() const { return torn_; }                ///< the file ends within the line
+
+ private:
+  std::ifstream in_;
+  std::vector<char> buffer_ = std::vector<char>(1 << 20);
+  std::string text_;
+  std::int64_t number_ = 0;
+  bool torn_ = false;
+};
+
+/// Calls visit(text, object, number of the line) for every line that is a record, and returns those that are none. A
+/// last line without its end is what a run leaves that was killed, and not counted.
+template <class Visit>
+LeftOut each_record(const std::filesystem::path& path, Visit&& visit) {
+  require_regular(path);
+  LeftOut none;
+  for (Lines lines(path); lines.next();) {
+    const auto j = Json::parse(lines.text(), nullptr, false);
+    const auto whole = [&](const char* key) { return j.contains(key) && j.at(key).is_number_integer(); };
+    bool record = j.is_object() && whole("step") && j.contains("type") && (j.at("type") != "epoch" || whole("epoch"));
+    if (record) try {
+        visit(lines.text(), j, lines.number());
+      } catch (const Json::exception&) {  // a value of another type
+        record = false;
+      }
+    if (!record && !lines.torn()) none.add(lines.number(), "is no record");
+  }
+  return none;
+}
+
+/// The records up to this step. Those are left out that do not come after all others of their kind: what plots them
+/// would go back in time.
+std::string kept_records(const std::filesystem::path& path, std::int64_t last_step, LeftOut& left_out) {
+  std::string kept;
+  std::map<std::string, std::int64_t> latest;
+  LeftOut unsorted;
+  const auto none = each_record(path, [&](const std::string& text, const Json& j, std::int64_t number) {
+    if (j.at("step").get<std::int64_t>() > last_step) return;
+    const std::string type = j.at("type");
+    History read;
+    add(read, j);  // throws where it cannot be read
+    if (type == "step" || type == "epoch") {
+      const auto at = j.at(type).get<std::int64_t>();
+      const auto [before, first] = latest.emplace(type, at);
+      if (!first && at <= before->second)
+        return unsorted.add(number, fmt::format("is of {} {}, after {} {}", type, at, type, before->second));
+      before->second = at;
+    }
+    kept += text + "\n";
+  });
+  left_out = none.lines > 0 && (unsorted.lines == 0 || none.first < unsorted.first) ? none : unsorted;
+  left_out.lines = none.lines + unsorted.lines;
+  return kept;
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t resume_step, const SampleUnit& unit)
     : path_(std::move(path)), rate_key_(unit.name + per_second) {
-  std::string kept;
-  if (resume_step >= 0)
-    each_record(path_, [&](const std::string& text, const Json& j) {
-      if (j.at("step").get<std::int64_t>() <= resume_step) kept += text + "\n";
-    });
-  write_atomically(path_, kept);
+  LeftOut left_out;
+  write_atomically(path_, resume_step < 0 ? "" : kept_records(path_, resume_step, left_out));
+  if (left_out.lines > 0)
+    fmt::print(stderr, "keelson: warning: {}: {} left out: line {} {}{}\n", path_.string(),
+               left_out.lines == 1 ? "a line is" : fmt::format("{} lines are", left_out.lines), left_out.first,
+               left_out.why, left_out.lines == 1 ? "" : ", and so on");
   out_.open(path_, std::ios::app);
   if (!out_) fail("cannot open {} for writing", path_.string());
 }
@@ -125,12 +213,7 @@ void MetricsFile::write(const EventRecord& r) {
 
 History read_metrics(const std::filesystem::path& path) {
   History h;
-  each_record(path, [&](const std::string&, const Json& j) {
-    const auto& type = j.at("type");
-    if (type == "step") h.steps.push_back(step_of(j));
-    if (type == "epoch") h.epochs.push_back(epoch_of(j));
-    if (type == "event") h.events.push_back({j.value("event", ""), j.at("step"), j.value("text", "")});
-  });
+  each_record(path, [&](const std::string&, const Json& j, std::int64_t) { add(h, j); });
   return h;
 }
 

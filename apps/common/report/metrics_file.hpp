@@ -31,7 +31,9 @@ struct History {
 class MetricsFile {
  public:
   /// Starts the file anew, or, with resume_step >= 0, keeps what it holds up to that step (a run that was killed may
-  /// have gone further than its last checkpoint) and appends.
+  /// have gone further than its last checkpoint) and appends. Lines that are no records, and records of steps or epochs
+  /// that do not come after all others, are left out with a warning on stderr. Throws InputError for what is no regular
+  /// file.
   explicit MetricsFile(std::filesystem::path path, std::int64_t resume_step = -1, const SampleUnit& unit = {});
   void write(const StepRecord& r);
   void write(const EpochRecord& r);
@@ -45,7 +47,7 @@ class MetricsFile {
 };
 
 /// Reads it back, whatever the unit; lines that are no records (a torn last one) are left out. A file that is not there
-/// holds none.
+/// holds none. Throws InputError for what is no regular file.
 History read_metrics(const std::filesystem::path& path);
 
 }  // namespace keelson::app
