@@ -115,6 +115,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   app::check_family(checkpoint, family, family_name);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
   const auto data = open_data(run, data_path(o, run), world);
+  require_ranges(*data, checkpoint);
   if (data->size() < world.size())
     refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data->size(), "sample"));
   const auto graph = make_network(run, *data);

@@ -1,7 +1,10 @@
 #include "apps/cosmoflow/task.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "engine/base/error.hpp"
 #include "engine/data/hdf5.hpp"
@@ -52,6 +55,42 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   u.target_mean = z.mean;
   u.target_std = z.std;
   return std::make_unique<UniverseDataset>(probe, u);
+}
+
+std::string ranges_of(const UniverseDataset& data) {
+  std::vector<std::string> all;
+  for (const auto& p : data.parameters())
+    if (p.has_range) all.push_back(fmt::format("{} {} {}", p.name, p.minimum, p.maximum));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+void require_ranges(const UniverseDataset& data, const std::string& expected, const std::string& source) {
+  const auto found = ranges_of(data);
+  if (expected.empty() || found == expected) return;
+  if (found.empty())
+    refuse(
+        "{}: lacks the attributes parameter_minimum and parameter_maximum, which {} has. Expected the same ranges of "
+        "the targets; remake the file, or add them (docs/file-formats.md shows how)",
+        data.file_of(0), source);
+  const auto entries = [](const std::string& text) {
+    std::vector<std::string> all;
+    std::istringstream in(text);
+    for (std::string entry; std::getline(in, entry, ',');)
+      all.push_back(entry.substr(std::min(entry.find_first_not_of(' '), entry.size())));
+    return all;
+  };
+  const auto here = entries(found), there = entries(expected);
+  const auto [mine, other] = std::ranges::mismatch(here, there);
+  refuse(
+      "{}: the attributes parameter_names, parameter_minimum and parameter_maximum say '{}', but {} has '{}'. Expected "
+      "the same ranges of the targets; move or remake the file that is wrong",
+      data.file_of(0), mine == here.end() ? "" : *mine, source, other == there.end() ? "" : *other);
+}
+
+void require_ranges(const UniverseDataset& data, const CheckpointReader& checkpoint) {
+  const auto& config = checkpoint.state().config;
+  if (const auto found = config.find(ranges_key); found != config.end())
+    require_ranges(data, found->second, "the training data of " + checkpoint.path().string());
 }
 
 void check_finite(const UniverseDataset& data, Communicator& world) {

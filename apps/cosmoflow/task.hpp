@@ -8,6 +8,7 @@
 #include "apps/cosmoflow/run_options.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/graph/graph.hpp"
+#include "engine/train/checkpoint_reader.hpp"
 #include "engine/train/target_metric.hpp"
 
 namespace keelson::cosmoflow {
@@ -17,6 +18,17 @@ namespace keelson::cosmoflow {
 /// deviation of the uniform prior whose ranges the files record. Throws InputError for data that cannot be used.
 /// Collective.
 std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path, Communicator& world);
+
+/// The ranges of the targets as text, for a checkpoint: "omega_m 0.2 0.4, sigma_8 0.6 1". Empty: the files have none.
+std::string ranges_of(const UniverseDataset& data);
+
+/// Throws InputError, naming the first target that differs, for data whose files give the targets other ranges than
+/// `expected`, which is of `source`, or none: errors in physical units, and the paper's targets, would be of another
+/// scale. An empty `expected` is compared with nothing.
+void require_ranges(const UniverseDataset& data, const std::string& expected, const std::string& source);
+/// The same with the ranges of the data that the checkpoint's run was trained on: its configuration's `ranges_key`.
+void require_ranges(const UniverseDataset& data, const CheckpointReader& checkpoint);
+inline constexpr const char* ranges_key = "parameter-ranges";
 
 /// Reads all samples once, spread over the ranks, if the files hold floating-point voxels, which may be NaN or infinite
 /// (counts cannot; targets are checked when files are opened). Throws InputError on all ranks, naming a file.

@@ -43,12 +43,13 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
     refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
 }
 
-Config stored_config(const TrainOptions& o, std::int64_t size) {
+Config stored_config(const TrainOptions& o, const UniverseDataset& data) {
   namespace fs = std::filesystem;
   auto c = o.verb->values();
   c["train"] = fs::absolute(o.run.train).string();
   c["validation"] = o.run.validation.empty() ? "" : fs::absolute(o.run.validation).string();
-  c["size"] = std::to_string(size);
+  c["size"] = std::to_string(data.fields()[0].shape[1]);
+  c[ranges_key] = ranges_of(data);
   return c;
 }
 
@@ -58,12 +59,14 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   check(o.run);
   const auto data = open_data(o.run, o.run.train, job.world);
   const auto validation = o.run.validation.empty() ? nullptr : open_data(o.run, o.run.validation, job.world);
+  if (validation) require_ranges(*validation, ranges_of(*data), data->file_of(0));
+  if (run.checkpoint()) require_ranges(*data, *run.checkpoint());
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
   Trainer::check_sizes(data->size(), t.batch, job.world.size(), data->describe());
   t.network = network_name(o.run);
-  t.config = stored_config(o, size);
+  t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);
   t.shuffle = o.run.shuffle;
   if (o.run.augment) t.transform = std::make_shared<RandomCubeSymmetry>();

@@ -124,7 +124,8 @@ class File {
   }
   void make_group(const std::string& group);  ///< with those above it; no error if it exists
 
-  /// Attributes of a file ("/"), group or dataset. Text is UTF-8 (h5py reads it as str). Setting replaces.
+  /// Attributes of a file ("/"), group or dataset. Text is UTF-8 (h5py reads it as str). Setting replaces. Throws
+  /// InputError where attributes cannot be read.
   bool has_attribute(const std::string& object, const std::string& name) const;
   /// A text.
   void set_attribute(const std::string& object, const std::string& name, std::string_view text);

@@ -13,8 +13,17 @@ using detail::place;
 
 namespace {
 
+/// An attribute that is damaged is not one that is absent: a file with its defaults would be another one.
+bool attribute_exists(hid_t object, const std::string& where, const std::string& name) {
+  const htri_t found = H5Aexists(object, name.c_str());
+  if (found < 0)
+    refuse("{}: its attributes cannot be read ({}). Is the copy complete? Fetch or make it again", where,
+           innermost_reason());
+  return found > 0;
+}
+
 Handle open_attribute(hid_t object, const std::string& where, const std::string& name) {
-  if (H5Aexists(object, name.c_str()) <= 0)
+  if (!attribute_exists(object, where, name))
     refuse("{}: lacks the attribute '{}'. Was the file made by another program or version?", where, name);
   Handle a(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
   if (!a.ok()) refuse("{}: the attribute '{}' cannot be opened ({})", where, name, innermost_reason());
@@ -45,7 +54,7 @@ std::int64_t File::open_object(const std::string& name) const {
 
 bool File::has_attribute(const std::string& object, const std::string& name) const {
   const Lock lock;
-  return H5Aexists(Handle(open_object(object), H5Oclose), name.c_str()) > 0;
+  return attribute_exists(Handle(open_object(object), H5Oclose), place(path_, object), name);
 }
 
 void File::set_numbers(const std::string& object, const std::string& name, Type type, const void* src, std::int64_t n,

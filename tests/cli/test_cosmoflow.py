@@ -244,6 +244,20 @@ class Training(Case):
         self.assertEqual(missed.returncode, 1)
         self.assertRegex(errors(missed)[0], "Omega_m is at .* must be below 1e-09$")
 
+        best = self.out / "checkpoints/best.h5"
+        before = best.read_bytes()
+        damaged = self.folder / "damaged.h5"
+        shutil.copy(next((self.data / "test").iterdir()), damaged)
+        with h5py.File(damaged, "a") as f:
+            f.attrs["parameter_maximum"] = f.attrs["parameter_maximum"] - 0.001
+        for done, says in (
+            (run("export", "--checkpoint", self.out, "--onnx", best), "best.h5: is an HDF5 file"),
+            (run("evaluate", "--checkpoint", self.out, "--data", damaged),
+             r"damaged.h5: .* say 'Omega_m .*', but the training data of .*best.h5 has 'Omega_m ")):
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(errors(done)[0], says)
+        self.assertEqual(best.read_bytes(), before)
+
     def test_two_ranks_do_as_one(self):
         self.succeed(self.train("--batch", 4, "--epochs", 2, "--log-every", 1, "--augment", "--dropout", 0.5))
         alone = self.out

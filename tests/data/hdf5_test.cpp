@@ -212,6 +212,33 @@ TEST(Hdf5, NamesWhatAFileLacks) {
   EXPECT_THROW(in.read("velocity", three, 3), InputError);
 }
 
+/// A file without the attribute would be read with defaults.
+TEST(Hdf5, ADamagedAttributeIsNotAnAbsentOne) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.h5";
+  const std::vector<double> values{0.27, 0.72, 0.864, 63.0};
+  auto out = File::create(path);
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"})
+    out.set_attribute("/", name, std::string("some text"));
+  out.set_attribute("/", "ranges", values);
+  out.close();
+  auto bytes = testing::bytes_of(path);
+  const auto at = bytes.find(std::string(reinterpret_cast<const char*>(values.data()), sizeof values[0] * 4));
+  ASSERT_NE(at, bytes.npos);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{9}, std::size_t{31}}) {
+    auto damaged = bytes;
+    damaged[at + i] ^= 1;
+    testing::write_file(path, damaged);
+    try {
+      const auto file = File::open(path);
+      EXPECT_TRUE(file.has_attribute("/", "ranges")) << i;
+      EXPECT_NE(file.numbers_attribute<double>("/", "ranges"), values) << i;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("x.h5"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Hdf5, ForeignLayoutsHaveNoRawOffsetAndReadRight) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
