@@ -52,9 +52,32 @@ SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Com
   return {path, {.channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o)}, &world};
 }
 
+/// Statistics of a file, for these data. A channel that does not vary becomes 0, so where the statistics say so, the
+/// first snapshot must have this one value, too. Throws InputError otherwise.
+Normalisation checked_statistics(const SnapshotDataset& training, const std::string& path) {
+  const Normalisation n{read_ranges(path), path};
+  const auto ranges = SnapshotDataset(training, n.ranges, path).ranges();
+  const auto channels = ranges.size();
+  std::vector<float> x;
+  for (std::size_t k = 0; k < channels; ++k) {
+    if (ranges.least[k] != ranges.most[k]) continue;
+    if (x.empty()) {
+      x.resize(static_cast<std::size_t>(training.fields()[0].shape.elements()));
+      training.read_data(0, x.data());
+    }
+    for (std::size_t at = k; at < x.size(); at += channels)
+      if (x[at] != ranges.least[k])
+        refuse(
+            "{}: channel {} ranges from {} to {}, so it would become 0, but {} holds {} in it. Expected the statistics "
+            "of the training data; make them anew, or leave them out: the training data are then read for them",
+            path, training.channels()[k], ranges.least[k], ranges.most[k], training.file_of(0), x[at]);
+  }
+  return n;
+}
+
 Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world) {
   namespace fs = std::filesystem;
-  if (!o.stats.empty()) return {read_ranges(o.stats), o.stats};
+  if (!o.stats.empty()) return checked_statistics(training, o.stats);
   // Ranks may see the data under other names, but they see the same files: those of rank 0 decide.
   const fs::path folder = fs::path(training.file_of(0)).parent_path();
   std::int64_t found = 0;
@@ -62,7 +85,7 @@ Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& tra
   world.allreduce(&found, 1, Reduction::max);
   if (found == 0) return {measure_ranges(training, &world), "the training data, read for it"};
   const auto path = ((found == 1 ? folder : folder / "..") / "stats.h5").lexically_normal().string();
-  return {read_ranges(path), path};
+  return checked_statistics(training, path);
 }
 
 std::string to_text(const ChannelRanges& r) {

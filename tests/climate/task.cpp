@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "apps/common/verb.hpp"
+#include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/hdf5.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "tests/support/data_files.hpp"
@@ -75,6 +77,38 @@ TEST(ClimateRanges, SurviveAsText) {
   }
   EXPECT_NE(testing::message_of<InputError>([&] { ranges_from_text("", "x.h5"); }).find("holds no ranges"),
             std::string::npos);
+}
+
+/// A channel of which the statistics say that it does not vary, and that does.
+TEST(ClimateRanges, MustBeThoseOfTheData) {
+  const testing::TemporaryFolder folder;
+  constexpr std::int64_t rows = 2, columns = 3;
+  std::vector<float> data(rows * columns * kChannels);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = i % kChannels == 5 ? 7 : static_cast<float>(i);
+  auto f = hdf5::File::create(folder / "data.h5");
+  f.write("climate/data", data.data(), {rows, columns, kChannels});
+  f.close();
+  const SnapshotDataset training(folder / "data.h5", {.needs_labels = false});
+  const auto measured = measure_ranges(training, nullptr);
+  EXPECT_EQ(measured.least[5], measured.most[5]);
+  const auto world = comm::make_self();
+  RunOptions o;
+  o.stats = folder / "stats.h5";
+  const auto write = [&](const std::vector<float>& most) {
+    auto stats = hdf5::File::create(o.stats);
+    stats.write("climate/minval", measured.least.data(), {kChannels});
+    stats.write("climate/maxval", most.data(), {kChannels});
+    stats.close();
+  };
+  write(measured.most);
+  EXPECT_EQ(find_normalisation(o, training, *world).ranges.most, measured.most);
+  auto damaged = measured.most;
+  damaged[3] = measured.least[3];
+  write(damaged);
+  const auto said = testing::message_of<InputError>([&] { find_normalisation(o, training, *world); });
+  EXPECT_NE(said.find("stats.h5: channel 3 ranges from 3 to 3, so it would become 0, but "), std::string::npos) << said;
+  EXPECT_NE(said.find("data.h5 holds 19 in it. Expected the statistics of the training data"), std::string::npos)
+      << said;
 }
 
 }  // namespace
