@@ -1,6 +1,16 @@
 #include "apps/common/target_metrics.hpp"
 
+#include "engine/base/error.hpp"
+
 namespace keelson::app {
+
+void MeanBaseline::set_mean(std::vector<double> mean) {
+  const auto targets = metric_->targets().size();
+  if (!mean.empty() && mean.size() != targets)
+    refuse("the checkpoint has the sums of {} training targets (target_sum), expected {}: use another checkpoint",
+           mean.size(), targets);
+  mean_ = std::move(mean);
+}
 
 double MeanBaseline::measure(std::size_t target, double, double truth) const {
   return mean_.empty() ? 0 : metric_->measure(target, mean_.at(target), truth);

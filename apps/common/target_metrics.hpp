@@ -17,7 +17,7 @@ class MeanBaseline final : public TargetMetric {
   explicit MeanBaseline(std::shared_ptr<const TargetMetric> metric)
       : TargetMetric(metric->targets()), metric_(std::move(metric)) {}
   /// One number per target, as the network sees them. Before the evaluation, the same on all ranks.
-  void set_mean(std::vector<double> mean) { mean_ = std::move(mean); }
+  void set_mean(std::vector<double> mean);
   std::string name() const override { return "always the mean"; }
   double measure(std::size_t target, double predicted, double truth) const override;
   std::vector<double> values() const override;  ///< empty without a mean

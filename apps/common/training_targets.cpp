@@ -20,6 +20,9 @@ std::vector<double> mean_of(const std::vector<double>& sums) {
 std::vector<double> sums_of(const RunState& s) {
   const auto sum = s.observed.find(sum_name), samples = s.observed.find(samples_name);
   if (sum == s.observed.end() || samples == s.observed.end() || samples->second.size() != 1) return {};
+  if (samples->second[0] < 0)
+    refuse("the checkpoint's {} is {}, expected 0 or more: use an earlier checkpoint or best.h5 of the run",
+           samples_name, samples->second[0]);
   auto sums = sum->second;
   sums.push_back(samples->second[0]);
   return sums;

@@ -1,5 +1,6 @@
 #include "engine/graph/topology.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/fnv1a.hpp"
@@ -11,7 +12,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::vector<std::int64_t> list(const Shape& s) { return {s.begin(), s.end()}; }
-Shape shape_of(const Json& j) { return Shape(j.get<std::vector<std::int64_t>>()); }
+Shape shape_of(const Json& j) {
+  const auto dims = j.get<std::vector<std::int64_t>>();
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  if (dims.size() > max_rank || std::ranges::any_of(dims, [](std::int64_t d) { return d < 0 || d > most; }))
+    refuse("found the shape {}, expected at most {} extents from 0 to {}", j.dump(), max_rank, most);
+  return Shape(dims);
+}
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -59,8 +66,8 @@ Topology Topology::parse(const std::string& text) {
     for (const Json& n : j.at("nodes")) t.nodes.push_back(node_from(n));
     t.outputs = j.at("outputs").get<std::map<std::string, std::string>>();
     t.loss = j.at("loss");
-  } catch (const std::exception& e) {
-    refuse("the text is no topology of a network ({}): expected what Topology::to_text() makes", e.what());
+  } catch (const Json::exception&) {
+    refuse("the text is no topology of a network: expected what Topology::to_text() makes");
   }
   return t;
 }

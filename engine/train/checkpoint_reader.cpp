@@ -9,8 +9,10 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/graph/topology.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "engine/train/detail/checkpoint_layout.hpp"
+#include "engine/train/detail/valid_state.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;
@@ -43,7 +45,10 @@ RunState read_state(const hdf5::File& file) {
   auto observed = texts(file, "/", "observed_names");
   // Older checkpoints of this format have no such list, and always these two.
   if (observed.empty() && file.has_attribute("/", "target_samples")) observed = {"target_samples", "target_sum"};
-  for (const auto& name : observed) read_field(file, name.c_str(), s.observed[name]);
+  for (const auto& name : observed) {
+    require_own_name(name, file.path());
+    read_field(file, name.c_str(), s.observed[name]);
+  }
   for (const auto& key : texts(file, "/", "config_keys")) s.config[key] = file.text_attribute("/", "config." + key);
   return s;
 }
@@ -66,6 +71,12 @@ std::vector<T> checked_array(const hdf5::File& file, const std::string& path) {
   if (fnv1a(values.data(), values.size() * sizeof(T)) != file.attribute<std::uint64_t>(path, "checksum"))
     refuse_damaged(file.path(), path);
   return values;
+}
+
+/// Of floats that are computed with: also throws InputError for values that no run has.
+void check_floats(const hdf5::File& file, const std::string& path) {
+  const bool squares = path.starts_with("/optimizer/v/") || path.ends_with("/running_variance");
+  require_valid(checked_array<float>(file, path), path, squares, file.path());
 }
 
 /// The paths of all arrays but texts, in the order of the checksum; texts come after them.
@@ -91,12 +102,18 @@ RunState read_checked_state(const hdf5::File& file) {
   if (file.has(topology_path)) paths.push_back(topology_path);
   for (const auto& path : paths) sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
+  require_valid(state, file.path());
   const auto read_text = [&](const std::string& path) {
     const auto bytes = checked_array<std::uint8_t>(file, path);
     return std::string(bytes.begin(), bytes.end());
   };
   for (const auto& name : names_in(file, "/texts")) state.texts[name] = read_text(text_path(name));
   if (file.has(topology_path)) state.topology = read_text(topology_path);
+  if (!state.topology.empty()) try {
+      Topology::parse(state.topology);
+    } catch (const InputError& e) {
+      refuse("{}: {}: {}", file.path(), topology_path, e.what());
+    }
   return state;
 }
 
@@ -293,7 +310,7 @@ void CheckpointReader::check(const std::string& network, const Parameters& param
     check_shapes(*c.file, moments, parameters);
     check_states(*c.file, states);
     // Read twice rather than kept: the arrays together may be as large as the memory that is left.
-    for (const auto& array : array_paths(*c.file, moments)) checked_array<float>(*c.file, array);
+    for (const auto& array : array_paths(*c.file, moments)) check_floats(*c.file, array);
   });
 }
 
