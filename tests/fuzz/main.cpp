@@ -1,4 +1,4 @@
-// Feeds the programs damaged files: universes, snapshots, checkpoints, texts and configurations. See --help.
+// Feeds the programs damaged files: universes, snapshots, checkpoints, texts, configurations and runs. See --help.
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/parse_number.hpp"
+#include "tests/fuzz/kinds.hpp"
 #include "tests/fuzz/mutate.hpp"
 #include "tests/fuzz/trial.hpp"
 
@@ -31,118 +32,12 @@ struct Options {
 
 constexpr const char* help = R"(usage: test_fuzz [--files N] [--seed N] [--seconds N] [--folder DIR] [--only FILE]
 
-Damages files in N ways (2000) and lets the programs read each. They may accept or refuse one; a signal, a hang (more
-than N seconds, 120), a raw message or a NaN in what they say is a bug, and its folder DIR/bug-FILE stays. Which damage
-is done is a function of the seed (1) and the number of the file, which --only repeats. A program that hangs in H5Aread
-or H5Dread met a fault of the HDF5 library, not of ours (HDFGroup/hdf5, issue 1707).
+Damages files in N ways (2000) and lets the programs read each: by bytes, by values with the right checksums, by what is
+no regular file in a file's place. They may accept or refuse most files. A bug is a signal, a hang (more than N seconds,
+120), a raw message, a NaN in what they say, or exit code 0 for what must be refused. Its folder DIR/bug-FILE stays.
+Which damage is done is a function of the seed (1) and the number of the file, which --only repeats. A program that hangs
+in H5Aread or H5Dread met a fault of the HDF5 library, not of ours (HDFGroup/hdf5, issue 1707).
 )";
-
-/// A kind of file, and what reads it.
-struct Kind {
-  std::string name;
-  std::string original;  ///< bytes
-  bool text = false;
-  std::string file;            ///< name, in the trial's folder
-  std::vector<Trial> readers;  ///< {} stands for the trial's folder
-};
-
-/// An intact run, whose products are then damaged.
-void make(const fs::path& folder, const Trial& trial) {
-  if (run(trial, folder, 600).kind == Ending::Kind::accepted) return;
-  fmt::print(stderr, "fuzz: {} does not work on what is intact:\n{}", to_string(trial), content_of(folder / "stderr"));
-  std::exit(1);
-}
-
-std::vector<Kind> make_kinds(const fs::path& base) {
-  const std::string data = base / "universes", raw = base / "raw", text = base / "text", out = base / "cosmoflow",
-                    lm = base / "lm", weather = base / "weather", climate = base / "climate";
-  const std::vector<std::string> few{"--size",  "32", "--particles",  "1", "--order", "1",
-                                     "--train", "2",  "--validation", "1", "--test",  "1"};
-  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  };
-  make(base / "1", {"keelson-cosmoflow", with({"generate", "--out", data}, few)});
-  make(base / "2", {"keelson-cosmoflow", with({"generate", "--layout", "raw", "--out", raw}, few)});
-  make(base / "3", {"keelson-cosmoflow", {"train", "--data", data, "--out", out, "--max-steps", "1"}});
-  make(base / "4", {"keelson-lm",
-                    {"corpus", "--out", text, "--words", "3000", "--validation-words", "500", "--test-words", "500",
-                     "--vocab-size", "30", "--branching", "4", "--topics", "2"}});
-  const std::vector<std::string> small{"--hidden", "4", "--layers", "1", "--max-steps", "2"};
-  make(base / "5", {"keelson-lm", with({"train", "--data", text, "--out", lm, "--optimizer", "adam"}, small)});
-  make(base / "6", {"keelson-climate",
-                    {"generate", "--out", weather, "--height", "64", "--width", "96", "--cyclones", "4", "--train", "2",
-                     "--validation", "1", "--test", "1"}});
-  const std::vector<std::string> tiny{"--blocks", "1,1",      "--growth", "4",           "--first",
-                                      "4",        "--kernel", "3",        "--max-steps", "1"};
-  make(base / "7", {"keelson-climate", with({"train", "--data", weather, "--out", climate}, tiny)});
-  const auto config = fmt::format(
-      "# a run\ndata = \"{}\"\nhidden = 4\nlayers = 1\nepochs = 2\nlr = 0.5\nbatch = 4\nunroll = 10\n"
-      "dropout = 0.25\noptimizer = \"sgd\"\nmomentum = 0.5\nseed = 7\ntied = true\nclip-norm = 5\n",
-      text);
-  const auto newest = [](const fs::path& run) { return content_of(*fs::directory_iterator(run / "checkpoints")); };
-  const std::string test_file = text + "/ptb.test.txt";
-  return {
-      {"universes",
-       content_of(fs::path(data) / "train/univ_000000.h5"),
-       false,
-       "x.h5",
-       {{"keelson-cosmoflow", {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1"}}}},
-      {"raw universes",
-       content_of(*fs::directory_iterator(fs::path(raw) / "train")),
-       false,
-       "x.h5",
-       {{"keelson-cosmoflow",
-         {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1", "--normalise", "log1p"}}}},
-      {"snapshots",
-       content_of(fs::path(weather) / "train/data-0000000.h5"),
-       false,
-       "x.h5",
-       {{"keelson-climate", with({"train", "--train", "{}/x.h5", "--out", "{}/out"}, tiny)},
-        {"keelson-climate", {"label", "--data", "{}/x.h5", "--out", "{}/out"}},
-        {"keelson-climate", {"plot", "--data", "{}/x.h5", "--out", "{}/x.html"}}}},
-      {"statistics of snapshots",
-       content_of(fs::path(weather) / "stats.h5"),
-       false,
-       "x.h5",
-       {{"keelson-climate", with({"train", "--stats", "{}/x.h5", "--data", weather, "--out", "{}/out"}, tiny)}}},
-      {"checkpoints of climate networks",
-       newest(climate),
-       false,
-       "step-0000000001.h5",
-       {{"keelson-climate",
-         {"evaluate", "--checkpoint", "{}/step-0000000001.h5", "--data", weather + "/test", "--json"}},
-        {"keelson-climate",
-         {"train", "--resume", "{}/step-0000000001.h5", "--data", weather, "--out", "{}/out", "--max-steps", "2"}}}},
-      {"checkpoints of CosmoFlow",
-       newest(out),
-       false,
-       "step-0000000001.h5",
-       {{"keelson-cosmoflow",
-         {"evaluate", "--checkpoint", "{}/step-0000000001.h5", "--data", data + "/test", "--json"}},
-        {"keelson-cosmoflow",
-         {"train", "--resume", "{}/step-0000000001.h5", "--data", data, "--out", "{}/out", "--max-steps", "2"}}}},
-      {"checkpoints of the language model",
-       newest(lm),
-       false,
-       "step-0000000002.h5",
-       {{"keelson-lm", {"evaluate", "--checkpoint", "{}/step-0000000002.h5", "--test", test_file, "--json"}},
-        {"keelson-lm", {"sample", "--checkpoint", "{}/step-0000000002.h5", "--tokens", "5"}},
-        {"keelson-lm", {"train", "--resume", "{}/step-0000000002.h5", "--out", "{}/out", "--max-steps", "3"}}}},
-      {"texts",
-       content_of(fs::path(text) / "ptb.train.txt"),
-       true,
-       "x.txt",
-       {{"keelson-lm", with({"train", "--data", "{}/x.txt", "--out", "{}/out"}, small)},
-        {"keelson-lm", {"vocab", "--data", "{}/x.txt", "--json"}},
-        {"keelson-lm", {"evaluate", "--checkpoint", lm, "--test", "{}/x.txt", "--json"}}}},
-      {"configurations",
-       config,
-       true,
-       "x.toml",
-       {{"keelson-lm", with({"train", "--config", "{}/x.toml", "--out", "{}/out"}, small)}}},
-  };
-}
 
 Trial in(const fs::path& folder, Trial trial) {
   for (auto& a : trial.arguments)
@@ -152,7 +47,7 @@ Trial in(const fs::path& folder, Trial trial) {
 
 /// Damage shows nothing where what is intact is refused.
 void try_intact(const fs::path& base, const Kind& kind) {
-  for (std::size_t r = 0; r < kind.readers.size(); ++r) {
+  for (std::size_t r = 0; kind.file_is_read && r < kind.readers.size(); ++r) {
     const auto folder = base / fmt::format("{} {}", kind.name, r);
     fs::create_directories(folder);
     std::ofstream(folder / kind.file, std::ios::binary) << kind.original;
@@ -187,10 +82,11 @@ void try_one(const Options& o, const Kind& kind, std::int64_t number, Counts& co
   const auto folder = o.folder / fmt::format("file-{}", number);
   fs::remove_all(folder);
   fs::create_directories(folder);
-  const auto bytes = kind.text ? damage_text(kind.original, random) : damage_bytes(kind.original, random);
-  std::ofstream(folder / kind.file, std::ios::binary) << bytes;
+  kind.damage(folder / kind.file, random);
   const Trial trial = in(fs::absolute(folder), kind.readers[random() % kind.readers.size()]);
-  const auto ending = run(trial, folder, o.seconds);
+  auto ending = run(trial, folder, o.seconds);
+  if (ending.kind == Ending::Kind::accepted && kind.always_wrong)
+    ending = {Ending::Kind::bug, "accepted without a word"};
   count(counts, ending.kind);
   if (ending.kind != Ending::Kind::bug) {
     fs::remove_all(folder);

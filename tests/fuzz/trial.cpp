@@ -36,16 +36,19 @@ int main_of(const Trial& trial) {
       lm::define_train(line);
       lm::define_evaluate(line);
       lm::define_sample(line);
+      lm::define_export(line);
     } else if (trial.program == "keelson-climate") {
       climate::define_generate(line);
       climate::define_train(line);
       climate::define_evaluate(line);
       climate::define_label(line);
       climate::define_plot(line);
+      climate::define_export(line);
     } else {
       cosmoflow::define_generate(line);
       cosmoflow::define_train(line);
       cosmoflow::define_evaluate(line);
+      cosmoflow::define_export(line);
     }
   });
 }

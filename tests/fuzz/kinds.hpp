@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/mutate.hpp"
+#include "tests/fuzz/trial.hpp"
+
+namespace keelson::fuzz {
+
+/// A kind of file, how it is damaged, and what reads it.
+struct Kind {
+  std::string name;
+  std::string file;  ///< name, in the trial's folder
+  /// Writes a damaged file, or whatever is there in its place.
+  std::function<void(const std::filesystem::path& file, Random& random)> damage;
+  std::vector<Trial> readers;  ///< {} stands for the trial's folder
+  std::string original = {};   ///< bytes, which all readers accept
+  bool file_is_read = true;    ///< `original` is set
+  bool always_wrong = false;   ///< no reader may accept it
+};
+
+/// Runs a trial that must end well.
+void make(const std::filesystem::path& folder, const Trial& trial);
+
+/// Makes data and runs in `base`, and the kinds of files from them.
+std::vector<Kind> make_kinds(const std::filesystem::path& base);
+
+}  // namespace keelson::fuzz
