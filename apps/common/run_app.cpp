@@ -74,8 +74,11 @@ void compare_command_lines(const CommandLine::Request& request, Communicator& wo
 void protect_inputs(const CommandLine::Request& request, Communicator& world) {
   for (const auto& file : request.options->inputs()) protect_input(file);
   on_first_rank(&world, [&] {
-    for (const auto& file : request.options->outputs())
-      if (!file.empty()) const AtomicFile probe(file, Target::output);  // makes no file
+    for (const auto& [option, file] : request.options->outputs()) try {
+        if (!file.empty()) const AtomicFile probe(file, Target::output);  // makes no file
+      } catch (const InputError& error) {
+        refuse("{} {}", option, error.what());
+      }
   });
 }
 

@@ -90,10 +90,11 @@ bool Verb::given(const std::string& name) const {
   return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name && o.given(); });
 }
 
-std::vector<std::string> Verb::outputs() const {
-  std::vector<std::string> all;
+std::vector<std::pair<std::string, std::string>> Verb::outputs() const {
+  std::vector<std::pair<std::string, std::string>> all;
   for (const Option& o : options_)
-    if (o.output_) std::ranges::copy(o.given_texts(), std::back_inserter(all));
+    if (o.output_)
+      for (const auto& file : o.given_texts()) all.emplace_back("--" + o.name_, file);
   return all;
 }
 

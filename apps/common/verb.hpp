@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/common/option.hpp"
@@ -51,8 +52,8 @@ class Verb {
   /// The user's `option` makes values of `other` from elsewhere meaningless.
   void replaces(const std::string& option, const std::string& other) { replaced_by_[other] = option; }
   bool given(const std::string& name) const;
-  /// What the user gave as values of Option::output().
-  std::vector<std::string> outputs() const;
+  /// What the user gave as values of Option::output(), with the options: {"--trace", "trace.json"}.
+  std::vector<std::pair<std::string, std::string>> outputs() const;
   /// All other texts that the user gave as values. Some of them name files that the verb reads.
   std::vector<std::string> inputs() const;
   Option& find(const std::string& name);

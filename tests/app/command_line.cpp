@@ -180,7 +180,7 @@ TEST_F(CommandLineTest, KnowsWhatIsReadAndWhatIsWritten) {
   draw.option("--output", o_.output, "Result", "FILE").output();
   draw.option("--batch", o_.batch, "Samples", "N");
   line.parse({"draw", "a.json", "--output", "x.html", "--data", "b", "c", "--batch", "1"});
-  EXPECT_EQ(draw.outputs(), std::vector<std::string>{"x.html"});
+  EXPECT_EQ(draw.outputs(), (std::vector<std::pair<std::string, std::string>>{{"--output", "x.html"}}));
   EXPECT_EQ(draw.inputs(), (std::vector<std::string>{"b", "c", "a.json"}));
 }
 

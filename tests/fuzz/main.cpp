@@ -116,10 +116,10 @@ int fuzz(const Options& o) {
     std::fflush(stdout);
   }
   std::int64_t bugs = 0;
-  fmt::print("\n{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", "", "files", "accepted", "refused", "failed", "bugs");
+  fmt::print("\n{:<40} {:>8} {:>9} {:>8} {:>8} {:>6}\n", "", "files", "accepted", "refused", "failed", "bugs");
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     const auto& c = counts[k];
-    fmt::print("{:<36} {:>8} {:>9} {:>8} {:>8} {:>6}\n", kinds[k].name, c.files, c.accepted, c.refused, c.failed,
+    fmt::print("{:<40} {:>8} {:>9} {:>8} {:>8} {:>6}\n", kinds[k].name, c.files, c.accepted, c.refused, c.failed,
                c.bugs);
     bugs += c.bugs;
   }
