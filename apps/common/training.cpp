@@ -303,8 +303,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   restart.begun(world);
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // of every rank
-  if (task.targets)
-    observers.push_back(&targets.emplace(task.training, t.evaluation.target, &world, *task.targets->baseline));
+  if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
   const auto frame = report_frame(task, t, job_, place);
   if (world.rank() == 0) print_frame(task, t, job_, place, trainer, checkpoint_);
   std::optional<FirstRank> first;

@@ -1,6 +1,7 @@
 #include "apps/common/training_targets.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "engine/base/error.hpp"
 
@@ -30,11 +31,16 @@ std::vector<double> sums_of(const RunState& s) {
 
 }  // namespace
 
-TrainingTargets::TrainingTargets(const Dataset& training, const std::string& target, Communicator* communicator,
+TrainingTargets::TrainingTargets(const Dataset& training, const TrainerOptions& options, Communicator* communicator,
                                  MeanBaseline& baseline)
-    : communicator_(communicator), baseline_(baseline) {
+    : training_(training),
+      seed_(options.seed),
+      shuffle_(options.shuffle),
+      transform_(options.transform),
+      communicator_(communicator),
+      baseline_(baseline) {
   const auto& fields = training.fields();
-  while (field_ < fields.size() && fields[field_].name != target) ++field_;
+  while (field_ < fields.size() && fields[field_].name != options.evaluation.target) ++field_;
   KEELSON_EXPECT(field_ < fields.size() && fields[field_].dtype == DType::f32);
   sums_.resize(static_cast<std::size_t>(fields[field_].shape.elements()) + 1);
   mine_.resize(sums_.size());
@@ -45,6 +51,7 @@ void TrainingTargets::on_start(const RunState& s, const std::filesystem::path&) 
   std::fill(mine_.begin(), mine_.end(), 0.0);
   added_.clear();
   if (const auto found = sums_of(s); found.size() == sums_.size()) sums_ = found;
+  done_ = static_cast<std::int64_t>(sums_.back());
 }
 
 void TrainingTargets::on_batch(const RunState& s, const Batch& batch) {
@@ -53,11 +60,43 @@ void TrainingTargets::on_batch(const RunState& s, const Batch& batch) {
   const auto* y = static_cast<const float*>(batch.fields[field_]);
   for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count) * targets; ++i) mine_[i % targets] += y[i];
   mine_[targets] += static_cast<double>(batch.count);
+  done_ += batch.global_count;
+}
+
+void TrainingTargets::sum_over_ranks(std::vector<double>& sums) const {
+  if (communicator_) communicator_->allreduce(sums.data(), sums.size(), Reduction::sum);
+}
+
+std::vector<double> TrainingTargets::read_again(std::int64_t first, std::int64_t end) const {
+  const auto order = shuffle_ ? epoch_order(training_.size(), seed_, 0) : std::vector<std::int64_t>();
+  std::vector<std::vector<std::byte>> sample;
+  std::vector<void*> fields;
+  for (const Field& f : training_.fields()) {
+    sample.emplace_back(static_cast<std::size_t>(f.shape.elements()) * size_of(f.dtype));
+    fields.push_back(sample.back().data());
+  }
+  std::vector<double> sums(sums_.size());
+  const auto* y = static_cast<const float*>(fields[field_]);
+  for (std::int64_t i = first + communicator_->rank(); i < end; i += communicator_->size()) {
+    const SampleId id{seed_, 0, order.empty() ? i : order[static_cast<std::size_t>(i)]};
+    if (transform_)
+      training_.read_transformed(id, *transform_, fields.data());
+    else
+      training_.read(id.index, fields.data());
+    for (std::size_t t = 0; t + 1 < sums.size(); ++t) sums[t] += y[t];
+    ++sums.back();
+  }
+  return sums;
 }
 
 std::vector<double> TrainingTargets::merged() {
   added_ = mine_;
-  if (communicator_) communicator_->allreduce(added_.data(), added_.size(), Reduction::sum);
+  sum_over_ranks(added_);
+  const auto before = static_cast<std::int64_t>(sums_.back());
+  if (const auto added = static_cast<std::int64_t>(added_.back()); communicator_ && before + added < done_) {
+    added_ = read_again(before, done_);  // a rank was lost with its sums
+    sum_over_ranks(added_);
+  }
   auto all = sums_;
   for (std::size_t t = 0; t < all.size(); ++t) all[t] += added_[t];
   return all;

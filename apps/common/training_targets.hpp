@@ -1,22 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/common/target_metrics.hpp"
 #include "engine/train/observer.hpp"
+#include "engine/train/trainer.hpp"
 
 namespace keelson::app {
 
 /// Adds up the training targets of the first epoch, and gives their mean to the baseline of each validation. The sums
 /// are kept in checkpoints, as RunState::observed "target_sum" (one number per target) and "target_samples". On every
-/// rank. What a rank has not added to the others' sums when it is lost is missing there; the mean is then that of the
-/// other samples.
+/// rank. A rank adds its targets to the others' sums before a validation or a checkpoint. Where a rank is lost before,
+/// the others read all samples since then again, each a part of them.
 class TrainingTargets final : public TrainObserver {
  public:
-  /// `target`: a field of `training`, f32. `communicator` null: alone.
-  TrainingTargets(const Dataset& training, const std::string& target, Communicator* communicator,
+  /// Of a trainer of `training` with these options, whose EvaluatorOptions::target is an f32 field. `training` and
+  /// `baseline` must outlive this. `communicator` null: alone.
+  TrainingTargets(const Dataset& training, const TrainerOptions& options, Communicator* communicator,
                   MeanBaseline& baseline);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_batch(const RunState& s, const Batch& batch) override;
@@ -29,10 +32,18 @@ class TrainingTargets final : public TrainObserver {
 
  private:
   std::vector<double> merged();
+  void sum_over_ranks(std::vector<double>& sums) const;
+  /// The sums of this rank's part of the samples from the place `first` to `end` of the epoch's order.
+  std::vector<double> read_again(std::int64_t first, std::int64_t end) const;
 
+  const Dataset& training_;
+  std::uint64_t seed_;
+  bool shuffle_;
+  std::shared_ptr<const SampleTransform> transform_;
   Communicator* communicator_;
   MeanBaseline& baseline_;
   std::size_t field_ = 0;
+  std::int64_t done_ = 0;      ///< samples of the first epoch, of all ranks
   std::vector<double> sums_;   ///< of all ranks: per target, then the number of samples
   std::vector<double> mine_;   ///< of this rank, not in sums_ yet
   std::vector<double> added_;  ///< mine_ of all ranks, which they have not agreed on yet; empty: not added up

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/communicators.hpp"
+#include "engine/data/loader.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
@@ -34,7 +36,7 @@ Run train(TrainerOptions o, const std::filesystem::path& resume = {}) {
     const MeanBaseline& baseline;
     std::vector<std::vector<double>> values;
   } keep(*metrics.baseline);
-  TrainingTargets targets(training, "y", nullptr, *metrics.baseline);
+  TrainingTargets targets(training, o, nullptr, *metrics.baseline);
   Run run;
   run.state = trainer.run({&targets, &keep}).state;
   run.baselines = keep.values;
@@ -81,6 +83,43 @@ TEST(TrainingTargets, ComeBackWithTheCheckpoint) {
   o.max_steps = -1;
   const auto rest = train(o, find_checkpoint(folder.path(), false));
   EXPECT_EQ(rest.baselines, whole.baselines);
+}
+
+TEST(TrainingTargets, OfALostRankAreReadAgain) {
+  const CubeDataset training(9);
+  MeanBaseline baseline(std::make_shared<MeanAbsoluteError>());
+  const auto alone = comm::make_self();  // the other of two ranks is lost before it has told its sums
+  const TrainerOptions o;
+  TrainingTargets targets(training, o, alone.get(), baseline);
+  RunState s;
+  targets.on_start(s, "");
+  const auto order = epoch_order(training.size(), o.seed, 0);
+  std::vector<double> expected(2);
+  const auto step = [&](std::int64_t first, std::int64_t all) {
+    const auto y = target_of(training, order[static_cast<std::size_t>(first)]);
+    Batch batch;
+    std::vector<float> x(2 * 216);
+    batch.fields = {x.data(), const_cast<float*>(y.data())};
+    batch.count = 1;
+    batch.global_count = all;
+    targets.on_batch(s, batch);
+    for (auto i = first; i < first + all; ++i)
+      for (std::size_t t = 0; t < 2; ++t) expected[t] += target_of(training, order[static_cast<std::size_t>(i)])[t];
+  };
+  const auto check = [&](double samples) {
+    targets.before_checkpoint(s);
+    targets.on_agreement();
+    EXPECT_EQ(s.observed.at("target_samples"), std::vector<double>{samples});
+    for (std::size_t t = 0; t < 2; ++t) EXPECT_NEAR(s.observed.at("target_sum")[t], expected[t], 1e-9);
+  };
+  step(0, 1);
+  check(1);
+  step(1, 2);
+  step(3, 2);
+  step(5, 1);
+  check(6);
+  step(6, 1);
+  check(7);
 }
 
 TEST(TrainingTargets, OfAStateWithoutThem) {

@@ -158,7 +158,7 @@ TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
     o.evaluation.metrics = metrics.all();
     if (writes) o.checkpoints = path;
     Parameters parameters(graph, context(network_contexts().back()), o.seed);
-    app::TrainingTargets targets(training, "y", c, *metrics.baseline);
+    app::TrainingTargets targets(training, o, c, *metrics.baseline);
     Trainer(graph, parameters, training, &validation, c, o).run({&targets});
     return metrics.baseline->values();
   };
