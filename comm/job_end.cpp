@@ -1,12 +1,19 @@
 #include "comm/detail/job_end.hpp"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,6 +22,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/process.hpp"
+#include "engine/base/small_file.hpp"
 
 namespace keelson::comm::detail {
 namespace {
@@ -54,6 +62,37 @@ double signalled_for() {
   return since(*first_seen);
 }
 
+/// Whether the launcher has started other processes on this machine that have not ended.
+bool has_others(std::int64_t launcher) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(launcher) + "/task", error)) {
+    std::ifstream children(thread.path() / "children");
+    for (std::int64_t child = 0; children >> child;) {
+      const std::string stat = read_small_file("/proc/" + std::to_string(child) + "/stat").value_or("");
+      const auto name_end = stat.rfind(") ");  // the state follows
+      if (child != ::getpid() && name_end != stat.npos && stat[name_end + 2] != 'Z') return true;
+    }
+  }
+  return false;
+}
+
+/// Where MPI survives the death of processes, MPI_Abort ends none: Open MPI (6.0.0rc2) leaves a process that is stopped
+/// as it is, lets mpirun wait for it for ever, and ends the others with codes of its own. Its mpirun ends all processes
+/// on all nodes when it is signalled, whatever they do, and its own exit code is then 1. So a job that ends with
+/// another code gets time to end by itself first.
+void end_by_launcher(int exit_code) {
+  const auto mpirun = find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"});
+  if (mpirun == 0) return;
+  if (exit_code != static_cast<int>(ExitCode::failure)) {
+    const double patience = std::max(2.0, grace_seconds);
+    for (const auto start = Clock::now(); has_others(mpirun) && since(start) < patience;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!has_others(mpirun)) return;
+  }
+  ::kill(static_cast<pid_t>(mpirun), SIGTERM);
+}
+
 }  // namespace
 
 void use_control(MPI_Comm control, double grace) {
@@ -87,6 +126,8 @@ void tell_failure(int exit_code) {
 void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
   if (const auto code = told_failure()) {
     std::fflush(nullptr);
+    // The first failure may have been on another node, where mpirun cannot be reached.
+    if (ulfm::enabled() && *code == static_cast<int>(ExitCode::failure)) end_by_launcher(*code);
     std::_Exit(*code);
   }
   const double limit = std::max(1.0, 5 * grace_seconds);
@@ -103,12 +144,18 @@ void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
   end_job(static_cast<int>(ExitCode::failure));
 }
 
+void end_without_mpi(int exit_code) {
+  std::fflush(nullptr);
+  if (ulfm::enabled()) end_by_launcher(exit_code);
+  std::_Exit(exit_code);
+}
+
 void end_job(int exit_code) {
+  if (ulfm::enabled()) end_without_mpi(exit_code);
   std::fflush(nullptr);
   // Open MPI's mpirun ends the others when one process leaves with an error, and says less about it than MPI_Abort. Not
-  // so in its fault-tolerant mode, nor other launchers.
-  const bool mpirun =
-      std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr && std::getenv("OMPI_MCA_mpi_ft_enable") == nullptr;
+  // so other launchers.
+  const bool mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   if (mpi_running() && (!mpirun || exit_code == 0)) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -40,6 +40,7 @@ void MpiCollective::end() {
     if (std::uncaught_exceptions() == 0 && mpi_running()) return wait();
   } catch (const Error&) {
   }
+  if (owner_.end_if_lost()) return;
   leave_unfinished();
   finish();
 }

@@ -1,13 +1,12 @@
 #include "comm/detail/mpi_communicator.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <climits>
-#include <cstring>
 #include <map>
 #include <numeric>
 
+#include "comm/detail/call_limit.hpp"
 #include "comm/detail/gathered_sum.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
@@ -15,7 +14,6 @@
 #include "comm/detail/ulfm.hpp"
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/error.hpp"
-#include "engine/base/process.hpp"
 
 namespace keelson::comm::detail {
 namespace {
@@ -46,26 +44,15 @@ std::vector<int> offsets(const std::vector<std::int64_t>& lengths, const char* w
   return at;
 }
 
-std::vector<std::string> gather_hosts(MPI_Comm comm, int size) {
-  constexpr std::size_t most = 64;
-  std::array<char, most> mine{};
-  const std::string name = host_name();
-  std::copy_n(name.data(), std::min(name.size(), most - 1), mine.data());
-  std::vector<char> all(most * static_cast<std::size_t>(size));
-  check(MPI_Allgather(mine.data(), most, MPI_CHAR, all.data(), most, MPI_CHAR, comm), "MPI_Allgather", "host names");
-  std::vector<std::string> hosts;
-  for (std::size_t at = 0; at < all.size(); at += most) hosts.emplace_back(&all[at]);
-  return hosts;
-}
-
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog) : comm_(comm) {
+MpiCommunicator::MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog, int number) : comm_(comm) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   find_nodes();
-  stall_detector_ = std::make_unique<StallDetector>(comm_, gather_hosts(comm_, size_), watchdog);
+  members_ = gather_members(comm_, number < 0 ? rank_ : number);
+  stall_detector_ = std::make_unique<StallDetector>(comm_, names_of(members_), watchdog);
 }
 
 MpiCommunicator::~MpiCommunicator() {
@@ -120,12 +107,13 @@ void MpiCommunicator::complete(MPI_Request request, std::string_view label) {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  barrier();  // under the watchdog, which cannot see into MPI_Comm_split
+  barrier();  // under the watchdog, which cannot see into what follows
+  const CallLimit limit("the making of a group of ranks", stall_detector_->watchdog().abort_seconds, watchdog_advice);
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
   if (survives_losses()) barrier();  // Open MPI 6.0.0rc2 crashes where a part is revoked that is still in the making
   if (part == MPI_COMM_NULL) return nullptr;
-  auto group = adopt(part, stall_detector_->watchdog());
+  auto group = adopt(part, stall_detector_->watchdog(), number());
   if (auto* made = dynamic_cast<MpiCommunicator*>(group.get())) {
     made->parent_ = this;
     parts_.push_back(made);
@@ -304,10 +292,10 @@ AllreduceChooser* chooser_of(Communicator& group) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog) {
+std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog, int number) {
   int size = 0;
   check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  if (size > 1) return std::make_unique<MpiCommunicator>(comm, watchdog);
+  if (size > 1) return std::make_unique<MpiCommunicator>(comm, watchdog, number);
   MPI_Comm_free(&comm);
   return make_self();
 }

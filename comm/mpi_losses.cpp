@@ -1,8 +1,10 @@
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "comm/detail/call_limit.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_collective.hpp"
 #include "comm/detail/mpi_communicator.hpp"
@@ -20,6 +22,12 @@ void MpiCommunicator::revoke() {
   ulfm::revoke(comm_);
   while (!active_.empty()) active_.back()->abandon();
   for (MpiCommunicator* part : parts_) part->revoke();
+}
+
+bool MpiCommunicator::end_if_lost() {
+  if (!survives_losses() || !mpi_running() || !ulfm::knows_of_loss(comm_)) return false;
+  revoke();
+  return true;
 }
 
 /// The agreement's flag and its error are alike on all ranks that are left. `pause`: called between two tests.
@@ -60,7 +68,11 @@ bool MpiCommunicator::stand_by() {
 LostRanks MpiCommunicator::shrink() {
   if (!survives_losses()) return Communicator::shrink();
   revoke();
+  end_if_over("the other ranks", 0, true);  // a rank that has told of its failure is not to be done without
+  std::optional<CallLimit> limit(std::in_place, "the making of a group of the ranks that are left",
+                                 stall_detector_->watchdog().abort_seconds, watchdog_advice);
   MPI_Comm left = ulfm::shrink(comm_);
+  limit.reset();
   MPI_Group before = MPI_GROUP_NULL, after = MPI_GROUP_NULL;
   MPI_Comm_group(comm_, &before);
   MPI_Comm_group(left, &after);
@@ -70,15 +82,14 @@ LostRanks MpiCommunicator::shrink() {
   MPI_Group_free(&before);
   MPI_Group_free(&after);
   LostRanks lost;
-  std::vector<std::string> hosts;
+  std::vector<Member> members;
   std::vector<int> nodes;
   for (std::size_t r = 0; r < all.size(); ++r) {
-    const auto& host = stall_detector_->hosts()[r];
     if (now[r] == MPI_UNDEFINED) {
-      lost.ranks.push_back(static_cast<int>(r));
-      lost.hosts.push_back(host);
+      lost.ranks.push_back(members_[r].number);
+      lost.hosts.push_back(members_[r].host);
     } else {
-      hosts.push_back(host);
+      members.push_back(members_[r]);
       nodes.push_back(nodes_of_[r]);
     }
   }
@@ -94,7 +105,8 @@ LostRanks MpiCommunicator::shrink() {
   MPI_Comm_size(comm_, &size_);
   nodes_of_ = std::move(nodes);
   count_nodes();
-  stall_detector_ = std::make_unique<StallDetector>(comm_, std::move(hosts), watchdog);
+  members_ = std::move(members);
+  stall_detector_ = std::make_unique<StallDetector>(comm_, names_of(members_), watchdog);
   return lost;
 }
 

@@ -5,12 +5,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "comm/communicators.hpp"
+#include "comm/detail/call_limit.hpp"
 #include "comm/detail/job_end.hpp"
 #include "comm/detail/mpi_communicator.hpp"
 #include "comm/detail/mpi_support.hpp"
+#include "comm/detail/stall_detector.hpp"
 #include "comm/detail/ulfm.hpp"
 #include "engine/base/detail/backoff.hpp"
 #include "engine/base/environment.hpp"
@@ -41,38 +45,41 @@ MPI_Comm duplicate(MPI_Comm comm) {
   return copy;
 }
 
-/// Waits for a request, at most `seconds` if that is not negative. A wait without end is for ranks that are still at
-/// work: for rank 0, which may be writing a checkpoint, or, on rank 0, for ranks that have nothing left to do.
-bool complete(MPI_Request& request, double seconds) {
-  const auto start = std::chrono::steady_clock::now();
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  for (;;) {
-    int done = 0;
-    detail::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "end of the program");
-    if (done) return true;
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (seconds >= 0 && waited.count() >= seconds) return false;
-    if (seconds < 0 && waited.count() >= Backoff::late)
-      detail::end_if_over("the end of the program", waited.count(), rank != 0);
-    if (waited.count() < 0.001)
-      sched_yield();
-    else
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
+/// The rank in MPI_COMM_WORLD of each rank of `comm`.
+std::vector<int> world_ranks(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  std::vector<int> own(static_cast<std::size_t>(size)), in_world(own.size());
+  std::iota(own.begin(), own.end(), 0);
+  MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+  MPI_Comm_group(comm, &group);
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_translate_ranks(group, size, own.data(), world, in_world.data());
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  return in_world;
 }
 
 }  // namespace
 
 struct MpiSession::Impl {
+  /// From now on `comm` is for the end of the program.
+  void use(MPI_Comm comm);
+  /// Waits for a request, at most `seconds` if that is not negative. A wait without end is for ranks that are still at
+  /// work: for rank 0, which may be writing a checkpoint, or, on rank 0, for ranks that have nothing left to do.
+  bool complete(MPI_Request& request, double seconds);
   /// Whether all ranks are alive and `good`, alike on all that are alive; nothing: this rank has waited long enough.
   std::optional<bool> agree(bool good, double seconds);
   bool gather(const Outcome& mine, double seconds, std::vector<Outcome>& outcomes);
 
   bool owns = false;
   double grace = 2;
-  MPI_Comm control = MPI_COMM_NULL;  ///< for the end of the program alone; null without MPI
-  std::array<int, 3> own{};          ///< MPI reads and writes these even when conclude() has given up
+  Watchdog watchdog;
+  std::vector<std::string> names;                         ///< by rank in MPI_COMM_WORLD, as Communicator::name()
+  MPI_Comm control = MPI_COMM_NULL;                       ///< for the end of the program alone; null without MPI
+  std::unique_ptr<detail::StallDetector> stall_detector;  ///< of control
+  std::uint64_t waits = 0;                                ///< for all ranks of control, begun
+  std::array<int, 3> own{};  ///< MPI reads and writes these even when conclude() has given up
   std::vector<int> all;
   int flag = 1;
 };
@@ -97,16 +104,20 @@ std::string MpiSession::launched() {
 
 MpiSession::MpiSession(double grace_seconds) : impl_(std::make_unique<Impl>()) {
   impl_->grace = grace_seconds;
+  if (!detail::mpi_running() && !wanted()) return;
+  impl_->watchdog = Watchdog::from_environment();
+  const detail::StartLimit limit;
   if (!detail::mpi_running()) {
-    if (!wanted()) return;
     int provided = 0;
     detail::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     impl_->owns = true;
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI does not allow threads (MPI_THREAD_FUNNELED)");
   }
-  impl_->control = duplicate(MPI_COMM_WORLD);
-  detail::use_control(impl_->control, grace_seconds);
-  int size = 0;
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm copy = duplicate(MPI_COMM_WORLD);
+  impl_->names = detail::names_of(detail::gather_members(copy, rank));
+  impl_->use(copy);
   MPI_Comm_size(impl_->control, &size);
   if (impl_->owns && size == 1 && slurm_tasks() > 1 && environment("OMPI_COMM_WORLD_SIZE").empty() &&
       environment("KEELSON_MPI").empty())
@@ -120,6 +131,7 @@ MpiSession::~MpiSession() {
   // Finalising waits for all ranks. While an exception passes here, they may never come.
   if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
   detail::use_control(MPI_COMM_NULL, impl_->grace);
+  impl_->stall_detector.reset();
   // Where ranks may have died, finalising could wait for them for ever (seen in Open MPI 6.0.0rc2), and the launcher
   // takes an end without it for a good one. All ranks have come to the end of conclude().
   if (impl_->owns && detail::ulfm::enabled()) return;
@@ -128,6 +140,36 @@ MpiSession::~MpiSession() {
 }
 
 bool MpiSession::active() const { return impl_->control != MPI_COMM_NULL; }
+
+void MpiSession::Impl::use(MPI_Comm comm) {
+  stall_detector.reset();
+  if (control != MPI_COMM_NULL) MPI_Comm_free(&control);
+  control = comm;
+  std::vector<std::string> of_ranks;
+  for (const int number : world_ranks(comm)) of_ranks.push_back(names.at(static_cast<std::size_t>(number)));
+  waits = 0;
+  stall_detector = std::make_unique<detail::StallDetector>(comm, std::move(of_ranks), watchdog);
+  detail::use_control(comm, grace);
+}
+
+bool MpiSession::Impl::complete(MPI_Request& request, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  detail::Wait wait{.number = ++waits, .label = "the end of the program", .for_first_rank = rank != 0};
+  for (;;) {
+    int done = 0;
+    detail::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "end of the program");
+    if (done) return true;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (seconds >= 0 && waited.count() >= seconds) return false;
+    if (seconds < 0 && waited.count() >= Backoff::late) stall_detector->poll(wait, waited.count());
+    if (waited.count() < 0.001)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
 
 std::optional<bool> MpiSession::Impl::agree(bool good, double seconds) {
   if (!good) detail::ulfm::revoke(control);
@@ -192,10 +234,9 @@ std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine) {
       good = false;
     }
     if (impl_->agree(good, -1).value_or(false)) return outcomes;
-    MPI_Comm left = detail::ulfm::shrink(impl_->control);
-    MPI_Comm_free(&impl_->control);
-    impl_->control = left;
-    detail::use_control(left, impl_->grace);
+    const detail::CallLimit limit("the making of a group of the ranks that are left", impl_->watchdog.abort_seconds,
+                                  detail::watchdog_advice);
+    impl_->use(detail::ulfm::shrink(impl_->control));
   }
 }
 
@@ -205,7 +246,9 @@ void MpiSession::abort(int exit_code) {
 }
 
 std::unique_ptr<Communicator> make_world(const Watchdog& watchdog) {
-  return detail::mpi_running() ? detail::adopt(duplicate(MPI_COMM_WORLD), watchdog) : make_self();
+  if (!detail::mpi_running()) return make_self();
+  const detail::StartLimit limit;
+  return detail::adopt(duplicate(MPI_COMM_WORLD), watchdog);
 }
 
 std::unique_ptr<Communicator> make_from_handle(int fortran_handle, const Watchdog& watchdog) {

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <string>
 
 #include "comm/detail/mpi_support.hpp"
 #include "comm/detail/ulfm.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/process.hpp"
 
 namespace keelson::comm::detail {
 void check(int code, const char* call, std::string_view label) {
@@ -22,6 +24,29 @@ bool mpi_running() {
   MPI_Initialized(&initialized);
   if (initialized) MPI_Finalized(&finalized);
   return initialized && !finalized;
+}
+
+std::vector<Member> gather_members(MPI_Comm comm, int number) {
+  struct Sent {
+    int number;
+    char host[60];
+  } mine{number, ""};
+  const std::string host = host_name();
+  std::copy_n(host.data(), std::min(host.size(), sizeof mine.host - 1), mine.host);
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  std::vector<Sent> all(static_cast<std::size_t>(size));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm), "MPI_Allgather",
+        "names of ranks");
+  std::vector<Member> members;
+  for (const Sent& sent : all) members.push_back({sent.number, sent.host});
+  return members;
+}
+
+std::vector<std::string> names_of(const std::vector<Member>& members) {
+  std::vector<std::string> names;
+  for (const auto& [number, host] : members) names.push_back(fmt::format("{} ({})", number, host));
+  return names;
 }
 
 }  // namespace keelson::comm::detail

@@ -67,6 +67,7 @@ class OnDevice final : public Communicator {
   int node() const override { return world_.node(); }
   int nodes() const override { return world_.nodes(); }
   std::string host() const override { return world_.host(); }
+  int number() const override { return world_.number(); }
   std::unique_ptr<Communicator> split(int color, int key) override {
     auto part = world_.split(color, key);
     return part ? std::make_unique<OnDevice>(std::move(part), device_, wish_) : nullptr;

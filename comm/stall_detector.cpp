@@ -21,8 +21,8 @@ bool chosen(int rank) { return std::has_single_bit(static_cast<unsigned>(rank));
 
 }  // namespace
 
-StallDetector::StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog)
-    : comm_(comm), hosts_(std::move(hosts)), watchdog_(std::move(watchdog)) {
+StallDetector::StallDetector(MPI_Comm comm, std::vector<std::string> names, Watchdog watchdog)
+    : comm_(comm), names_(std::move(names)), watchdog_(std::move(watchdog)) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   collectors_ = std::min(size_, 4);
@@ -75,6 +75,7 @@ void StallDetector::look(Wait& wait, double seconds) {
     const bool speaker = is_reporter(wait);
     if (!speaker && seconds < most + 2) return;
     if (speaker) report(wait, seconds, "; ending the job (KEELSON_WATCHDOG_ABORT)");
+    tell_failure(static_cast<int>(ExitCode::failure));
     end_job(static_cast<int>(ExitCode::failure));
   }
 }
@@ -144,9 +145,9 @@ std::string StallDetector::who(const Wait& wait) const {
   const bool peers = wait.peer >= 0;
   std::string text;
   if (!missing.empty())
-    text += fmt::format("; not waiting for {}: {}", peers ? "anything" : "it", name_ranks(missing, hosts_));
-  if (!behind.empty()) text += "; waiting for an earlier call: " + name_ranks(behind, hosts_);
-  if (peers && !beyond.empty()) text += "; waiting for a later call: " + name_ranks(beyond, hosts_);
+    text += fmt::format("; not waiting for {}: {}", peers ? "anything" : "it", name_ranks(missing, names_));
+  if (!behind.empty()) text += "; waiting for an earlier call: " + name_ranks(behind, names_);
+  if (peers && !beyond.empty()) text += "; waiting for a later call: " + name_ranks(beyond, names_);
   if (text.empty())
     text = peers ? "; all ranks wait, so the peer has not started its part, or the network is slow or stuck"
                  : "; all ranks wait for it, so the network is slow or stuck";
@@ -155,11 +156,11 @@ std::string StallDetector::who(const Wait& wait) const {
 }
 
 void StallDetector::report(const Wait& wait, double seconds, std::string_view end) const {
-  const std::string peer = wait.peer < 0 ? "" : fmt::format(" with {}", name_ranks({wait.peer}, hosts_));
+  const std::string peer = wait.peer < 0 ? "" : fmt::format(" with {}", name_ranks({wait.peer}, names_));
   const std::string at_work_on = Activity::any() ? " in " + Activity::describe() : "";
   const std::string text =
-      fmt::format("watchdog: rank {} ({}) has waited {:.0f} s for {}{}{}{}{}", rank_,
-                  hosts_[static_cast<std::size_t>(rank_)], seconds, wait.label, peer, at_work_on, who(wait), end);
+      fmt::format("watchdog: rank {} has waited {:.0f} s for {}{}{}{}{}", names_[static_cast<std::size_t>(rank_)],
+                  seconds, wait.label, peer, at_work_on, who(wait), end);
   if (watchdog_.report) return watchdog_.report(text);
   std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(stderr);

@@ -23,6 +23,9 @@ void end_if_over(std::string_view label, double seconds, bool for_first_rank);
 /// Ends all processes of the job without MPI's cooperation where the launcher does that by itself.
 [[noreturn]] void end_job(int exit_code);
 
+/// The same, without any call of MPI: for a thread beside one that is in such a call.
+[[noreturn]] void end_without_mpi(int exit_code);
+
 /// Set when a collective call was left unfinished, by an exception: MPI may still write to memory that is gone, so this
 /// process must make no more MPI calls.
 void leave_unfinished();

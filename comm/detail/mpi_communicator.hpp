@@ -13,6 +13,7 @@
 #include "comm/allreduce/detail/chooser.hpp"
 #include "comm/communicators.hpp"
 #include "comm/detail/message_numbers.hpp"
+#include "comm/detail/mpi_support.hpp"
 #include "comm/detail/progress_thread.hpp"
 #include "comm/detail/stall_detector.hpp"
 
@@ -24,8 +25,8 @@ class MpiCollective;
 /// the watchdog sees. MPI is called from one thread at a time (MPI_THREAD_FUNNELED is enough).
 class MpiCommunicator final : public Communicator {
  public:
-  /// Takes `comm` over: nobody else may use it. Collective.
-  MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog);
+  /// Takes `comm` over: nobody else may use it. `number`: of this process; negative: its rank in `comm`. Collective.
+  MpiCommunicator(MPI_Comm comm, const Watchdog& watchdog, int number);
   ~MpiCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -34,7 +35,8 @@ class MpiCommunicator final : public Communicator {
   int local_size() const override { return local_size_; }
   int node() const override { return node_; }
   int nodes() const override { return nodes_; }
-  std::string host() const override { return stall_detector_->hosts()[static_cast<std::size_t>(rank_)]; }
+  std::string host() const override { return members_[static_cast<std::size_t>(rank_)].host; }
+  int number() const override { return members_[static_cast<std::size_t>(rank_)].number; }
   std::unique_ptr<Communicator> split(int color, int key) override;
 
   void barrier() override;
@@ -68,6 +70,8 @@ class MpiCommunicator final : public Communicator {
   void count_nodes();  ///< from nodes_of_
   /// Ends all calls of this group and its parts, on all ranks, and waits for the end of those of this rank.
   void revoke();
+  /// Of an exception that leaves collectives under way: where a rank has died, ends them. False: none has.
+  bool end_if_lost();
   bool agree(bool good, const std::function<void()>& pause);
   void allreduce(void* data, std::size_t count, MPI_Datatype type, Reduction op);
   std::vector<std::int64_t> lengths(std::int64_t mine, std::string_view label);
@@ -79,6 +83,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   MpiCommunicator* parent_ = nullptr;    ///< that split() was called on
   std::vector<MpiCommunicator*> parts_;  ///< that split() has made
+  std::vector<Member> members_;          ///< by rank
   int generation_ = 0;                   ///< how often it has shrunk
   std::vector<int> nodes_of_;            ///< by rank
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, node_ = 0, nodes_ = 1;
@@ -94,7 +99,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<ProgressThread> progress_thread_;
 };
 
-/// `comm` as a Communicator: without MPI if it has one rank (it is freed then).
-std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog);
+/// `comm` as a Communicator: without MPI if it has one rank (it is freed then). `number` as in MpiCommunicator().
+std::unique_ptr<Communicator> adopt(MPI_Comm comm, const Watchdog& watchdog, int number = -1);
 
 }  // namespace keelson::comm::detail

@@ -3,7 +3,9 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 /// What the files of comm/ that see MPI share.
 namespace keelson::comm::detail {
@@ -13,6 +15,18 @@ namespace keelson::comm::detail {
 void check(int code, const char* call, std::string_view label = {});
 
 bool mpi_running();  ///< initialised and not yet finalised
+
+/// A process of a communicator, as messages name it.
+struct Member {
+  int number;        ///< Communicator::number()
+  std::string host;  ///< the name of its machine
+};
+
+/// All processes of the communicator by rank. `number`: of this one. Collective; waits for all without the watchdog.
+std::vector<Member> gather_members(MPI_Comm comm, int number);
+
+/// "3 (node7)" of each.
+std::vector<std::string> names_of(const std::vector<Member>& members);
 
 /// MPI counts are int: longer arrays go in pieces of this many elements. Alike on all ranks; tests make it short.
 inline std::size_t piece = std::size_t{1} << 30;

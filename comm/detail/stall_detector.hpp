@@ -34,12 +34,12 @@ struct Wait {
 /// until a wait is long.
 class StallDetector {
  public:
-  StallDetector(MPI_Comm comm, std::vector<std::string> hosts, Watchdog watchdog);
+  /// `names` of all ranks, as Communicator::name().
+  StallDetector(MPI_Comm comm, std::vector<std::string> names, Watchdog watchdog);
   ~StallDetector();
   StallDetector(const StallDetector&) = delete;
 
   const Watchdog& watchdog() const { return watchdog_; }
-  const std::vector<std::string>& hosts() const { return hosts_; }
   /// Called over and over while waiting, `seconds` after the wait began.
   void poll(Wait& wait, double seconds);
 
@@ -59,7 +59,7 @@ class StallDetector {
   void report(const Wait& wait, double seconds, std::string_view end) const;
 
   MPI_Comm comm_;
-  std::vector<std::string> hosts_;  ///< by rank
+  std::vector<std::string> names_;  ///< by rank
   Watchdog watchdog_;
   int rank_ = 0, size_ = 1, collectors_ = 1;
   double announce_every_ = 0;  ///< seconds

@@ -1,5 +1,7 @@
 #include "engine/base/communicator.hpp"
 
+#include <fmt/format.h>
+
 #include "engine/base/error.hpp"
 
 namespace keelson {
@@ -57,6 +59,8 @@ bool Communicator::agree(bool good) {
   allreduce(&all, 1, Reduction::min);
   return all == 1;
 }
+
+std::string Communicator::name() const { return fmt::format("{} ({})", number(), host()); }
 
 LostRanks Communicator::shrink() { fail("this group of ranks cannot go on without one of them"); }
 

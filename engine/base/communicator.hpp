@@ -86,7 +86,7 @@ class Collective {
 
 /// The ranks that Communicator::shrink() has left out.
 struct LostRanks {
-  std::vector<int> ranks;          ///< their numbers before, ascending
+  std::vector<int> ranks;          ///< Communicator::number() of each, ascending
   std::vector<std::string> hosts;  ///< of each of them
 };
 
@@ -107,6 +107,11 @@ class Communicator {
   virtual int nodes() const = 0;  ///< nodes on which this group has ranks
   /// Name of this rank's machine.
   virtual std::string host() const = 0;
+  /// This process as messages name it: its rank when the job began, in the group of all (MPI_COMM_WORLD, or what
+  /// comm::make_from_handle() was given). The number stays when ranks are lost, and in parts of that group.
+  virtual int number() const { return rank(); }
+  /// "3 (node7)": number() and host().
+  std::string name() const;
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;  ///< color < 0: this rank gets null
 
   /// Returns when all ranks have called it.

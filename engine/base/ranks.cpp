@@ -12,12 +12,12 @@
 
 namespace keelson {
 
-std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& names) {
   constexpr std::size_t most = 8;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   const std::size_t shown = std::min(ranks.size(), most);
   for (std::size_t i = 0; i < shown; ++i)
-    text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", ranks[i], hosts.at(static_cast<std::size_t>(ranks[i])));
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", names.at(static_cast<std::size_t>(ranks[i])));
   if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
   return text;
 }
@@ -76,7 +76,7 @@ void on_each_rank(Communicator* communicator, const std::function<void()>& work)
   communicator->allreduce(&first, 1, Reduction::min);
   if (first == communicator->size()) return;
   if (first == communicator->rank())
-    outcome.message = fmt::format("rank {} ({}): {}", first, communicator->host(), outcome.message);
+    outcome.message = fmt::format("rank {}: {}", communicator->name(), outcome.message);
   share(*communicator, std::move(outcome), static_cast<int>(first));
 }
 
@@ -118,15 +118,15 @@ std::string value_in(const Values& values, const std::string& name) {
 
 /// "--lr is 0.002 on rank 1 (node2), 0.001 on rank 0 (node1)"; empty: all ranks have the same.
 std::string difference(const std::string& name, const std::vector<Values>& of_rank,
-                       const std::vector<std::string>& hosts) {
+                       const std::vector<std::string>& names) {
   std::map<std::string, std::vector<int>> others;  // value -> ranks
   const auto first = value_in(of_rank[0], name);
   for (std::size_t r = 1; r < of_rank.size(); ++r)
     if (const auto value = value_in(of_rank[r], name); value != first) others[value].push_back(static_cast<int>(r));
   if (others.empty()) return "";
   std::string text = name + " is ";
-  for (const auto& [value, ranks] : others) text += fmt::format("{} on {}, ", value, name_ranks(ranks, hosts));
-  return text + fmt::format("{} on {}", first, name_ranks({0}, hosts));
+  for (const auto& [value, ranks] : others) text += fmt::format("{} on {}, ", value, name_ranks(ranks, names));
+  return text + fmt::format("{} on {}", first, name_ranks({0}, names));
 }
 
 }  // namespace
@@ -142,12 +142,12 @@ void compare_values(Communicator& communicator, const Values& values, std::strin
     of_rank.push_back(unpack(text));
     for (const auto& [name, value] : of_rank.back()) names.insert(name);
   }
-  const auto hosts = communicator.allgather(communicator.host());
+  const auto ranks = communicator.allgather(communicator.name());
   constexpr std::size_t most = 4;
   std::vector<std::string> differences;
   std::size_t more = 0;
   for (const auto& name : names)
-    if (auto text = difference(name, of_rank, hosts); text.empty())
+    if (auto text = difference(name, of_rank, ranks); text.empty())
       continue;
     else if (differences.size() < most)
       differences.push_back(std::move(text));
@@ -160,15 +160,15 @@ void compare_values(Communicator& communicator, const Values& values, std::strin
 void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what, std::string_view advice) {
   if (communicator.size() == 1 || all_have(communicator, hash)) return;
 
-  const auto told = communicator.allgather(fmt::format("{:016x}{}", hash, communicator.host()));
-  std::vector<std::string> hosts;
+  const auto told = communicator.allgather(fmt::format("{:016x}{}", hash, communicator.name()));
+  std::vector<std::string> ranks;
   std::vector<int> different;
   for (std::size_t r = 0; r < told.size(); ++r) {
-    hosts.push_back(told[r].substr(16));
+    ranks.push_back(told[r].substr(16));
     if (told[r].compare(0, 16, told[0], 0, 16) != 0) different.push_back(static_cast<int>(r));
   }
-  refuse("the ranks have different {}: {} {} from {}; {}", what, name_ranks(different, hosts),
-         different.size() == 1 ? "differs" : "differ", name_ranks({0}, hosts), advice);
+  refuse("the ranks have different {}: {} {} from {}; {}", what, name_ranks(different, ranks),
+         different.size() == 1 ? "differs" : "differ", name_ranks({0}, ranks), advice);
 }
 
 }  // namespace keelson

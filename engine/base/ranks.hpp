@@ -11,8 +11,8 @@
 
 namespace keelson {
 
-/// "rank 3 (node7)", "ranks 1 (node7), 2 (node7) and 14 more"; `hosts` by rank.
-std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+/// "rank 3 (node7)", "ranks 1 (node7), 2 (node7) and 14 more"; `names` by rank, as Communicator::name().
+std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& names);
 
 /// Runs `work` on rank 0 and throws on all ranks what it throws, with the same message: InputError, OutOfMemory,
 /// or Error for anything else. `communicator` null: alone, where exceptions pass as they are. Collective.

@@ -88,8 +88,8 @@ TraceFile::~TraceFile() {
   try {
     const int rank = ranks_.rank();
     if (AtomicFile(path_, Target::output).special()) return;  // nobody may read a pipe of a run that has failed
-    const fs::path own = rank == 0 ? path_ : fs::path(path_.string() + fmt::format(".rank-{}", rank));
-    const detail::RankOfTrace r{rank, host_, first_, first_, begin_};
+    const fs::path own = rank == 0 ? path_ : fs::path(path_.string() + fmt::format(".rank-{}", ranks_.number()));
+    const detail::RankOfTrace r{ranks_.number(), host_, first_, first_, begin_};
     write(own, [&](std::ofstream& out) {
       out << detail::trace_head << detail::render_events(recorder_, r)
           << detail::trace_tail({detail::render_rank(recorder_, r)}, recorder_.capacity(), false);
@@ -100,7 +100,7 @@ TraceFile::~TraceFile() {
 
 void TraceFile::finish() {
   recorder_.stop();
-  const detail::RankOfTrace r{ranks_.rank(), host_, first_, compare_clocks(ranks_), begin_};
+  const detail::RankOfTrace r{ranks_.number(), host_, first_, compare_clocks(ranks_), begin_};
   finished_ = true;
   const std::string text = detail::render_events(recorder_, r);
   const auto about_ranks = ranks_.allgather(detail::render_rank(recorder_, r));

@@ -170,9 +170,10 @@ std::string Evaluator::first_non_finite(std::int64_t step) {
 void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
   if (std::isfinite(e.loss) && std::isfinite(e.metric)) return;
   if (communicator_) {
+    if (!culprit.empty()) culprit += fmt::format(" on rank {}", communicator_->number());
     const auto all = communicator_->allgather(culprit);
-    for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
-      if (!all[r].empty()) culprit = fmt::format("{} on rank {}", all[r], r);
+    culprit.clear();
+    for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r) culprit = all[r];
   }
   const auto shown = [](double v) { return std::isnan(v) ? std::string("NaN") : fmt::format("{}", v); };
   fail("evaluation on {} gives a loss of {} and a {} of {}; the first value that is not finite is in {}",

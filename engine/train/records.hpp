@@ -40,7 +40,7 @@ struct StepRecord {
 struct Recovery {
   /// A rank that was lost.
   struct Lost {
-    int rank;          ///< its number when the trainer was made
+    int rank;          ///< Communicator::number()
     std::string host;  ///< the name of its machine
   };
   std::int64_t step = 0;  ///< steps done before, which nothing of the loss has changed

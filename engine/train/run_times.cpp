@@ -17,6 +17,7 @@ RunTimes gather_run_times(std::array<double, time_parts> mine, double wall, Comm
   other = 0;
   other = std::max(0.0, wall - std::accumulate(mine.begin(), mine.end(), 0.0));
   const auto all = ranks.gather({mine.begin(), mine.end()}, 0);
+  const auto numbers = ranks.gather({static_cast<float>(ranks.number())}, 0);
   const auto hosts = ranks.allgather(ranks.host());
   RunTimes times;
   times.ranks = ranks.size();
@@ -31,6 +32,7 @@ RunTimes gather_run_times(std::array<double, time_parts> mine, double wall, Comm
       if (seconds > s.most) s.most = seconds, s.most_rank = r;
     }
     s.most_host = hosts[static_cast<std::size_t>(s.most_rank)];
+    for (int* rank : {&s.least_rank, &s.most_rank}) *rank = static_cast<int>(numbers[static_cast<std::size_t>(*rank)]);
     times.seconds += s.mean;
   }
   return times;

@@ -31,7 +31,7 @@ struct RunTimes {
     double mean = 0;                    ///< over ranks
     double least = 0;                   ///< of any rank
     double most = 0;                    ///< of any rank
-    int least_rank = 0, most_rank = 0;  ///< the lowest of those that have it
+    int least_rank = 0, most_rank = 0;  ///< Communicator::number() of the first that has it
     std::string most_host;              ///< of most_rank
   };
   int ranks = 1;           ///< of the run

@@ -1,7 +1,5 @@
 #include "engine/train/trainer.hpp"
 
-#include <numeric>
-
 #include "engine/base/counted.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
@@ -134,8 +132,6 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       writer_(CheckpointFolder(options_.checkpoints, options_.keep)),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
-  first_numbers_.resize(static_cast<std::size_t>(ranks_of(communicator)));
-  std::iota(first_numbers_.begin(), first_numbers_.end(), 0);
   if (options_.max_failures < 0) options_.max_failures = ranks_of(communicator) / 2;
   feed_.emplace(training.fields(), loader_->coded(), *executor_, parameters.context());
   make_synchronizer();

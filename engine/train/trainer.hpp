@@ -362,7 +362,6 @@ class Trainer {
   ops::LossScale kept_scale_;  ///< while there is no executor
   std::vector<Recovery::Lost> lost_;
   std::optional<Recovery> loss_;
-  std::vector<int> first_numbers_;  ///< by rank: its number when the trainer was made
   TimeSplit epoch_seconds_, run_seconds_;
   WaitSplit waits_;
   double run_validation_ = 0, run_checkpoints_ = 0;  ///< seconds

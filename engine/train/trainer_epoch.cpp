@@ -92,13 +92,14 @@ std::string Trainer::first_non_finite() {
 void Trainer::stop_for(const Launched& step, const std::string& what) {
   auto culprit = first_non_finite();
   await_writer();  // the message names the checkpoint
+  if (!culprit.empty() && communicator_) culprit += fmt::format(" on rank {}", communicator_->number());
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
     culprit.clear();
     // An input or a parameter is the cause of what layers hold, on other ranks, too, where layers communicate.
     for (const char* kind : {"input", "parameter", "layer"})
       for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
-        if (all[r].starts_with(kind)) culprit = fmt::format("{} on rank {}", all[r], r);
+        if (all[r].starts_with(kind)) culprit = all[r];
   }
   fail(
       "{} in step {} (epoch {}); the first value that is not finite is in {}. {} Try a smaller "

@@ -114,11 +114,8 @@ void Trainer::release_executor() {
 
 void Trainer::leave_out(const LostRanks& lost, Recovery& recovery) {
   for (std::size_t i = 0; i < lost.ranks.size(); ++i) {
-    // Those before it are gone already.
-    const auto at = first_numbers_.begin() + (lost.ranks[i] - static_cast<int>(i));
-    recovery.lost.push_back({*at, lost.hosts[i]});
+    recovery.lost.push_back({lost.ranks[i], lost.hosts[i]});
     lost_.push_back(recovery.lost.back());
-    first_numbers_.erase(at);
   }
   const auto fraction = epoch_fraction();
   const auto samples = samples_in_epoch();
@@ -134,7 +131,7 @@ void Trainer::leave_out(const LostRanks& lost, Recovery& recovery) {
   throw RanksLost(
       fmt::format("{} {} lost in {} after step {}, which makes {} of {} (the most that a run goes on without: {}). {}",
                   name(recovery.lost), recovery.lost.size() == 1 ? "was" : "were", recovery.during, state_.step,
-                  lost_.size(), lost_.size() + first_numbers_.size(), options_.max_failures,
+                  lost_.size(), static_cast<int>(lost_.size()) + communicator_->size(), options_.max_failures,
                   last_saved_.empty() ? "No checkpoint was written"
                                       : fmt::format("The last checkpoint is {}", last_saved_.string())));
 }
@@ -165,12 +162,13 @@ void Trainer::compare_parameters() {
   together("the comparison of the parameters", [&] {
     if (communicator_->size() == 1) return;
     const auto all = communicator_->allgather(fmt::format("{:016x}", hash));
+    const auto names = communicator_->allgather(communicator_->name());
     for (std::size_t r = 1; r < all.size(); ++r)
       if (all[r] != all[0])
         fail(
             "after the loss of {} the parameters of rank {} differ from those of rank {} ({}, {}): do not use this "
             "run's last checkpoint; go on from an earlier one",
-            name(lost_), first_numbers_[r], first_numbers_[0], all[r], all[0]);
+            name(lost_), names[r], names[0], all[r], all[0]);
   });
 }
 

@@ -137,7 +137,8 @@ TEST_F(WatchdogTest, WatchesGroups) {
   pair->barrier();
   EXPECT_EQ(reports_.empty(), rank() != 2);
   if (!reports_.empty()) {
-    EXPECT_TRUE(contains(reports_[0], "not waiting for it: rank 1 (")) << reports_[0];
+    EXPECT_TRUE(contains(reports_[0], "not waiting for it: rank 3 ("))
+        << "by its number in the group of all: " << reports_[0];
   }
 }
 
