@@ -1,19 +1,42 @@
 #include "apps/common/restart.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "engine/base/error.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;
 
 bool Restart::begun(Communicator& world) {
-  token = world.allgather(token)[0];
-  folder.path = world.allgather(folder.path.string())[0];
+  // Both or none: a rank that knows the one alone, since another rank was lost meanwhile, could not go on as the first.
+  const auto known = world.allgather(token + "\n" + folder.path.string())[0];
+  const auto end = known.find('\n');
+  token = known.substr(0, end);
+  folder.path = known.substr(end + 1);
   return !token.empty();
 }
 
-std::optional<CheckpointReader> Restart::open_copy(Communicator& world) const {
-  if (world.allgather(copy ? "yes" : "no")[0] != "yes") return std::nullopt;
-  return CheckpointReader(copy.get(), copy ? checkpoints(1).path_of(copy->state.step) : fs::path(), &world);
+/// The last checkpoint; an earlier one where a rank was lost that was to write it.
+std::string Restart::newest_written() const {
+  if (last.empty() || fs::exists(last)) return last;
+  std::string found;
+  for (const auto& file : checkpoints(1).list())
+    if (file.filename() < fs::path(last).filename()) found = std::max(found, file.string());
+  return found;
+}
+
+std::optional<CheckpointReader> Restart::open_checkpoint(Communicator& world) const {
+  if (world.allgather(copy ? "yes" : "no")[0] == "yes")
+    return CheckpointReader(copy.get(), copy ? checkpoints(1).path_of(copy->state.step) : fs::path(), &world);
+  const auto file = world.allgather(world.rank() == 0 ? newest_written() : "")[0];
+  if (file.empty() && last.empty()) return std::nullopt;
+  if (file.empty())
+    fail(
+        "the ranks that kept {} were lost before it was written, and there is no earlier checkpoint: start the job "
+        "again",
+        last);
+  return CheckpointReader(file, false, &world);
 }
 
 void Restart::take_lock(const RunFolder& of_run) {
@@ -34,6 +57,7 @@ void Restart::keep(const Trainer& trainer, const std::string& how_to_continue) {
   loss = trainer.loss();
   if (trainer.last_copy()) copy = trainer.last_copy();
   hint = how_to_continue;
+  last = trainer.last_checkpoint().string();
 }
 
 void TellRestart::on_start(const RunState& s, const fs::path&) {

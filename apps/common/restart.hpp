@@ -30,12 +30,14 @@ struct Restart {
   std::optional<Recovery> loss;                ///< after which the run begins anew; the first rank knows all of it
   Clock::time_point regrouped;                 ///< when the ranks that are left had found each other
   std::string hint;                            ///< how to continue the run with another job
+  std::string last;                            ///< path of the run's last checkpoint; empty: none
 
   /// Whether the run has begun, with other ranks: alike on all ranks, which then know the folder and the token of the
   /// first rank. Collective.
   bool begun(Communicator& world);
-  /// The checkpoint that the first rank keeps in memory; none: there is none. Collective.
-  std::optional<CheckpointReader> open_copy(Communicator& world) const;
+  /// The checkpoint that the first rank keeps in memory; where it keeps none, since all that trained before were lost,
+  /// the last that was written; none: the run has made none. Throws Error where it has, and none is left. Collective.
+  std::optional<CheckpointReader> open_checkpoint(Communicator& world) const;
   /// Makes this process the holder of the folder's lock, if it is not. Called by the first rank.
   void take_lock(const RunFolder& of_run);
   /// Writes the checkpoint in memory if its file is missing, because the rank that wrote the file was lost. `keep`: as
@@ -45,6 +47,7 @@ struct Restart {
   void keep(const Trainer& trainer, const std::string& how_to_continue);
 
  private:
+  std::string newest_written() const;
   CheckpointFolder checkpoints(int keep) const { return {folder.checkpoints(), keep}; }
 };
 

@@ -2,9 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
-#include <numeric>
+#include <string>
 #include <vector>
 
 #include "apps/common/restart.hpp"
@@ -34,13 +35,7 @@ std::string describe(const std::vector<Recovery::Lost>& lost) {
 class SpareRanks {
  public:
   SpareRanks(Job& job, int spares, const std::function<ExitCode(Job&)>& work)
-      : job_(job),
-        world_(job.world),
-        trains_(world_.size() - spares),
-        work_(work),
-        numbers_(static_cast<std::size_t>(world_.size())) {
-    std::iota(numbers_.begin(), numbers_.end(), 0);
-  }
+      : job_(job), world_(job.world), trains_(world_.size() - spares), work_(work) {}
 
   ExitCode run() {
     for (;;) {
@@ -84,13 +79,19 @@ class SpareRanks {
     bool errors = false, done = false, trainers = false;
     for (;;) {
       try {
-        leave_out(world_.shrink(), lost);
+        const LostRanks now = world_.shrink();
+        for (std::size_t i = 0; i < now.ranks.size(); ++i) lost.push_back({now.ranks[i], now.hosts[i]});
         std::array<std::int64_t, 3> any{turn.error ? 1 : 0, turn.done ? 0 : 1, trained ? 1 : 0};
         world_.allreduce(any.data(), any.size(), Reduction::max);
         errors = any[0] != 0;
         done = any[1] == 0;
         trainers = any[2] != 0;
-        restart_.hint = world_.allgather(restart_.hint)[0];
+        share(restart_.hint);
+        share(restart_.last);
+        share(restart_.token);
+        auto folder = restart_.folder.path.string();
+        share(folder);
+        restart_.folder.path = folder;
         if (world_.agree(true)) break;
       } catch (const RanksLost&) {
         world_.agree(false);
@@ -103,33 +104,33 @@ class SpareRanks {
     }
     require_enough(lost, trainers);
     if (!restart_.loss) restart_.loss = {.during = "the preparation of the run"};
-    restart_.loss->lost = std::move(lost);
+    auto& all = restart_.loss->lost;  // also those of a loss after which training has not begun again
+    all.insert(all.end(), lost.begin(), lost.end());
     restart_.loss->ranks = trains_;
     restart_.regrouped = Clock::now();
     restart_.loss->shrink = std::chrono::duration<double>(restart_.regrouped - ended).count();
     return true;
   }
 
-  void leave_out(const LostRanks& now, std::vector<Recovery::Lost>& lost) {
-    for (std::size_t i = 0; i < now.ranks.size(); ++i) {
-      const auto at = numbers_.begin() + (now.ranks[i] - static_cast<int>(i));  // those before it are gone already
-      lost.push_back({*at, now.hosts[i]});
-      numbers_.erase(at);
-    }
+  /// From the first rank that knows it: a rank that was a spare does not.
+  void share(std::string& known) {
+    const auto all = world_.allgather(known);
+    const auto first = std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
+    if (first != all.end()) known = *first;
   }
 
   void require_enough(const std::vector<Recovery::Lost>& lost, bool trainers) const {
     if (trainers && world_.size() >= trains_) return;
     if (!trainers) fail("{}: all that trained. To continue, start the command again with --resume", describe(lost));
-    fail("{}; {} are left, but {} shall train: give more --spares; {}", describe(lost), world_.size(), trains_,
-         restart_.hint);
+    fail("{}; {} are left, but {} shall train. Start the job again, with more --spares; {}", describe(lost),
+         world_.size(), trains_,
+         restart_.hint.empty() ? "training had not begun, so the same command begins it" : restart_.hint);
   }
 
   Job& job_;
   Communicator& world_;
   int trains_;  ///< ranks that train
   const std::function<ExitCode(Job&)>& work_;
-  std::vector<int> numbers_;  ///< by rank: its number when the job began
   Restart restart_;
 };
 

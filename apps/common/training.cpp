@@ -215,7 +215,7 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
     refuse("--mlperf-log with --resume: MLPerf's time is that of a run from its beginning; give one of them");
   if (job.restart) start_ = job.restart->start;
   anew_ = job.restart && job.restart->begun(job.world);
-  checkpoint_ = anew_ ? job.restart->open_copy(job.world) : std::nullopt;
+  checkpoint_ = anew_ ? job.restart->open_checkpoint(job.world) : std::nullopt;
   if (!checkpoint_) checkpoint_ = open_resume(options, job.world);
   folder_.path = anew_ ? job.restart->folder.path : folder_of(options, checkpoint_);
   if (!anew_) folder_.check(job.world, resumed_from(), options.overwrite);
