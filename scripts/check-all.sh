@@ -5,7 +5,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." || exit 1
 . scripts/stages.sh
 
 stage ./dev format --check
-stage env KEELSON_LONG_TESTS=all KEELSON_FAULTS=50 ./dev test
+stage env KEELSON_LONG_TESTS=all KEELSON_FAULTS=100 ./dev test
 stage ./dev lint
 for preset in debug asan kernels kokkos-only device-paths; do stage ./dev test --preset "$preset"; done
 stage ./dev fuzz
