@@ -1,12 +1,16 @@
 #include "comm/detail/job_end.hpp"
 
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -77,6 +81,17 @@ bool has_others(std::int64_t launcher) {
   return false;
 }
 
+/// Whether this process is the first of those on this machine that want to end the launcher's job, as long as it runs.
+bool claims_end_of(std::int64_t launcher) {
+  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return true;
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string name = "keelson ends " + std::to_string(launcher);  // behind a 0: no file, gone with the process
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return ::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 || errno != EADDRINUSE;
+}
+
 /// Where MPI survives the death of processes, MPI_Abort ends none: Open MPI (6.0.0rc2) leaves a process that is stopped
 /// as it is, lets mpirun wait for it for ever, and ends the others with codes of its own. Its mpirun ends all processes
 /// on all nodes when it is signalled, whatever they do, and its own exit code is then 1. So a job that ends with
@@ -90,7 +105,12 @@ void end_by_launcher(int exit_code) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (!has_others(mpirun)) return;
   }
+  // A second signal makes Open MPI's mpirun leave at once, and sometimes crash.
+  if (!claims_end_of(mpirun)) return;
+  ::signal(SIGTERM, SIG_IGN);  // which mpirun sends before SIGKILL
   ::kill(static_cast<pid_t>(mpirun), SIGTERM);
+  constexpr int enough = 10;
+  std::this_thread::sleep_for(std::chrono::seconds(enough));
 }
 
 }  // namespace
