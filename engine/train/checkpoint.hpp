@@ -84,7 +84,7 @@ class CheckpointFolder {
   const std::filesystem::path& folder() const { return folder_; }     ///< as given
 
   /// Makes room for a run that goes on from the checkpoint of `from` in this folder: checkpoints of later steps,
-  /// best.h5 too if that is of a later step, move into a new folder abandoned-<n> in this one. best.h5 becomes the best
+  /// best.h5 too if that is of a later step, move into a new folder abandoned-N in this one. best.h5 becomes the best
   /// checkpoint of the steps before again, if that is still there. `from` null: for a new run, so all checkpoints move.
   /// Returns the new folder; empty: there was nothing to move. Throws Error where that fails.
   std::filesystem::path set_aside(const RunState* from) const;
