@@ -117,11 +117,11 @@ class Documents(unittest.TestCase):
         for document in DOCUMENTS:
             for name in set(re.findall(r"KEELSON_[A-Z_]*[A-Z]", document.read_text())):
                 self.assertRegex(everything, rf"\b{name}\b", document.name)
-        readme = (TOP / "README.md").read_text()
+        told = (TOP / "docs/environment.md").read_text()
         for path, text in texts.items():
             if path.suffix == ".cpp" and path.relative_to(TOP).parts[0] != "tests":
                 for name in re.findall(r'"(KEELSON_[A-Z_]+)"', text):
-                    self.assertIn(name, readme, f"read by {path}")
+                    self.assertIn(name, told, f"read by {path}")
 
 
 if __name__ == "__main__":

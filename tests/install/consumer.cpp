@@ -1,4 +1,4 @@
-#include "example.hpp"  // from README.md
+#include "example.hpp"  // from docs/cpp.md
 
 #include <cstdio>
 
