@@ -2,8 +2,17 @@
 # are the library keelson_app_<name>, so that tests can link them. What others use too is in libraries of its own, which
 # are installed: readers and generators of the programs' data.
 
+# Options, texts and reports take no time that matters, and most of what they include is templates: they compile in half of
+# the time without the optimizer's later passes. Readers and generators of data are optimized as the engine is.
+function(keelson_compile_fast target)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()
+
 keelson_library(keelson_app apps/common
   PUBLIC keelson_nets keelson_backends keelson_comm nlohmann_json::nlohmann_json PRIVATE CLI11::CLI11 ${CMAKE_DL_LIBS})
+keelson_compile_fast(keelson_app)
 
 # keelson_app_data(<target> <folders below apps>... [LINK <lib>...])
 set(KEELSON_APP_DATA)
@@ -37,6 +46,7 @@ foreach(main IN LISTS mains)
   cmake_path(GET folder FILENAME name)
   keelson_library(keelson_app_${name} apps/${name} EXCLUDE "/apps/(${name}/main\\.cpp$|(${data_pattern})/)"
     PUBLIC keelson_app ${parts_of_${name}})
+  keelson_compile_fast(keelson_app_${name})
   add_executable(keelson-${name} ${main})
   target_link_libraries(keelson-${name} PRIVATE keelson_app_${name})
   keelson_compile_options(keelson-${name})

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -10,7 +11,6 @@
 #include "apps/common/suggest.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/printable.hpp"
-#include "engine/base/small_file.hpp"
 
 namespace keelson::app {
 namespace {
@@ -31,13 +31,12 @@ std::string read_config(const std::string& path) {
   std::error_code error;
   if (path.empty()) refuse("--config: found an empty name, expected a TOML file");
   if (std::filesystem::is_directory(path, error)) refuse("--config {}: is a folder, expected a TOML file", path);
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    refuse("--config {}: is a pipe or a device, expected a TOML file", path);
-  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > most)
-    refuse("--config {}: is larger than 1 MiB, expected a TOML file with options", path);
-  const auto content = read_small_file(path, most);
-  if (!content) refuse("--config {}: cannot be read; check the path and its permissions", path);
-  std::string text = *content;
+  std::ifstream file(path, std::ios::binary);  // a pipe will do, too: --config <(make-options)
+  std::string text(most + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) refuse("--config {}: cannot be read; check the path and its permissions", path);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > most) refuse("--config {}: is larger than 1 MiB, expected a TOML file with options", path);
   if (text.find('\0') != std::string::npos)
     refuse("--config {}: holds bytes of value 0, expected a TOML file as UTF-8 text", path);
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte order mark that some editors write

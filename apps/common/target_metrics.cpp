@@ -5,8 +5,8 @@
 namespace keelson::app {
 
 void MeanBaseline::set_mean(std::vector<double> mean) {
-  const auto targets = metric_->targets().size();
-  if (!mean.empty() && mean.size() != targets)
+  const auto targets = metric_->targets().size();  // 0: they have no names
+  if (targets > 0 && !mean.empty() && mean.size() != targets)
     refuse("the checkpoint has the sums of {} training targets (target_sum), expected {}: use another checkpoint",
            mean.size(), targets);
   mean_ = std::move(mean);

@@ -16,8 +16,8 @@ Shape shape_of(const Json& j) {
   const auto dims = j.get<std::vector<std::int64_t>>();
   constexpr std::int64_t most = std::int64_t{1} << 40;
   if (dims.size() > max_rank || std::ranges::any_of(dims, [](std::int64_t d) { return d < 0 || d > most; }))
-    refuse("the text is no topology of a network: found the shape {}, expected at most {} extents from 0 to {}", j.dump(),
-           max_rank, most);
+    refuse("the text is no topology of a network: found the shape {}, expected at most {} extents from 0 to {}",
+           j.dump(), max_rank, most);
   return Shape(dims);
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/common/app.hpp"
@@ -164,7 +165,11 @@ TEST_F(CommandLineTest, RefusesABadConfigurationFile) {
   EXPECT_TRUE(contains(message({"train", "--config", config_}), "bytes of value 0"));
   std::filesystem::remove(config_);
   ASSERT_EQ(::mkfifo(config_.c_str(), 0600), 0);
-  EXPECT_TRUE(contains(message({"train", "--config", config_}), "is a pipe or a device"));
+  {  // what a shell makes of <(...)
+    std::jthread writer([&] { std::ofstream(config_) << "batch = 5\n"; });
+    parse({"train", "--config", config_});
+    EXPECT_EQ(o_.batch, 5);
+  }
   std::filesystem::remove(config_);
   write("");
   std::filesystem::resize_file(config_, std::uintmax_t{8} << 30);  // sparse

@@ -1,4 +1,5 @@
-// The program of docs/cpp.md, of which README.md shows parts, as it stands there (tests/cli/test_readme.py compares them), and the proof that it learns.
+// The program of docs/cpp.md, of which README.md shows parts, as it stands there (tests/cli/test_readme.py compares
+// them), and the proof that it learns.
 #include <gtest/gtest.h>
 
 #include "tests/support/contexts.hpp"
