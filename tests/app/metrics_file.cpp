@@ -87,7 +87,9 @@ TEST(MetricsFile, ResumingTellsWhatIsLeftOut) {
   const auto said = [&](const std::string& lines) {
     std::ofstream(path) << lines;
     ::testing::internal::CaptureStderr();
-    MetricsFile(path, 8);
+    {
+      const MetricsFile file(path, 8);
+    }
     return ::testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(said(record(1) + record(3) + record(9) + "{\"type"), "") << "as killed runs leave it";

@@ -108,7 +108,9 @@ TEST(InsituUnequalParts, TrainAlikeWhereRanksHaveMeasuredOtherThings) {
   if (size == 1) GTEST_SKIP() << "needs 2 ranks";
   const OwnChoices own;
   const std::int64_t rows = rank == size - 1 ? 7 : 6;
-  UnequalRows(MPI_COMM_SELF, rows, {});
+  {
+    const UnequalRows measured(MPI_COMM_SELF, rows, {});
+  }
   if (rank == size - 1) own.prefer_blocks();
   UnequalRows part(MPI_COMM_WORLD, rows, {});
   // Inference, which each rank plans for itself, may have other kernels and round otherwise.
