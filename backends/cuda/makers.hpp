@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backends/cuda/library.hpp"
-#include "engine/ops/fwd.hpp"
+#include "engine/ops/op_list.hpp"
 
 /// One maker per op; each is defined in the file of its op and returns the primitive or the reason why there is none.
 namespace keelson::cuda {

@@ -20,9 +20,8 @@ ops::Expected<typename Desc::Op> make_on(const Desc& d, [[maybe_unused]] Device&
 
 std::unique_ptr<ops::OpFactory> make_kokkos_factory(Device& device) {
   auto factory = std::make_unique<ops::OpFactory>("kokkos");
-  ops::for_each_type(ops::OpList{}, [&]<class Desc>() {
-    factory->add<Desc>([&device](const Desc& d) { return make_on(d, device); });
-  });
+  for_each_type(ops::OpList{},
+                [&]<class Desc>() { factory->add<Desc>([&device](const Desc& d) { return make_on(d, device); }); });
   return factory;
 }
 

@@ -14,7 +14,7 @@
 #include "backends/onednn/memory.hpp"
 #include "engine/ops/context.hpp"
 #include "engine/ops/eltwise.hpp"
-#include "engine/ops/fwd.hpp"
+#include "engine/ops/op_list.hpp"
 
 /// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are
 /// chosen.

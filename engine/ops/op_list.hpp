@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/base/type_list.hpp"
 #include "engine/ops/batch_norm.hpp"
 #include "engine/ops/bias_gradient.hpp"
 #include "engine/ops/combine.hpp"
@@ -21,53 +22,55 @@
 #include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
 
-namespace keelson::ops {
-
-template <class... T>
-struct TypeList {};
-
-/// The description of every op. The tests' fake device and the generic test of operands go through this list.
+/// The one list of all ops: X(description) for each. OpList, the makers of the Kokkos backend, the tests' fake device
+/// and the generic test of operands are made from this list.
 // clang-format off: one line each
-using OpList = TypeList<
-    AddRowsDesc,
-    BatchNormDesc,
-    BatchNormBackwardDesc,
-    BatchNormStatisticsDesc,
-    BatchNormSumsDesc,
-    BiasGradientDesc,
-    CheckGradientsDesc,
-    ConcatDesc,
-    ConvDesc,
-    ConvMaxPoolDesc,
-    ConvMaxPoolForwardDesc,
-    DecodeVoxelsDesc,
-    DenseDesc,
-    DropoutDesc,
-    EltwiseDesc,
-    EmbeddingDesc,
-    FoldBatchNormDesc,
-    LambDirectionDesc,
-    LambStepDesc,
-    LossDesc,
-    MatMulDesc,
-    PixelLossDesc,
-    PoolDesc,
-    RecurrentCellDesc,
-    ReorderDesc,
-    ResizeDesc,
-    RmsNormDesc,
-    RunningStatisticsDesc,
-    SoftmaxDesc,
-    SumDesc,
-    SumSquaresDesc,
-    TransposedConvDesc,
-    UpdateDesc>;
+#define KEELSON_OPS(X)          \
+  X(AddRowsDesc)                \
+  X(BatchNormDesc)              \
+  X(BatchNormBackwardDesc)      \
+  X(BatchNormStatisticsDesc)    \
+  X(BatchNormSumsDesc)          \
+  X(BiasGradientDesc)           \
+  X(CheckGradientsDesc)         \
+  X(ConcatDesc)                 \
+  X(ConvDesc)                   \
+  X(ConvMaxPoolDesc)            \
+  X(ConvMaxPoolForwardDesc)     \
+  X(DecodeVoxelsDesc)           \
+  X(DenseDesc)                  \
+  X(DropoutDesc)                \
+  X(EltwiseDesc)                \
+  X(EmbeddingDesc)              \
+  X(FoldBatchNormDesc)          \
+  X(LambDirectionDesc)          \
+  X(LambStepDesc)               \
+  X(LossDesc)                   \
+  X(MatMulDesc)                 \
+  X(PixelLossDesc)              \
+  X(PoolDesc)                   \
+  X(RecurrentCellDesc)          \
+  X(ReorderDesc)                \
+  X(ResizeDesc)                 \
+  X(RmsNormDesc)                \
+  X(RunningStatisticsDesc)      \
+  X(SoftmaxDesc)                \
+  X(SumDesc)                    \
+  X(SumSquaresDesc)             \
+  X(TransposedConvDesc)         \
+  X(UpdateDesc)
 // clang-format on
 
-/// Calls `visit.template operator()<Desc>()` for each type.
-template <class... D, class Visit>
-void for_each_type(TypeList<D...>, Visit&& visit) {
-  (visit.template operator()<D>(), ...);
+namespace keelson::ops {
+
+namespace detail {
+template <class First, class... Others>
+using AllButFirst = TypeList<Others...>;
 }
+
+#define KEELSON_COMMA(desc) , desc
+/// The descriptions of all ops.
+using OpList = detail::AllButFirst<void KEELSON_OPS(KEELSON_COMMA)>;
+#undef KEELSON_COMMA
 
 }  // namespace keelson::ops
