@@ -33,8 +33,8 @@ function(keelson_compile_options target)
 endfunction()
 
 # Several sources as one translation unit: most of a source's time goes into the headers that it shares with others.
-# Hence the anonymous namespaces of a folder's sources must not define a name twice. Without KEELSON_UNITY (preset debug)
-# each source shows that it includes what it needs. A source's unit follows from the source's path alone, so that a new
+# Hence the anonymous namespaces of a target's sources must not define a name twice: scripts/check-names.py looks at that
+# before anything is compiled. Without KEELSON_UNITY (preset debug) each source shows that it includes what it needs. A source's unit follows from the source's path alone, so that a new
 # source changes one unit and leaves the others in the compiler's cache. The number of units is a power of two for the
 # same reason: units are split when there are too many sources for them, and otherwise stay as they are.
 function(keelson_unity target)
@@ -54,6 +54,25 @@ function(keelson_unity target)
     math(EXPR unit "0x${hash} % ${units}")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
   endforeach()
+  keelson_check_names(${target} ${sources})
+endfunction()
+
+# Where there is a Python. Also where each source is compiled alone, so that names do not collide later.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+function(keelson_check_names target)
+  if(NOT Python3_Interpreter_FOUND)
+    return()
+  endif()
+  set(script ${PROJECT_SOURCE_DIR}/scripts/check-names.py)
+  set(stamp ${PROJECT_BINARY_DIR}/names/${target})
+  list(JOIN ARGN "\n" lines)
+  file(GENERATE OUTPUT ${stamp}.txt CONTENT "${lines}\n")
+  add_custom_command(OUTPUT ${stamp}
+    COMMAND ${Python3_EXECUTABLE} ${script} ${target} @${stamp}.txt
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS ${script} ${stamp}.txt ${ARGN} COMMENT "Checking names of ${target}")
+  add_custom_target(${target}_names DEPENDS ${stamp})
+  add_dependencies(${target} ${target}_names)
 endfunction()
 
 # keelson_library(<target> <folder> [EXCLUDE <regex>] [SOURCES <file>...] [PUBLIC <lib>...] [PRIVATE <lib>...])

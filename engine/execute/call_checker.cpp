@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::byte fill_byte{0xff};  // of all bytes: a NaN in every floating-point type
 
-bool is_floating(DType t) { return t == DType::f32 || t == DType::f64 || is_half(t); }
+bool has_nan(DType t) { return t == DType::f32 || t == DType::f64 || is_half(t); }
 
 bool has_fill(const std::byte* element, DType t) {
   return std::all_of(element, element + size_of(t), [](std::byte b) { return b == fill_byte; });
@@ -111,12 +111,12 @@ void CallChecker::run(std::size_t number, const BoundCall& bound) {
     if (!all[i].keeps && !(t && call.operands[i].reads())) continue;
     const auto bytes = bytes_of(t);
     all[i].before = fnv1a(bytes.data(), bytes.size());
-    fill_was_there = fill_was_there || (is_floating(t.dtype()) && first_fill(t, bytes) >= 0);
+    fill_was_there = fill_was_there || (has_nan(t.dtype()) && first_fill(t, bytes) >= 0);
   }
   bound.run();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tensor& t = bound.tensors[i];
-    const bool written = all[i].fills && call.operands[i].access == ops::Access::write && is_floating(t.dtype());
+    const bool written = all[i].fills && call.operands[i].access == ops::Access::write && has_nan(t.dtype());
     if (!all[i].keeps && (!written || fill_was_there)) continue;
     const auto bytes = bytes_of(t);
     if (all[i].keeps && fnv1a(bytes.data(), bytes.size()) != all[i].before)
