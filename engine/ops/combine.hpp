@@ -96,7 +96,7 @@ class Softmax : public DescribedPrimitive<SoftmaxDesc> {
   struct BackwardData {
     static constexpr Verb verb = Verb::backward_data;
     In<K, Role::diff_dst, &SoftmaxDesc::src> diff_dst;
-    In<K, Role::saved, &SoftmaxDesc::src> dst;
+    In<K, Role::dst, &SoftmaxDesc::src> dst;
     Out<K, Role::diff_src, &SoftmaxDesc::src> diff_src;
   };
   virtual void forward(const Forward<Tensors>& args) = 0;

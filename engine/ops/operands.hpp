@@ -23,8 +23,9 @@
 ///     };
 ///
 /// The kind K decides what the fields hold: tensors when a kernel runs (Tensors), numbers of buffers when a plan is
-/// made (Buffers in engine/plan/node_builder.hpp), the declaration itself (Declared). Plans, the tests' fake device,
-/// the generic test of operands and the checking mode read the declaration.
+/// made (Buffers in engine/plan/typed_call.hpp), the declaration itself (Declared). Plans, the tests' fake device,
+/// the generic test of operands and the checking mode read the declaration. A field that has the name of a role (src,
+/// dst, diff_src, diff_dst, weights, bias, mean, variance) must have this role, else calls of the verb do not compile.
 namespace keelson::ops {
 
 /// What a verb does with an operand.
@@ -191,9 +192,29 @@ struct OperandInfo {
   std::vector<TensorDesc> descs;  ///< one, or of a list one each (one for all alike); empty: undescribed
 };
 
+namespace detail {
+
+/// Whether fields that are named as a role have this role. `In<K, Role::diff_dst, ...> src` does not.
+template <class D>
+constexpr bool names_fit_roles() {
+  bool fit = true;
+  if constexpr (requires { &D::src; }) fit = fit && decltype(D::src)::role == Role::src;
+  if constexpr (requires { &D::dst; }) fit = fit && decltype(D::dst)::role == Role::dst;
+  if constexpr (requires { &D::diff_src; }) fit = fit && decltype(D::diff_src)::role == Role::diff_src;
+  if constexpr (requires { &D::diff_dst; }) fit = fit && decltype(D::diff_dst)::role == Role::diff_dst;
+  if constexpr (requires { &D::weights; }) fit = fit && decltype(D::weights)::role == Role::weights;
+  if constexpr (requires { &D::bias; }) fit = fit && decltype(D::bias)::role == Role::bias;
+  if constexpr (requires { &D::mean; }) fit = fit && decltype(D::mean)::role == Role::mean;
+  if constexpr (requires { &D::variance; }) fit = fit && decltype(D::variance)::role == Role::variance;
+  return fit;
+}
+
+}  // namespace detail
+
 /// The declaration of Args, with the descriptions that `desc` gives.
 template <template <class> class Args, class Desc>
 std::vector<OperandInfo> declared_operands(const Desc& desc) {
+  static_assert(detail::names_fit_roles<Args<Declared>>(), "an operand is named as another role than its own");
   std::vector<OperandInfo> all;
   const Args<Declared> declaration{};
   const auto add = [&]<class D>(const D&) {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/base/align.hpp"
+#include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
 
 namespace keelson {
@@ -48,6 +49,35 @@ std::size_t Program::offset_in_root(BufferId id) const {
   std::size_t offset = 0;
   for (; buffer(id).view_of != no_buffer; id = buffer(id).view_of) offset += buffer(id).offset;
   return offset;
+}
+
+/// Of buffers whose contents are not those of the step before. Calls that update an operand may write it without
+/// reading it; a sum over ranks writes nothing new. A gradient counts as written once any gradient is whose memory
+/// overlaps: a bucket, or the block of all gradients, is read through a buffer of its own.
+void Program::require_written() const {
+  std::vector<bool> written(buffers_.size());
+  std::vector<const Buffer*> gradients;
+  const auto is_written = [&](BufferId id) {
+    const Buffer& b = buffer(id);
+    if (b.storage == Storage::arena) return static_cast<bool>(written[static_cast<std::size_t>(id)]);
+    if (b.storage != Storage::gradients) return true;
+    return std::any_of(gradients.begin(), gradients.end(), [&](const Buffer* g) {
+      return g->offset < b.offset + b.bytes && b.offset < g->offset + g->bytes;
+    });
+  };
+  for (const Call& c : calls_) {
+    for (const Operand& o : c.operands)
+      if (o.id != no_buffer && o.access == ops::Access::read && !is_written(root(o.id)))
+        fail("{}: {} of phase {}, operand {}: reads the buffer '{}', which no call before writes", c.node, c.op,
+             to_string(c.phase), to_string(o.role), buffer(o.id).name);
+    for (const Operand& o : c.operands) {
+      const bool writes = o.access == ops::Access::write || (o.access == ops::Access::update && c.computation());
+      if (o.id == no_buffer || !writes) continue;
+      const Buffer& b = buffer(root(o.id));
+      written[static_cast<std::size_t>(root(o.id))] = true;
+      if (b.storage == Storage::gradients) gradients.push_back(&b);
+    }
+  }
 }
 
 std::vector<Program::Life> Program::lives() const {
@@ -110,6 +140,7 @@ std::size_t Program::place_in(const std::vector<BufferId>& order, const std::vec
 }
 
 void Program::place() {
+  require_written();
   merge_in_place();
   const auto life = lives();
   std::vector<BufferId> order;

@@ -136,6 +136,8 @@ class Program {
   /// Merges in-place pairs and gives all arena buffers their offsets. A buffer lives from the first call that uses it
   /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the
   /// arena is then larger than lower_bound(), other orders are tried, too. Call place() once, when all calls are there.
+  /// Throws Error, naming call, operand and buffer, where a call reads a buffer of the arena, or a gradient, that no
+  /// call before has written.
   void place();
   int channels() const { return channels_; }  ///< number of collectives so far
   int new_channel() { return channels_++; }   ///< a number for one more collective (Communication::channel)
@@ -147,6 +149,7 @@ class Program {
   struct Life {
     int first = -1, last = -1;
   };
+  void require_written() const;
   std::vector<Life> lives() const;
   /// Gives each buffer, in this order, the lowest offset that is free during its life; returns the end of the last.
   std::size_t place_in(const std::vector<BufferId>& order, const std::vector<Life>& life);

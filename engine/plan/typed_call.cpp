@@ -46,6 +46,19 @@ struct Check {
     if (o.role == Role::scratch) size(o, ids[0], primitive.scratch_bytes(verb));
   }
 
+  /// Two operands do not have buffers that the node has named after each other: "bn/mean" as variance and "bn/variance"
+  /// as mean. Where shapes are alike, nothing else would notice that.
+  void names(const std::vector<Operand>& operands) const {
+    const auto named_as = [&](const Operand& o, Role role) {
+      return o.id != no_buffer && program.buffer(o.id).name == fmt::format("{}/{}", place.node, to_string(role));
+    };
+    for (const Operand& a : operands)
+      for (const Operand& b : operands)
+        if (a.role != b.role && named_as(a, b.role) && named_as(b, a.role))
+          refuse_call(a.role, "is the buffer '{}', and operand {} is '{}': exchange the two", program.buffer(a.id).name,
+                      to_string(b.role), program.buffer(b.id).name);
+  }
+
   /// What is written shares no memory with other operands, but where the declaration allows it.
   void sharing(const std::vector<Operand>& operands) const {
     for (std::size_t i = 0; i < operands.size(); ++i)
@@ -81,6 +94,7 @@ std::vector<Operand> check_operands(Program& program, const CallPlace& place, co
     check(o, ids[i]);
     for (BufferId id : ids[i]) operands.push_back({id, o.role, o.access, first_of(operands, o.in_place_of)});
   }
+  check.names(operands);
   check.sharing(operands);
   return operands;
 }

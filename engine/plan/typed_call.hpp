@@ -38,7 +38,7 @@ namespace detail {
 
 /// The operands of a call, one per buffer of `ids`, checked against their declarations. Throws Error that names the
 /// node, the verb and the operand where one is missing, has another shape, dtype or layout than declared, is too small,
-/// or shares memory with another without leave.
+/// is exchanged with another by the names of their buffers, or shares memory with another without leave.
 std::vector<Operand> check_operands(Program& program, const CallPlace& place, const ops::Primitive& primitive,
                                     ops::Verb verb, const std::vector<ops::OperandInfo>& declared,
                                     std::vector<std::vector<BufferId>> ids);

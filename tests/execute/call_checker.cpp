@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "engine/base/error.hpp"
@@ -10,6 +9,7 @@
 #include "engine/optim/sgd.hpp"
 #include "engine/plan/typed_call.hpp"
 #include "tests/support/contexts.hpp"
+#include "tests/support/environment_variable.hpp"
 #include "tests/support/fake_async_context.hpp"
 #include "tests/support/networks.hpp"
 
@@ -91,23 +91,13 @@ TEST_F(CallCheckerTest, SaysNothingWhereASourceHasTheBitsOfTheFill) {
   EXPECT_EQ(said(Copy::How::right), "");
 }
 
-/// KEELSON_CHECK has this value while it lives.
-class Checking {
- public:
-  explicit Checking(const char* value) { ::setenv("KEELSON_CHECK", value, 1); }
-  ~Checking() { before_.empty() ? ::unsetenv("KEELSON_CHECK") : ::setenv("KEELSON_CHECK", before_.c_str(), 1); }
-
- private:
-  const std::string before_ = std::getenv("KEELSON_CHECK") ? std::getenv("KEELSON_CHECK") : "";
-};
-
 TEST(KeelsonCheck, RefusesOtherValues) {
-  const Checking on("yes");
+  const EnvironmentVariable on("KEELSON_CHECK", "yes");
   EXPECT_THROW(checks_calls(), InputError);
 }
 
 std::vector<double> losses(Context& context, const Graph& graph, const char* check) {
-  const Checking mode(check);
+  const EnvironmentVariable mode("KEELSON_CHECK", check);
   Sgd optimizer;
   optimizer.momentum = 0.9f;
   optimizer.clip_norm = 2;

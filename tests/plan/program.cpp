@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
 
 namespace keelson {
@@ -55,6 +56,52 @@ TEST(Program, BuffersThatLiveAtTheSameTimeNeverOverlap) {
       }
     EXPECT_GE(p.arena_bytes(), p.lower_bound());
   }
+}
+
+std::string refusal(Program& p) {
+  try {
+    p.place();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Program, RefusesBuffersThatAreReadButNeverWritten) {
+  Program p;
+  const BufferId never = bytes(p, 64), result = bytes(p, 64);
+  p.buffer(never).name = "bn/mean";
+  call(p, {in(never), out(result)});
+  EXPECT_EQ(refusal(p),
+            "node: op of phase forward, operand src: reads the buffer 'bn/mean', which no call before writes");
+  Program after;
+  const BufferId late = bytes(after, 64);
+  call(after, {in(late), out(bytes(after, 64))});
+  call(after, {out(late)});
+  EXPECT_NE(refusal(after), "") << "it is written too late";
+  Program fine;
+  const BufferId x = fine.add("x", TensorDesc::plain({16}), Storage::owned), y = bytes(fine, 64);
+  call(fine, {in(x), out(y)});
+  call(fine, {in(fine.view(y, TensorDesc::plain({8}, DType::u8), 16)), out(bytes(fine, 64))});
+  EXPECT_EQ(refusal(fine), "");
+}
+
+TEST(Program, RefusesGradientsThatAreReadButNeverWritten) {
+  const auto program = [](bool writes_both) {
+    Program p;
+    BufferId g[2];
+    for (int i = 0; i < 2; ++i) {
+      g[i] = p.add("g", TensorDesc::plain({16}), Storage::gradients);
+      p.buffer(g[i]).offset = static_cast<std::size_t>(i) * 64;
+    }
+    call(p, {out(g[0])});
+    if (writes_both) call(p, {out(g[1])});
+    call(p, {in(p.add("gradients", TensorDesc::plain({32}), Storage::gradients))});
+    call(p, {in(g[1])});
+    return refusal(p);
+  };
+  EXPECT_EQ(program(true), "");
+  EXPECT_NE(program(false), "");
 }
 
 TEST(Program, MemoryIsReusedOnceABufferIsDead) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.hpp"
+#include "engine/ops/batch_norm.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/dropout.hpp"
 #include "engine/ops/pool.hpp"
@@ -88,6 +89,33 @@ TEST_F(TypedCall, RefusesSharedMemoryWithoutLeave) {
   EXPECT_NE(said.find("operand dst: shares memory with src"), std::string::npos) << said;
 }
 
+TEST_F(TypedCall, RefusesTwoOperandsInEachOthersPlace) {
+  const ops::BatchNormStatisticsDesc desc{3};
+  std::shared_ptr<ops::BatchNormStatistics> statistics = host.make(desc);
+  const BufferId sums = add(desc.sums_desc()), mean = program.add("bn/mean", desc.channel_desc()),
+                 variance = program.add("bn/variance", desc.channel_desc());
+  const auto said = [&](BufferId as_mean, BufferId as_variance) {
+    return refusal([&] {
+      append_call<ops::BatchNormStatistics, ops::BatchNormStatistics::Forward>(
+          program, {Phase::forward, "bn", "statistics"}, statistics,
+          {.sums = sums, .mean = as_mean, .variance = as_variance});
+    });
+  };
+  EXPECT_EQ(said(mean, variance), "");
+  EXPECT_NE(said(variance, mean).find("operand mean: is the buffer 'bn/variance', and operand variance is 'bn/mean'"),
+            std::string::npos)
+      << said(variance, mean);
+}
+
+// A field that is named as a role has this role.
+template <class K>
+struct Swapped {
+  ops::In<K, ops::Role::src, &ops::SoftmaxDesc::src> diff_dst;
+  ops::In<K, ops::Role::diff_dst, &ops::SoftmaxDesc::src> src;
+};
+static_assert(!ops::detail::names_fit_roles<Swapped<ops::Declared>>());
+static_assert(ops::detail::names_fit_roles<Softmax::BackwardData<ops::Declared>>());
+
 TEST_F(TypedCall, RefusesListsOfAnotherLengthAndSmallWorkspaces) {
   const BufferId a = add(matrix), b = add(matrix), dst = add(matrix);
   std::shared_ptr<ops::Sum> sum = host.make(ops::SumDesc::alike(matrix, 2));
@@ -117,9 +145,9 @@ TEST_F(TypedCall, AddsScratchMemory) {
   };
   auto op = std::make_shared<Scratchy>();
   op->set_description({matrix, matrix});
-  append_call<ops::Reorder, ops::Reorder::Forward>(program, {Phase::forward, "x", "reorder"},
-                                                   std::shared_ptr<ops::Reorder>(op),
-                                                   {.src = add(matrix), .dst = add(matrix)});
+  append_call<ops::Reorder, ops::Reorder::Forward>(
+      program, {Phase::forward, "x", "reorder"}, std::shared_ptr<ops::Reorder>(op),
+      {.src = program.add("input", matrix, Storage::owned), .dst = add(matrix)});
   ASSERT_EQ(program.calls()[0].operands.size(), 3u);
   program.place();
   std::vector<std::byte> arena(program.arena_bytes());

@@ -1,0 +1,100 @@
+#include "tests/support/layer_cases.hpp"
+
+#include "engine/layers/layers.hpp"
+
+namespace keelson::testing {
+
+// clang-format off: a line for each
+std::vector<LayerCase> convolution_cases() {
+  return {
+      {"conv", {2, 4, 5}, [](Var x) { return conv(x, {.filters = 3}); }},
+      {"conv, wide stride", {2, 5, 6}, [](Var x) { return conv(x, {.filters = 2, .size = 4, .stride = 3}); }},
+      {"conv 1-D", {2, 7}, [](Var x) { return conv(x, {.filters = 3, .stride = 2}); }},
+      {"conv 3-D", {2, 3, 4, 3}, [](Var x) { return conv(x, {.filters = 2, .stride = 2, .bias = false}); }},
+      {"conv, dilated, groups", {4, 5, 5}, [](Var x) { return conv(x, {.filters = 4, .padding = Padding::valid, .dilation = 2, .groups = 2, .kernel = {3, 2}}); }},
+      {"conv, one filter per channel", {4, 4, 4}, [](Var x) { return conv(x, {.filters = 4, .groups = 4}); }},
+      {"conv, uneven padding", {2, 4, 4}, [](Var x) { return conv(x, {.filters = 2, .padding = Padding::given, .pad_begin = {2, 0}, .pad_end = {1, 1}}); }},
+      {"conv and tanh", {2, 4, 5}, [](Var x) { return tanh(conv(x, {.filters = 3})); }},
+      {"conv and max_pool", {2, 4, 4}, [](Var x) { return max_pool(conv(x, {.filters = 2, .size = 2}), 2); }},
+      {"transposed_conv", {3, 3, 4}, [](Var x) { return transposed_conv(x, {.filters = 2, .stride = 2}); }},
+      {"transposed_conv, wide stride", {2, 3, 2}, [](Var x) { return transposed_conv(x, {.filters = 2, .size = 2, .stride = 3}); }},
+      {"transposed_conv, groups", {4, 3, 3}, [](Var x) { return transposed_conv(x, {.filters = 4, .stride = 2, .padding = Padding::given, .groups = 2, .bias = false, .pad_begin = {1, 1}, .output_padding = 1}); }},
+      {"transposed_conv 3-D, dilated", {2, 2, 3, 2}, [](Var x) { return transposed_conv(x, {.filters = 2, .size = 2, .padding = Padding::valid, .dilation = 2}); }},
+  };
+}
+
+std::vector<LayerCase> window_cases() {
+  using enum ops::ResizeGrid;
+  std::vector<LayerCase> cases{
+      {"max_pool", {2, 5, 4}, [](Var x) { return max_pool(x, {.size = 3, .stride = 2, .padding = 1}); }},
+      {"max_pool, uneven padding", {2, 6, 4}, [](Var x) { return max_pool(x, {.size = 3, .stride = 2, .pad_begin = {0, 0}, .pad_end = {1, 1}}); }},
+      {"max_pool, stride alone", {2, 4, 3}, [](Var x) { return max_pool(x, {.size = 1, .stride = 2}); }},
+      {"max_pool 3-D", {2, 4, 2, 5}, [](Var x) { return max_pool(x, 2); }},
+      {"average_pool", {2, 5, 4}, [](Var x) { return average_pool(x, {.size = 3, .stride = 2, .padding = 1}); }},
+      {"average_pool, padding counts", {2, 5, 4}, [](Var x) { return average_pool(x, {.size = 3, .stride = 2, .padding = 1, .count_padding = true}); }},
+      {"global_average_pool", {3, 4, 2, 3}, [](Var x) { return global_average_pool(x); }},
+  };
+  for (const auto grid : {asymmetric, half_pixel, align_corners}) {
+    const int number = static_cast<int>(grid);
+    cases.push_back({fmt::format("resize up {}", number), {2, 3, 2}, [=](Var x) { return resize(x, {.rows = 6, .columns = 5, .grid = grid}); }});
+    cases.push_back({fmt::format("resize down {}", number), {2, 5, 4}, [=](Var x) { return resize(x, {.rows = 2, .columns = 1, .grid = grid}); }});
+    cases.push_back({fmt::format("resize one element {}", number), {2, 1, 1}, [=](Var x) { return resize(x, {.rows = 3, .columns = 4, .grid = grid}); }});
+  }
+  return cases;
+}
+
+std::vector<LayerCase> element_cases() {
+  return {
+      {"relu", {3, 4}, [](Var x) { return relu(x); }},
+      {"leaky_relu", {3, 4}, [](Var x) { return leaky_relu(x, 0.3f); }},
+      {"tanh", {3, 4}, [](Var x) { return tanh(x); }},
+      {"sigmoid", {3, 4}, [](Var x) { return sigmoid(x); }},
+      {"gelu", {3, 4}, [](Var x) { return gelu(scale(x, 3)); }},
+      {"silu", {3, 4}, [](Var x) { return silu(scale(x, 3)); }},
+      {"scale", {3, 4}, [](Var x) { return scale(x, -1.5f, 0.25f); }},
+      {"dropout", {3, 4}, [](Var x) { return dropout(x, 0.5f); }},
+      {"batch_norm", {3, 4, 3}, [](Var x) { return batch_norm(x, {.epsilon = 1e-2f}); }},
+      {"batch_norm of rows", {6}, [](Var x) { return batch_norm(x, {.epsilon = 0.1f}); }},
+      {"rms_norm", {6}, [](Var x) { return rms_norm(x, 0.1f); }},
+      {"softmax of rows", {6}, [](Var x) { return softmax(x); }},
+      {"softmax of channels", {3, 4, 2}, [](Var x) { return softmax(x, 1); }},
+      {"softmax of the last axis", {3, 4, 2}, [](Var x) { return softmax(x, 3); }},
+      {"add", {3, 4}, [](Var x) { return add({x, tanh(x), x}); }},
+      {"concat", {2, 3, 4}, [](Var x) { return concat({x, tanh(x), x}); }},
+      {"concat along the last axis", {2, 3, 4}, [](Var x) { return concat({x, tanh(x)}, 3); }},
+      {"flatten", {2, 3, 4}, [](Var x) { return flatten(x); }},
+      {"flatten, channels last", {2, 3, 2, 2}, [](Var x) { return flatten(x, ElementOrder::channels_last); }},
+      {"reshape", {2, 3, 4}, [](Var x) { return reshape(x, {4, 6}); }},
+  };
+}
+
+std::vector<LayerCase> row_cases() {
+  const auto rows = [](Var x) { return flatten(x, ElementOrder::logical, 4); };
+  return {
+      {"dense", {6}, [](Var x) { return dense(x, 4); }},
+      {"dense without bias, and sigmoid", {6}, [](Var x) { return sigmoid(dense(x, {.features = 4, .bias = false})); }},
+      {"dense of rows", {2, 3, 4}, [](Var x) { return dense(flatten(x, ElementOrder::channels_last, 4), 3); }},
+      {"dense with the weights of another", {5}, [](Var x) { return dense(tanh(dense(x, 5, "first")), {.features = 5, .weights_of = "first"}); }},
+      {"embedding of steps", {4}, [](Var x) { return embedding(x, {.entries = 3, .features = 5}); }, DType::s32},
+      {"embedding of one", {}, [](Var x) { return embedding(x, {.entries = 3, .features = 5}); }, DType::s32},
+      {"embedding and its transpose", {4}, [](Var x) { return dense(embedding(x, {.entries = 3, .features = 5}, "table"), {.features = 3, .bias = false, .weights_of = "table"}); }, DType::s32},
+      {"lstm", {3, 4}, [=](Var x) { return lstm(rows(x), {.hidden = 3, .layers = 2, .dropout = 0.5f}); }},
+      {"gru", {3, 4}, [=](Var x) { return gru(rows(x), {.hidden = 3, .layers = 2}); }},
+  };
+}
+
+std::vector<LayerCase> loss_cases() {
+  const auto classes = [](Var x, const Shape& sample) { return x.graph->input("classes", sample, DType::s32); };
+  return {
+      {"mse", {6}, [](Var x) { return mse(x, x.graph->input("y", {6})); }},
+      {"mae", {6}, [](Var x) { return mae(x, x.graph->input("y", {6})); }},
+      {"huber", {6}, [](Var x) { return huber(x, x.graph->input("y", {6}), 0.5f); }},
+      {"cross_entropy", {5}, [=](Var x) { return cross_entropy(x, classes(x, {})); }},
+      {"cross_entropy of rows", {4, 3}, [=](Var x) { return loss(flatten(x, ElementOrder::logical, 3), classes(x, {4}), {.kind = ops::LossKind::cross_entropy, .sum_rows = true}); }},
+      {"pixel_cross_entropy", {3, 2, 4}, [=](Var x) { return pixel_cross_entropy(x, classes(x, {2, 4}), {.class_weights = {1, 0.5f, 2}, .mean = ops::PixelMean::counted}); }},
+      {"pixel_cross_entropy, focal", {3, 2, 4}, [=](Var x) { return pixel_cross_entropy(x, classes(x, {2, 4}), {.focal_gamma = 2}); }},
+  };
+}
+// clang-format on
+
+}  // namespace keelson::testing
