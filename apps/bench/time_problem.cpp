@@ -118,13 +118,13 @@ void run(Stopwatch& w, const ops::EltwiseDesc& d, ops::Eltwise& op) {
 void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto& shape = d.param.shape;
   const auto& layout = d.param.layout;
-  const bool adam = d.params.kind == ops::UpdateKind::adam;
+  const int moments = moment_count(d.params);
   ops::StepParams values;
   values.learning_rate = 1e-3f;
   const auto state = w.state(values);
   const auto param = w.filled(shape, layout), diff = w.filled(shape, layout);
-  const auto moment1 = adam || d.params.momentum != 0 ? w.filled(shape, layout) : Tensor();
-  const auto moment2 = adam ? w.zeros(shape, layout) : Tensor();  // a mean of squares
+  const auto moment1 = moments > 0 ? w.filled(shape, layout) : Tensor();
+  const auto moment2 = moments > 1 ? w.zeros(shape, layout) : Tensor();  // a mean of squares
   w.time("forward", Verb::forward, [&] { op.forward({state, diff, {}, {}, {}, param, moment1, moment2}); });
 }
 

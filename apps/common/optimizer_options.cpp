@@ -1,11 +1,14 @@
 #include "apps/common/optimizer_options.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
-#include "engine/optim/adam.hpp"
-#include "engine/optim/lamb.hpp"
-#include "engine/optim/lars.hpp"
-#include "engine/optim/sgd.hpp"
+#include "engine/optim/optimizers.hpp"
 #include "engine/train/sync/sync_mode.hpp"
 
 namespace keelson::app {
@@ -39,58 +42,66 @@ void declare_schedule(OptimizerOptions& o, Verb& v) {
       .stored();
 }
 
-void check_layer_rates(const OptimizerOptions& o) {
-  const bool lars = o.optimizer == "lars", lamb = o.optimizer == "lamb";
-  if ((lars || lamb) && o.larc != "none")
-    refuse("--larc is for sgd, adam and adamw: {} has layer-wise rates of its own", o.optimizer);
-  if (o.lars_rate_outside && !lars)
-    refuse("--lars-rate-outside needs --optimizer lars, but the optimizer is {}", o.optimizer);
-  if (o.nvlamb && !lamb) refuse("--nvlamb needs --optimizer lamb, but the optimizer is {}", o.optimizer);
-  if (o.adapt_vectors && !lars && !lamb)
-    refuse("--adapt-vectors needs --optimizer lars or lamb, but the optimizer is {}", o.optimizer);
-  if (lamb && o.weight_decay == 0 && !o.nvlamb)
+/// Values of the options for settings that not every optimizer has, by the setting's name.
+std::map<std::string_view, std::string> setting_values(const OptimizerOptions& o) {
+  const auto text = [](bool on) { return std::string(on ? "true" : "false"); };
+  return {{"weight_decay", fmt::format("{}", o.weight_decay)},
+          {"clip_norm", fmt::format("{}", o.clip_norm)},
+          {"momentum", fmt::format("{}", o.momentum)},
+          {"nesterov", text(o.nesterov)},
+          {"larc", o.larc},
+          {"larc_eta", fmt::format("{}", o.larc_eta)},
+          {"larc_floor", fmt::format("{}", o.larc_floor)},
+          {"larc_relative", text(o.larc_relative)},
+          {"eta", fmt::format("{}", o.lars_eta)},
+          {"rate_in_momentum", text(!o.lars_rate_outside)},
+          {"nvlamb", text(o.nvlamb)},
+          {"adapt_vectors", text(o.adapt_vectors)}};
+}
+
+bool has_setting(const std::string& optimizer, std::string_view name) {
+  const auto made = keelson::make_optimizer(optimizer);
+  return std::ranges::any_of(made->settings(), [&](const OptimizerSetting& s) { return s.name == name; });
+}
+
+/// Refuses an option that was given for an optimizer without the option's setting.
+void require_setting(const OptimizerOptions& o, bool given, const char* option, std::string_view setting) {
+  if (!given || has_setting(o.optimizer, setting)) return;
+  std::vector<std::string> names = optimizer_names();
+  std::erase_if(names, [&](const std::string& name) { return !has_setting(name, setting); });
+  refuse("{} needs --optimizer {}, but the optimizer is {}", option, fmt::join(names, " or "), o.optimizer);
+}
+
+void check_settings(const OptimizerOptions& o) {
+  require_setting(o, o.larc != "none", "--larc", "larc");
+  require_setting(o, o.lars_rate_outside, "--lars-rate-outside", "rate_in_momentum");
+  require_setting(o, o.nvlamb, "--nvlamb", "nvlamb");
+  require_setting(o, o.adapt_vectors, "--adapt-vectors", "adapt_vectors");
+  require_setting(o, o.nesterov, "--nesterov", "nesterov");
+  if (o.nesterov && o.momentum == 0) refuse("--nesterov needs --momentum above 0");
+  if (o.optimizer == "lamb" && o.weight_decay == 0 && !o.nvlamb)
     refuse(
         "--optimizer lamb scales the steps of parameters with weight decay only, and --weight-decay is 0: give "
         "--weight-decay 0.01 --clip-norm 1, as published, or --nvlamb");
+  make_optimizer(o);
 }
 
-Larc make_larc(const OptimizerOptions& o) {
-  Larc larc;
-  larc.mode = o.larc == "none" ? ops::LarcMode::none : o.larc == "scale" ? ops::LarcMode::scale : ops::LarcMode::clip;
-  larc.eta = o.larc_eta;
-  larc.floor = o.larc_floor;
-  larc.relative = o.larc_relative;
-  return larc;
-}
-
-std::shared_ptr<Optimizer> make_sgd(const OptimizerOptions& o) {
-  auto p = std::make_shared<Sgd>();
-  p->momentum = o.momentum;
-  p->nesterov = o.nesterov;
-  p->larc = make_larc(o);
-  return p;
-}
-
-std::shared_ptr<Optimizer> make_lars(const OptimizerOptions& o) {
-  auto p = std::make_shared<Lars>();
-  p->momentum = o.momentum;
-  p->eta = o.lars_eta;
-  p->rate_in_momentum = !o.lars_rate_outside;
-  p->adapt_vectors = o.adapt_vectors;
-  return p;
-}
-
-std::shared_ptr<Optimizer> make_lamb(const OptimizerOptions& o) {
-  auto p = std::make_shared<Lamb>();
-  p->nvlamb = o.nvlamb;
-  p->adapt_vectors = o.adapt_vectors;
-  return p;
-}
-
-std::shared_ptr<Optimizer> make_adam(const OptimizerOptions& o) {
-  std::shared_ptr<Adam> p = o.optimizer == "adam" ? std::make_shared<Adam>() : std::make_shared<AdamW>();
-  p->larc = make_larc(o);
-  return p;
+/// The settings of --optimizer-options, NAME=VALUE,...
+void read_settings(Optimizer& optimizer, const OptimizerOptions& o) {
+  const auto settings = optimizer.settings();
+  std::istringstream words(o.optimizer_options);
+  for (std::string word; std::getline(words, word, ',');) {
+    const auto sign = word.find('=');
+    const auto found =
+        std::ranges::find_if(settings, [&](const OptimizerSetting& s) { return s.name == word.substr(0, sign); });
+    if (sign == std::string::npos || found == settings.end()) {
+      std::vector<std::string_view> names;
+      for (const OptimizerSetting& s : settings) names.push_back(s.name);
+      refuse("--optimizer-options has '{}'; expected NAME=VALUE, where NAME is a setting of {}: {}", word, o.optimizer,
+             fmt::join(names, ", "));
+    }
+    found->read(word.substr(sign + 1));
+  }
 }
 
 }  // namespace
@@ -105,7 +116,12 @@ void declare(OptimizerOptions& o, Verb& v) {
   v.replaces("global-batch", "batch");
   v.option("--epochs", o.epochs, "Passes over the training data", "N").positive().stored();
   v.option("--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N").stored();
-  v.option("--optimizer", o.optimizer, "How parameters move").one_of({"sgd", "adam", "adamw", "lars", "lamb"}).stored();
+  v.option("--optimizer", o.optimizer, "How parameters move").one_of(optimizer_names()).stored();
+  v.option_without_default("--optimizer-options", o.optimizer_options,
+                           "Settings of the optimizer that have no option of their own, e.g. beta2=0.95,epsilon=1e-6; "
+                           "Python's keelson.optim has their names",
+                           "NAME=VALUE,...")
+      .stored();
   declare_schedule(o, v);
   v.option("--momentum", o.momentum, "For sgd and lars").between(0.0, 1.0).stored();
   v.flag("--nesterov", o.nesterov, "Nesterov's momentum, for sgd").stored();
@@ -146,20 +162,17 @@ void check(const OptimizerOptions& o) {
     refuse("--schedule decay needs --decay-factor, e.g. --decay-factor 0.5");
   if (o.schedule != "decay" && (o.decay_factor != 0 || o.flat_epochs != 0))
     refuse("--decay-factor and --flat-epochs belong to --schedule decay, but the schedule is {}", o.schedule);
-  if (o.nesterov && (o.optimizer != "sgd" || o.momentum == 0))
-    refuse("--nesterov needs --optimizer sgd and --momentum above 0");
-  check_layer_rates(o);
+  check_settings(o);
   SyncMode::parse(o.sync);
 }
 
 std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {
-  std::shared_ptr<Optimizer> p = o.optimizer == "sgd"    ? make_sgd(o)
-                                 : o.optimizer == "lars" ? make_lars(o)
-                                 : o.optimizer == "lamb" ? make_lamb(o)
-                                                         : make_adam(o);
-  p->weight_decay = o.weight_decay;
-  p->clip_norm = o.clip_norm;
-  return p;
+  const auto values = setting_values(o);
+  auto made = keelson::make_optimizer(o.optimizer);
+  for (const OptimizerSetting& s : made->settings())
+    if (const auto found = values.find(s.name); found != values.end()) s.read(found->second);
+  read_settings(*made, o);
+  return made;
 }
 
 Schedule make_schedule(const OptimizerOptions& o) {

@@ -18,6 +18,7 @@ struct OptimizerOptions {
   std::uint64_t seed = 1;
 
   std::string optimizer = "sgd";
+  std::string optimizer_options;  ///< settings without an option of their own: NAME=VALUE,...
   double lr = 0.001, final_lr = 0;
   std::string schedule = "constant", decay;
   double decay_factor = 0;  ///< 0: not given

@@ -114,12 +114,13 @@ struct Step {
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     if (skips(loss_scale)) return;
     const Coefficients c = coefficients();
-    if (p.kind == UpdateKind::adam)
-      adam(c, begin, end, apart);
-    else if (moment1)
-      momentum(c, begin, end, apart);
-    else
-      sgd(c, begin, end, apart);
+    switch (p.kind) {
+      case UpdateKind::adam:
+        return adam(c, begin, end, apart);
+      case UpdateKind::sgd:
+      case UpdateKind::lars:
+        return moment1 ? momentum(c, begin, end, apart) : sgd(c, begin, end, apart);
+    }
   }
 };
 
@@ -151,7 +152,7 @@ class KokkosUpdate : public Update {
     const auto elements =
         static_cast<double>(desc_.rows > 0 ? desc_.rows * desc_.param.shape[1] : desc_.param.elements());
     const double bytes = elements * sizeof(float);
-    const int moments = desc_.params.kind == UpdateKind::adam ? 2 : desc_.params.momentum != 0 ? 1 : 0;
+    const int moments = moment_count(desc_.params);
     return {elements * (4 + 5 * moments), bytes * (3 + 2 * moments)};
   }
 
@@ -159,11 +160,11 @@ class KokkosUpdate : public Update {
     const auto& [step_params, diff, rows, global_norm, norms, param, moment1, moment2, loss_scale] = args;
     constexpr const char* label = "keelson::update::forward";
     const auto& p = desc_.params;
-    const bool has_moment1 = p.kind == UpdateKind::adam || p.momentum != 0;
+    const int moments = moment_count(p);
     KEELSON_EXPECT(p.clip_norm <= 0 || global_norm);
     KEELSON_EXPECT(p.larc == LarcMode::none || norms);
-    KEELSON_EXPECT(!has_moment1 || moment1);
-    KEELSON_EXPECT(p.kind != UpdateKind::adam || moment2);
+    KEELSON_EXPECT(moments < 1 || moment1);
+    KEELSON_EXPECT(moments < 2 || moment2);
     const Step step{p,
                     static_cast<const StepParams*>(step_params.raw()),
                     static_cast<const LossScale*>(loss_scale.raw()),
@@ -172,8 +173,8 @@ class KokkosUpdate : public Update {
                     global_norm ? static_cast<int>(global_norm.elements()) : 0,
                     diff.data<float>(),
                     param.data<float>(),
-                    has_moment1 ? moment1.data<float>() : nullptr,
-                    p.kind == UpdateKind::adam ? moment2.data<float>() : nullptr};
+                    moments > 0 ? moment1.data<float>() : nullptr,
+                    moments > 1 ? moment2.data<float>() : nullptr};
     if (desc_.rows > 0) {
       const Index width = desc_.param.shape[1], items = runs_on_host ? 1 : ceil_div(width, 8);
       launch(label, desc_.rows * items,

@@ -111,10 +111,7 @@ std::string describe(const CheckGradientsDesc& d) {
 }
 
 std::string describe(const UpdateDesc& d) {
-  return fmt::format("{} update{}, parameter {}",
-                     d.params.kind == UpdateKind::sgd    ? "sgd"
-                     : d.params.kind == UpdateKind::adam ? "adam"
-                                                         : "lars",
+  return fmt::format("{} update{}, parameter {}", to_string(d.params.kind),
                      d.rows > 0 ? fmt::format(" of {} rows", d.rows) : "", to_string(d.param));
 }
 

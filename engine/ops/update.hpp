@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/base/error.hpp"
 #include "engine/ops/loss_scale.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
@@ -50,6 +51,18 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
 
 /// The rule of the step.
 enum class UpdateKind : std::uint8_t { sgd, adam, lars };
+/// "sgd", ...
+inline std::string_view to_string(UpdateKind k) {
+  switch (k) {
+    case UpdateKind::sgd:
+      return "sgd";
+    case UpdateKind::adam:
+      return "adam";
+    case UpdateKind::lars:
+      return "lars";
+  }
+  fail("an update of kind {}, expected one that UpdateKind has", static_cast<int>(k));
+}
 
 /// Whether LARC scales the gradient, or clips the local rate.
 enum class LarcMode : std::uint8_t { none, scale, clip };
@@ -79,6 +92,18 @@ struct UpdateParams {
   float lars_eta = 0.001f;
   bool rate_in_momentum = true;  ///< whether the momentum holds the learning rate
 };
+
+/// How many arrays of state (moment1, moment2) the update has.
+inline int moment_count(const UpdateParams& p) {
+  switch (p.kind) {
+    case UpdateKind::sgd:
+    case UpdateKind::lars:
+      return p.momentum != 0 ? 1 : 0;
+    case UpdateKind::adam:
+      return 2;
+  }
+  fail("an update of kind {}, expected one that UpdateKind has", static_cast<int>(p.kind));
+}
 
 class Update;
 /// param's layout is shared by all operands.
@@ -110,11 +135,11 @@ class Update : public DescribedPrimitive<UpdateDesc> {
     OptionalInOut<K, Role::moment2, &UpdateDesc::param> moment2;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
-  /// Moments: none for sgd and lars without momentum; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam.
-  /// `global_norm`: f64, any number of sums of squares, which together are that of all gradients; absent unless
-  /// clip_norm is set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent
-  /// unless larc is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; absent for a
-  /// whole gradient.
+  /// Moments: moment_count() of them. None for sgd and lars without momentum; moment1 = v for sgd and lars; moment1 =
+  /// m, moment2 = v for adam. `global_norm`: f64, any number of sums of squares, which together are that of all
+  /// gradients; absent unless clip_norm is set. `norms`: two f64, sums of squares of this parameter and of this
+  /// gradient before clipping; absent unless larc is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row
+  /// numbers, each once or -1; absent for a whole gradient.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

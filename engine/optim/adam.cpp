@@ -2,36 +2,27 @@
 
 #include <utility>
 
-#include "engine/plan/update_builder.hpp"
-
 namespace keelson {
 
-ops::UpdateParams Adam::update_for(const std::string& parameter) const {
-  const ParameterGroup group = group_of(parameter);
-  ops::UpdateParams p;
-  p.kind = ops::UpdateKind::adam;
-  p.weight_decay = group.weight_decay;
-  p.lr_multiplier = group.lr_multiplier;
+ops::UpdateParams Adam::update_for(const std::string& parameter, const Shape&) const {
+  ops::UpdateParams p = update_of_kind(ops::UpdateKind::adam, parameter);
   p.beta1 = beta1;
   p.beta2 = beta2;
   p.epsilon = epsilon;
-  p.clip_norm = clip_norm;
   larc.apply_to(p);
   return p;
 }
 
-ops::UpdateParams AdamW::update_for(const std::string& parameter) const {
-  ops::UpdateParams p = Adam::update_for(parameter);
+ops::UpdateParams AdamW::update_for(const std::string& parameter, const Shape& shape) const {
+  ops::UpdateParams p = Adam::update_for(parameter, shape);
   p.decoupled_decay = std::exchange(p.weight_decay, 0.0f);
   return p;
 }
 
-void Adam::append_updates(UpdateBuilder& b) const {
-  const BufferId global_norm = clip_norm > 0 ? b.global_norm() : no_buffer;
-  for (const UpdatedParameter& p : b.parameters()) {
-    const BufferId norms = larc.needs_norms() ? b.sums_of_squares(p, {p.value, p.gradient}) : no_buffer;
-    b.update(p, update_for(p.name), global_norm, norms);
-  }
+std::vector<OptimizerSetting> Adam::own_settings() {
+  std::vector<OptimizerSetting> own{{"beta1", &beta1}, {"beta2", &beta2}, {"epsilon", &epsilon}};
+  for (const OptimizerSetting& s : larc.settings()) own.push_back(s);
+  return own;
 }
 
 std::string Adam::describe(const char* name) const {

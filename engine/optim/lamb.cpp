@@ -46,6 +46,18 @@ void Lamb::append_updates(UpdateBuilder& b) const {
   }
 }
 
+std::vector<OptimizerSetting> Lamb::own_settings() {
+  return {{"beta1", &beta1},
+          {"beta2", &beta2},
+          {"epsilon", &epsilon},
+          {"average_gradients", &average_gradients},
+          {"l2", &l2},
+          {"nvlamb", &nvlamb},
+          {"adapt_vectors", &adapt_vectors},
+          {"norm_min", &norm_min},
+          {"norm_max", &norm_max}};
+}
+
 std::string Lamb::to_string() const {
   std::string text = fmt::format("lamb betas {} {} epsilon {}", beta1, beta2, epsilon);
   if (nvlamb) text += ", nvlamb";

@@ -14,6 +14,10 @@ namespace keelson {
 /// Parameters without weight decay are not scaled, unless nvlamb is set. Parameters of one dimension (biases, scales of
 /// normalization) have no weight decay unless a group names them. With adapt_vectors they are treated as all others.
 struct Lamb : Optimizer {
+  static constexpr const char* name = "LAMB";  ///< see Optimizers
+  static constexpr const char* summary =
+      "Adam's direction, scaled to the norm of each parameter, as MLPerf has it.";  ///< the same
+
   /// MLPerf's defaults: weight decay 0.01, clip norm 1.
   Lamb() {
     weight_decay = 0.01f;
@@ -35,6 +39,9 @@ struct Lamb : Optimizer {
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void append_updates(UpdateBuilder& builder) const override;
   std::string to_string() const override;
+
+ protected:
+  std::vector<OptimizerSetting> own_settings() override;
 };
 
 }  // namespace keelson

@@ -11,6 +11,10 @@ void Larc::apply_to(ops::UpdateParams& p) const {
   p.larc_relative = relative;
 }
 
+std::vector<OptimizerSetting> Larc::settings() {
+  return {{"larc", &mode}, {"larc_eta", &eta}, {"larc_floor", &floor}, {"larc_relative", &relative}};
+}
+
 std::string Larc::to_string() const {
   if (!needs_norms()) return "";
   return fmt::format(", larc {} {}", mode == ops::LarcMode::clip ? "clip" : "scale", eta);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "engine/ops/update.hpp"
+#include "engine/optim/optimizer.hpp"
 
 namespace keelson {
 
@@ -18,6 +19,8 @@ struct Larc {
   void apply_to(ops::UpdateParams& p) const;
   /// Whether updates read the norms of each parameter and of its gradient.
   bool needs_norms() const { return mode != ops::LarcMode::none; }
+  /// The settings larc, larc_eta, larc_floor and larc_relative.
+  std::vector<OptimizerSetting> settings();
   std::string to_string() const;  ///< ", larc clip 0.002"; empty without LARC
 };
 

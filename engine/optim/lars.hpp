@@ -1,8 +1,6 @@
 #pragma once
 
-#include "engine/ops/update.hpp"
 #include "engine/optim/optimizer.hpp"
-#include "engine/tensor/shape.hpp"
 
 namespace keelson {
 
@@ -11,7 +9,10 @@ namespace keelson {
 ///
 /// Parameters of one dimension (biases, scales of normalization) have no local rate, and no weight decay unless a group
 /// names them. With adapt_vectors they are treated as all others.
-struct Lars : Optimizer {
+struct Lars : UpdateOptimizer {
+  static constexpr const char* name = "LARS";  ///< see Optimizers
+  static constexpr const char* summary = "SGD with momentum in which each parameter has a local rate.";  ///< the same
+
   /// Weight decay 5e-4 by default.
   Lars() { weight_decay = 5e-4f; }
 
@@ -21,11 +22,13 @@ struct Lars : Optimizer {
   bool rate_in_momentum = true;  ///< false: MLPerf's variant, the learning rate is not in the momentum
   bool adapt_vectors = false;    ///< local rate and weight decay also for parameters of one dimension
 
-  /// The settings for the parameter of this name and shape, with those of its group.
-  ops::UpdateParams update_for(const std::string& parameter, const Shape& shape) const;
+  ops::UpdateParams update_for(const std::string& parameter, const Shape& shape) const override;
   std::vector<std::string> state_names() const override;
-  void append_updates(UpdateBuilder& builder) const override;
   std::string to_string() const override;
+
+ protected:
+  std::vector<OptimizerSetting> own_settings() override;
+  bool needs_norms(const Shape& shape) const override { return adapt_vectors || shape.rank() > 1; }
 };
 
 }  // namespace keelson

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+#include "engine/base/parse_number.hpp"
+#include "engine/base/printable.hpp"
+#include "engine/plan/update_builder.hpp"
+
 namespace keelson {
 
 namespace {
@@ -15,7 +19,53 @@ bool matches(std::string_view pattern, std::string_view name) {
   return name == pattern;
 }
 
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+constexpr std::pair<ops::LarcMode, std::string_view> larc_modes[] = {
+    {ops::LarcMode::none, "none"}, {ops::LarcMode::scale, "scale"}, {ops::LarcMode::clip, "clip"}};
+
 }  // namespace
+
+std::string OptimizerSetting::text() const {
+  return std::visit(Overloaded{[](const float* v) { return fmt::format("{}", *v); },
+                               [](const bool* v) { return std::string(*v ? "true" : "false"); },
+                               [](const ops::LarcMode* v) {
+                                 const auto is_mode = [&](const auto& mode) { return mode.first == *v; };
+                                 return std::string(std::ranges::find_if(larc_modes, is_mode)->second);
+                               }},
+                    value);
+}
+
+void OptimizerSetting::read(const std::string& text) const {
+  const auto refuse_value = [&](const char* expected) {
+    refuse("the setting {} of an optimizer is '{}'; expected {}", name, printable(text), expected);
+  };
+  std::visit(Overloaded{[&](float* v) {
+                          const auto number = parse_number<float>(text);
+                          if (!number) refuse_value("a number, e.g. 0.9");
+                          *v = *number;
+                        },
+                        [&](bool* v) {
+                          if (text != "true" && text != "false") refuse_value("true or false");
+                          *v = text == "true";
+                        },
+                        [&](ops::LarcMode* v) {
+                          const auto is_text = [&](const auto& mode) { return mode.second == text; };
+                          const auto* const found = std::ranges::find_if(larc_modes, is_text);
+                          if (found == std::end(larc_modes)) refuse_value("one of none, scale and clip");
+                          *v = found->first;
+                        }},
+             value);
+}
+
+std::vector<OptimizerSetting> Optimizer::settings() {
+  std::vector<OptimizerSetting> all{{"weight_decay", &weight_decay}, {"clip_norm", &clip_norm}};
+  for (const OptimizerSetting& s : own_settings()) all.push_back(s);
+  return all;
+}
 
 const ParameterGroup* Optimizer::find_group(const std::string& parameter) const {
   for (const ParameterGroup& g : groups)
@@ -41,6 +91,25 @@ std::string Optimizer::shared_settings() const {
     text += fmt::format(", {}: weight decay {} lr x {}", fmt::join(g.patterns, " "), g.weight_decay, g.lr_multiplier);
   if (clip_norm > 0) text += fmt::format(", clip norm {}", clip_norm);
   return text;
+}
+
+void UpdateOptimizer::append_updates(UpdateBuilder& b) const {
+  const BufferId global_norm = clip_norm > 0 ? b.global_norm() : no_buffer;
+  for (const UpdatedParameter& p : b.parameters()) {
+    const BufferId norms = needs_norms(p.shape) ? b.sums_of_squares(p, {p.value, p.gradient}) : no_buffer;
+    b.update(p, update_for(p.name, p.shape), global_norm, norms);
+  }
+}
+
+ops::UpdateParams UpdateOptimizer::update_of_kind(ops::UpdateKind kind, const std::string& parameter,
+                                                  bool decays) const {
+  const ParameterGroup group = group_of(parameter, decays);
+  ops::UpdateParams p;
+  p.kind = kind;
+  p.weight_decay = group.weight_decay;
+  p.lr_multiplier = group.lr_multiplier;
+  p.clip_norm = clip_norm;
+  return p;
 }
 
 }  // namespace keelson

@@ -1,7 +1,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
+
+#include "engine/ops/update.hpp"
+#include "engine/tensor/shape.hpp"
 
 namespace keelson {
 
@@ -16,8 +21,19 @@ struct ParameterGroup {
   float lr_multiplier = 1;  ///< factor on the learning rate of the schedule
 };
 
+/// A setting of an optimizer, which programs and Python find by its name.
+struct OptimizerSetting {
+  std::string_view name;                              ///< of the member: "momentum"
+  std::variant<float*, bool*, ops::LarcMode*> value;  ///< the member
+
+  std::string text() const;  ///< "0.9", "true", "clip"
+  /// Sets the member. Throws InputError, naming the setting, for a text that is no value of the member's type.
+  void read(const std::string& text) const;
+};
+
 /// How parameters change in a step. An optimizer names the state that each parameter needs, and appends the calls of a
-/// step to a plan. A new optimizer is a class of this kind in engine/optim, plus the kernels that its calls need.
+/// step to a plan. A new optimizer is a class of this kind in engine/optim and a line in engine/optim/optimizers.hpp,
+/// plus the kernels that its calls need (docs/adding-an-optimizer.md).
 ///
 /// Sums, norms and states are f32 or f64 in every precision. The same gradients give the same bits.
 struct Optimizer {
@@ -40,10 +56,16 @@ struct Optimizer {
   /// gradients, checked.
   virtual void append_updates(UpdateBuilder& builder) const = 0;
 
+  /// All settings but `groups`: weight_decay and clip_norm, then own_settings(). The pointers are valid as long as the
+  /// optimizer.
+  std::vector<OptimizerSetting> settings();
+
   /// One line for logs, checkpoints and the comparison of ranks: the name first, then all settings that are in use.
   virtual std::string to_string() const = 0;
 
  protected:
+  /// The settings that this kind of optimizer has beside those of all optimizers.
+  virtual std::vector<OptimizerSetting> own_settings() = 0;
   /// The group of a parameter; null if no group matches.
   const ParameterGroup* find_group(const std::string& parameter) const;
   /// The group of a parameter, or a group of the optimizer's settings if no group matches. `decays` false: without
@@ -51,6 +73,19 @@ struct Optimizer {
   ParameterGroup group_of(const std::string& parameter, bool decays = true) const;
   bool decays() const;                  ///< whether any parameter has weight decay
   std::string shared_settings() const;  ///< end of to_string(): ", weight decay 0.1, clip norm 1"
+};
+
+/// An optimizer whose step is one ops::Update for each parameter.
+struct UpdateOptimizer : Optimizer {
+  /// The update of the parameter of this name and shape, with the settings of its group.
+  virtual ops::UpdateParams update_for(const std::string& parameter, const Shape& shape) const = 0;
+  void append_updates(UpdateBuilder& builder) const override;
+
+ protected:
+  /// Whether the update of a parameter of this shape reads the norms of the parameter and of its gradient.
+  virtual bool needs_norms(const Shape& shape) const = 0;
+  /// An update of this kind with the settings of the parameter's group and of all optimizers. `decays`: as group_of().
+  ops::UpdateParams update_of_kind(ops::UpdateKind kind, const std::string& parameter, bool decays = true) const;
 };
 
 }  // namespace keelson

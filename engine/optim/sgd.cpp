@@ -1,18 +1,11 @@
 #include "engine/optim/sgd.hpp"
 
-#include "engine/plan/update_builder.hpp"
-
 namespace keelson {
 
-ops::UpdateParams Sgd::update_for(const std::string& parameter) const {
-  const ParameterGroup group = group_of(parameter);
-  ops::UpdateParams p;
-  p.kind = ops::UpdateKind::sgd;
-  p.weight_decay = group.weight_decay;
-  p.lr_multiplier = group.lr_multiplier;
+ops::UpdateParams Sgd::update_for(const std::string& parameter, const Shape&) const {
+  ops::UpdateParams p = update_of_kind(ops::UpdateKind::sgd, parameter);
   p.momentum = momentum;
   p.nesterov = nesterov;
-  p.clip_norm = clip_norm;
   larc.apply_to(p);
   return p;
 }
@@ -23,12 +16,10 @@ std::vector<std::string> Sgd::state_names() const {
 
 bool Sgd::moves_only_rows_with_gradient() const { return momentum == 0 && !decays() && !larc.needs_norms(); }
 
-void Sgd::append_updates(UpdateBuilder& b) const {
-  const BufferId global_norm = clip_norm > 0 ? b.global_norm() : no_buffer;
-  for (const UpdatedParameter& p : b.parameters()) {
-    const BufferId norms = larc.needs_norms() ? b.sums_of_squares(p, {p.value, p.gradient}) : no_buffer;
-    b.update(p, update_for(p.name), global_norm, norms);
-  }
+std::vector<OptimizerSetting> Sgd::own_settings() {
+  std::vector<OptimizerSetting> own{{"momentum", &momentum}, {"nesterov", &nesterov}};
+  for (const OptimizerSetting& s : larc.settings()) own.push_back(s);
+  return own;
 }
 
 std::string Sgd::to_string() const {

@@ -1,13 +1,11 @@
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "casters.hpp"
-#include "engine/optim/adam.hpp"
-#include "engine/optim/lamb.hpp"
-#include "engine/optim/lars.hpp"
+#include "engine/optim/optimizers.hpp"
 #include "engine/optim/schedule.hpp"
-#include "engine/optim/sgd.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {
@@ -15,36 +13,59 @@ namespace {
 
 using Groups = std::vector<ParameterGroup>;
 
-Larc larc_of(const std::string& mode, float eta, float floor, bool relative) {
-  return {.mode = choose<ops::LarcMode>(
-              "larc", mode,
-              {{"none", ops::LarcMode::none}, {"scale", ops::LarcMode::scale}, {"clip", ops::LarcMode::clip}}),
-          .eta = eta,
-          .floor = floor,
-          .relative = relative};
+/// "momentum: float = 0.0"
+std::string argument(const OptimizerSetting& s) {
+  const bool is_flag = std::holds_alternative<bool*>(s.value), is_number = std::holds_alternative<float*>(s.value);
+  const std::string value = s.text();
+  const char* const type = is_flag ? "bool" : is_number ? "float" : "str";
+  return fmt::format("{}: {} = {}", s.name, type,
+                     is_flag          ? (value == "true" ? "True" : "False")
+                     : !is_number     ? fmt::format("'{}'", value)
+                     : value == "inf" ? "float('inf')"
+                                      : value);
 }
 
+void assign(const char* optimizer, const OptimizerSetting& s, nb::handle value) {
+  try {
+    if (auto* const* number = std::get_if<float*>(&s.value))
+      **number = nb::cast<float>(value);
+    else if (auto* const* flag = std::get_if<bool*>(&s.value))
+      **flag = nb::cast<bool>(value);
+    else
+      s.read(nb::cast<std::string>(value));
+  } catch (const nb::cast_error&) {
+    throw nb::type_error(fmt::format("{}: {} is {}; expected a value as {}", optimizer, s.name,
+                                     nb::cast<std::string>(nb::repr(value)), argument(s))
+                             .c_str());
+  }
+}
+
+/// A class whose constructor takes the optimizer's settings and `groups`, by name.
 template <class T>
-void bind_adam(nb::module_& m, const char* name, const char* text) {
-  nb::class_<T, Optimizer>(m, name, text)
+void bind(nb::module_& m) {
+  T defaults;
+  std::string signature = "def __init__(self, *";
+  for (const OptimizerSetting& s : defaults.settings()) signature += ", " + argument(s);
+  signature += ", groups: collections.abc.Sequence[ParameterGroup] = []) -> None";
+  nb::class_<T, Optimizer>(m, T::name, T::summary)
       .def(
           "__init__",
-          [](T* self, float beta1, float beta2, float epsilon, float weight_decay, float clip_norm,
-             const std::string& larc, float larc_eta, float larc_floor, bool larc_relative, Groups groups) {
-            const Larc rates = larc_of(larc, larc_eta, larc_floor, larc_relative);
-            new (self) T();
-            self->beta1 = beta1;
-            self->beta2 = beta2;
-            self->epsilon = epsilon;
-            self->larc = rates;
-            self->weight_decay = weight_decay;
-            self->clip_norm = clip_norm;
-            self->groups = std::move(groups);
+          [](T* self, const nb::kwargs& given) {
+            T made;
+            const auto settings = made.settings();
+            for (const auto& [key, value] : given) {
+              const auto name = nb::cast<std::string>(key);
+              const auto found = std::ranges::find_if(settings, [&](const auto& s) { return s.name == name; });
+              if (name == "groups")
+                made.groups = nb::cast<Groups>(value);
+              else if (found != settings.end())
+                assign(T::name, *found, value);
+              else
+                throw nb::type_error(fmt::format("{} has no setting '{}'", T::name, name).c_str());
+            }
+            new (self) T(std::move(made));
           },
-          nb::kw_only(), nb::arg("beta1") = 0.9f, nb::arg("beta2") = 0.999f, nb::arg("epsilon") = 1e-8f,
-          nb::arg("weight_decay") = 0.0f, nb::arg("clip_norm") = 0.0f, nb::arg("larc") = "none",
-          nb::arg("larc_eta") = 0.002f, nb::arg("larc_floor") = 0.0f, nb::arg("larc_relative") = false,
-          nb::arg("groups") = Groups());
+          nb::sig(signature.c_str()));
 }
 
 void bind_schedule(nb::module_& m) {
@@ -100,61 +121,7 @@ void bind_optimizers(nb::module_& m) {
   nb::class_<Optimizer>(m, "Optimizer", "How parameters change in a step.")
       .def_prop_ro("state_names", &Optimizer::state_names, "Names of the arrays that it keeps per parameter.")
       .def("__repr__", &Optimizer::to_string);
-  nb::class_<Sgd, Optimizer>(m, "SGD", "Stochastic gradient descent: v = momentum v + g, w -= lr v.")
-      .def(
-          "__init__",
-          [](Sgd* self, float momentum, bool nesterov, float weight_decay, float clip_norm, const std::string& larc,
-             float larc_eta, float larc_floor, bool larc_relative, Groups groups) {
-            const Larc rates = larc_of(larc, larc_eta, larc_floor, larc_relative);
-            new (self) Sgd();
-            self->momentum = momentum;
-            self->nesterov = nesterov;
-            self->larc = rates;
-            self->weight_decay = weight_decay;
-            self->clip_norm = clip_norm;
-            self->groups = std::move(groups);
-          },
-          nb::kw_only(), nb::arg("momentum") = 0.0f, nb::arg("nesterov") = false, nb::arg("weight_decay") = 0.0f,
-          nb::arg("clip_norm") = 0.0f, nb::arg("larc") = "none", nb::arg("larc_eta") = 0.002f,
-          nb::arg("larc_floor") = 0.0f, nb::arg("larc_relative") = false, nb::arg("groups") = Groups());
-  bind_adam<Adam>(m, "Adam", "Adam, bias-corrected; weight decay is added to the gradient.");
-  bind_adam<AdamW>(m, "AdamW", "Adam with decoupled weight decay: w -= lr * weight_decay * w.");
-  nb::class_<Lars, Optimizer>(m, "LARS", "SGD with momentum in which each parameter has a local rate.")
-      .def(
-          "__init__",
-          [](Lars* self, float momentum, float eta, float epsilon, bool rate_in_momentum, bool adapt_vectors,
-             float weight_decay, float clip_norm, Groups groups) {
-            new (self) Lars();
-            self->momentum = momentum;
-            self->eta = eta;
-            self->epsilon = epsilon;
-            self->rate_in_momentum = rate_in_momentum;
-            self->adapt_vectors = adapt_vectors;
-            self->weight_decay = weight_decay;
-            self->clip_norm = clip_norm;
-            self->groups = std::move(groups);
-          },
-          nb::kw_only(), nb::arg("momentum") = 0.9f, nb::arg("eta") = 0.001f, nb::arg("epsilon") = 0.0f,
-          nb::arg("rate_in_momentum") = true, nb::arg("adapt_vectors") = false, nb::arg("weight_decay") = 5e-4f,
-          nb::arg("clip_norm") = 0.0f, nb::arg("groups") = Groups());
-  nb::class_<Lamb, Optimizer>(m, "LAMB", "Adam's direction, scaled to the norm of each parameter, as MLPerf has it.")
-      .def(
-          "__init__",
-          [](Lamb* self, float beta1, float beta2, float epsilon, bool nvlamb, bool adapt_vectors, float weight_decay,
-             float clip_norm, Groups groups) {
-            new (self) Lamb();
-            self->beta1 = beta1;
-            self->beta2 = beta2;
-            self->epsilon = epsilon;
-            self->nvlamb = nvlamb;
-            self->adapt_vectors = adapt_vectors;
-            self->weight_decay = weight_decay;
-            self->clip_norm = clip_norm;
-            self->groups = std::move(groups);
-          },
-          nb::kw_only(), nb::arg("beta1") = 0.9f, nb::arg("beta2") = 0.999f, nb::arg("epsilon") = 1e-6f,
-          nb::arg("nvlamb") = false, nb::arg("adapt_vectors") = false, nb::arg("weight_decay") = 0.01f,
-          nb::arg("clip_norm") = 1.0f, nb::arg("groups") = Groups());
+  for_each_type(Optimizers{}, [&]<class T>() { bind<T>(m); });
   bind_schedule(m);
 }
 

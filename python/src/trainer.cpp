@@ -7,9 +7,7 @@
 #include <variant>
 
 #include "casters.hpp"
-#include "engine/optim/adam.hpp"
-#include "engine/optim/lamb.hpp"
-#include "engine/optim/lars.hpp"
+#include "engine/optim/optimizers.hpp"
 #include "readers.hpp"
 
 namespace keelson::python {
@@ -95,6 +93,34 @@ auto look(TrainerObject& trainer, const Work& work) {
   return trainer.look(work);
 }
 
+/// The optimizer's settings by the options of programs: --momentum and others that have an option of their own, and all
+/// other settings that differ from the default in --optimizer-options.
+void put_settings(std::map<std::string, std::string>& config, const Optimizer& optimizer) {
+  const std::map<std::string_view, std::string> options{{"weight_decay", "weight-decay"},
+                                                        {"clip_norm", "clip-norm"},
+                                                        {"momentum", "momentum"},
+                                                        {"nesterov", "nesterov"},
+                                                        {"larc", "larc"},
+                                                        {"larc_eta", "larc-eta"},
+                                                        {"eta", "lars-eta"},
+                                                        {"nvlamb", "nvlamb"},
+                                                        {"adapt_vectors", "adapt-vectors"}};
+  const auto defaults = make_optimizer(config.at("optimizer"));
+  const auto standard = defaults->settings();
+  std::string others;
+  const auto settings = const_cast<Optimizer&>(optimizer).settings();  // to read them
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const std::string text = settings[i].text();
+    if (settings[i].name == "rate_in_momentum")
+      config["lars-rate-outside"] = text == "true" ? "false" : "true";
+    else if (const auto option = options.find(settings[i].name); option != options.end())
+      config[option->second] = text;
+    else if (text != standard[i].text())
+      others += fmt::format("{}{}={}", others.empty() ? "" : ",", settings[i].name, text);
+  }
+  if (!others.empty()) config["optimizer-options"] = others;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> program_config(const TrainerOptions& o) {
@@ -108,29 +134,8 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
                                        {"checkpoint-every", std::to_string(o.checkpoint_epochs)},
                                        {"checkpoint-steps", std::to_string(o.checkpoint_steps)}};
   const auto put = [&](const char* key, auto value) { c[key] = fmt::format("{}", value); };
-  const Optimizer& p = *o.optimizer;
-  put("weight-decay", p.weight_decay);
-  put("clip-norm", p.clip_norm);
-  const auto put_larc = [&](const Larc& larc) {
-    c["larc"] = larc.mode == ops::LarcMode::none ? "none" : larc.mode == ops::LarcMode::scale ? "scale" : "clip";
-    put("larc-eta", larc.eta);
-  };
-  c["optimizer"] = p.to_string().substr(0, p.to_string().find_first_of(" ,"));
-  if (const auto* sgd = dynamic_cast<const Sgd*>(&p)) {
-    put("momentum", sgd->momentum);
-    c["nesterov"] = sgd->nesterov ? "true" : "false";
-    put_larc(sgd->larc);
-  } else if (const auto* adam = dynamic_cast<const Adam*>(&p)) {
-    put_larc(adam->larc);
-  } else if (const auto* lars = dynamic_cast<const Lars*>(&p)) {
-    put("momentum", lars->momentum);
-    put("lars-eta", lars->eta);
-    c["lars-rate-outside"] = lars->rate_in_momentum ? "false" : "true";
-    c["adapt-vectors"] = lars->adapt_vectors ? "true" : "false";
-  } else if (const auto* lamb = dynamic_cast<const Lamb*>(&p)) {
-    c["nvlamb"] = lamb->nvlamb ? "true" : "false";
-    c["adapt-vectors"] = lamb->adapt_vectors ? "true" : "false";
-  }
+  c["optimizer"] = o.optimizer->to_string().substr(0, o.optimizer->to_string().find_first_of(" ,"));
+  put_settings(c, *o.optimizer);
   const Schedule& s = o.schedule;
   constexpr const char* kinds[] = {"constant", "steps", "linear", "cosine", "decay"};
   c["schedule"] = kinds[static_cast<int>(s.kind)];

@@ -49,6 +49,14 @@ TEST(OptimizerOptions, LayerWiseOptimizers) {
   EXPECT_EQ(make_optimizer(again.options)->to_string(), make_optimizer(nvlamb.options)->to_string());
 }
 
+TEST(OptimizerOptions, AnySettingCanBeGiven) {
+  const Parsed adam({"--optimizer", "adam", "--optimizer-options", "beta2=0.95,epsilon=1e-6"});
+  EXPECT_NO_THROW(check(adam.options));
+  EXPECT_EQ(make_optimizer(adam.options)->to_string(), "adam betas 0.9 0.95 epsilon 1e-06");
+  EXPECT_EQ(make_optimizer(Parsed({}, adam.verb.values()).options)->to_string(),
+            make_optimizer(adam.options)->to_string());
+}
+
 TEST(OptimizerOptions, TheUsersReplaceThoseFromElsewhere) {
   EXPECT_EQ(Parsed({"--global-batch", "40"}, published).options.batch, 1) << "--batch of the recipe";
   EXPECT_EQ(Parsed({"--batch", "3"}, {{"global-batch", "64"}}).options.global_batch, 0);
@@ -77,6 +85,9 @@ TEST(OptimizerOptions, RefuseWhatMakesNoSense) {
                                               {"--optimizer", "lamb"},
                                               {"--nvlamb"},
                                               {"--lars-rate-outside"},
+                                              {"--optimizer-options", "beta1=0.8"},
+                                              {"--optimizer", "adam", "--optimizer-options", "beta1=much"},
+                                              {"--optimizer", "adam", "--optimizer-options", "beta1"},
                                               {"--adapt-vectors", "--optimizer", "adam"}})
     EXPECT_THROW(check(Parsed(bad).options), InputError) << bad[0];
   EXPECT_THROW(Parsed({"--decay-factor", "1.5"}), InputError);

@@ -88,10 +88,10 @@ class UpdateTest : public CaseTest<UpdateCase> {
     if (!op) return;
     oracle::OptimizerState want{oracle::random_uniform(shape, "w"), Array(shape), Array(shape)};
     for (auto& v : want.param.data) v = static_cast<float>(v * c().param_scale);
-    const bool moments = p.kind == UpdateKind::adam || p.momentum != 0;
+    const int moments = moment_count(p);
     const auto param = put(ctx(), want.param, layout);
-    const auto moment1 = moments ? put(ctx(), want.moment1, layout) : Tensor();
-    const auto moment2 = p.kind == UpdateKind::adam ? put(ctx(), want.moment2, layout) : Tensor();
+    const auto moment1 = moments > 0 ? put(ctx(), want.moment1, layout) : Tensor();
+    const auto moment2 = moments > 1 ? put(ctx(), want.moment2, layout) : Tensor();
     for (std::uint64_t step = 0; step < 3; ++step) {
       Array g = oracle::random_uniform(shape, fmt::format("g{}", step));
       for (auto& v : g.data) v = static_cast<float>(v * c().loss_scale);

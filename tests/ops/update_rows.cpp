@@ -78,9 +78,10 @@ class UpdateRowsTest : public CaseTest<RowsCase> {
     if (!op) return;
     oracle::OptimizerState want{oracle::random_uniform(shape, "w"), oracle::random_uniform(shape, "m"),
                                 oracle::random_uniform(shape, "v", 0, 1)};
-    const bool moments = p.kind == UpdateKind::adam || p.momentum != 0;
-    const auto param = put(ctx(), want.param, plain), moment1 = moments ? put(ctx(), want.moment1, plain) : Tensor(),
-               moment2 = p.kind == UpdateKind::adam ? put(ctx(), want.moment2, plain) : Tensor();
+    const int moments = moment_count(p);
+    const auto param = put(ctx(), want.param, plain),
+               moment1 = moments > 0 ? put(ctx(), want.moment1, plain) : Tensor(),
+               moment2 = moments > 1 ? put(ctx(), want.moment2, plain) : Tensor();
     for (std::uint64_t step = 0; step < 3; ++step) {
       const auto what = fmt::format("{} ({}), width {}, step {}", c().name, c().about, width, step);
       const Array rows = occurring(step), g = oracle::random_uniform({7, width}, fmt::format("g{}", step));

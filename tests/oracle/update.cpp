@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/error.hpp"
 #include "tests/oracle/ops.hpp"
 
 namespace keelson::oracle {
@@ -64,21 +65,27 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
   const double t = static_cast<double>(now.step) + 1;
   for (std::int64_t i = 0; i < w.elements(); ++i) {
     const double g = diff[i];
-    if (p.kind == ops::UpdateKind::sgd) {
-      double step = g;
-      if (p.momentum != 0) {
-        s.moment1[i] = p.momentum * s.moment1[i] + g;
-        step = p.nesterov ? g + p.momentum * s.moment1[i] : s.moment1[i];
+    w[i] -= lr * p.decoupled_decay * w[i];
+    switch (p.kind) {
+      case ops::UpdateKind::sgd: {
+        double step = g;
+        if (p.momentum != 0) {
+          s.moment1[i] = p.momentum * s.moment1[i] + g;
+          step = p.nesterov ? g + p.momentum * s.moment1[i] : s.moment1[i];
+        }
+        w[i] -= lr * step;
+        break;
       }
-      w[i] -= lr * p.decoupled_decay * w[i];
-      w[i] -= lr * step;
-    } else {
-      const double b1 = p.beta1, b2 = p.beta2;
-      s.moment1[i] = b1 * s.moment1[i] + (1 - b1) * g;
-      s.moment2[i] = b2 * s.moment2[i] + (1 - b2) * g * g;
-      const double m = s.moment1[i] / (1 - std::pow(b1, t)), v = s.moment2[i] / (1 - std::pow(b2, t));
-      w[i] -= lr * p.decoupled_decay * w[i];
-      w[i] -= lr * m / (std::sqrt(v) + p.epsilon);
+      case ops::UpdateKind::adam: {
+        const double b1 = p.beta1, b2 = p.beta2;
+        s.moment1[i] = b1 * s.moment1[i] + (1 - b1) * g;
+        s.moment2[i] = b2 * s.moment2[i] + (1 - b2) * g * g;
+        const double m = s.moment1[i] / (1 - std::pow(b1, t)), v = s.moment2[i] / (1 - std::pow(b2, t));
+        w[i] -= lr * m / (std::sqrt(v) + p.epsilon);
+        break;
+      }
+      case ops::UpdateKind::lars:
+        fail("lars has a step of its own above");
     }
   }
   return s;

@@ -5,10 +5,7 @@
 
 #include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
-#include "engine/optim/adam.hpp"
-#include "engine/optim/lamb.hpp"
-#include "engine/optim/lars.hpp"
-#include "engine/optim/sgd.hpp"
+#include "engine/optim/optimizers.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "tests/oracle/ops.hpp"
 #include "tests/support/compare.hpp"
@@ -85,6 +82,25 @@ class OptimizersTest : public ::testing::TestWithParam<std::string> {
     return {shape, std::vector<double>(v.begin(), v.end())};
   }
 };
+
+/// With default settings, weight decay, clipping and a group. Other settings have tests of their own below.
+TEST_P(OptimizersTest, EachOptimizerOfOneUpdateMatchesTheOracle) {
+  for_each_type(Optimizers{}, [&]<class O>() {
+    if constexpr (std::is_base_of_v<UpdateOptimizer, O>) {
+      O optimizer;
+      optimizer.clip_norm = 0.5f;
+      optimizer.weight_decay = 0.01f;
+      optimizer.groups = {{{"hidden/*"}, 0.1f, 0.5f}};
+      check_steps(optimizer,
+                  [&](const auto& name, const auto& shape, auto s, const auto& g, const auto& now, double squares) {
+                    const ops::UpdateParams p = optimizer.update_for(name, shape);
+                    EXPECT_EQ(static_cast<std::size_t>(ops::moment_count(p)), optimizer.state_names().size());
+                    EXPECT_EQ(p.lr_multiplier, name.starts_with("hidden") ? 0.5f : 1);
+                    return oracle::update(s, g, p, now, squares, shape.rank() > 1);
+                  });
+    }
+  });
+}
 
 TEST_P(OptimizersTest, SgdAndAdamWithLarcMatchTheOracle) {
   const auto check = [this](auto& optimizer) {
@@ -213,6 +229,25 @@ TEST(Optimizers, NameTheirStatesAsPyTorchDoes) {
   EXPECT_EQ(moment_names(Lars()), Names{"momentum"});
   EXPECT_EQ(moment_names(Adam()), (Names{"m", "v"}));
   EXPECT_EQ(moment_names(Lamb()), (Names{"m", "v"}));
+}
+
+TEST(Optimizers, AreMadeByTheirNamesAndHaveTheirSettings) {
+  EXPECT_EQ(optimizer_names().front(), "sgd") << "in small letters";
+  EXPECT_THROW(make_optimizer("adagrad"), InputError);
+  for (const std::string& name : optimizer_names()) {
+    const auto optimizer = make_optimizer(name), other = make_optimizer(name);
+    EXPECT_TRUE(optimizer->to_string().starts_with(name)) << optimizer->to_string();
+    for (const OptimizerSetting& s : optimizer->settings()) {
+      if (std::holds_alternative<float*>(s.value)) s.read("0.75");
+      if (std::holds_alternative<bool*>(s.value)) s.read(s.text() == "true" ? "false" : "true");
+      if (std::holds_alternative<ops::LarcMode*>(s.value)) s.read("scale");
+      EXPECT_THROW(s.read("much"), InputError) << s.name;
+    }
+    const auto changed = optimizer->settings(), standard = other->settings();
+    for (std::size_t i = 0; i < changed.size(); ++i)
+      EXPECT_NE(changed[i].text(), standard[i].text()) << name << ": " << changed[i].name;
+    EXPECT_EQ(optimizer->weight_decay, 0.75f);
+  }
 }
 
 TEST(Optimizers, SayWhatTheyAre) {
