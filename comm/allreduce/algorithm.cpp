@@ -1,8 +1,8 @@
 #include "comm/allreduce/algorithm.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -14,12 +14,32 @@ using Algorithm = AllreduceAlgorithm::Kind;
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
-constexpr std::array<std::pair<Algorithm, std::string_view>, 6> names{{{Algorithm::mpi, "mpi"},
-                                                                       {Algorithm::two_level, "two-level"},
-                                                                       {Algorithm::two_level_ring, "two-level-ring"},
-                                                                       {Algorithm::ring, "ring"},
-                                                                       {Algorithm::halving, "halving"},
-                                                                       {Algorithm::doubling, "doubling"}}};
+/// An algorithm. All else that depends on the algorithm is in allreduce_candidates() and in Allreduces::make().
+struct Row {
+  Algorithm kind;
+  std::string_view name;
+  MakeSchedule schedule;  ///< as AllreduceAlgorithm::schedule()
+  bool takes_pieces;
+  bool adds_in_tree;         ///< in the order of SumOrder::tree: with the nearest rank first, and a + b is b + a
+  bool takes_16_bits;        ///< not if both ranks of a pair add what the other one has rounded: they would differ
+  bool needs_shared_memory;  ///< of the ranks of a node
+};
+
+// clang-format off: a table
+constexpr Row rows[] = {
+    // kind                     name              schedule       pieces tree   16 bits shared memory
+    {Algorithm::mpi,            "mpi",            nullptr,       true,  false, false,  false},
+    {Algorithm::two_level,      "two-level",      nullptr,       false, false, true,   true},
+    {Algorithm::two_level_ring, "two-level-ring", nullptr,       false, false, true,   true},
+    {Algorithm::ring,           "ring",           make_ring,     true,  false, true,   false},
+    {Algorithm::halving,        "halving",        make_halving,  true,  true,  true,   false},
+    {Algorithm::doubling,       "doubling",       make_doubling, true,  true,  false,  false},
+};
+// clang-format on
+
+const Row& row_of(Algorithm kind) {
+  return *std::ranges::find_if(rows, [kind](const Row& r) { return r.kind == kind; });
+}
 
 /// "4M", "512K"; nothing for another text.
 std::optional<std::size_t> parse_size(std::string_view text) {
@@ -31,45 +51,40 @@ std::optional<std::size_t> parse_size(std::string_view text) {
 
 }  // namespace
 
+std::vector<std::string> AllreduceAlgorithm::names() {
+  std::vector<std::string> all;
+  for (const Row& r : rows) all.emplace_back(r.name);
+  return all;
+}
+
 std::string AllreduceAlgorithm::to_string() const {
-  const auto* name = std::find_if(names.begin(), names.end(), [this](const auto& n) { return n.first == kind; });
   const std::string piece = piece_bytes == 0         ? ""
                             : piece_bytes % MiB == 0 ? fmt::format(":{}M", piece_bytes / MiB)
                                                      : fmt::format(":{}K", piece_bytes / KiB);
-  return std::string(name->second) + piece;
+  return std::string(row_of(kind).name) + piece;
 }
 
 AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
   const auto colon = text.find(':');
   const auto name = text.substr(0, colon);
-  const auto* found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.second == name; });
-  if (found != names.end() && colon == std::string_view::npos) return {found->first, 0};
-  const bool in_pieces =
-      found != names.end() && found->first != Algorithm::two_level && found->first != Algorithm::two_level_ring;
+  const auto* const found = std::ranges::find_if(rows, [&](const Row& r) { return r.name == name; });
+  if (found != std::end(rows) && colon == std::string_view::npos) return {found->kind, 0};
   const auto piece = colon == std::string_view::npos ? std::nullopt : parse_size(text.substr(colon + 1));
-  if (in_pieces && piece) return {found->first, *piece};
+  if (found != std::end(rows) && found->takes_pieces && piece) return {found->kind, *piece};
   refuse(
-      "allreduce algorithm '{}' (KEELSON_ALLREDUCE): expected auto, mpi, two-level, two-level-ring, ring, halving or "
-      "doubling; all but two-level may have the size of pieces behind them, as in ring:4M or mpi:512K",
-      text);
+      "allreduce algorithm '{}' (KEELSON_ALLREDUCE): expected auto, {}; all but two-level may have the size of pieces "
+      "behind them, as in ring:4M or mpi:512K",
+      text, fmt::join(names(), ", "));
 }
 
+bool AllreduceAlgorithm::takes_pieces() const { return row_of(kind).takes_pieces; }
+
+MakeSchedule AllreduceAlgorithm::schedule() const { return row_of(kind).schedule; }
+
 bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
-  // Both exchange with the nearest rank first, and a + b is b + a: the same tree for each element.
-  const bool adds_in_tree = algorithm.kind == Algorithm::doubling || algorithm.kind == Algorithm::halving;
-  if (facts.order == SumOrder::tree && !adds_in_tree) return false;
-  switch (algorithm.kind) {
-    case Algorithm::mpi:
-    case Algorithm::doubling:  // both ranks of a pair add what the other has rounded: they would differ
-      return facts.wire == Wire::fp32;
-    case Algorithm::two_level:
-    case Algorithm::two_level_ring:
-      return facts.shared_memory;
-    case Algorithm::ring:
-    case Algorithm::halving:
-      break;
-  }
-  return true;
+  const Row& r = row_of(algorithm.kind);
+  return (facts.order != SumOrder::tree || r.adds_in_tree) && (facts.wire == Wire::fp32 || r.takes_16_bits) &&
+         (facts.shared_memory || !r.needs_shared_memory);
 }
 
 std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes) {

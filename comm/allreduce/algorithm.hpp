@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/allreduce/schedule.hpp"
 #include "engine/base/communicator.hpp"
 
 namespace keelson::comm::detail {
@@ -24,10 +25,16 @@ struct AllreduceAlgorithm {
   Kind kind = Kind::mpi;        ///< what is done
   std::size_t piece_bytes = 0;  ///< of the pieces that long arrays go in, a few at a time; 0: in one piece
 
+  /// The names of all algorithms: "mpi", ...
+  static std::vector<std::string> names();
   /// "ring:4M"
   std::string to_string() const;
   /// The algorithm of this name. Throws InputError, with all names, for another text.
   static AllreduceAlgorithm parse(std::string_view text);
+  /// Whether arrays may go in pieces.
+  bool takes_pieces() const;
+  /// What each rank sends to others, for PeerExchange over all ranks; null for an algorithm of another kind.
+  MakeSchedule schedule() const;
   bool operator==(const AllreduceAlgorithm&) const = default;
 };
 

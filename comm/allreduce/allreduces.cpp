@@ -1,5 +1,7 @@
 #include "comm/allreduce/detail/allreduces.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <climits>
 
@@ -174,30 +176,25 @@ int Allreduces::take_tags(int count) {
 
 std::unique_ptr<CollectiveWork> Allreduces::make(const AllreduceAlgorithm& algorithm, const CollectiveDesc& desc) {
   KEELSON_EXPECT(desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32);
-  if (!can_be_had(algorithm, facts(desc.wire, desc.order)))
-    refuse("{}: the allreduce algorithm {} (KEELSON_ALLREDUCE) cannot be had here{}", desc.label, algorithm.to_string(),
-           desc.order == SumOrder::tree ? " with sums in a fixed order (--reproducible); choose halving or doubling"
+  if (const AllreduceFacts here = facts(desc.wire, desc.order); !can_be_had(algorithm, here)) {
+    auto names = AllreduceAlgorithm::names();
+    std::erase_if(names, [&](const auto& name) { return !can_be_had(AllreduceAlgorithm::parse(name), here); });
+    refuse("{}: the allreduce algorithm {} (KEELSON_ALLREDUCE) cannot be had here{}; choose {}", desc.label,
+           algorithm.to_string(),
+           desc.order == SumOrder::tree ? " with sums in a fixed order (--reproducible)"
            : desc.wire == Wire::fp32    ? ""
-                                        : " with numbers of 16 bits; choose two-level, ring or halving");
+                                        : " with numbers of 16 bits",
+           fmt::join(names, " or "));
+  }
   constexpr std::size_t longest = std::size_t{1} << 28;  // MPI counts in int
   const std::size_t wanted = algorithm.piece_bytes / sizeof(float), piece = wanted > 0 ? wanted : longest;
   const auto by_peers = [&](Schedule schedule) {
     return std::make_unique<PeerSum>(comm_, take_tags(PeerSum::most_at_once), std::move(schedule), desc, piece);
   };
-  switch (algorithm.kind) {
-    case Algorithm::two_level:
-    case Algorithm::two_level_ring:
-      return std::make_unique<SharedSum>(node_sum(algorithm.kind == Algorithm::two_level_ring, desc.wire), desc);
-    case Algorithm::ring:
-      return by_peers(make_ring(rank_, ranks_));
-    case Algorithm::halving:
-      return by_peers(make_halving(rank_, ranks_));
-    case Algorithm::doubling:
-      return by_peers(make_doubling(rank_, ranks_));
-    case Algorithm::mpi:
-      break;
-  }
-  return std::make_unique<MpiCalls>(comm_, desc, 0, std::min(piece, detail::piece));
+  if (const auto schedule = algorithm.schedule()) return by_peers(schedule(rank_, ranks_));
+  if (algorithm.kind == Algorithm::mpi)
+    return std::make_unique<MpiCalls>(comm_, desc, 0, std::min(piece, detail::piece));
+  return std::make_unique<SharedSum>(node_sum(algorithm.kind == Algorithm::two_level_ring, desc.wire), desc);
 }
 
 }  // namespace keelson::comm::detail

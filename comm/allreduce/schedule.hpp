@@ -33,6 +33,9 @@ struct Schedule {
   }
 };
 
+/// What rank `rank` of `ranks` ranks does.
+using MakeSchedule = Schedule (*)(int rank, int ranks);
+
 /// Reduce-scatter and allgather round a ring. Each rank sends 2 (ranks - 1) / ranks of the array, the least possible,
 /// in 2 (ranks - 1) steps. Sums begin at another rank in each block. Patarasuk and Yuan, J. Parallel Distrib. Comput.
 /// 69 (2009) 117.

@@ -10,8 +10,16 @@ namespace keelson::comm::detail {
 namespace {
 
 TEST(AllreduceAlgorithmTest, NamesComeBack) {
-  for (const char* name : {"mpi", "two-level", "two-level-ring", "ring", "halving", "doubling", "ring:4M", "mpi:512K"})
-    EXPECT_EQ(AllreduceAlgorithm::parse(name).to_string(), name);
+  for (const std::string& name : AllreduceAlgorithm::names()) {
+    const auto algorithm = AllreduceAlgorithm::parse(name);
+    EXPECT_EQ(algorithm.to_string(), name);
+    if (algorithm.takes_pieces()) {
+      for (const char* piece : {":4M", ":512K"})
+        EXPECT_EQ(AllreduceAlgorithm::parse(name + piece).to_string(), name + piece);
+    } else {
+      EXPECT_THROW(AllreduceAlgorithm::parse(name + ":4M"), InputError);
+    }
+  }
 }
 
 TEST(AllreduceAlgorithmTest, RefusesOtherNames) {
@@ -34,6 +42,18 @@ TEST(AllreduceAlgorithmTest, CandidatesCanBeHad) {
             EXPECT_EQ(std::count(all.begin(), all.end(), a), 1);
           }
         }
+}
+
+/// Else the choice by measurement would never take it.
+TEST(AllreduceAlgorithmTest, EveryAlgorithmIsACandidate) {
+  for (const std::string& name : AllreduceAlgorithm::names()) {
+    bool found = false;
+    for (const int nodes : {1, 4})
+      for (const std::size_t bytes : {4, 4'000'000})
+        for (const auto& a : allreduce_candidates({8, nodes, true, Wire::fp32}, bytes))
+          found = found || a == AllreduceAlgorithm::parse(name);
+    EXPECT_TRUE(found) << name;
+  }
 }
 
 TEST(AllreduceAlgorithmTest, RanksOfANodeUseItsMemoryByTheRuleOfThumb) {
