@@ -9,6 +9,7 @@
 #include "casters.hpp"
 #include "engine/base/exact_sum.hpp"
 #include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/accuracy.hpp"
 #include "engine/train/perplexity.hpp"
 #include "engine/train/predictions.hpp"
 #include "engine/train/target_metric.hpp"
@@ -104,6 +105,9 @@ void bind_metrics(nb::module_& m) {
           "__init__",
           [](MeanRelativeError* self, const Targets& targets) { new (self) MeanRelativeError(units_of(targets)); },
           nb::arg("targets"));
+  nb::class_<Accuracy, Metric>(m, "Accuracy",
+                               "The part of the samples, or of the pixels, whose predicted class is the true class.")
+      .def(nb::init<Names>(), nb::arg("classes") = Names());
   nb::class_<MeanImageIoU, Metric>(m, "MeanImageIoU",
                                    "Intersection over union per image and class, then the mean (MLPerf HPC's DeepCAM).")
       .def(nb::init<Names>(), nb::arg("classes") = Names());

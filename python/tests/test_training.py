@@ -170,8 +170,26 @@ def test_the_optimizers_and_schedules(context):
                       optim.SGD(groups=[optim.ParameterGroup(["*bias"], lr_multiplier=2)])):
         _, trainer = make(context, optimizer=optimizer, learning_rate=rates, epochs=1)
         assert numpy.isfinite([step.loss for step in trainer]).all(), optimizer
-    with pytest.raises(keelson.InputError, match="Expected one of 'none', 'scale', 'clip'"):
+    with pytest.raises(keelson.InputError, match="expected one of none, scale and clip"):
         optim.Adam(larc="trim")
+    with pytest.raises(TypeError, match="Adam has no setting 'momentum'"):
+        optim.Adam(momentum=0.9)
+    with pytest.raises(TypeError, match="beta1: float = 0.9"):
+        optim.Adam(beta1="much")
+
+
+def test_the_accuracy_of_classes(context, alone):
+    graph = keelson.Graph("classes")
+    logits = keelson.layers.dense(graph.input("x", (4,)), 3)
+    graph.output("prediction", logits)
+    keelson.layers.cross_entropy(logits, graph.input("y", (), dtype="int32"))
+    x = numpy.random.default_rng(0).normal(size=(50, 4)).astype("float32")
+    data = {"x": x, "y": x[:, :3].argmax(axis=1).astype("int32")}
+    parameters = keelson.Parameters(graph, context)
+    keelson.Trainer(parameters, data, batch=10, epochs=30, optimizer=keelson.optim.Adam(), learning_rate=0.1).run()
+    result = keelson.evaluate(parameters, data, metrics=[keelson.metrics.Accuracy(["a", "b", "c"])])
+    found = keelson.Inference(parameters, batch=50)(x).argmax(axis=1)
+    assert numpy.isclose(result.metrics["accuracy"], (found == data["y"]).mean()) and result.metrics["accuracy"] > 0.8
 
 
 def test_a_loss_that_is_not_finite_names_its_cause(context):
