@@ -35,11 +35,13 @@ struct Pixels {
   KOKKOS_FUNCTION Index place(Index n, Index q) const { return n * sample + (even != 0 ? q * even : uneven.offset(q)); }
 };
 
-/// 1 where the pixel has the class.
+/// 1 where pixel q of a sample has a class; row: (sample, class).
 struct HasClass {
-  const std::int32_t* target;  ///< of one sample
-  std::int32_t wanted;
-  KOKKOS_FUNCTION double operator()(Index q) const { return target[q] == wanted ? 1 : 0; }
+  const std::int32_t* target;
+  Index classes, count;
+  KOKKOS_FUNCTION double operator()(Index row, Index q) const {
+    return target[row / classes * count + q] == row % classes ? 1 : 0;
+  }
 };
 
 /// The terms of the loss, and the gradient.
@@ -160,7 +162,7 @@ class KokkosPixelLoss : public PixelLoss {
   std::size_t scratch_bytes(Verb) const override {
     const Index items = at_.samples * blocks_;
     Index numbers = items + parallel_sum_scratch(items);
-    if (needs_counts_) numbers += at_.samples * at_.classes + parallel_sum_scratch(at_.count);
+    if (needs_counts_) numbers += at_.samples * at_.classes * (1 + parallel_sum_scratch(at_.count));
     return static_cast<std::size_t>(numbers) * sizeof(double);
   }
 
@@ -196,10 +198,8 @@ class KokkosPixelLoss : public PixelLoss {
   float sampled() const { return d_.training ? d_.params.sampled_pixels : 0; }
 
   void count(const std::int32_t* target, double* counts, double* scratch) const {
-    for (Index n = 0; n < at_.samples; ++n)
-      for (Index c = 0; c < at_.classes; ++c)
-        parallel_sum("keelson::pixel_loss::counts", HasClass{target + n * at_.count, static_cast<std::int32_t>(c)},
-                     at_.count, scratch, counts + n * at_.classes + c);
+    parallel_sums("keelson::pixel_loss::counts", HasClass{target, at_.classes, at_.count}, at_.samples * at_.classes,
+                  at_.count, scratch, counts);
   }
 
   PixelLossDesc d_;
