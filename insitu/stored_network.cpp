@@ -7,121 +7,42 @@
 #include "engine/graph/topology.hpp"
 #include "insitu/network.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
-#include "nets/deeplab/deepcam.hpp"
-#include "nets/deeplab/deeplab_sc18.hpp"
-#include "nets/tiramisu/tiramisu.hpp"
+#include "nets/registry.hpp"
 
 /// Networks of the programs' checkpoints. Programs store their options by name; those that a network does not know
 /// keep their defaults.
 namespace keelson::insitu {
 namespace {
 
-/// The options that a checkpoint stores.
-class Stored {
- public:
-  explicit Stored(const CheckpointReader& checkpoint)
-      : config_(checkpoint.state().config), path_(checkpoint.path().string()) {}
-
-  std::string text(const std::string& name, const std::string& missing = "") const {
-    const auto found = config_.find(name);
-    return found == config_.end() || found->second.empty() ? missing : found->second;
-  }
-  bool yes(const std::string& name) const { return text(name) == "true"; }
-  template <class T>
-  void get(const std::string& name, T& value) const {
-    const auto found = text(name);
-    if (!found.empty()) value = number<T>(name, found);
-  }
-  void get(const std::string& name, std::vector<int>& values) const {
-    const auto found = text(name);
-    if (found.empty()) return;
-    values.clear();
-    for (const auto& word : pieces(found, ',')) values.push_back(number<int>(name, word));
-  }
-  /// "0:1,-2.5:4": the smallest and largest value of each channel.
-  std::vector<ChannelScale> ranges() const {
-    std::vector<ChannelScale> scales;
-    for (const auto& range : pieces(text("ranges"), ',')) {
-      const auto ends = pieces(range, ':');
-      if (ends.size() != 2) refuse("{}: the range of a channel is '{}'. Expected SMALLEST:LARGEST", path_, range);
-      const auto least = number<float>("ranges", ends[0]), most = number<float>("ranges", ends[1]);
-      const float scale = most > least ? 1 / (most - least) : 0;
-      scales.push_back({.scale = scale, .offset = -least * scale});
-    }
-    return scales;
-  }
-
- private:
-  static std::vector<std::string> pieces(const std::string& text, char separator) {
-    std::vector<std::string> all;
-    for (std::size_t at = 0; at < text.size();) {
-      const auto end = std::min(text.find(separator, at), text.size());
-      all.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-    return all;
-  }
-  template <class T>
-  T number(const std::string& name, const std::string& text) const {
-    const auto value = parse_number<T>(text);
-    if (!value) refuse("{}: the stored option '{}' is '{}'. Expected a number", path_, name, text);
-    return *value;
-  }
-
-  std::map<std::string, std::string> config_;
-  std::string path_;
-};
-
-template <class Options>
-void set_size(Options& o, const Shape& input) {
-  o.channels = input[0];
-  o.rows = input[1];
-  o.columns = input[2];
+nets::Settings settings_of(const CheckpointReader& checkpoint) {
+  return {checkpoint.state().config, checkpoint.path().string()};
 }
 
-Graph deepcam(const Stored& stored, const Shape& input) {
-  nets::DeepCamOptions o;
-  set_size(o, input);
-  stored.get("output-stride", o.output_stride);
-  stored.get("middle-blocks", o.middle_blocks);
-  stored.get("width", o.width_multiplier);
-  return nets::deepcam(o);
-}
-
-Graph deeplab(const Stored& stored, const Shape& input) {
-  nets::DeepLabSc18Options o;
-  set_size(o, input);
-  const auto decoder = stored.text("decoder", "deconv1x");
-  o.decoder = decoder == "bilinear" ? nets::DeepLabDecoder::bilinear
-              : decoder == "deconv" ? nets::DeepLabDecoder::deconv
-                                    : nets::DeepLabDecoder::deconv1x;
-  if (stored.text("resnet") == "101") o.units = {3, 4, 23, 3};
-  o.batch_norm = stored.yes("batch-norm");
-  stored.get("width", o.width_multiplier);
-  return nets::deeplab_sc18(o);
-}
-
-Graph tiramisu(const Stored& stored, const Shape& input) {
-  nets::TiramisuOptions o;
-  set_size(o, input);
-  stored.get("first", o.first);
-  stored.get("growth", o.growth);
-  stored.get("blocks", o.layers);
-  stored.get("kernel", o.kernel);
-  stored.get("dropout", o.dropout);
-  return nets::tiramisu(o);
+/// "0:1,-2.5:4": the smallest and largest value of each channel.
+std::vector<ChannelScale> ranges_of(const nets::Settings& stored) {
+  const std::string text = stored.text("ranges");
+  std::vector<ChannelScale> scales;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find(',', at), text.size()), colon = text.find(':', at);
+    const auto number = [&](std::size_t from, std::size_t to) {
+      return from > to ? std::nullopt : parse_number<float>(std::string_view(text).substr(from, to - from));
+    };
+    const auto least = number(at, std::min(colon, end)), most = number(colon == text.npos ? end : colon + 1, end);
+    if (!least || !most || colon > end) stored.refuse_text("ranges", text, "SMALLEST:LARGEST of each channel");
+    const float scale = *most > *least ? 1 / (*most - *least) : 0;
+    scales.push_back({.scale = scale, .offset = -*least * scale});
+    at = end + 1;
+  }
+  return scales;
 }
 
 Network climate(const CheckpointReader& checkpoint, const Shape& input, const std::string& model) {
   if (input.rank() != 3)
     refuse("model '{}': {} has two dimensions, the fields {}", model, checkpoint.state().network, input.rank() - 1);
-  const Stored stored(checkpoint);
-  const auto net = checkpoint.state().network.substr(std::string("climate-").size());
+  const nets::Settings stored = settings_of(checkpoint);
   Network n;
-  n.graph = net == "deepcam"   ? deepcam(stored, input)
-            : net == "deeplab" ? deeplab(stored, input)
-                               : tiramisu(stored, input);
-  n.scales = stored.ranges();
+  n.graph = nets::find_stored_network(checkpoint.state().network).make(stored, input);
+  n.scales = ranges_of(stored);
   if (!n.scales.empty() && std::ssize(n.scales) != input[0])
     refuse("{}: {} ranges for {} channels", checkpoint.path().string(), n.scales.size(), input[0]);
   return n;
@@ -134,7 +55,7 @@ Network cosmoflow(const CheckpointReader& checkpoint, const Shape& input, const 
         "same: "
         "its dense layers fit one size",
         model, keelson::to_string(stored_input(checkpoint)), input[0], keelson::to_string(input));
-  const Stored stored(checkpoint);
+  const nets::Settings stored = settings_of(checkpoint);
   const bool paper = checkpoint.state().network == "cosmoflow-paper";
   const auto normalise = stored.text("normalise", "auto");
   if (normalise == "mean" || (normalise == "auto" && paper))
@@ -181,7 +102,7 @@ Network network_of_checkpoint(const CheckpointReader& checkpoint, const Shape& i
         "channel, in `inputs`",
         model, stored[0], input[0]);
   if (state.network == "insitu") {
-    const Stored stored(checkpoint);
+    const nets::Settings stored = settings_of(checkpoint);
     const auto trained_by = stored.text("loss");
     const bool as_trained = loss.kind.empty() && !trained_by.empty();
     auto network =

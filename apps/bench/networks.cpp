@@ -1,24 +1,19 @@
 #include "apps/bench/networks.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "engine/base/parse_number.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/sgd.hpp"
-#include "nets/cosmoflow/cosmoflow.hpp"
-#include "nets/deeplab/deepcam.hpp"
-#include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
-#include "nets/tiramisu/tiramisu.hpp"
+#include "nets/registry.hpp"
 
 namespace keelson::bench {
 
 namespace {
 
 constexpr std::string_view lstm_prefix = "lstm-";
-constexpr std::array<std::string_view, 3> climate_networks = {"deepcam", "deeplab-sc18", "tiramisu"};
 
 /// The numbers of "128" or "384x576".
 std::vector<std::int64_t> extents_of(const std::string& size) {
@@ -31,20 +26,6 @@ std::vector<std::int64_t> extents_of(const std::string& size) {
     begin = end + 1;
   }
   return extents;
-}
-
-Network cosmoflow(const std::string& name, const std::string& size) {
-  const auto given = size.empty() ? std::vector<std::int64_t>{0} : extents_of(size);
-  if (given.size() != 1) refuse("--size {}: the samples of {} are cubic; give their edge", size, name);
-  const std::int64_t edge = given[0] > 0 ? given[0] : 128;
-  Network n{name == "paper" ? nets::cosmoflow_paper({.size = edge, .channels = 1, .targets = 3})
-                            : nets::cosmoflow_mlperf({.size = edge})};
-  auto optimizer = std::make_shared<Sgd>();
-  optimizer->momentum = 0.9f;
-  n.optimizer = optimizer;
-  n.size = {edge};
-  n.title = fmt::format("{} {}^3", name, edge);
-  return n;
 }
 
 Network language_model(const std::string& name, const std::string& size) {
@@ -62,10 +43,11 @@ Network language_model(const std::string& name, const std::string& size) {
   return n;
 }
 
-Graph climate_graph(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  if (name == "deepcam") return nets::deepcam({.rows = rows, .columns = columns});
-  if (name == "deeplab-sc18") return nets::deeplab_sc18({.rows = rows, .columns = columns});
-  return nets::tiramisu({.rows = rows, .columns = columns});
+/// CosmoFlow's.
+std::shared_ptr<const Optimizer> momentum_optimizer() {
+  auto sgd = std::make_shared<Sgd>();
+  sgd->momentum = 0.9f;
+  return sgd;
 }
 
 /// LARC-Adam of SC18.
@@ -82,43 +64,69 @@ std::shared_ptr<const Optimizer> deepcam_optimizer() {
   return lamb;
 }
 
-Network climate(const std::string& name, const std::string& size) {
-  const auto extents = size.empty() ? std::vector<std::int64_t>{768, 1152} : extents_of(size);
-  if (extents.size() != 2) refuse("--size {}: the samples of {} have rows and columns; give both: 384x576", size, name);
-  const std::int64_t rows = extents[0], columns = extents[1];
-  Network n{climate_graph(name, rows, columns)};
-  n.optimizer = name == "deepcam" ? deepcam_optimizer() : sc18_optimizer();
-  n.size = extents;
-  n.title = fmt::format("{} {} x {}", name, rows, columns);
-  n.classes = 3;
+/// The extents that --size gives, or the published ones.
+std::vector<std::int64_t> extents_of(const nets::RegisteredNetwork& n, const std::string& size) {
+  const Shape& published = n.published_sample;
+  std::vector<std::int64_t> extents(published.begin() + 1, published.end());
+  if (size.empty()) return extents;
+  const auto given = extents_of(size);
+  const bool cubic = extents.size() == 3;
+  if (given.size() != (cubic ? 1 : 2)) {
+    if (cubic) refuse("--size {}: the samples of {} are cubic; give their edge", size, n.name);
+    refuse("--size {}: the samples of {} have rows and columns; give both: 384x576", size, n.name);
+  }
+  if (!cubic) return given;
+  return given[0] > 0 ? std::vector(3, given[0]) : extents;
+}
+
+Network registered(const nets::RegisteredNetwork& entry, const std::string& size) {
+  const auto extents = extents_of(entry, size);
+  Shape sample{entry.published_sample[0]};
+  for (const std::int64_t extent : extents) sample.push_back(extent);
+  Network n{entry.make({}, sample)};
+  const bool climate = entry.stored_name.starts_with("climate-");
+  n.optimizer = !climate ? momentum_optimizer() : entry.loss == "deepcam" ? deepcam_optimizer() : sc18_optimizer();
+  n.size = climate ? extents : std::vector{extents[0]};
+  n.title = climate ? fmt::format("{} {} x {}", entry.name, extents[0], extents[1])
+                    : fmt::format("{} {}^3", entry.name, extents[0]);
+  n.classes = climate ? 3 : 0;
   return n;
+}
+
+/// "64", or "96x144".
+std::string size_text(const Shape& sample) {
+  return sample.rank() == 4 ? fmt::format("{}", sample[1]) : fmt::format("{}x{}", sample[1], sample[2]);
+}
+
+/// Null for language models.
+const nets::RegisteredNetwork* find(const std::string& name) {
+  const auto& all = nets::registered_networks();
+  const auto found = std::ranges::find(all, name, &nets::RegisteredNetwork::name);
+  return found == all.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 std::vector<std::string> network_names() {
-  std::vector<std::string> names{"mlperf", "paper"};
-  names.insert(names.end(), climate_networks.begin(), climate_networks.end());
+  std::vector<std::string> names;
+  for (const auto& n : nets::registered_networks()) names.push_back(n.name);
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(std::string(lstm_prefix) + c.name);
   return names;
 }
 
 std::string small_size(const std::string& name) {
-  if (name.starts_with(lstm_prefix)) return "";
-  if (name == "mlperf") return "64";
-  if (name == "paper") return "96";
-  return "96x144";
+  const auto* const entry = find(name);
+  return entry ? size_text(entry->small_sample) : "";
 }
 
 std::string published_size(const std::string& name) {
-  if (name.starts_with(lstm_prefix)) return "";
-  return name == "mlperf" || name == "paper" ? "128" : "768x1152";
+  const auto* const entry = find(name);
+  return entry ? size_text(entry->published_sample) : "";
 }
 
 Network make_network(const std::string& name, const std::string& size) {
   if (name.starts_with(lstm_prefix)) return language_model(name, size);
-  if (name == "mlperf" || name == "paper") return cosmoflow(name, size);
-  if (std::ranges::find(climate_networks, name) != climate_networks.end()) return climate(name, size);
+  if (const auto* const entry = find(name)) return registered(*entry, size);
   refuse("no network '{}'", name);
 }
 

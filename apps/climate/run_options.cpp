@@ -5,6 +5,7 @@
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
 #include "engine/plan/precision.hpp"
+#include "nets/registry.hpp"
 
 namespace keelson::climate {
 namespace {
@@ -58,6 +59,12 @@ const std::map<std::string, Config>& known_recipes() {
       {"sc18-deeplab", sc18("deeplab")},
       {"sc18-tiramisu", sc18("tiramisu")}};
   return all;
+}
+
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const auto& n : nets::networks_of_family("climate-")) names.push_back(n.program_name());
+  return names;
 }
 
 void declare_data(RunOptions& o, app::Verb& v) {
@@ -118,7 +125,7 @@ void declare_deeplab(RunOptions& o, app::Verb& v) {
 
 void declare_network(RunOptions& o, app::Verb& v) {
   v.option("--net", o.net, "Network: DeepLabv3+ of MLPerf HPC's DeepCAM; DeepLabv3+ and Tiramisu of the SC18 paper")
-      .one_of({"deepcam", "deeplab", "tiramisu"})
+      .one_of(network_names())
       .stored();
   declare_tiramisu(o, v);
   declare_deeplab(o, v);

@@ -6,30 +6,31 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
-#include "nets/deeplab/deepcam.hpp"
-#include "nets/deeplab/deeplab_sc18.hpp"
-#include "nets/tiramisu/tiramisu.hpp"
+#include "nets/registry.hpp"
 
 namespace keelson::climate {
 namespace {
 
-bool is_deepcam(const RunOptions& o) { return o.net == "deepcam"; }
+const nets::RegisteredNetwork& network_of(const RunOptions& o) { return nets::find_stored_network(network_name(o)); }
 
-ops::PixelLossParams make_loss(const RunOptions& o) {
-  const std::string published = is_deepcam(o) ? "deepcam" : o.net == "deeplab" ? "sc18-sum" : "sc18";
-  const std::string loss = o.loss == "auto" ? published : o.loss;
-  if (loss == "deepcam") return nets::deepcam_loss();
-  return loss == "sc18" ? nets::sc18_loss() : nets::sc18_loss(ops::PixelMean::none, 0.1f);
-}
-
-/// What all networks take.
-template <class Options>
-void set_sample(Options& n, const RunOptions& o, const Shape& sample) {
-  n.channels = sample[0];
-  n.rows = sample[1];
-  n.columns = sample[2];
-  n.classes = kClasses;
-  n.loss = make_loss(o);
+/// By the names of the options. A network ignores those that it does not know.
+nets::Settings settings_of(const RunOptions& o) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {{{"classes", text(kClasses)},
+           {"loss", o.loss},
+           {"first", text(o.first)},
+           {"growth", text(o.growth)},
+           {"blocks", fmt::format("{}", fmt::join(o.layers, ","))},
+           {"kernel", text(o.kernel)},
+           {"dropout", text(o.dropout)},
+           {"width", text(o.width)},
+           {"batch-norm-ranks", text(o.batch_norm_ranks)},
+           {"output-stride", text(o.output_stride)},
+           {"middle-blocks", text(o.middle_blocks)},
+           {"decoder", o.decoder},
+           {"resnet", text(o.resnet)},
+           {"batch-norm", text(o.batch_norm)}},
+          "the options of --net " + o.net};
 }
 
 std::vector<std::string> class_names() { return {kClassNames.begin(), kClassNames.end()}; }
@@ -38,15 +39,9 @@ std::vector<std::string> class_names() { return {kClassNames.begin(), kClassName
 
 std::string network_name(const RunOptions& o) { return family + o.net; }
 
-std::string network_title(const RunOptions& o) {
-  return is_deepcam(o) ? "DeepCAM" : o.net == "deeplab" ? "SC18's DeepLabv3+" : "Tiramisu";
-}
+std::string network_title(const RunOptions& o) { return network_of(o).title; }
 
-std::int64_t grid_multiple(const RunOptions& o) {
-  if (is_deepcam(o)) return o.output_stride;
-  if (o.net == "deeplab") return 8;
-  return o.layers.empty() || o.layers.size() > 16 ? 1 : std::int64_t{1} << (o.layers.size() - 1);
-}
+std::int64_t grid_multiple(const RunOptions& o) { return network_of(o).multiple(settings_of(o)); }
 
 SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Communicator& world) {
   return {path, {.channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o)}, &world};
@@ -116,43 +111,12 @@ Graph make_network(const RunOptions& o, const SnapshotDataset& data) {
   return make_network(o, {std::ssize(data.channels()), data.layout().rows, data.layout().columns});
 }
 
-Graph make_network(const RunOptions& o, const Shape& sample) {
-  if (is_deepcam(o)) {
-    nets::DeepCamOptions n;
-    set_sample(n, o, sample);
-    n.output_stride = o.output_stride;
-    n.middle_blocks = o.middle_blocks;
-    n.width_multiplier = o.width;
-    n.batch_norm_ranks = o.batch_norm_ranks;
-    return nets::deepcam(n);
-  }
-  if (o.net == "deeplab") {
-    using Decoder = nets::DeepLabDecoder;
-    nets::DeepLabSc18Options n;
-    set_sample(n, o, sample);
-    n.decoder = o.decoder == "bilinear" ? Decoder::bilinear
-                : o.decoder == "deconv" ? Decoder::deconv
-                                        : Decoder::deconv1x;
-    if (o.resnet == 101) n.units = {3, 4, 23, 3};
-    n.batch_norm = o.batch_norm;
-    n.width_multiplier = o.width;
-    n.batch_norm_ranks = o.batch_norm_ranks;
-    return nets::deeplab_sc18(n);
-  }
-  nets::TiramisuOptions n;
-  set_sample(n, o, sample);
-  n.first = o.first;
-  n.growth = o.growth;
-  n.layers = o.layers;
-  n.kernel = o.kernel;
-  n.dropout = o.dropout;
-  return nets::tiramisu(n);
-}
+Graph make_network(const RunOptions& o, const Shape& sample) { return network_of(o).make(settings_of(o), sample); }
 
 std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o) {
   const auto images = std::make_shared<MeanImageIoU>(class_names());
   const auto pooled = std::make_shared<PooledIoU>(class_names());
-  if (o.metric == "images" || (o.metric == "auto" && is_deepcam(o))) return {images, pooled};
+  if (o.metric == "images" || (o.metric == "auto" && network_of(o).loss == "deepcam")) return {images, pooled};
   return {pooled, images};
 }
 

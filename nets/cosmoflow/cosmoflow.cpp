@@ -110,4 +110,39 @@ Graph cosmoflow_paper(const CosmoFlowOptions& o) {
   return g;
 }
 
+namespace {
+
+CosmoFlowOptions cosmoflow_options(const Settings& settings, const Shape& sample, int targets) {
+  if (sample.rank() != 4 || sample[1] != sample[2] || sample[2] != sample[3])
+    refuse("samples of {}; expected (channels, size, size, size)", to_string(sample));
+  CosmoFlowOptions o{.size = sample[1], .channels = static_cast<int>(sample[0]), .targets = targets};
+  settings.get("targets", o.targets);
+  settings.get("dropout", o.dropout);
+  return o;
+}
+
+}  // namespace
+
+RegisteredNetwork registered_cosmoflow_mlperf() {
+  return {.name = "mlperf",
+          .stored_name = "cosmoflow-mlperf",
+          .title = "MLPerf HPC's CosmoFlow",
+          .make = [](const Settings& settings,
+                     const Shape& sample) { return cosmoflow_mlperf(cosmoflow_options(settings, sample, 4)); },
+          .published_sample = {4, 128, 128, 128},
+          .small_sample = {4, 64, 64, 64},
+          .tiny_sample = {4, 32, 32, 32}};
+}
+
+RegisteredNetwork registered_cosmoflow_paper() {
+  return {.name = "paper",
+          .stored_name = "cosmoflow-paper",
+          .title = "the SC18 paper's CosmoFlow",
+          .make = [](const Settings& settings,
+                     const Shape& sample) { return cosmoflow_paper(cosmoflow_options(settings, sample, 3)); },
+          .published_sample = {1, 128, 128, 128},
+          .small_sample = {1, 96, 96, 96},
+          .tiny_sample = {1, 80, 80, 80}};
+}
+
 }  // namespace keelson::nets

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/graph/graph.hpp"
+#include "nets/registry.hpp"
 
 /// CosmoFlow: 3-D convolutional networks that predict cosmological parameters from the distribution of matter.
 namespace keelson::nets {
@@ -46,5 +47,9 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& options = {});
 /// 8) predictions, 64 at 128^3, all compared with its one label; evaluation averages them. Sizes: those whose last edge
 /// is even (80, 96, 112, 128, ...).
 Graph cosmoflow_paper(const CosmoFlowOptions& options = {.channels = 1, .targets = 3});
+
+/// Settings: "targets", "dropout".
+RegisteredNetwork registered_cosmoflow_mlperf();
+RegisteredNetwork registered_cosmoflow_paper();  ///< the same
 
 }  // namespace keelson::nets

@@ -134,4 +134,30 @@ Graph deepcam(const DeepCamOptions& o) {
   return g;
 }
 
+RegisteredNetwork registered_deepcam() {
+  return {.name = "deepcam",
+          .stored_name = "climate-deepcam",
+          .title = "DeepCAM",
+          .loss = "deepcam",
+          .make =
+              [](const Settings& settings, const Shape& sample) {
+                DeepCamOptions o;
+                read_climate_settings(settings, sample, "deepcam", o);
+                settings.get("output-stride", o.output_stride);
+                settings.get("middle-blocks", o.middle_blocks);
+                settings.get("width", o.width_multiplier);
+                settings.get("batch-norm-ranks", o.batch_norm_ranks);
+                return deepcam(o);
+              },
+          .multiple = [](const Settings& settings) -> std::int64_t {
+            std::int64_t stride = DeepCamOptions().output_stride;
+            settings.get("output-stride", stride);
+            return stride;
+          },
+          .published_sample = {16, 768, 1152},
+          .small_sample = {16, 96, 144},
+          .tiny_sample = {2, 32, 48},
+          .tiny_settings = Settings({{"width", "0.0625"}, {"middle-blocks", "2"}}, "a test")};
+}
+
 }  // namespace keelson::nets

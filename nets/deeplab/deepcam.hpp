@@ -4,6 +4,7 @@
 
 #include "engine/graph/graph.hpp"
 #include "nets/climate_loss.hpp"
+#include "nets/registry.hpp"
 
 /// DeepLabv3+ (Chen et al. 2018, arXiv 1802.02611) for climate segmentation.
 namespace keelson::nets {
@@ -51,5 +52,8 @@ struct DeepCamOptions {
 /// 4, aspp2 to 4 dilations 12, 24, 36. The published decoder fits output stride 16 alone; here decoder_deconv1 has
 /// stride 1 then.
 Graph deepcam(const DeepCamOptions& options = {});
+
+/// Settings: "output-stride", "middle-blocks", "width", "batch-norm-ranks", "classes", "loss".
+RegisteredNetwork registered_deepcam();
 
 }  // namespace keelson::nets

@@ -129,4 +129,43 @@ Graph deeplab_sc18(const DeepLabSc18Options& o) {
   return g;
 }
 
+namespace {
+
+DeepLabDecoder decoder_of(const Settings& settings) {
+  const std::string name = settings.text("decoder", "deconv1x");
+  if (name == "deconv1x") return DeepLabDecoder::deconv1x;
+  if (name == "deconv") return DeepLabDecoder::deconv;
+  if (name == "bilinear") return DeepLabDecoder::bilinear;
+  settings.refuse_text("decoder", name, "deconv1x, deconv or bilinear");
+}
+
+}  // namespace
+
+RegisteredNetwork registered_deeplab_sc18() {
+  return {.name = "deeplab-sc18",
+          .stored_name = "climate-deeplab",
+          .title = "SC18's DeepLabv3+",
+          .loss = "sc18-sum",
+          .make =
+              [](const Settings& settings, const Shape& sample) {
+                DeepLabSc18Options o;
+                read_climate_settings(settings, sample, "sc18-sum", o);
+                o.decoder = decoder_of(settings);
+                int resnet = 50;
+                settings.get("resnet", resnet);
+                if (resnet != 50 && resnet != 101)
+                  settings.refuse_text("resnet", settings.text("resnet"), "50 or 101 layers");
+                if (resnet == 101) o.units = {3, 4, 23, 3};
+                settings.get("batch-norm", o.batch_norm);
+                settings.get("batch-norm-ranks", o.batch_norm_ranks);
+                settings.get("width", o.width_multiplier);
+                return deeplab_sc18(o);
+              },
+          .multiple = [](const Settings&) -> std::int64_t { return 8; },
+          .published_sample = {16, 768, 1152},
+          .small_sample = {16, 96, 144},
+          .tiny_sample = {2, 32, 48},
+          .tiny_settings = Settings({{"width", "0.0625"}}, "a test")};
+}
+
 }  // namespace keelson::nets

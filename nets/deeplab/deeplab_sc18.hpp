@@ -5,6 +5,7 @@
 
 #include "engine/graph/graph.hpp"
 #include "nets/climate_loss.hpp"
+#include "nets/registry.hpp"
 
 namespace keelson::nets {
 
@@ -58,5 +59,9 @@ struct DeepLabSc18Options {
 /// Deviations: with batch norm the published code also has one behind block 4, of 4096 parameters, that nothing reads;
 /// there is none here.
 Graph deeplab_sc18(const DeepLabSc18Options& options = {});
+
+/// Settings: "decoder" (deconv1x, deconv, bilinear), "resnet" (50, 101), "batch-norm", "batch-norm-ranks", "width",
+/// "classes", "loss".
+RegisteredNetwork registered_deeplab_sc18();
 
 }  // namespace keelson::nets

@@ -82,4 +82,39 @@ Graph tiramisu(const TiramisuOptions& o) {
   return g;
 }
 
+namespace {
+
+TiramisuOptions tiramisu_options(const Settings& settings) {
+  TiramisuOptions o;
+  settings.get("first", o.first);
+  settings.get("growth", o.growth);
+  settings.get("blocks", o.layers);
+  settings.get("kernel", o.kernel);
+  settings.get("dropout", o.dropout);
+  return o;
+}
+
+}  // namespace
+
+RegisteredNetwork registered_tiramisu() {
+  return {.name = "tiramisu",
+          .stored_name = "climate-tiramisu",
+          .title = "Tiramisu",
+          .loss = "sc18",
+          .make =
+              [](const Settings& settings, const Shape& sample) {
+                TiramisuOptions o = tiramisu_options(settings);
+                read_climate_settings(settings, sample, "sc18", o);
+                return tiramisu(o);
+              },
+          .multiple = [](const Settings& settings) -> std::int64_t {
+            const auto blocks = tiramisu_options(settings).layers.size();
+            return blocks == 0 || blocks > 16 ? 1 : std::int64_t{1} << (blocks - 1);
+          },
+          .published_sample = {16, 768, 1152},
+          .small_sample = {16, 96, 144},
+          .tiny_sample = {2, 32, 48},
+          .tiny_settings = Settings({{"first", "8"}, {"growth", "4"}, {"blocks", "2,2"}, {"kernel", "3"}}, "a test")};
+}
+
 }  // namespace keelson::nets

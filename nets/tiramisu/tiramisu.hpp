@@ -5,6 +5,7 @@
 
 #include "engine/graph/graph.hpp"
 #include "nets/climate_loss.hpp"
+#include "nets/registry.hpp"
 
 /// Tiramisu: a fully convolutional DenseNet for segmentation.
 namespace keelson::nets {
@@ -46,5 +47,9 @@ struct TiramisuOptions {
 /// Deviations: the published training leaves dropout on in validation; here evaluation is without. The published code
 /// also makes a transition below the last block, of 296,480 parameters, whose result nothing reads; there is none here.
 Graph tiramisu(const TiramisuOptions& options = {});
+
+/// Settings: "first", "growth", "blocks" (layers of each block on the way down), "kernel", "dropout", "classes",
+/// "loss".
+RegisteredNetwork registered_tiramisu();
 
 }  // namespace keelson::nets

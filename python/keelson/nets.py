@@ -3,7 +3,7 @@
 import json
 
 from . import _errors
-from ._engine.nets import cosmoflow, deepcam, deeplab_sc18, lstm_lm, tiramisu
+from ._engine.nets import _of_settings, cosmoflow, deepcam, deeplab_sc18, lstm_lm, tiramisu
 
 __all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "tiramisu"]
 
@@ -43,16 +43,7 @@ def from_checkpoint(state):
         graph = lstm_lm(vocabulary, logits_output=True, cell=name.removeprefix("lm-"),
                         **given(hidden=int, layers=int, unroll=int, embedding=int, dropout=float, init=float, tied=_flag))
     elif name.startswith("climate-"):
-        sizes = dict(channels=shape[1], rows=shape[2], columns=shape[3], **given(loss=str))
-        net = name.removeprefix("climate-")
-        if net == "tiramisu":
-            blocks = [int(n) for n in config.get("blocks", "2,2,2,4,5").split(",")]
-            graph = tiramisu(**sizes, blocks=blocks, **given(first=int, growth=int, kernel=int, dropout=float))
-        elif net == "deepcam":
-            graph = deepcam(**sizes, **given(output_stride=int, middle_blocks=int, width=float, batch_norm_ranks=int))
-        else:
-            graph = deeplab_sc18(**sizes, **given(decoder=str, resnet=int, batch_norm=_flag, batch_norm_ranks=int,
-                                                  width=float))
+        graph = _of_settings(name, config, shape[1:])
     else:
         raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-* and climate-*: "
                                  "make others by the functions that made them")

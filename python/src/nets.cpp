@@ -8,6 +8,7 @@
 #include "nets/deeplab/deepcam.hpp"
 #include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "nets/registry.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 #include "objects.hpp"
 
@@ -142,6 +143,16 @@ Made deeplab_sc18(std::int64_t rows, std::int64_t columns, std::int64_t channels
                {"loss", loss}});
 }
 
+/// The network of this name in checkpoints, with the settings that it finds in `config`.
+Made of_settings(const std::string& stored_name, const Config& config, const Shape& sample) {
+  const auto& entry = nets::find_stored_network(stored_name);
+  const nets::Settings settings(config, "the configuration of " + stored_name);
+  Graph graph = entry.make(settings, sample);
+  Config used = settings.used();
+  used["net"] = entry.program_name();
+  return made(std::move(graph), stored_name, std::move(used));
+}
+
 }  // namespace
 
 void bind_nets(nb::module_& m) {
@@ -167,6 +178,7 @@ void bind_nets(nb::module_& m) {
       "Tiramisu of SC18, for segmentation: inputs 'x' (channels, rows, columns) and 'y' (rows, columns) int32, output\n"
       "'prediction' (classes, rows, columns). blocks: layers of each block on the way down.\n"
       "loss: 'auto' (as published), 'deepcam', 'sc18' or 'sc18-sum'.");
+  m.def("_of_settings", &of_settings, nb::arg("stored_name"), nb::arg("config"), nb::arg("sample"));
   m.def("deepcam", &deepcam, nb::kw_only(), nb::arg("rows") = 768, nb::arg("columns") = 1152, nb::arg("channels") = 16,
         nb::arg("classes") = 3, nb::arg("output_stride") = 16, nb::arg("middle_blocks") = 16, nb::arg("width") = 1.0f,
         nb::arg("batch_norm_ranks") = 1, nb::arg("loss") = "auto",

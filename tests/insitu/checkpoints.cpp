@@ -7,7 +7,7 @@
 #include "engine/graph/topology.hpp"
 #include "engine/train/checkpoint.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
-#include "nets/tiramisu/tiramisu.hpp"
+#include "nets/registry.hpp"
 #include "tests/insitu/simulation.hpp"
 
 namespace keelson::testing {
@@ -39,20 +39,20 @@ Stored store(const Graph& graph, const std::string& network, std::map<std::strin
   return s;
 }
 
-TEST(InsituCheckpoint, OfKeelsonClimateFindsTheClassOfEachCell) {
-  const nets::TiramisuOptions o{
-      .rows = 16, .columns = 8, .channels = 2, .first = 8, .growth = 4, .layers = {2, 2}, .kernel = 3};
+void finds_the_class_of_each_cell(const nets::RegisteredNetwork& network) {
+  const std::int64_t rows = network.tiny_sample[1], columns = network.tiny_sample[2], cells = rows * columns;
   std::vector<float> x;
   for (const double shift : {0.0, 5.0})
-    for (int i = 0; i < 16; ++i)
-      for (int j = 0; j < 8; ++j) x.push_back(static_cast<float>((wave(i, j, 0) + shift - 1) / 4));
-  const auto stored = store(
-      nets::tiramisu(o), "climate-tiramisu",
-      {{"net", "tiramisu"}, {"first", "8"}, {"growth", "4"}, {"blocks", "2,2"}, {"kernel", "3"}, {"ranges", "1:5,1:5"}},
-      x);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) x.push_back(static_cast<float>((wave(i, j, 0) + shift - 1) / 4));
+  auto config = network.tiny_settings.values();
+  config["ranges"] = "1:5,1:5";
+  const auto stored =
+      store(network.make(network.tiny_settings, network.tiny_sample), network.stored_name, std::move(config), x);
   const OpenSession session(MPI_COMM_SELF);
-  Part a(MPI_COMM_SELF, "a", {16, 8}, {.is_double = true}, wave), c(MPI_COMM_SELF, "c", {16, 8}, {}, wave);
-  Part b(MPI_COMM_SELF, "b", {16, 8}, {}, [](auto i, auto j, auto k) { return wave(i, j, k) + 5; });
+  Part a(MPI_COMM_SELF, "a", {rows, columns}, {.is_double = true}, wave),
+      c(MPI_COMM_SELF, "c", {rows, columns}, {}, wave);
+  Part b(MPI_COMM_SELF, "b", {rows, columns}, {}, [](auto i, auto j, auto k) { return wave(i, j, k) + 5; });
   for (Part* p : {&a, &b, &c}) {
     const auto desc = p->desc();
     KEELSON_WORKS(session, keelson_insitu_field(session, &desc));
@@ -68,15 +68,21 @@ TEST(InsituCheckpoint, OfKeelsonClimateFindsTheClassOfEachCell) {
   KEELSON_WORKS(session, keelson_insitu_model(session, &model));
   KEELSON_WORKS(session, keelson_insitu_infer(session, "weather"));
   const auto found = c.interior();
-  for (std::size_t i = 0; i < 128; ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(cells); ++i) {
     const auto& r = stored.result;
-    const int best = r[i] >= r[128 + i] && r[i] >= r[256 + i] ? 0 : r[128 + i] >= r[256 + i] ? 1 : 2;
+    const float first = r[i], second = r[i + static_cast<std::size_t>(cells)],
+                third = r[i + 2 * static_cast<std::size_t>(cells)];
+    const int best = first >= second && first >= third ? 0 : second >= third ? 1 : 2;
     EXPECT_EQ(found[i], best) << i;
   }
   model.name = "trained";
   model.output = nullptr;
   model.target = "c";
-  expect_refused(keelson_insitu_model(session, &model), session, {"climate-tiramisu", "only be used for inference"});
+  expect_refused(keelson_insitu_model(session, &model), session, {network.stored_name, "only be used for inference"});
+}
+
+TEST(InsituCheckpoint, OfKeelsonClimateFindsTheClassOfEachCell) {
+  for (const auto& network : nets::networks_of_family("climate-")) finds_the_class_of_each_cell(network);
 }
 
 TEST(InsituCheckpoint, OfKeelsonCosmoflowMakesAScorePerTile) {

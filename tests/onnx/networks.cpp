@@ -1,20 +1,19 @@
 #include <gtest/gtest.h>
 
-#include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/deeplab/deepcam.hpp"
 #include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
-#include "nets/tiramisu/tiramisu.hpp"
+#include "nets/registry.hpp"
 #include "tests/onnx/runtime.hpp"
 
 /// Every network of nets/, small, in onnxruntime.
 namespace keelson::testing {
 namespace {
 
-TEST(OnnxNetworks, CosmoFlow) {
+TEST(OnnxNetworks, Registered) {
   std::vector<ExportedCase> cases;
-  cases.push_back({"cosmoflow_mlperf", nets::cosmoflow_mlperf({.size = 32})});
-  cases.push_back({"cosmoflow_paper", nets::cosmoflow_paper({.size = 80, .channels = 1, .targets = 3})});
+  for (const auto& n : nets::registered_networks())
+    cases.push_back({n.stored_name, n.make(n.tiny_settings, n.tiny_sample)});
   expect_same_elsewhere(cases);
 }
 
@@ -28,12 +27,6 @@ TEST(OnnxNetworks, LanguageModels) {
       const auto name = fmt::format("{} language model{}", ops::to_string(cell), tied ? ", tied" : "");
       cases.push_back({.name = name, .graph = nets::lstm_lm(o), .steps = 4, .largest_integer = 29});
     }
-  expect_same_elsewhere(cases);
-}
-
-TEST(OnnxNetworks, Tiramisu) {
-  std::vector<ExportedCase> cases;
-  cases.push_back({"tiramisu", nets::tiramisu({.rows = 16, .columns = 32, .first = 8, .growth = 4})});
   expect_same_elsewhere(cases);
 }
 
