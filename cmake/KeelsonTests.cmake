@@ -61,6 +61,7 @@ set(apps_of_app keelson_app_cosmoflow keelson_app_climate keelson_app_lm)
 set(apps_of_mpi keelson_app_cosmoflow keelson_app_lm)
 set(apps_of_universe keelson_app_cosmoflow)
 set(apps_of_insitu keelson_insitu)
+set(apps_of_docs keelson_app)
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
 foreach(folder IN LISTS folders)
