@@ -53,7 +53,8 @@ class Stopwatch {
       context_.device().fence();
       if (i >= 0) seconds.push_back(std::chrono::duration<double>(clock::now() - start).count());
     }
-    times.push_back({name, std::string(op_.backend()), op_.name(verb), op_.cost(verb), summarize(std::move(seconds))});
+    times.push_back(
+        {name, std::string(op_.backend_of(verb)), op_.name(verb), op_.cost(verb), summarize(std::move(seconds))});
   }
 
   std::vector<VerbTime> times;

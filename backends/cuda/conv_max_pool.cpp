@@ -103,7 +103,7 @@ class EitherWay : public ConvMaxPoolBackward {
       return true;
     };
     try {
-      way_ = library.tuner.choose(key, {"dense", "argmax"}, trial);
+      way_ = library.autotuner.choose(key, "", {"dense", "argmax"}, {trial});
     } catch (const NoTrialMemory&) {
       way_ = dense;
     }

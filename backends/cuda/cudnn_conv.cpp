@@ -4,10 +4,10 @@
 #include <map>
 #include <optional>
 
+#include "backends/common/unsupported.hpp"
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/makers.hpp"
 #include "backends/cuda/padded_channels.hpp"
-#include "backends/detail/unsupported.hpp"
 #include "backends/kokkos/channels.hpp"
 
 namespace keelson::cuda {
@@ -130,7 +130,7 @@ void CudnnConvVerb::choose() {
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
                                workspace_limit(*library_));
   try {
-    best = library_->tuner.choose(key, names, [&](std::size_t i) { return trial.run(i, all[i]); });
+    best = library_->autotuner.choose(key, "", names, {[&](std::size_t i) { return trial.run(i, all[i]); }});
   } catch (const NoTrialMemory&) {
     best = 0;
   }

@@ -1,6 +1,6 @@
 #include "backends/cuda/cudnn_conv_variants.hpp"
 
-#include "backends/detail/shortlist.hpp"
+#include "backends/common/shortlist.hpp"
 
 #include "backends/cuda/padded_channels.hpp"
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <optional>
 
+#include "backends/common/unsupported.hpp"
 #include "backends/cuda/library.hpp"
-#include "backends/detail/unsupported.hpp"
 
 namespace keelson::cuda {
 

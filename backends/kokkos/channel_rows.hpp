@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/values.hpp"
 
 /// Kernels that do the same with every channel of a tensor (N, C, spatial...): its rows, of which each is one place of

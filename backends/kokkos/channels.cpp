@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/eltwise_math.hpp"
 #include "backends/kokkos/values.hpp"
 

@@ -3,7 +3,7 @@
 #include <Kokkos_Core.hpp>
 #include <string>
 
-#include "backends/detail/loops.hpp"
+#include "backends/common/loops.hpp"
 #include "backends/kokkos/instance.hpp"
 #include "engine/base/align.hpp"
 #include "engine/ops/primitive.hpp"

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "backends/detail/transposed_conv.hpp"
+#include "backends/common/swapped_conv.hpp"
 #include "backends/kokkos/channels.hpp"
 #include "backends/kokkos/conv_bias.hpp"
-#include "backends/kokkos/conv_choice.hpp"
 #include "backends/kokkos/conv_gather.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/depthwise_conv.hpp"
@@ -201,9 +200,9 @@ std::string mismatch(const ConvDesc& d) {
 }
 
 /// Bias and activation cost nothing: the kernel adds them before it stores an element.
-class KokkosTransposedConv final : public backends::TurnedConv {
+class KokkosTransposedConv final : public backends::SwappedConv {
  public:
-  using TurnedConv::TurnedConv;
+  using SwappedConv::SwappedConv;
 
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, weights, bias, dst, scratch] = args;
@@ -229,15 +228,9 @@ Expected<Conv> make(const ConvDesc& desc) {
   return std::unique_ptr<Conv>(std::make_unique<KokkosConv>(d));
 }
 
-Expected<Conv> make(const ConvDesc& d, Device& device) {
-  auto direct = make(d);
-  if (!direct.primitive || !device.has_small_caches()) return direct;
-  return fastest_conv(std::move(direct.primitive), d, {}, device);
-}
-
 Expected<TransposedConv> make(const TransposedConvDesc& d) {
   if (auto why = backends::transposed_conv_mismatch(d); !why.empty()) return why;
-  auto conv = make(turned_conv(d));
+  auto conv = make(swapped_conv(d));
   if (!conv.primitive) return conv.unsupported_reason;
   return std::unique_ptr<TransposedConv>(std::make_unique<KokkosTransposedConv>(d, std::move(conv.primitive)));
 }

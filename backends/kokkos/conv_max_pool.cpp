@@ -4,13 +4,12 @@
 
 #include "backends/kokkos/caches.hpp"
 #include "backends/kokkos/conv_bias.hpp"
-#include "backends/kokkos/conv_choice.hpp"
 #include "backends/kokkos/conv_max_pool_data.hpp"
 #include "backends/kokkos/conv_max_pool_device.hpp"
 #include "backends/kokkos/conv_max_pool_weights.hpp"
 #include "backends/kokkos/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/scratch_parts.hpp"
+#include "engine/base/memory_parts.hpp"
 #include "engine/ops/device.hpp"
 #include "engine/ops/factory.hpp"
 
@@ -81,7 +80,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
                 static_cast<double>(desc_.dst.elements())};
   }
   std::size_t scratch_bytes(Verb v) const override {
-    ScratchParts parts(nullptr);
+    MemoryParts parts(nullptr);
     if (v == Verb::backward_weights) take_for_weights(parts);
     if (v == Verb::backward_data) take_for_data(parts);
     return parts.used();
@@ -90,7 +89,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, workspace, diff_weights, diff_bias, scratch] = args;
     constexpr const char *add_label = "keelson::conv_max_pool::add_slots", *bias_label = "keelson::conv_max_pool::bias";
-    ScratchParts parts(scratch.raw());
+    MemoryParts parts(scratch.raw());
     const ForWeights s = take_for_weights(parts);
     auto* const sums = diff_weights.data<float>();
     launch_weights({g_, runs_, tile_, src.data<float>(), src.data<float>() + src.elements(), diff_dst.data<float>(),
@@ -104,7 +103,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     const auto& [diff_dst, workspace, weights, diff_src, scratch] = args;
     constexpr const char *sort_label = "keelson::conv_max_pool::sort", *pack_label = "keelson::conv_max_pool::pack",
                          *label = "keelson::conv_max_pool::backward_data";
-    ScratchParts parts(scratch.raw());
+    MemoryParts parts(scratch.raw());
     const ForData s = take_for_data(parts);
     launch(sort_label, g_.window_count(),
            SortArgmax{g_, diff_dst.data<float>(), workspace.data<ArgmaxIndex>(), s.sorted});
@@ -131,13 +130,13 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   };
   Index weights_count() const { return g_.filters * g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.src.c; }
 
-  ForWeights take_for_weights(ScratchParts& parts) const {
+  ForWeights take_for_weights(MemoryParts& parts) const {
     const Index of_filter = g_.kernel[0] * g_.kernel[1] * runs_.padded;
     return {parts.take<float>(workers_ * tile_.floats),
             parts.take<float>(workers_ * ceil_div(g_.filters, parts_) * of_filter),
             parts.take<float>(slots_ > 1 ? slots_ * weights_count() : 0), parts.take<double>(slots_ * g_.filters)};
   }
-  ForData take_for_data(ScratchParts& parts) const {
+  ForData take_for_data(MemoryParts& parts) const {
     const Index entries = g_.window_count() * g_.filters;
     return {{blocks_, ceil_div(g_.filters, blocks_),
              parts.take<std::uint16_t>(g_.window_count() * blocks_ * (g_.places() + 1)),
@@ -186,24 +185,6 @@ Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
       return fmt::format("{} has not its channels last", name);
   }
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
-}
-
-namespace {
-
-backends::TileMakers own_makers() {
-  return {[](const ConvDesc& c) { return make(c); }, [](const PoolDesc& p) { return make(p); },
-          [](const ReorderDesc& r) { return make(r); }, backends::tile_bytes(space().concurrency())};
-}
-
-}  // namespace
-
-Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& d, Device& device) {
-  return fastest_conv_max_pool_backward(d, own_makers(), device);
-}
-
-Expected<ConvMaxPoolForward> make(const ConvMaxPoolForwardDesc& d, Device& device) {
-  if (!device.has_small_caches()) return std::string("depth tiles are for the caches of CPUs");
-  return fastest_conv_max_pool(d, own_makers(), device);
 }
 
 }  // namespace keelson::kokkos

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/tile.hpp"
 #include "backends/kokkos/values.hpp"
 

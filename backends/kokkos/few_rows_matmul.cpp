@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "backends/kokkos/common.hpp"
-#include "backends/kokkos/scratch_parts.hpp"
 #include "backends/kokkos/strided_copy.hpp"
 #include "backends/kokkos/tile.hpp"
-#include "engine/base/algorithm_chooser.hpp"
+#include "engine/base/memory_parts.hpp"
+#include "engine/tune/autotuner.hpp"
 
 namespace keelson::kokkos {
 
@@ -197,53 +197,6 @@ Expected<MatMul> make_few_rows_matmul(const MatMulDesc& desc) {
     return fmt::format("1 to {} rows are needed", most_rows);
   if (d.dst.layout.strides()[1] != 1) return std::string("the columns of dst do not lie side by side");
   return std::unique_ptr<MatMul>(std::make_unique<FewRowsMatMul>(d));
-}
-
-std::unique_ptr<MatMul> fastest_matmul(std::unique_ptr<MatMul> direct, const MatMulDesc& desc, Device& device) {
-  constexpr int most_uses = 16;
-  MatMulDesc d = desc;
-  for (const auto& [t, role] : {std::pair{&d.src, Role::src}, {&d.weights, Role::weights}, {&d.dst, Role::dst}})
-    t->layout = direct->layout(Verb::forward, role);
-  auto few_rows = make_few_rows_matmul(d);
-  AlgorithmChooser* const chooser = device.chooser();
-  if (!few_rows.primitive || !chooser) return direct;
-  std::vector<std::unique_ptr<MatMul>> ways;
-  ways.push_back(std::move(direct));
-  ways.push_back(std::move(few_rows.primitive));
-  const std::vector<std::string> names{ways[0]->name(Verb::forward), ways[1]->name(Verb::forward)};
-  std::shared_ptr<void> memory;
-  const auto span = [](const TensorDesc& t) {  // rows may lie apart
-    std::size_t last = 0;
-    for (int i = 0; i < 2; ++i) last += static_cast<std::size_t>((t.shape[i] - 1) * t.layout.strides()[i]);
-    return static_cast<Index>((last + 1) * sizeof(float));
-  };
-  const auto take = [&](ScratchParts& parts, const MatMul& way) {
-    struct {
-      std::byte *src, *weights, *dst, *packed, *scratch;
-    } const taken{parts.take<std::byte>(span(d.src)), parts.take<std::byte>(span(d.weights)),
-                  parts.take<std::byte>(span(d.dst)), parts.take<std::byte>(static_cast<Index>(way.packed_bytes())),
-                  parts.take<std::byte>(static_cast<Index>(way.scratch_bytes(Verb::forward)))};
-    return taken;
-  };
-  const auto prepare = [&] {
-    std::size_t most = 0;
-    for (const auto& way : ways) {
-      ScratchParts parts(nullptr);
-      take(parts, *way);
-      most = std::max(most, parts.used());
-    }
-    memory = device.allocate(most, "operands to time products on");
-  };
-  const auto run = [&](std::size_t i) {
-    ScratchParts parts(memory.get());
-    const auto m = take(parts, *ways[i]);
-    const Tensor src(d.src, m.src), weights(d.weights, m.weights), dst(d.dst, m.dst);
-    ways[i]->pack(weights, m.packed);
-    for (int use = 0; use < std::min(d.uses, most_uses); ++use)
-      ways[i]->forward(src, weights, m.packed, dst, m.scratch);
-  };
-  const auto best = chooser->choose(describe(d), space().concurrency(), names, {run, prepare});
-  return std::move(ways[best]);
 }
 
 }  // namespace keelson::kokkos

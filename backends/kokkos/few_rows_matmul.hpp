@@ -11,8 +11,4 @@ namespace keelson::kokkos {
 /// what comes next is prefetched. Sums do not depend on the number of threads.
 ops::Expected<ops::MatMul> make_few_rows_matmul(const ops::MatMulDesc& desc);
 
-/// `direct`, or make_few_rows_matmul() where it has measured faster (Device::chooser()). By rule of thumb `direct`.
-std::unique_ptr<ops::MatMul> fastest_matmul(std::unique_ptr<ops::MatMul> direct, const ops::MatMulDesc& desc,
-                                            Device& device);
-
 }  // namespace keelson::kokkos

@@ -1,4 +1,4 @@
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/common.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/batch_norm.hpp"

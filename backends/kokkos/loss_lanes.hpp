@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/loss_rows.hpp"
 
 /// Losses of wide rows on a GPU: `lanes` work items share a row, each takes every lanes-th element, so that a warp

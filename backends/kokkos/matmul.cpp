@@ -1,6 +1,5 @@
 #include "engine/ops/matmul.hpp"
 
-#include "backends/kokkos/few_rows_matmul.hpp"
 #include "backends/kokkos/gemm.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/factory.hpp"
@@ -58,12 +57,6 @@ Expected<MatMul> make(const MatMulDesc& desc) {
     return fmt::format("src {}, weights {} and dst {} do not fit together", to_string(s), to_string(w),
                        to_string(d.dst.shape));
   return std::unique_ptr<MatMul>(std::make_unique<KokkosMatMul>(d));
-}
-
-Expected<MatMul> make(const MatMulDesc& d, Device& device) {
-  auto made = make(d);
-  if (made.primitive) made.primitive = fastest_matmul(std::move(made.primitive), d, device);
-  return made;
 }
 
 }  // namespace keelson::kokkos

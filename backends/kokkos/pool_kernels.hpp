@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/values.hpp"
 
 /// Pooling on (N, C, D, H, W) with any strides. A work item takes runs of neighbouring windows: over the channels of

@@ -1,6 +1,6 @@
 #include "engine/ops/recurrent_cell.hpp"
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
 #include "backends/kokkos/vector_math.hpp"

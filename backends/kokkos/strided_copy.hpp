@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/values.hpp"
 
 /// dst = src for arrays of one shape with any strides: the whole of Reorder and Concat.

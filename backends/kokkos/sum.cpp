@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/values.hpp"
 #include "engine/ops/combine.hpp"

@@ -1,6 +1,6 @@
 #include "engine/ops/update.hpp"
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/flat.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/factory.hpp"

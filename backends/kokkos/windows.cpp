@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 
 namespace keelson::kokkos {
 

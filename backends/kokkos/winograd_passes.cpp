@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "backends/kokkos/caches.hpp"
-#include "backends/kokkos/scratch_parts.hpp"
 #include "backends/kokkos/winograd_weights.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/memory_parts.hpp"
 
 namespace keelson::kokkos {
 
@@ -62,14 +62,14 @@ class TilePass final : public WinogradPass {
   TileSource source(const void* data, DType type) const override { return TileSource(data, type, grid_.in); }
   WinogradOutput output(float* dst) const override { return {dst, grid_.out}; }
   std::size_t scratch_bytes() const override {
-    ScratchParts parts(nullptr);
+    MemoryParts parts(nullptr);
     parts.take<float>(filters_floats()), parts.take<float>(scratch_floats());
     return parts.used();
   }
 
   void run(const TileSource& source, const Tensor& weights, const WinogradOutput& output,
            void* scratch) const override {
-    ScratchParts parts(scratch);
+    MemoryParts parts(scratch);
     float* const u = parts.take<float>(filters_floats());
     float* const of_workers = parts.take<float>(scratch_floats());
     const auto launch_with = [&]<int width>(std::integral_constant<int, width>) {
@@ -154,12 +154,12 @@ class WeightsPass final : public WinogradWeightsPass {
 
   TileSource gradient(const float* diff_dst) const override { return TileSource(diff_dst, DType::f32, grid_.out); }
   std::size_t scratch_bytes() const override {
-    ScratchParts parts(nullptr);
+    MemoryParts parts(nullptr);
     take(parts);
     return parts.used();
   }
   void run(const float* src, const TileSource& gradient, const Tensor& diff_weights, void* scratch) const override {
-    ScratchParts parts(scratch);
+    MemoryParts parts(scratch);
     const Parts p = take(parts);
     const TileSource source(src, DType::f32, grid_.in);
     if (wide_)
@@ -177,7 +177,7 @@ class WeightsPass final : public WinogradWeightsPass {
   Index lanes() const { return wide_ ? max_lanes : vector_width; }
   Index padded_filters() const { return panels_ * lanes(); }
 
-  Parts take(ScratchParts& parts) const {
+  Parts take(MemoryParts& parts) const {
     constexpr Index gap = 16;
     const auto tiles = [&](Index channels) {
       const Index step = block_ * channels + gap;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
+#include "engine/ops/candidates.hpp"
 #include "engine/ops/device.hpp"
 #include "engine/ops/factory.hpp"
 #include "engine/ops/primitive.hpp"
@@ -21,7 +23,10 @@ class Context {
  public:
   /// `factories` in the order in which they are asked.
   Context(std::unique_ptr<Device> device, std::vector<std::unique_ptr<ops::OpFactory>> factories)
-      : device_(std::move(device)), factories_(std::move(factories)) {}
+      : device_(std::move(device)), factories_(std::move(factories)) {
+    for (auto& f : factories_) f->join(*this);
+  }
+  Context(const Context&) = delete;
 
   /// The device that primitives work on.
   Device& device() { return *device_; }
@@ -29,24 +34,34 @@ class Context {
   Tensor allocate(const TensorDesc& desc, const std::string& label);
   std::string describe() const;  ///< "OpenMP, 2 threads; backends onednn, kokkos"
 
-  /// The first backend that supports it makes it. Null where none does; `why` then holds "backend: reason" of each.
-  /// What a backend throws is a failure and passes through.
+  /// The first backend that supports the op makes it. Where backends have candidates for the op (engine/ops/
+  /// candidates.hpp), that primitive decides the layouts of src and dst, and each verb is then made by its fastest
+  /// candidate. Null where no backend supports the op; `why` then holds "backend: reason" of each. What a backend
+  /// throws is a failure and passes through.
   template <class Desc>
   std::unique_ptr<typename Desc::Op> try_make(const Desc& desc, std::string* why = nullptr) {
     std::string reasons;
-    for (auto& f : factories_) {
-      auto made = f->make(desc);
-      if (made.primitive) {
-        made.primitive->set_backend(f->name());
-        made.primitive->set_description(desc);
-        report(ops::description_of(desc), *made.primitive, reasons);
-        if (!made.remark.empty()) tell(made.remark, ops::description_of(desc));
-        return std::move(made.primitive);
-      }
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.unsupported_reason);
+    auto made = first_to_make(desc, reasons);
+    if constexpr (requires { desc.verbs(); }) {
+      if (const auto rows = candidate_rows<Desc>(); !rows.empty() && (made || !has_maker<Desc>()))
+        made = ops::by_fastest_candidates(std::move(made), desc, rows, *device_, reasons);
     }
-    if (why) *why = reasons;
-    return nullptr;
+    if (made) {
+      made->set_description(desc);
+      report(ops::description_of(desc), *made, reasons);
+    } else if (why) {
+      *why = reasons;
+    }
+    return made;
+  }
+
+  /// By the first backend that supports the op, without a look at candidates: for ops that are made of others.
+  template <class Desc>
+  ops::Expected<typename Desc::Op> make_by_first(const Desc& desc) {
+    std::string reasons;
+    auto made = first_to_make(desc, reasons);
+    if (made) return made;
+    return reasons;
   }
 
   /// As try_make(), but throws InputError where no backend supports the description.
@@ -78,6 +93,35 @@ class Context {
   void read_plain(const Tensor& src, float* host);
 
  private:
+  /// Null where no backend supports the op; `reasons` then holds those of all.
+  template <class Desc>
+  std::unique_ptr<typename Desc::Op> first_to_make(const Desc& desc, std::string& reasons) {
+    for (auto& f : factories_) {
+      if (!f->has_makers()) continue;
+      auto made = f->make(desc);
+      if (made.primitive) {
+        made.primitive->set_backend(f->name());
+        made.primitive->set_description(desc);
+        if (!made.remark.empty()) tell(made.remark, ops::description_of(desc));
+        return std::move(made.primitive);
+      }
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", f->name(), made.unsupported_reason);
+    }
+    return nullptr;
+  }
+  /// Whether a backend makes the op; else there are candidates alone.
+  template <class Desc>
+  bool has_maker() const {
+    return std::any_of(factories_.begin(), factories_.end(), [](const auto& f) { return f->template makes<Desc>(); });
+  }
+  template <class Desc>
+  std::vector<ops::OfferedRow<Desc>> candidate_rows() const {
+    std::vector<ops::OfferedRow<Desc>> rows;
+    for (const auto& f : factories_)
+      for (const auto& row : f->template candidates<Desc>()) rows.push_back({f.get(), &row});
+    return rows;
+  }
+
   /// To stderr, under KEELSON_VERBOSE=1.
   void report(const std::string& op, const ops::Primitive& taken_by, const std::string& declined) const;
   void reorder(const Tensor& src, const Tensor& dst);  ///< once, now

@@ -41,6 +41,11 @@ struct ConvDesc {
 
   bool writes_diff_bias() const { return params.bias && diff_bias; }  ///< both
 
+  std::vector<Verb> verbs() const;  ///< those that are asked for
+  /// Gives src and dst the layouts that `conv` has. Weights get its layout only if that is strided: any convolution can
+  /// read such weights.
+  void take_layouts(const Conv& conv);
+
   friend bool operator==(const ConvDesc&, const ConvDesc&) = default;
 };
 

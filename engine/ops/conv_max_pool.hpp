@@ -31,6 +31,14 @@ struct ConvMaxPoolDesc {
   DType compute = DType::f32;
 
   TensorDesc bias_desc() const { return TensorDesc::plain({weights.shape[0]}); }
+  /// The argmax indices of the windows: a byte for each element of dst.
+  TensorDesc workspace_desc() const { return TensorDesc::plain({dst.elements()}, DType::u8); }
+
+  /// Indices as training leaves them: anywhere in the windows. Host memory.
+  void fill_workspace(void* indices) const;
+
+  std::vector<Verb> verbs() const;                         ///< those that are asked for
+  void take_layouts(const ConvMaxPoolBackward& gradient);  ///< gives all operands the layouts that `gradient` has
 };
 
 /// Knows no forward verb.
@@ -42,7 +50,7 @@ class ConvMaxPoolBackward : public DescribedPrimitive<ConvMaxPoolDesc> {
   struct BackwardData {
     static constexpr Verb verb = Verb::backward_data;
     In<K, Role::diff_dst, &ConvMaxPoolDesc::dst> diff_dst;
-    In<K, Role::workspace, undescribed> workspace;
+    In<K, Role::workspace, &ConvMaxPoolDesc::workspace_desc> workspace;
     In<K, Role::weights, &ConvMaxPoolDesc::weights> weights;
     Out<K, Role::diff_src, &ConvMaxPoolDesc::src> diff_src;
     Scratch<K> scratch;
@@ -52,7 +60,7 @@ class ConvMaxPoolBackward : public DescribedPrimitive<ConvMaxPoolDesc> {
     static constexpr Verb verb = Verb::backward_weights;
     In<K, Role::src, &ConvMaxPoolDesc::src> src;
     In<K, Role::diff_dst, &ConvMaxPoolDesc::dst> diff_dst;
-    In<K, Role::workspace, undescribed> workspace;
+    In<K, Role::workspace, &ConvMaxPoolDesc::workspace_desc> workspace;
     Out<K, Role::diff_weights, &ConvMaxPoolDesc::weights> diff_weights;
     OptionalOut<K, Role::diff_bias, &ConvMaxPoolDesc::bias_desc> diff_bias;
     Scratch<K> scratch;
@@ -74,6 +82,8 @@ struct ConvMaxPoolForwardDesc {
   TensorDesc dst;
   bool training = true;  ///< workspace is written
 
+  std::vector<Verb> verbs() const { return {Verb::forward}; }
+  void take_layouts(const ConvMaxPoolForward&) {}  ///< those of src and dst are given
   TensorDesc src_desc() const { return conv.src; }
   TensorDesc weights_desc() const { return conv.weights; }
   TensorDesc bias_desc() const { return Conv::bias_desc(conv); }

@@ -13,7 +13,7 @@
 /// What a backend says of its device, and what the engine asks of it.
 namespace keelson {
 
-class AlgorithmChooser;
+class Autotuner;
 
 /// Does work in order: one CUDA stream, or some threads of a CPU. Work of different instances runs side by side: the
 /// device orders it only where wait_for() or Device::fence() is called. A device has a main instance.
@@ -146,9 +146,9 @@ class Device {
   /// Measures the device with all its threads, in about a second and with 256 MiB of memory per thread, 4 GiB at
   /// most. Another process at work on the same device lowers both values.
   virtual DevicePeaks measure_peaks() = 0;
-  /// What times algorithms on this device while plans are being made and remembers the choices; null: nothing does, and
-  /// rules of thumb are taken, or backends choose for themselves.
-  virtual AlgorithmChooser* chooser() { return nullptr; }
+  /// Times candidates on this device while plans are being made, and remembers the choices. Null: candidates are taken
+  /// by rules of thumb, or backends choose for themselves.
+  virtual Autotuner* autotuner() { return nullptr; }
   /// The device's own energy counter, as it is now. Processors are counted by the system, for all who use them.
   virtual DeviceEnergy energy() { return {std::nullopt, "the device has no energy counter of its own"}; }
 

@@ -8,8 +8,18 @@
 #include <typeindex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
+
+#include "engine/base/error.hpp"
+
+namespace keelson {
+class Context;
+}
 
 namespace keelson::ops {
+
+template <class Desc>
+struct CandidateRow;
 
 /// A primitive, or the reason why a backend has none for this description. The reason is no failure: the next backend
 /// is asked.
@@ -48,6 +58,14 @@ class OpFactory {
     return *this;
   }
 
+  /// Whether the factory makes any op; else it has tables of candidates alone.
+  bool has_makers() const { return !makers_.empty(); }
+  /// Whether it makes this op.
+  template <class Desc>
+  bool makes() const {
+    return makers_.contains(typeid(Desc));
+  }
+
   /// What the op's maker says; declines ops that have none.
   template <class Desc>
   Expected<typename Desc::Op> make(const Desc& desc) const {
@@ -56,9 +74,31 @@ class OpFactory {
     return std::any_cast<const Maker<Desc>&>(found->second)(desc);
   }
 
+  /// The backend's table of candidates for this op, the best guess first (engine/ops/candidates.hpp).
+  template <class Desc>
+  OpFactory& add_candidates(std::vector<CandidateRow<Desc>> rows) {
+    candidates_[typeid(Desc)] = std::move(rows);
+    return *this;
+  }
+  /// The table; empty where the backend has none for the op.
+  template <class Desc>
+  const std::vector<CandidateRow<Desc>>& candidates() const {
+    static const std::vector<CandidateRow<Desc>> none;
+    const auto found = candidates_.find(typeid(Desc));
+    return found == candidates_.end() ? none : std::any_cast<const std::vector<CandidateRow<Desc>>&>(found->second);
+  }
+
+  /// The context that the factory is a part of. For makers of ops that are made of others.
+  Context& context() const {
+    KEELSON_EXPECT(context_);
+    return *context_;
+  }
+  void join(Context& context) { context_ = &context; }  ///< by the context
+
  private:
   std::string name_;
-  std::unordered_map<std::type_index, std::any> makers_;  ///< by the type of the description
+  Context* context_ = nullptr;
+  std::unordered_map<std::type_index, std::any> makers_, candidates_;  ///< by the type of the description
 };
 
 /// describe(desc) of the op's own header.

@@ -17,6 +17,9 @@ struct MatMulDesc {
   DType compute = DType::f32;
   int uses = 1;       ///< how often the same weights are used: what it pays to rearrange them for
   bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+
+  std::vector<Verb> verbs() const { return {Verb::forward}; }
+  void take_layouts(const MatMul& product);  ///< gives all operands the layouts that `product` has
 };
 
 /// Not a call of plans: layers and primitives that are made of products hand it pieces of their own memory.

@@ -80,8 +80,10 @@ class Primitive {
   /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 
-  /// Name of the backend that made the primitive.
+  /// Name of the backend that made the primitive, and chose its layouts.
   std::string_view backend() const { return backend_; }
+  /// Name of the backend whose kernel runs for the verb.
+  virtual std::string_view backend_of(Verb) const { return backend_; }
   void set_backend(std::string_view name) { backend_ = name; }  ///< by the context, on creation
 
  private:

@@ -58,7 +58,7 @@ void set_same_padding(TransposedConvParams& params) {
   }
 }
 
-ConvDesc turned_conv(const TransposedConvDesc& d) {
+ConvDesc swapped_conv(const TransposedConvDesc& d) {
   ConvDesc c;
   c.params.kernel = d.params.kernel;
   c.params.stride = d.params.stride;

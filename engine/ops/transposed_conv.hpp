@@ -54,7 +54,7 @@ class TransposedConv : public WeightedPrimitive<TransposedConvDesc> {};
 /// The convolution that this op turns round, without bias and activation. Its source is dst, its result is src, its
 /// weights are the same; its backward_data is this op's forward, its forward is this op's backward_data, and its
 /// backward_weights is this op's with the two operands exchanged.
-ConvDesc turned_conv(const TransposedConvDesc& d);
+ConvDesc swapped_conv(const TransposedConvDesc& d);
 
 /// FLOPs of one verb (all three are equal): 2 per multiply-add; those that are cut off count.
 double transposed_conv_flops(const TransposedConvDesc& d);

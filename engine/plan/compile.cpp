@@ -2,7 +2,6 @@
 #include <bit>
 #include <optional>
 
-#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/ops/combine.hpp"
@@ -15,6 +14,7 @@
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
 #include "engine/plan/updates.hpp"
+#include "engine/tune/tuning_ranks.hpp"
 
 namespace keelson {
 
@@ -254,15 +254,6 @@ CompiledGraph Compiler::finish() {
 
 namespace {
 
-/// The text of the first rank.
-std::string first_ranks(std::string text, Communicator& ranks) {
-  auto size = static_cast<std::int64_t>(text.size());
-  ranks.broadcast(&size, sizeof size, 0);
-  text.resize(static_cast<std::size_t>(size));
-  ranks.broadcast(text.data(), text.size(), 0);
-  return text;
-}
-
 /// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
 /// the elements may lie in another order, and the sums would be wrong without a word.
 void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
@@ -272,22 +263,22 @@ void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
 }
 
 CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
-                            AlgorithmChooser* chooser) {
+                            Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
-  const AlgorithmChooser::RulesOfThumb rules(options.exchange.reproducible ? chooser : nullptr);
+  const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
   Communicator* const ranks = options.peers ? options.peers : options.communicator();
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
   if (!ranks || ranks->size() == 1) return make();
   // What follows is the same on all ranks, whatever they have and their environments say: the first one decides whether
   // anything is measured.
-  const bool measures = chooser && chooser->measures();
+  const bool measures = autotuner && autotuner->measures();
   std::optional<CompiledGraph> compiled;
   on_first_rank(ranks, [&] {
     if (measures) compiled.emplace(make());
   });
-  const std::string choices = first_ranks(measures ? chooser->text() : "", *ranks);  // empty: rules of thumb
-  const AlgorithmChooser::RulesOfThumb as_the_first_rank(choices.empty() ? chooser : nullptr);
-  if (chooser && !choices.empty() && ranks->rank() != 0) chooser->adopt(choices);
+  const std::string choices = tuning_ranks(ranks).from_first(measures ? autotuner->text() : "");  // empty: rules of thumb
+  const Autotuner::RulesOfThumb as_the_first_rank(choices.empty() ? autotuner : nullptr);
+  if (autotuner && !choices.empty() && ranks->rank() != 0) autotuner->adopt(choices);
   if (!compiled) compiled.emplace(make());
   if (options.training) require_same_plans(*compiled, *ranks);
   return std::move(*compiled);
@@ -298,14 +289,14 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
 CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
   constexpr double worth_telling = 1;  // seconds
   Context& context = parameters.context();
-  AlgorithmChooser* const chooser = context.device().chooser();
-  const double before = chooser ? chooser->seconds() : 0;
-  auto compiled = compile_alike(graph, parameters, options, chooser);
-  if (chooser && chooser->seconds() - before > worth_telling)
+  Autotuner* const autotuner = context.device().autotuner();
+  const double before = autotuner ? autotuner->seconds() : 0;
+  auto compiled = compile_alike(graph, parameters, options, autotuner);
+  if (autotuner && autotuner->seconds() - before > worth_telling)
     context.remark(fmt::format(
-        "algorithms were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)", chooser->seconds() - before,
-        chooser->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
-                                : "later starts find the choices in " + chooser->file().string()));
+        "algorithms were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)", autotuner->seconds() - before,
+        autotuner->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
+                                  : "later starts find the choices in " + autotuner->file().string()));
   return compiled;
 }
 

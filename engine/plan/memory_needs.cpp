@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/base/algorithm_chooser.hpp"
+#include "engine/tune/autotuner.hpp"
 
 namespace keelson {
 
@@ -14,7 +14,7 @@ Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::i
   options.batch = batch;
   options.grid = nullptr;  // other ranks may have had room
   options.peers = nullptr;
-  const AlgorithmChooser::RulesOfThumb rules(context.device().chooser());  // a full device is none to time anything on
+  const Autotuner::RulesOfThumb rules(context.device().autotuner());  // a full device is none to time anything on
   Parameters parameters(graph, context, 1);
   const Plan plan(graph, parameters, options);
   Needs needs;

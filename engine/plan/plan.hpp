@@ -49,7 +49,7 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
-  /// Ranks that compile this plan together and take the algorithms of the first one (AlgorithmChooser), which may have
+  /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
   /// to time them; null: those of communicator(). All of them make the same plans in the same order.
   Communicator* peers = nullptr;
 
@@ -85,7 +85,7 @@ struct PlanRow {
 
 /// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places in
 /// memory. Compilation takes well under a second, and some seconds more where algorithms of convolutions must be timed
-/// (Device::chooser()). A plan does not change; an Executor runs the plan. The context must
+/// (Device::autotuner()). A plan does not change; an Executor runs the plan. The context must
 /// outlive the plan.
 class Plan {
  public:

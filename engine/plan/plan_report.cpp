@@ -68,7 +68,7 @@ std::vector<PlanRow> plan_rows(const Program& program) {
     r.node = c.node;
     r.op = op_name(c);
     if (computed) {
-      r.backend = computed->primitive->backend();
+      r.backend = computed->primitive->backend_of(computed->verb);
       r.kernel = computed->primitive->name(computed->verb);
       const ops::Cost cost = computed->primitive->cost(computed->verb);
       r.gflop = cost.flops * 1e-9;

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "engine/base/detail/choice_cache.hpp"
 #include "engine/base/error.hpp"
+#include "engine/tune/choice_cache.hpp"
 
 namespace keelson {
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -9,13 +8,12 @@
 #include "comm/allreduce/algorithm.hpp"
 #include "comm/allreduce/detail/allreduces.hpp"
 #include "comm/communicators.hpp"
-#include "engine/base/detail/choice_cache.hpp"
+#include "engine/tune/autotuner.hpp"
 
 namespace keelson::comm::detail {
 
-/// Chooses the algorithm for an array by timing those that can be had, once per power of two of bytes. What was chosen
-/// is kept in a file, per MPI library, number of ranks and nodes. KEELSON_ALLREDUCE names the algorithm instead.
-/// KEELSON_TUNE=off takes the rule of thumb. KEELSON_VERBOSE=1 prints what was timed.
+/// Chooses the algorithm for an array, once per power of two of bytes: the ranks time all algorithms that the group
+/// supports, together (Autotuner). KEELSON_ALLREDUCE names the algorithm instead.
 class AllreduceChooser {
  public:
   /// Throws InputError where the environment names no algorithm.
@@ -29,18 +27,12 @@ class AllreduceChooser {
   std::vector<AllreduceTime> measure(std::size_t bytes, Wire wire, SumOrder order = SumOrder::any);
 
  private:
-  /// The choice for `key` of the first rank's file, or else what `measure` returns on all ranks.
-  std::string agree(const std::string& key, const std::function<bool(const std::string&)>& usable,
-                    const std::function<std::string()>& measure);
-  std::string fastest_algorithm(std::size_t bytes, Wire wire, SumOrder order);
   std::string fastest_bucket(Wire wire);
   std::string group_key(Wire wire, SumOrder order) const;
 
   Allreduces& allreduces_;
-  std::string wish_;  ///< KEELSON_ALLREDUCE; empty: none
-  bool off_;
-  int rank_ = 0;
-  ChoiceCache cache_;                                                            ///< of rank 0
+  std::string requested_;  ///< KEELSON_ALLREDUCE; empty: none
+  Autotuner autotuner_;
   std::map<std::tuple<std::size_t, Wire, SumOrder>, AllreduceAlgorithm> known_;  ///< by power of two of bytes
 };
 
