@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/common/kernel.hpp"
 
 namespace keelson::insitu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backends/kokkos/conv_max_pool_device.hpp"
-#include "backends/kokkos/unpool.hpp"
+#include "backends/kokkos/pool/conv_max_pool_device.hpp"
+#include "backends/kokkos/pool/unpool.hpp"
 #include "engine/base/memory_parts.hpp"
 #include "engine/ops/bias_gradient.hpp"
 #include "engine/ops/combine.hpp"

@@ -8,7 +8,7 @@
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/queue.hpp"
-#include "backends/kokkos/peaks.hpp"
+#include "backends/kokkos/common/peaks.hpp"
 #include "engine/base/align.hpp"
 
 namespace keelson::cuda {

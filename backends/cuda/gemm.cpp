@@ -111,11 +111,7 @@ class Gemm::Trial {
 
 Gemm::Gemm(const LibraryPtr& library, const TensorDesc& a, const TensorDesc& b, const TensorDesc& c, Options options)
     : library_(library), a_(a), b_(b), c_(c), options_(options) {
-  try {
-    plan();
-  } catch (const CublasError& error) {
-    decline("{}", error.what());
-  }
+  plan();
 }
 
 void Gemm::plan() {

@@ -1,7 +1,7 @@
 #include "backends/common/swapped_conv.hpp"
 
 #include "backends/cuda/makers.hpp"
-#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 
 namespace keelson::cuda {
 

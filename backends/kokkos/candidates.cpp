@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "backends/kokkos/few_rows_matmul.hpp"
+#include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/tile.hpp"
-#include "backends/kokkos/winograd.hpp"
+#include "backends/kokkos/matmul/skinny_gemm.hpp"
+#include "backends/kokkos/winograd/winograd.hpp"
 #include "engine/ops/candidates.hpp"
 
 namespace keelson::kokkos {
@@ -70,7 +70,7 @@ struct Winograd {
 /// Rounded operands are of use only to kernels that multiply them faster, which Winograd's do not.
 bool keeps_f32(const ConvMaxPoolForwardDesc& d) { return d.conv.src.dtype == DType::f32; }
 
-Expected<MatMul> make_few_rows(const MatMulDesc& d, Verb) { return make_few_rows_matmul(d); }
+Expected<MatMul> make_skinny(const MatMulDesc& d, Verb) { return make_skinny_gemm(d); }
 
 }  // namespace
 
@@ -94,7 +94,7 @@ void add_candidates(OpFactory& factory) {
       {"winograd, tiles of 3", pooled_gradient(Winograd<3>::conv_max_pool_backward)},
       {"winograd, tiles of 2", pooled_gradient(Winograd<2>::conv_max_pool_backward)},
   });
-  factory.add_candidates<MatMulDesc>({{"few rows", found_by<MatMulDesc>(make_few_rows)}});
+  factory.add_candidates<MatMulDesc>({{"few rows", found_by<MatMulDesc>(make_skinny)}});
 }
 
 }  // namespace keelson::kokkos

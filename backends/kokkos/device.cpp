@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "backends/common/budget.hpp"
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/common/kernel.hpp"
+#include "backends/kokkos/common/peaks.hpp"
+#include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/factory.hpp"
-#include "backends/kokkos/peaks.hpp"
-#include "backends/kokkos/tile.hpp"
 #include "engine/base/huge_pages.hpp"
 #include "engine/base/processor.hpp"
 #include "engine/tune/autotuner.hpp"

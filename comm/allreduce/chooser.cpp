@@ -179,9 +179,9 @@ std::size_t AllreduceChooser::choose_bucket_bytes(Wire wire) {
     return parse_number<std::size_t>(choice).value_or(0) >= least_bucket;
   };
   for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) choose(bytes, wire);
-  const std::string choice = autotuner_.choose_value(fmt::format("{}, bytes of a bucket", group_key(wire, SumOrder::any)),
-                                                     std::to_string(rule_of_thumb), usable,
-                                                     [&] { return fastest_bucket(wire); });
+  const std::string choice =
+      autotuner_.choose_value(fmt::format("{}, bytes of a bucket", group_key(wire, SumOrder::any)),
+                              std::to_string(rule_of_thumb), usable, [&] { return fastest_bucket(wire); });
   return *parse_number<std::size_t>(choice);
 }
 

@@ -95,12 +95,12 @@ Precision faster(Precision low, const Graph& graph, Context& context, const Plan
   if (!differ) return Precision::fp32;
   Autotuner autotuner(file_name(context.device()), std::make_unique<SlowestRankTimer>(group_of(ranks), 1, 0),
                       tuning_ranks(ranks));
-  const std::string key =
-      fmt::format("precision of a step v{}, plans {:016x} and {:016x}, {} ranks", precision_version, hashes[0],
-                  hashes[1], ranks ? ranks->size() : 1);
-  const auto chosen = autotuner.choose(
-      key, fmt::format("{} threads", context.device().current_instance().concurrency()),
-      {std::string(to_string(both[0])), std::string(to_string(both[1]))}, {[&](std::size_t i) { return trial.run(i); }});
+  const std::string key = fmt::format("precision of a step v{}, plans {:016x} and {:016x}, {} ranks", precision_version,
+                                      hashes[0], hashes[1], ranks ? ranks->size() : 1);
+  const auto chosen =
+      autotuner.choose(key, fmt::format("{} threads", context.device().current_instance().concurrency()),
+                       {std::string(to_string(both[0])), std::string(to_string(both[1]))},
+                       {[&](std::size_t i) { return trial.run(i); }});
   return both[chosen.value()];
 }
 

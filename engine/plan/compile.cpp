@@ -276,7 +276,8 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
   on_first_rank(ranks, [&] {
     if (measures) compiled.emplace(make());
   });
-  const std::string choices = tuning_ranks(ranks).from_first(measures ? autotuner->text() : "");  // empty: rules of thumb
+  const std::string choices =
+      tuning_ranks(ranks).from_first(measures ? autotuner->text() : "");  // empty: rules of thumb
   const Autotuner::RulesOfThumb as_the_first_rank(choices.empty() ? autotuner : nullptr);
   if (autotuner && !choices.empty() && ranks->rank() != 0) autotuner->adopt(choices);
   if (!compiled) compiled.emplace(make());

@@ -21,14 +21,6 @@ struct Trial {
   int runs;
 };
 
-bool attempt(std::size_t candidate, const RunCandidate& run) {
-  try {
-    return run(candidate);
-  } catch (const Error&) {
-    return false;  // a device that is broken for good also fails the next call, whose exception passes through
-  }
-}
-
 }  // namespace
 
 std::optional<CapturedWork> CapturedGraphTimer::try_to_capture(std::size_t candidate, int runs,
@@ -36,7 +28,7 @@ std::optional<CapturedWork> CapturedGraphTimer::try_to_capture(std::size_t candi
   try {
     bool all = true;
     auto work = device_->capture([&] {
-      for (int r = 0; r < runs && all; ++r) all = attempt(candidate, run);
+      for (int r = 0; r < runs && all; ++r) all = run(candidate);
     });
     if (all && work.kernels >= static_cast<std::size_t>(runs)) return work;
   } catch (const Error&) {
@@ -46,16 +38,16 @@ std::optional<CapturedWork> CapturedGraphTimer::try_to_capture(std::size_t candi
 }
 
 bool CapturedGraphTimer::can_run(std::size_t candidate, const RunCandidate& run) {
-  return attempt(candidate, run) && try_to_capture(candidate, 1, run);
+  return run(candidate) && try_to_capture(candidate, 1, run);
 }
 
 std::vector<double> CapturedGraphTimer::time(std::size_t count, const RunCandidate& run) {
   std::vector<Trial> trials;
   double least = does_not_run;
   for (std::size_t i = 0; i < count; ++i) {
-    if (!attempt(i, run)) continue;
+    if (!run(i)) continue;
     bool ran = true;
-    const double once = device_->time([&] { ran = attempt(i, run); });
+    const double once = device_->time([&] { ran = run(i); });
     if (!ran || once > std::max(short_run, hopeless * least)) continue;
     const int runs = std::clamp(static_cast<int>(seconds_of_launch / std::max(once, 1e-7)), 1, most_runs);
     if (auto work = try_to_capture(i, runs, run)) {

@@ -28,9 +28,9 @@ class CapturingDevice {
 /// Measures work that is queued on a device. Runs are captured, several in one graph, as the steps of a training are:
 /// then the time to launch a kernel does not count.
 ///
-/// A run that throws Error, or whose work cannot be captured, or that queues less than one kernel (it refused without a
-/// word), is of a candidate that does not run. Other exceptions pass through. The first run of a candidate may load
-/// code and set things up, and does not count.
+/// A candidate does not run if its run returns false, if its work cannot be captured, or if it queues less than one
+/// kernel: then the library refused without a word. What a run throws outside of a capture passes through. The first
+/// run of a candidate may load code and set things up, and does not count.
 class CapturedGraphTimer final : public TrialTimer {
  public:
   explicit CapturedGraphTimer(std::unique_ptr<CapturingDevice> device) : device_(std::move(device)) {}

@@ -7,15 +7,13 @@ namespace keelson {
 
 namespace {
 
-constexpr int rounds = 4;
-/// A candidate is dropped that takes so many times as long as the fastest one: after its first run, which also sets
-/// things up, and after the two runs that follow.
-constexpr double far_behind[rounds - 1] = {4, 1.5, 1.2};
-/// But after the first run only if the run has taken so many seconds: what sets things up may take longer than the
-/// work.
-constexpr double long_first_run = 0.03;
-/// Work that takes longer, in seconds, runs once: noise is small beside it.
-constexpr double long_work = 1;
+/// Work that takes longer, in seconds, counts from its first run on: what the run sets up is small beside it. It runs
+/// twice. Work that takes longer than very_long_work runs once.
+constexpr double long_work = 0.03, very_long_work = 1;
+constexpr int rounds_of_long_work = 2, rounds = 4;
+/// A candidate is dropped that takes so many times as long as the fastest one: after the first run of long work, and
+/// after one and two runs that count of other work.
+constexpr double far_behind[rounds - 1] = {1.35, 1.5, 1.2};
 
 }  // namespace
 
@@ -26,33 +24,30 @@ double steady_seconds() {
 WallClockTimer::WallClockTimer(std::function<double()> clock) : clock_(clock ? std::move(clock) : steady_seconds) {}
 
 std::vector<double> WallClockTimer::time(std::size_t count, const RunCandidate& run) {
-  std::vector<double> first(count, does_not_run), best(count, does_not_run);
-  const auto timed = [&](std::size_t i) {
-    const double start = clock_();
-    return run(i) ? clock_() - start : does_not_run;
+  struct Trial {
+    double first = does_not_run, best = does_not_run;
+    bool is_long() const { return first > long_work; }
   };
-  for (std::size_t i = 0; i < count; ++i) {
-    first[i] = timed(i);
-    if (first[i] > long_work) best[i] = first[i];
-  }
-  double least_first = does_not_run, least = does_not_run;
-  for (std::size_t i = 0; i < count; ++i) {
-    least_first = std::min(least_first, first[i]);
-    least = std::min(least, best[i]);
-  }
-  const auto is_decided = [&](std::size_t i, int round) {
-    if (first[i] > long_work) return true;
-    if (round == 1) return first[i] > long_first_run && first[i] > far_behind[0] * least_first;
-    return best[i] > far_behind[round - 1] * least;
+  std::vector<Trial> trials(count);
+  double least = does_not_run;
+  const auto is_decided = [&](const Trial& t, int round) {
+    if (t.first == does_not_run || t.first > very_long_work) return true;
+    if (t.is_long()) return round >= rounds_of_long_work || t.first > far_behind[0] * least;
+    return round > 1 && t.best > far_behind[round - 1] * least;
   };
-  for (int round = 1; round < rounds; ++round)  // in turns, so that a clock that changes meets all of them
+  for (int round = 0; round < rounds; ++round)  // in turns, so that a clock that changes meets all of them
     for (std::size_t i = 0; i < count; ++i) {
-      if (is_decided(i, round)) continue;
-      best[i] = std::min(best[i], timed(i));
-      least = std::min(least, best[i]);
+      Trial& t = trials[i];
+      if (round > 0 && is_decided(t, round)) continue;
+      const double start = clock_();
+      const double seconds = run(i) ? clock_() - start : does_not_run;
+      if (round == 0) t.first = seconds;
+      if (round == 0 && !t.is_long()) continue;  // the run also sets things up
+      t.best = std::min(t.best, seconds);
+      least = std::min(least, t.best);
     }
-  for (std::size_t i = 0; i < count; ++i)
-    if (best[i] == does_not_run) best[i] = first[i];  // dropped after the first run
+  std::vector<double> best;
+  for (const Trial& t : trials) best.push_back(t.best);
   return best;
 }
 

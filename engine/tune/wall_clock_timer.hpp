@@ -5,7 +5,7 @@
 namespace keelson {
 
 /// Measures work of the host, which has ended when a run returns: candidates run in turns, and the least time of each
-/// counts. A candidate that has fallen far behind runs no more, and long work runs once.
+/// counts. A candidate that has fallen far behind runs no more, and the longer the work is the less often it runs.
 class WallClockTimer final : public TrialTimer {
  public:
   /// `clock` gives seconds; empty: the system's steady clock.

@@ -161,8 +161,7 @@ TEST_P(ConvCandidatesTest, BackendsStayAmongThemselves) {
       EXPECT_FALSE(op->name(v).starts_with("winograd")) << op->name(v);
     }
   const auto choices = nlohmann::json::parse(alone->device().autotuner()->text());
-  for (const auto& [key, choice] : choices.items())
-    EXPECT_EQ(key.find("winograd"), std::string::npos) << key;
+  for (const auto& [key, choice] : choices.items()) EXPECT_EQ(key.find("winograd"), std::string::npos) << key;
   for (std::size_t number = 0, most = 1; number < most; ++number) {
     const auto [op, candidates] = make_by(number);
     most = std::max(most, candidates);

@@ -1,8 +1,8 @@
 #include "engine/ops/conv_max_pool.hpp"
 
 #include "backends/composed/dense_conv_max_pool.hpp"
-#include "backends/kokkos/channels.hpp"
-#include "backends/kokkos/conv_max_pool_device.hpp"
+#include "backends/kokkos/norm/channels.hpp"
+#include "backends/kokkos/pool/conv_max_pool_device.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {

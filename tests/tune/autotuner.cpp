@@ -50,7 +50,7 @@ TEST_F(AutotunerTest, TakesTheFastestAndRemembersIt) {
 
 TEST_F(AutotunerTest, DoesNotCountTheFirstRun) {
   auto autotuner = make();
-  double setup[] = {0.04, 0};
+  double setup[] = {0.015, 0};
   int first[] = {1, 1};
   const auto chosen = autotuner.choose("conv", "", {"sets things up", "slow"}, {[&](std::size_t i) {
                                          now_ += (i == 0 ? 0.01 : 0.02) + (first[i] ? setup[i] : 0);
@@ -88,6 +88,8 @@ TEST_F(AutotunerTest, LeavesOffWhatIsFarBehindAndRunsLongWorkOnce) {
   EXPECT_GT(runs_[2], 2);
   EXPECT_EQ(choose(autotuner, {0.0001, 0.003}, 0, "quick ones, whose first run proves nothing"), 0u);
   EXPECT_EQ(runs_[1], 2);
+  EXPECT_EQ(choose(autotuner, {0.2, 0.15, 0.14}, 0, "long ones, of which two runs are enough"), 2u);
+  EXPECT_EQ(runs_, (std::vector<int>{1, 2, 2}));
   EXPECT_EQ(choose(autotuner, {0.016, 0.013, 0.01, 0.011}, 0, "sooner the farther behind"), 2u);
   EXPECT_EQ(runs_, (std::vector<int>{2, 3, 4, 4}));
   EXPECT_EQ(choose(autotuner, {7, 5, 6}, 0, "a large convolution"), 1u);
