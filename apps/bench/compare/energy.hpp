@@ -24,7 +24,7 @@ class PowercapReader {
  public:
   explicit PowercapReader(const std::filesystem::path& folder = powercap_folder);
 
-  const std::string& reason() const { return reason_; }  ///< why nothing can be measured; empty: it can
+  const std::string& reason() const { return reason_; }  ///< why nothing can be measured; empty: energy can be measured
   /// "package-0, dram"
   std::string zones() const;
   /// Reads the counters now.
@@ -50,9 +50,8 @@ class EnergyMeter {
   /// `world` and `device` must outlive this object. Collective.
   EnergyMeter(Communicator& world, Device& device, const std::filesystem::path& powercap = powercap_folder);
 
-  const std::string& reason() const {
-    return reason_;
-  }  ///< why nothing can be measured; empty: energy can be measured. The same on all ranks
+  /// Why nothing can be measured; empty: energy can be measured. The same on all ranks.
+  const std::string& reason() const { return reason_; }
   const std::string& source() const { return source_; }  ///< what is counted, and what is not
   void start();                                          ///< reads the counters now
   double joules();                                       ///< of the whole job since start(), on all ranks; collective
