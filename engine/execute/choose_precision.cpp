@@ -20,7 +20,7 @@ namespace {
 double time_steps(Executor& executor, Device& device, Communicator* communicator, bool training) {
   using Clock = std::chrono::steady_clock;
   double fastest = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 4; ++i) {  // the first warms up
+  for (int i = 0; i < 4; ++i) {  // the first step is for warm-up
     if (communicator) communicator->barrier();
     const auto start = Clock::now();
     executor.forward({});
@@ -40,15 +40,15 @@ Precision of_type(DType t) {
   return t == DType::bf16 ? Precision::bf16 : t == DType::f16 ? Precision::fp16 : Precision::fp32;
 }
 
-/// Steps with either of two plans.
+/// Measures steps with two plans.
 class PrecisionTrial {
  public:
   PrecisionTrial(Precision low, const Graph& graph, Context& context, const PlanOptions& options)
       : both_{Precision::fp32, low}, graph_(graph), context_(context), options_(options) {
-    options_.optimizer = nullptr;  // the same for both
+    options_.optimizer = nullptr;  // the optimizer's work is the same in both plans
   }
 
-  /// The names of what runs: the plans' hashes, equal where the device has no kernels for `low`.
+  /// The hashes of both plans; equal if the device has no kernels for `low`.
   std::array<std::uint64_t, 2> hashes() {
     std::array<std::uint64_t, 2> hashes{};
     for (std::size_t i = 0; i < 2; ++i) {
@@ -57,7 +57,7 @@ class PrecisionTrial {
     }
     return hashes;
   }
-  /// The faster one. All ranks call it.
+  /// The faster precision. Collective.
   Precision faster() {
     std::array<double, 2> seconds{};
     for (std::size_t i = 0; i < 2; ++i) {
@@ -85,10 +85,11 @@ class PrecisionTrial {
   PlanOptions options_;
 };
 
-/// Of the way in which steps are measured, part of the key. Raise the number when older answers must not be used.
+/// Version of the measurement, part of the key. Increase it when older answers must not be used.
 constexpr int precision_version = 1;
 
-/// Beside the file of the device's other choices, whose lock is taken by those who make the plans that are measured.
+/// The file of choices. It differs from the file of the device's other choices, since making the measured plans takes
+/// that file's lock.
 std::filesystem::path file_of(Device& device) {
   const AlgorithmChooser* const chooser = device.chooser();
   if (!chooser) return choice_file("precision-" + device.describe());
@@ -96,8 +97,8 @@ std::filesystem::path file_of(Device& device) {
   return file.empty() ? file : file.replace_filename("precision-" + file.filename().string());
 }
 
-/// The first rank looks into the file of choices. Where the file has no answer, the first rank calls on the others to
-/// measure, and keeps the result.
+/// The first rank looks into the file of choices. If the file has no answer, the first rank asks the other ranks to
+/// measure with it, and stores the result.
 Precision known_or_measured(const std::string& key, const std::vector<Precision>& both, PrecisionTrial& trial,
                             Context& context, Communicator* ranks) {
   const auto tell = [&](std::int64_t word) {
@@ -123,7 +124,7 @@ Precision known_or_measured(const std::string& key, const std::vector<Precision>
   return both[static_cast<std::size_t>(tell(place(chosen) - both.begin()))];
 }
 
-/// fp32 or `low`.
+/// Chooses fp32 or `low`.
 Precision faster(Precision low, const Graph& graph, Context& context, const PlanOptions& options) {
   Communicator* const ranks = options.communicator();
   std::int64_t off = tuning_is_off();
@@ -131,7 +132,7 @@ Precision faster(Precision low, const Graph& graph, Context& context, const Plan
   if (off) return of_type(context.device().preferred_half());
   PrecisionTrial trial(low, graph, context, options);
   const auto hashes = trial.hashes();
-  std::int64_t differ = hashes[0] != hashes[1];  // without such kernels on any rank there is nothing to time
+  std::int64_t differ = hashes[0] != hashes[1];  // if no rank has such kernels, there is nothing to measure
   if (ranks) ranks->allreduce(&differ, 1, Reduction::max);
   if (!differ) return Precision::fp32;
   const std::string key =
