@@ -12,7 +12,7 @@ class RmsNormLayer : public Layer {
  public:
   explicit RmsNormLayer(float epsilon) : epsilon_(epsilon) {}
   std::string kind() const override { return "rms_norm"; }
-  bool keeps_type() const override { return true; }  // the result has the dtype of the source
+  bool keeps_type() const override { return true; }  // bf16 in, bf16 out
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     if (srcs[0].shape.rank() != 2) refuse("rms_norm takes (N, features) values, not {}", to_string(srcs[0].shape));
     return srcs[0];
@@ -24,7 +24,7 @@ class RmsNormLayer : public Layer {
   BackwardFn plan(ForwardBuilder& p) const override {
     const TensorDesc d = TensorDesc::plain(p.src(0).shape, p.type());
     std::shared_ptr<ops::RmsNorm> op = p.make(ops::RmsNormDesc{d, epsilon_});
-    const BufferId src = p.src_in(0, d.layout);  // adds a reorder only if needed
+    const BufferId src = p.src_in(0, d.layout);  // a reorder only if needed
     const BufferId scale = p.parameter_in("scale", op->layout(ops::Verb::forward, ops::Role::weights));
     p.forward(op, {.src = src, .scale = scale, .dst = p.new_dst(d.layout, d.dtype)});
     return [op, src, scale, d](BackwardBuilder& b) {
