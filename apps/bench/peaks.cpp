@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Everything that the values depend on, readable in the file. Builds for other instruction sets and other versions may
-/// measure otherwise.
+/// A readable text with everything that the values depend on. Builds for other instruction sets, and other versions,
+/// may give other values.
 std::string key_of(Context& context, const app::Job& job) {
   std::string key;
   for (const auto& [name, value] : app::describe_machine())
@@ -26,7 +26,7 @@ std::string key_of(Context& context, const app::Job& job) {
                      context.device().vector_width(), job.world.local_size(), KEELSON_VERSION);
 }
 
-/// An object: key -> values. Empty where the file is missing, is no regular file or holds something else.
+/// The stored object: key -> values. Empty if the file is missing, is no regular file, or contains something else.
 json stored(const fs::path& file) {
   const json all = json::parse(read_small_file(file.string()).value_or(""), nullptr, false);
   return all.is_object() ? all : json::object();
@@ -50,7 +50,7 @@ void store(const fs::path& file, const std::string& key, const DevicePeaks& peak
     json all = stored(file);
     all[key] = peaks_json(peaks);
     write_atomically(file, all.dump(2) + "\n");
-  } catch (const std::exception&) {  // it will be measured again, no more
+  } catch (const std::exception&) {  // the only effect is that the next run measures again
   }
 }
 
@@ -89,14 +89,14 @@ json peaks_json(const DevicePeaks& p) {
 
 void option_remeasure(app::Verb& verb, bool& value) {
   verb.flag("--remeasure", value,
-            "Measure the machine's peaks again, which are otherwise kept in $XDG_CACHE_HOME/keelson/peaks.json (or "
+            "Measure the machine's peaks again, instead of reading them from $XDG_CACHE_HOME/keelson/peaks.json (or "
             "~/.cache)");
 }
 
 void option_backend(app::Verb& verb, std::string& value) {
-  verb.option_without_default("--backend", value,
-                              "Backends to use, in this order; default: KEELSON_BACKEND, else all of this build",
-                              "NAME,...");
+  verb.option_without_default(
+      "--backend", value, "Backends to use, in this order; default: KEELSON_BACKEND, else all backends of this build",
+      "NAME,...");
 }
 
 }  // namespace keelson::bench

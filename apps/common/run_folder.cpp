@@ -15,7 +15,7 @@ namespace keelson::app {
 namespace fs = std::filesystem;
 namespace {
 
-/// Why nothing can be written to `path`, which need not exist; empty: it can.
+/// Why nothing can be written to `path`, which need not exist; empty: `path` can be written.
 std::string why_unwritable(const fs::path& path) {
   fs::path there = fs::absolute(path).lexically_normal();
   while (!there.empty() && !fs::exists(there) && there != there.parent_path()) there = there.parent_path();
@@ -74,7 +74,7 @@ void RunFolder::check(Communicator& world, const fs::path& resumed_from, bool ov
 void RunFolder::prepare(bool goes_on) const {
   std::error_code e;
   if (!goes_on) {
-    // Only what a run writes: the user may keep other files here.
+    // Removes only files that a run writes: the user may keep other files here.
     const CheckpointFolder old(checkpoints(), 1);
     for (const auto& checkpoint : old.list()) fs::remove(checkpoint);
     fs::remove(old.best());
@@ -135,7 +135,7 @@ void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool be
   write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
 }
 
-/// The records that on_start() cuts off are kept with the checkpoints that they belong to.
+/// Copies the metrics to the folder of the checkpoints that were moved: on_start() removes records of later steps.
 void RunRecorder::on_set_aside(const RunState&, const fs::path& folder) {
   lock_.require();
   std::error_code e;
@@ -145,7 +145,8 @@ void RunRecorder::on_set_aside(const RunState&, const fs::path& folder) {
     fail("cannot copy {} to {}: {}", folder_.metrics().string(), aside.metrics().string(), e.message());
 }
 
-/// From a rank 0 that was lost. Records of its last moments may be missing: the epoch's is written here.
+/// Takes over from a rank 0 that was lost. Its last records may be missing; the record of the last epoch is written
+/// here.
 void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch) {
   const auto before = read_metrics(folder_.metrics());
   file_ = std::make_unique<MetricsFile>(folder_.metrics(), s.step, report_.unit);
@@ -153,7 +154,7 @@ void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch)
 }
 
 void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {
-  // Where training goes back once more, records of later steps are cut off.
+  // If training goes back again, records of later steps are removed.
   write(EventRecord{"ranks lost", r.restarted_from.value_or(r.step), r.to_string()});
 }
 

@@ -15,7 +15,7 @@ AsyncReadback::AsyncReadback(Device& device) {
 }
 
 AsyncReadback::~AsyncReadback() {
-  for (Readback& s : slots_) s.queue->wait();  // it may still write what goes next
+  for (Readback& s : slots_) s.queue->wait();  // a copy may still write to memory that is freed next
 }
 
 void AsyncReadback::send(const Tensor& loss, const Tensor& loss_scale) {
@@ -24,7 +24,7 @@ void AsyncReadback::send(const Tensor& loss, const Tensor& loss_scale) {
   s.queue->wait_for_device();
   s.queue->copy_to_host(s.loss.get(), loss.raw(), sizeof(double));
   if (loss_scale) s.queue->copy_to_host(s.loss_scale.get(), loss_scale.raw(), sizeof(ops::LossScale));
-  s.queue->device_waits();  // the next step writes what is copied here
+  s.queue->device_waits();  // the next step overwrites the values that are copied here
 }
 
 Executor::StepResult AsyncReadback::take(Communicator* communicator) {

@@ -49,7 +49,7 @@ Tensor Bindings::tensor(BufferId id) const {
 
 namespace {
 
-/// The same arrays, moved by this rank alone: the axis has no other.
+/// A collective over an axis with only this rank: moves the arrays locally.
 class LocalCollective final : public Collective {
  public:
   LocalCollective(Device& device, const CollectiveDesc& desc) : device_(device), desc_(desc) {}

@@ -48,7 +48,7 @@ void CallTracer::note_exchange(std::size_t call, TraceTime begin, TraceTime end)
     under_way_ += e.looked_at ? 1 : 0;
     return;
   }
-  if (e.start_called == 0) return;  // it was started before the trace
+  if (e.start_called == 0) return;  // the collective was started before the trace
   const TraceTime seen = e.ended > 0 ? e.ended : begin;
   recorder_.add({.name = e.name,
                  .category = "exchange",

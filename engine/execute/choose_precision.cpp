@@ -80,7 +80,7 @@ SlowestRankTimer::Group group_of(Communicator* ranks) {
           [ranks](double* values, std::size_t count) { ranks->allreduce(values, count, Reduction::max); }};
 }
 
-/// fp32 or `low`.
+/// Chooses fp32 or `low`.
 Precision faster(Precision low, const Graph& graph, Context& context, const PlanOptions& options) {
   Communicator* const ranks = options.communicator();
   std::int64_t off = tuning_is_off();

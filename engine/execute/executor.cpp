@@ -68,7 +68,7 @@ struct Executor::Impl {
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
-  /// Runs the section exchange. Buckets that updates wait for may still be under way.
+  /// Runs the section "exchange". Buckets for which updates wait may still be in flight.
   void run_exchange() {
     if (!in_exchange) return;
     const TraceSpan span("exchange", "phase");
@@ -86,10 +86,10 @@ struct Executor::Impl {
     if (compiled.loss_scale != no_buffer)
       device().copy_from_host(bindings.tensor(compiled.loss_scale).raw(), &scale, sizeof scale);
   }
-  std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
+  std::vector<float> whole(const SparseGradient& g);  ///< dense copy on the host, zero in the other rows
   std::string first_non_finite();
 
-  std::unique_ptr<const Plan> own_plan;  ///< outlives what is bound to it
+  std::unique_ptr<const Plan> own_plan;  ///< must outlive the members that refer to it
   const Plan& plan;
   const CompiledGraph& compiled;
   Parameters& parameters;
@@ -98,14 +98,14 @@ struct Executor::Impl {
   Bindings bindings;
   GraphExecutor calls;
   AsyncReadback readback;
-  Communicator* others = nullptr;  ///< whose collectives advance, too
+  Communicator* others = nullptr;  ///< communicator whose collectives advance, too
   bool in_exchange = false;
-  std::int64_t micro_batch = 0;         ///< of the last forward()
-  std::vector<MicroBatchSums> sums;     ///< of gradients and loss; empty with one micro-batch
+  std::int64_t micro_batch = 0;         ///< micro-batch of the last forward()
+  std::vector<MicroBatchSums> sums;     ///< sums of gradients and loss; empty with one micro-batch
   std::vector<MicroBatchState> states;  ///< in the order of CompiledGraph::states; empty with one micro-batch
 };
 
-/// What a verb holds while it queues work: the instance, and its turn on what other executors use, too.
+/// What a verb holds while it queues work: the instance, and its turn on everything that other executors also use.
 class Executor::Turn {
  public:
   explicit Turn(Impl& e) : scope_(*e.instance), lock_(e.compiled.turns->mutex) {
@@ -148,7 +148,7 @@ std::string Executor::Impl::first_non_finite() {
     if (first.empty() && !finite(device(), bindings.tensor(buffer))) first = "input " + name;
   for (const Parameter& p : parameters.all())
     if (first.empty() && !finite(device(), p.value)) first = "parameter " + p.name;
-  // Forward runs to its end, wherever the first one is: other ranks wait for this rank in the collectives of forward.
+  // The forward pass always runs to its end, since other ranks wait for this rank in its collectives.
   for (std::size_t i = 0; i < compiled.sections.forward_end; ++i) {
     const Call& call = compiled.program.calls()[i];
     const BoundCall& bound = bindings.calls()[i];
@@ -287,7 +287,7 @@ void Executor::start_readback() {
 }
 
 Executor::StepResult Executor::take_readback() {
-  const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
+  const InstanceScope scope(*impl_->instance);  // only waits for copies that were started, so it needs no turn
   const TraceSpan span("wait for the loss", "phase");
   return impl_->readback.take(impl_->compiled.options.communicator());
 }

@@ -9,14 +9,14 @@
 namespace keelson {
 namespace {
 
-/// A group of ranks whose collectives a thread beside advances, if there is one.
+/// While this object exists, a background thread advances the group's collectives, if the group has such a thread.
 class Lent {
  public:
   explicit Lent(Communicator* group) : group_(group && group->lend() ? group : nullptr) {}
   ~Lent() {
     try {
       end();
-    } catch (...) {  // another exception passes
+    } catch (...) {  // another exception is already being thrown
     }
   }
   Lent(const Lent&) = delete;
@@ -51,7 +51,7 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
 void GraphExecutor::forget() {
   for (Segment& s : segments_) {
     s.captured.reset();
-    s.warm = false;  // operands elsewhere may meet other kernels
+    s.warm = false;  // operands at other addresses may use other kernels
   }
 }
 
@@ -67,7 +67,7 @@ void GraphExecutor::set_profiling(bool on) {
 CallTracer* GraphExecutor::tracer() {
   TraceRecorder* recorder = TraceRecorder::active();
   if (!recorder) return nullptr;
-  // Where the host runs ahead of the device, asking could change when collectives go to the library.
+  // If the host runs ahead of the device, checking collectives could change when they are passed to the library.
   if (!tracer_ || tracer_->recorder() != recorder)
     tracer_.emplace(program_, bound_, device_.shares_host_memory(), *recorder);
   return &*tracer_;
@@ -105,7 +105,8 @@ void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
   look();
 }
 
-/// Some work of a library may not be capturable, which nobody can know before. Started call by call it does the same.
+/// Captures a segment. Some work of libraries cannot be captured, which is only known after trying; then the calls are
+/// executed one by one.
 void GraphExecutor::capture(Segment& s) {
   try {
     s.captured = device_.capture([&] { execute(s, nullptr); });

@@ -9,11 +9,11 @@
 
 namespace keelson {
 
-/// Runs the calls of a program. Where the device can capture work, each run of consecutive computations is captured at
-/// its second execution and launched as a whole from then on. The first execution is for work that kernels do only
-/// once. Communications stand between the captured graphs. A run that cannot be captured is executed call by call.
-/// Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder is active a
-/// CallTracer records the calls.
+/// Runs the calls of a program. If the device can capture work, each sequence of consecutive computations is captured
+/// at its second execution and launched as a whole from then on. The first execution is for work that kernels do only
+/// once. Communications are executed between the captured graphs. A sequence that cannot be captured is executed call
+/// by call. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder is
+/// active a CallTracer records the calls.
 class GraphExecutor {
  public:
   /// `calls`: the bound calls of the program. `cuts`: rising indices of calls at which run() may begin or end (the
@@ -32,16 +32,16 @@ class GraphExecutor {
  private:
   struct Segment {
     std::size_t first, last;
-    bool queues_only;  ///< talks to nobody
+    bool queues_only;  ///< does not communicate
     bool capturable;
     bool warm = false;
     std::unique_ptr<CapturedGraph> captured;
   };
   void capture(Segment& s);
   void execute(const Segment& s, Communicator* communicator);
-  /// Runs call `i` and measures what is wanted of it.
+  /// Runs call `i`, and measures it if times are needed.
   void execute(std::size_t i);
-  /// That of the active recorder; null: nothing is traced.
+  /// The tracer of the active recorder; null: nothing is traced.
   CallTracer* tracer();
 
   const Program& program_;

@@ -55,7 +55,7 @@ void ConvDesc::take_layouts(const Conv& conv) {
 }
 
 double conv_flops(const ConvDesc& d) {
-  // Every element of dst takes one multiply-add per weight of its filter.
+  // Every element of dst needs one multiply-add per weight of its filter.
   const auto per_filter = d.weights.shape.elements() / d.weights.shape[0];
   return 2.0 * static_cast<double>(d.dst.elements()) * static_cast<double>(per_filter);
 }

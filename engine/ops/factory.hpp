@@ -30,14 +30,15 @@ struct Expected {
   /// A reason.
   Expected(std::string reason) : unsupported_reason(std::move(reason)) {}  // NOLINT
   std::unique_ptr<Op> primitive;                                           ///< null: declined
-  std::string unsupported_reason;                                          ///< where declined
-  /// What the user should know of how the primitive works, where that is not as it should be: a sentence without a full
-  /// stop, the same for all descriptions that it holds for; empty: nothing.
+  std::string unsupported_reason;                                          ///< set if declined
+  /// A fact about the primitive that the user should know, e.g. that a better one is missing: a sentence without a full
+  /// stop, the same for all descriptions for which it holds; empty: none.
   std::string remark;
 };
 
-/// One backend: for a description it makes the primitive or says why not. It never throws for what it does not support;
-/// what it throws is a failure (out of memory, a device's fault, a broken promise), which ends the making of a plan.
+/// One backend: for a description, makes the primitive or returns the reason why not. It never throws for unsupported
+/// descriptions. An exception is a failure (out of memory, a fault of the device, a broken promise) and ends the making
+/// of a plan.
 class OpFactory {
  public:
   /// Makes a primitive from a description.
@@ -48,10 +49,10 @@ class OpFactory {
   explicit OpFactory(std::string_view name) : name_(name) {}
   OpFactory(const OpFactory&) = delete;
 
-  /// Of the backend: "onednn".
+  /// Name of the backend: "onednn".
   std::string_view name() const { return name_; }
 
-  /// Says who makes this op.
+  /// Sets the function that makes this op.
   template <class Desc>
   OpFactory& add(Maker<Desc> maker) {
     makers_[typeid(Desc)] = std::move(maker);
@@ -101,7 +102,7 @@ class OpFactory {
   std::unordered_map<std::type_index, std::any> makers_, candidates_;  ///< by the type of the description
 };
 
-/// describe(desc) of the op's own header.
+/// The result of describe(desc), which the op's header declares.
 template <class Desc>
 std::string description_of(const Desc& desc) {
   return describe(desc);

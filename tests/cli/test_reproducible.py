@@ -1,4 +1,4 @@
-"""--reproducible: the same bits for 1, 2 and 4 ranks, and what cannot be had with it."""
+"""--reproducible: the same bits for 1, 2 and 4 ranks, and the options that it refuses."""
 
 import json
 import os
