@@ -49,7 +49,7 @@ struct Executor::Impl {
         arena(options.arena ? options.arena : values.arena()),
         bindings(c, values, arena),
         calls(c.program, bindings.calls(), c.context.device(),
-              std::vector<std::size_t>{0, c.sections.forward_end, c.sections.backward_end, c.sections.exchange_end}),
+              std::vector<std::size_t>{0, c.phase_ends.forward, c.phase_ends.backward, c.phase_ends.exchange}),
         readback(c.context.device()) {
     ops::LossScale scale;
     if (c.options.training && c.options.precision == Precision::fp16) scale.scale = 65536;
@@ -68,18 +68,18 @@ struct Executor::Impl {
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
-  /// Runs the section exchange. Buckets that updates wait for may still be under way.
+  /// Runs the phase exchange. Buckets that updates wait for may still be under way.
   void run_exchange() {
     if (!in_exchange) return;
     const TraceSpan span("exchange", "phase");
-    run(compiled.sections.backward_end, compiled.sections.exchange_end);
+    run(compiled.phase_ends.backward, compiled.phase_ends.exchange);
     in_exchange = false;
   }
   /// Waits for all gradients; a second wait for the same collective returns at once.
   void finish_exchange() {
     run_exchange();
     const auto& all = compiled.program.calls();
-    for (std::size_t i = compiled.sections.exchange_end; i < all.size(); ++i)
+    for (std::size_t i = compiled.phase_ends.exchange; i < all.size(); ++i)
       if (const auto* c = all[i].communication(); c && c->step == Communication::Step::wait) bindings.calls()[i].run();
   }
   void write_scale(const ops::LossScale& scale) {
@@ -149,7 +149,7 @@ std::string Executor::Impl::first_non_finite() {
   for (const Parameter& p : parameters.all())
     if (first.empty() && !finite(device(), p.value)) first = "parameter " + p.name;
   // Forward runs to its end, wherever the first one is: other ranks wait for this rank in the collectives of forward.
-  for (std::size_t i = 0; i < compiled.sections.forward_end; ++i) {
+  for (std::size_t i = 0; i < compiled.phase_ends.forward; ++i) {
     const Call& call = compiled.program.calls()[i];
     const BoundCall& bound = bindings.calls()[i];
     bound.run();
@@ -218,7 +218,7 @@ void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) 
   here.sample_offset += micro_batch * plan().options().micro_batch_size();
   impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &here, sizeof here);
   for (MicroBatchState& state : impl_->states) state.load(micro_batch);
-  impl_->run(0, impl_->compiled.sections.forward_end);
+  impl_->run(0, impl_->compiled.phase_ends.forward);
   for (std::size_t i = 0; i < impl_->states.size(); ++i)
     impl_->states[i].keep(micro_batch, impl_->bindings.tensor(impl_->compiled.states[i].next));
 }
@@ -229,7 +229,7 @@ void Executor::backward() {
   KEELSON_EXPECT(impl_->compiled.options.training);
   const bool last = impl_->micro_batch + 1 == plan().micro_batches();
   impl_->in_exchange = last && impl_->exchanges();
-  impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
+  impl_->run(impl_->compiled.phase_ends.forward, impl_->compiled.phase_ends.backward);
   for (MicroBatchSums& sum : impl_->sums) sum.add(impl_->micro_batch);
 }
 
@@ -243,7 +243,7 @@ void Executor::update() {
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->run_exchange();
   const TraceSpan span("update", "phase");
-  impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
+  impl_->run(impl_->compiled.phase_ends.exchange, impl_->compiled.program.calls().size());
 }
 
 void Executor::carry_states() {
