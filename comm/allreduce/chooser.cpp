@@ -1,4 +1,4 @@
-#include "comm/allreduce/detail/chooser.hpp"
+#include "comm/allreduce/chooser.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,10 @@
 #include <limits>
 #include <memory>
 
-#include "comm/detail/mpi_calls.hpp"
-#include "comm/detail/mpi_support.hpp"
-#include "engine/base/detail/backoff.hpp"
+#include "comm/mpi/calls.hpp"
+#include "comm/mpi/progress.hpp"
+#include "comm/mpi/support.hpp"
+#include "engine/base/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/huge_pages.hpp"
@@ -73,7 +74,7 @@ void wait_for(MPI_Request request) {
   for (int done = 0; !done;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "timing of algorithms");
     if (done) return;
-    UnderWay::advance();
+    ActiveCollectives::advance();
     backoff();
   }
 }
@@ -83,7 +84,7 @@ void run(CollectiveWork& work) {
   Backoff backoff;
   for (auto progress = work.advance(); progress != CollectiveWork::Progress::done; progress = work.advance()) {
     if (progress == CollectiveWork::Progress::some) backoff = {};
-    UnderWay::advance();
+    ActiveCollectives::advance();
     backoff();
   }
 }
@@ -119,9 +120,9 @@ double time(MPI_Comm comm, double best, const std::function<void()>& work) {
 }  // namespace
 
 AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
-    : allreduces_(allreduces), wish_(environment("KEELSON_ALLREDUCE")), off_(tuning_is_off()) {
-  if (wish_ == "auto") wish_.clear();
-  if (!wish_.empty()) AllreduceAlgorithm::parse(wish_);
+    : allreduces_(allreduces), requested_(environment("KEELSON_ALLREDUCE")), off_(tuning_is_off()) {
+  if (requested_ == "auto") requested_.clear();
+  if (!requested_.empty()) AllreduceAlgorithm::parse(requested_);
   MPI_Comm_rank(allreduces_.comm(), &rank_);
   if (rank_ == 0) cache_ = ChoiceCache(choice_file(fmt::format("allreduce-v{}-{}", algorithms_version, mpi_library())));
 }
@@ -133,7 +134,7 @@ std::string AllreduceChooser::group_key(Wire wire, SumOrder order) const {
 }
 
 AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire, SumOrder order) {
-  if (!wish_.empty()) return AllreduceAlgorithm::parse(wish_);
+  if (!requested_.empty()) return AllreduceAlgorithm::parse(requested_);
   const auto facts = allreduces_.facts(wire, order);
   if (off_) return allreduce_candidates(facts, bytes).front();
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, sizeof(float)));
@@ -141,7 +142,7 @@ AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire, SumOrd
   if (found != known_.end()) return found->second;
   const auto usable = [&](const std::string& choice) {
     try {
-      return can_be_had(AllreduceAlgorithm::parse(choice), facts);
+      return is_supported(AllreduceAlgorithm::parse(choice), facts);
     } catch (const InputError&) {
       return false;  // of a later version
     }
@@ -153,7 +154,7 @@ AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire, SumOrd
 
 std::size_t AllreduceChooser::choose_bucket_bytes(Wire wire) {
   constexpr std::size_t rule_of_thumb = 8 * mebi;
-  if (off_ || !wish_.empty()) return rule_of_thumb;
+  if (off_ || !requested_.empty()) return rule_of_thumb;
   const auto usable = [](const std::string& choice) {
     return parse_number<std::size_t>(choice).value_or(0) >= least_bucket;
   };

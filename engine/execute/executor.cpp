@@ -62,13 +62,19 @@ struct Executor::Impl {
   Device& device() { return compiled.context.device(); }
   void prepare_micro_batches();
   bool exchanges() const { return compiled.program.channels() > 0; }
+  /// All ranks of the grid; null: this rank is alone.
+  Communicator* ranks() const {
+    const ProcessGrid* grid = compiled.options.grid;
+    return grid && grid->world().size() > 1 ? &grid->world() : nullptr;
+  }
   void run(std::size_t first, std::size_t last) {
-    calls.run(first, last, exchanges() ? compiled.options.communicator() : others);
+    Communicator* const ranks = exchanges() ? this->ranks() : others;
+    calls.run(first, last, ranks ? &ranks->progress() : nullptr);
   }
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
-  /// Runs the phase exchange. Buckets that updates wait for may still be under way.
+  /// Runs the phase exchange. The exchange of buckets that updates wait for may go on.
   void run_exchange() {
     if (!in_exchange) return;
     const TraceSpan span("exchange", "phase");
@@ -89,7 +95,7 @@ struct Executor::Impl {
   std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
   std::string first_non_finite();
 
-  std::unique_ptr<const Plan> own_plan;  ///< outlives what is bound to it
+  std::unique_ptr<const Plan> own_plan;  ///< outlives the bindings
   const Plan& plan;
   const CompiledGraph& compiled;
   Parameters& parameters;
@@ -98,14 +104,14 @@ struct Executor::Impl {
   Bindings bindings;
   GraphExecutor calls;
   AsyncReadback readback;
-  Communicator* others = nullptr;  ///< whose collectives advance, too
+  Communicator* others = nullptr;  ///< set_progress()
   bool in_exchange = false;
   std::int64_t micro_batch = 0;         ///< of the last forward()
   std::vector<MicroBatchSums> sums;     ///< of gradients and loss; empty with one micro-batch
   std::vector<MicroBatchState> states;  ///< in the order of CompiledGraph::states; empty with one micro-batch
 };
 
-/// What a verb holds while it queues work: the instance, and its turn on what other executors use, too.
+/// What a function of the executor holds while it queues work: the instance, and its turn on what executors share.
 class Executor::Turn {
  public:
   explicit Turn(Impl& e) : scope_(*e.instance), lock_(e.compiled.turns->mutex) {
@@ -148,7 +154,7 @@ std::string Executor::Impl::first_non_finite() {
     if (first.empty() && !finite(device(), bindings.tensor(buffer))) first = "input " + name;
   for (const Parameter& p : parameters.all())
     if (first.empty() && !finite(device(), p.value)) first = "parameter " + p.name;
-  // Forward runs to its end, wherever the first one is: other ranks wait for this rank in the collectives of forward.
+  // Forward always runs to its end: other ranks wait for this rank in its collectives.
   for (std::size_t i = 0; i < compiled.phase_ends.forward; ++i) {
     const Call& call = compiled.program.calls()[i];
     const BoundCall& bound = bindings.calls()[i];
@@ -287,9 +293,9 @@ void Executor::start_readback() {
 }
 
 Executor::StepResult Executor::take_readback() {
-  const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
+  const InstanceScope scope(*impl_->instance);  // the wait uses nothing that executors share
   const TraceSpan span("wait for the loss", "phase");
-  return impl_->readback.take(impl_->compiled.options.communicator());
+  return impl_->readback.take(impl_->ranks());
 }
 
 double Executor::take_exchange_seconds() { return impl_->calls.take_waited(); }

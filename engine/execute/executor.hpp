@@ -57,7 +57,7 @@ class Executor {
   std::int64_t micro_batches() const { return plan().micro_batches(); }
 
   /// The memory of a graph input for the samples of a micro-batch: channels-last for 4-D and 5-D values, else plain.
-  /// The input  /// "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
+  /// The input "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
   /// 1 after construction. Throws Error for a name that the graph does not have.
   Tensor input(const std::string& name) const;
   /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
