@@ -61,9 +61,9 @@ class Communicator {
   /// Reduces `count` numbers over the ranks, element by element and in place.
   void allreduce(double* data, std::size_t count, Reduction op) { reduce(data, Number::f64, count, op); }
   void allreduce(float* data, std::size_t count, Reduction op) { reduce(data, Number::f32, count, op); }  ///< the same
-  void allreduce(std::int64_t* data, std::size_t count, Reduction op) {                                   ///< the same
+  void allreduce(std::int64_t* data, std::size_t count, Reduction op) {
     reduce(data, Number::s64, count, op);
-  }
+  }  ///< the same
   enum class Number : std::uint8_t { f32, f64, s64 };  ///< what an allreduce takes
   /// allreduce() of an array of any of these types.
   virtual void reduce(void* data, Number type, std::size_t count, Reduction op) = 0;
