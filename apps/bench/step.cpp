@@ -222,7 +222,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   } else if (o.exchange.progress == "thread") {
     const ProgressChoice refuses(place.ranks.get(), ProgressBy::thread, job.placement.cpus);
     without.emplace("progress by a thread", executor,
-                    [&](bool with) { place.ranks->use_progress_thread(with, job.placement.cpus); });
+                    [&](bool with) { place.ranks->progress().use_thread(with, job.placement.cpus); });
   }
   const StepTimes times = measure(o, executor, without, job.world, context->device());
   app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);

@@ -26,7 +26,7 @@ void declare(DeviceOptions& o, Verb& v) {
 }
 
 std::string DeviceSession::describe() const {
-  const auto way = ranks->collectives();
+  const auto way = ranks->transport();
   return context->describe() + (ranks->size() > 1 && !way.empty() ? "; gradients by " + way : "");
 }
 

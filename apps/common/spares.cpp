@@ -35,7 +35,7 @@ std::string describe(const std::vector<Recovery::Lost>& lost) {
 class SpareRanks {
  public:
   SpareRanks(Job& job, int spares, const std::function<ExitCode(Job&)>& work)
-      : job_(job), world_(job.world), trains_(world_.size() - spares), work_(work) {}
+      : job_(job), world_(job.world), ranks_(*world_.fault_tolerance()), trains_(world_.size() - spares), work_(work) {}
 
   ExitCode run() {
     for (;;) {
@@ -45,7 +45,7 @@ class SpareRanks {
       std::unique_ptr<Communicator> group;
       const Turn turn = work(trains, group);
       const auto ended = Clock::now();
-      if (trains || !turn.done ? world_.agree(turn.done) : world_.stand_by()) return turn.code;
+      if (trains || !turn.done ? ranks_.agree(turn.done) : ranks_.wait_as_spare()) return turn.code;
       group.reset();
       const bool again = regroup(turn, trains, ended);
       if (turn.error) std::rethrow_exception(turn.error);
@@ -79,7 +79,7 @@ class SpareRanks {
     bool errors = false, done = false, trainers = false;
     for (;;) {
       try {
-        const LostRanks now = world_.shrink();
+        const LostRanks now = ranks_.shrink();
         for (std::size_t i = 0; i < now.ranks.size(); ++i) lost.push_back({now.ranks[i], now.hosts[i]});
         std::array<std::int64_t, 3> any{turn.error ? 1 : 0, turn.done ? 0 : 1, trained ? 1 : 0};
         world_.allreduce(any.data(), any.size(), Reduction::max);
@@ -92,9 +92,9 @@ class SpareRanks {
         auto folder = restart_.folder.path.string();
         share(folder);
         restart_.folder.path = folder;
-        if (world_.agree(true)) break;
+        if (ranks_.agree(true)) break;
       } catch (const RanksLost&) {
-        world_.agree(false);
+        ranks_.agree(false);
       }
     }
     if (errors) return false;
@@ -130,7 +130,8 @@ class SpareRanks {
 
   Job& job_;
   Communicator& world_;
-  int trains_;  ///< ranks that train
+  FaultTolerance& ranks_;  ///< of world_
+  int trains_;             ///< ranks that train
   const std::function<ExitCode(Job&)>& work_;
   Restart restart_;
 };

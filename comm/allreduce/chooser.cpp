@@ -1,4 +1,4 @@
-#include "comm/allreduce/detail/chooser.hpp"
+#include "comm/allreduce/chooser.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,10 @@
 #include <memory>
 #include <optional>
 
-#include "comm/detail/mpi_calls.hpp"
-#include "comm/detail/mpi_support.hpp"
-#include "engine/base/detail/backoff.hpp"
+#include "comm/mpi/calls.hpp"
+#include "comm/mpi/progress.hpp"
+#include "comm/mpi/support.hpp"
+#include "engine/base/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/huge_pages.hpp"
@@ -69,7 +70,7 @@ void wait_for(MPI_Request request) {
   for (int done = 0; !done;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "timing of algorithms");
     if (done) return;
-    UnderWay::advance();
+    ActiveCollectives::advance();
     backoff();
   }
 }
@@ -79,7 +80,7 @@ void run(CollectiveWork& work) {
   Backoff backoff;
   for (auto progress = work.advance(); progress != CollectiveWork::Progress::done; progress = work.advance()) {
     if (progress == CollectiveWork::Progress::some) backoff = {};
-    UnderWay::advance();
+    ActiveCollectives::advance();
     backoff();
   }
 }

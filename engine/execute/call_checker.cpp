@@ -20,8 +20,8 @@ bool has_fill(const std::byte* element, DType t) {
 
 bool has_gaps(const Tensor& t) { return t.layout().is_strided() && !t.layout().is_dense(t.shape()); }
 
-/// Calls visit(i) for the elements of a tensor by their index in memory, until a call returns true. Padding is
-/// included, since primitives write it, too. Gaps between strided elements are not part of the tensor.
+/// Calls visit(i) with the number in memory of each element of a tensor, until a call returns true. Padding counts as
+/// elements, since primitives write it. Gaps between strided elements do not count.
 template <class Visit>
 void visit_elements(const Tensor& t, const Visit& visit) {
   const bool gaps = has_gaps(t);
@@ -55,11 +55,11 @@ bool overlap(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 bool checks_calls() {
-  const std::string wish = environment("KEELSON_CHECK");
-  if (wish != "" && wish != "0" && wish != "1")
+  const std::string requested = environment("KEELSON_CHECK");
+  if (requested != "" && requested != "0" && requested != "1")
     refuse("the environment variable KEELSON_CHECK is '{}'; '1' (check every call of a step) or '0' is expected",
-           printable(wish));
-  return wish == "1";
+           printable(requested));
+  return requested == "1";
 }
 
 std::vector<CallChecker::Use> CallChecker::uses(const Call& call, const BoundCall& bound) const {

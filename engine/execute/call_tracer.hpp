@@ -10,16 +10,16 @@ namespace keelson {
 /// Records the calls of a program and its collectives in a TraceRecorder. Allocates memory only in the constructor.
 class CallTracer {
  public:
-  /// `looks`: between calls, checks whether collectives have ended; else a collective counts as running until the wait
-  /// for it. The program and the calls must outlive the tracer.
+  /// `looks`: between calls, collectives of all ranks are tested for their end. Else a collective counts as active
+  /// until the wait for it. The program and the calls must outlive the tracer.
   CallTracer(const Program& program, const std::vector<BoundCall>& calls, bool looks, TraceRecorder& recorder);
 
   const TraceRecorder* recorder() const { return &recorder_; }  ///< the recorder as given
   /// Records that this call has been executed.
   void ran(std::size_t call, TraceTime begin, TraceTime end);
-  /// Records that the calls [first, last) have been launched together, as a captured graph.
+  /// The calls [first, last) have been launched at once, as a captured graph.
   void launched(std::size_t first, std::size_t last, TraceTime begin, TraceTime end);
-  /// Checks which collectives have ended. To be called between calls.
+  /// Tests which collectives have ended. To be called between calls.
   void look();
 
  private:
@@ -36,10 +36,10 @@ class CallTracer {
   const std::vector<BoundCall>& calls_;
   TraceRecorder& recorder_;
   const bool looks_;
-  std::vector<const char*> names_;     ///< one per call
-  std::vector<const char*> launches_;  ///< by the first call of a launch; null: not yet launched
-  std::vector<Exchange> exchanges_;    ///< one per channel
-  std::size_t under_way_ = 0;          ///< number of exchanges to check
+  std::vector<const char*> names_;     ///< per call
+  std::vector<const char*> launches_;  ///< per first call of a launch; null: not yet launched
+  std::vector<Exchange> exchanges_;    ///< per channel
+  std::size_t active_ = 0;             ///< exchanges to test
 };
 
 }  // namespace keelson

@@ -57,8 +57,8 @@ class Executor {
   std::int64_t micro_batches() const { return plan().micro_batches(); }
 
   /// The memory of a graph input for the samples of a micro-batch: channels-last for 4-D and 5-D values, else plain.
-  /// The input "weight" (N) f32 always exists: 1 for samples that count, 0 for the padding of a short batch; all 1
-  /// after construction. Throws Error for a name that the graph does not have.
+  /// The input "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
+  /// 1 after construction. Throws Error for a name that the graph does not have.
   Tensor input(const std::string& name) const;
   /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
   /// `data` must be 64-byte aligned and have the shape, dtype and layout of input(), and must not change until backward

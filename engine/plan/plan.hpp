@@ -8,8 +8,8 @@
 #include "engine/base/process_grid.hpp"
 #include "engine/graph/parameters.hpp"
 #include "engine/ops/peaks.hpp"
-#include "engine/optim/optimizer.hpp"
 #include "engine/plan/precision.hpp"
+#include "engine/plan/update_rule.hpp"
 
 namespace keelson {
 
@@ -37,8 +37,8 @@ struct PlanOptions {
   /// In which type layers multiply. Where a backend also takes results of 16 bits (GPUs), values between layers are
   /// kept in this type, too.
   Precision precision = Precision::fp32;
-  ExchangeOptions exchange;              ///< of gradients over ranks
-  const Optimizer* optimizer = nullptr;  ///< null: gradients only, no update
+  ExchangeOptions exchange;               ///< of gradients over ranks
+  const UpdateRule* optimizer = nullptr;  ///< an Optimizer; null: gradients only, no update
   /// The update reads the gradients of the step before, zero in the first step (SyncMode::Kind::lag). Their exchange
   /// runs beside a whole step. They are one more moment of each parameter, behind those of the optimizer.
   bool lag = false;

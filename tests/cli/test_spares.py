@@ -100,7 +100,7 @@ class Spares(SparedRuns):
         for words, ranks, launcher, says in (
                 (["--spares", 1], 3, None, "--with-ft ulfm"),
                 (["--spares", 2], 3, ULFM, "at least two of"),
-                (["--progress", "thread"], 2, ULFM, "progress by a thread cannot be had here"),
+                (["--progress", "thread"], 2, ULFM, "progress by a thread is not possible here"),
                 (["--spares", 1, "--vocab", self.folder / "none"], 3, ULFM, "none")):
             with self.subTest(says):
                 options = {"launcher": launcher} if launcher else {}
