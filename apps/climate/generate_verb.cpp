@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <csignal>
-
 #include "apps/climate/verbs.hpp"
 #include "apps/climate/weather/generate.hpp"
 #include "apps/common/progress.hpp"
@@ -27,7 +25,6 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
   Generator generator(o.make, world, job.placement.threads);
   generator.prepare();
   Interrupt::install();
-  std::signal(SIGXFSZ, SIG_IGN);       // a file size limit then is an error like a full disk
   app::Progress progress("snapshot");  // of rank 0's part
   bool interrupted = false;
   try {

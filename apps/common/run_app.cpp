@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -112,6 +113,7 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
 
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define) {
   before_main(argc, argv, environ);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes then is an error like a full disk
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Everything that talks to other ranks is destroyed only when all ranks are known to have ended.
   std::optional<comm::MpiSession> mpi;

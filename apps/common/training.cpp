@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
@@ -208,7 +207,6 @@ void declare(TrainingOptions& o, Verb& v) {
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
   // Which calls the ranks make together depends on it.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())

@@ -326,12 +326,15 @@ class Training(Case):
         content = first.read_bytes()
 
         def little_space():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 4, resource.RLIM_INFINITY))
 
-        done = run("train", "--resume", self.out, "--max-steps", 4, preexec_fn=little_space)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertEqual(len(errors(done)), 1, done.stderr)
-        self.assertIn("cannot write the checkpoint", errors(done)[0])
+        for verb, says in ((("train", "--resume", self.out, "--max-steps", 4), "cannot write the checkpoint"),
+                           (("export", "--checkpoint", self.out, "--onnx", self.folder / "a.onnx"), "cannot write .*a.onnx: File")):
+            done = run(*verb, preexec_fn=little_space)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertEqual(len(errors(done)), 1, done.stderr)
+            self.assertRegex(errors(done)[0], says)
+        self.assertEqual([p.name for p in self.folder.glob("*.onnx*")], [])
         self.assertEqual([p.name for p in (self.out / "checkpoints").iterdir()], [first.name])
         self.assertEqual(first.read_bytes(), content)
         self.succeed(run("train", "--resume", self.out, "--max-steps", 4))
