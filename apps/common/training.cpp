@@ -324,7 +324,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),
                counted(static_cast<std::int64_t>(trainer.lost().size()) + world.size(), "rank"));
-  fmt::print("report: {}\n", folder_.report().string());
+  if (fs::exists(folder_.report())) fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted) fmt::print("{}\n", command_to_continue(job_, folder_));
   return code;
 }
