@@ -99,7 +99,7 @@ struct StepResult {
   Timing seconds;  ///< as StepTimes::step
   StepTimes times;
   ExchangeOptions exchange;
-  DevicePeaks peaks;
+  MachinePeaks peaks;
   std::string without;  ///< Without::option
 
   std::int64_t batch() const { return executor.batch(); }
@@ -196,7 +196,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const Network net = make_network(o.net, o.size);
   const auto place = app::open_device(o.device, job, o.backend);
   const auto& context = place.context;
-  DevicePeaks peaks;
+  MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   const ProcessGrid grid(*place.ranks);
   const auto trace = app::begin_trace(o.trace, job.world);

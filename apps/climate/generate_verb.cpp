@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <csignal>
-
 #include "apps/climate/verbs.hpp"
 #include "apps/climate/weather/generate.hpp"
 #include "apps/common/progress.hpp"
@@ -27,8 +25,7 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
   Generator generator(o.make, world, job.placement.threads);
   generator.prepare();
   Interrupt::install();
-  std::signal(SIGXFSZ, SIG_IGN);       // a write beyond the file size limit is then an error, as on a full disk
-  app::Progress progress("snapshot");  // shows rank 0's part
+  app::Progress progress("snapshot");  // of rank 0's part
   bool interrupted = false;
   try {
     generator.make([&](std::int64_t done, std::int64_t total) {

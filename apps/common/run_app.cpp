@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -113,6 +114,7 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
 
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define) {
   before_main(argc, argv, environ);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes then is an error like a full disk
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Objects that communicate with other ranks are destroyed only after all ranks have ended.
   std::optional<comm::MpiSession> mpi;

@@ -107,11 +107,19 @@ std::vector<ReportInput::Target> report_targets(const TargetMetrics& m) {
 }
 
 void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
-  file_ = std::make_unique<MetricsFile>(folder_.metrics(), resumed_from.empty() ? -1 : s.step, report_.unit);
-  write(EventRecord{resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()});
+  start_ = {resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()};
+  if (resumed_from.empty()) open();
+}
+
+void RunRecorder::open() {
+  if (file_) return;
+  lock_.require();
+  file_ = std::make_unique<MetricsFile>(folder_.metrics(), start_.event == "start" ? -1 : start_.step, report_.unit);
+  file_->write(start_);
 }
 
 void RunRecorder::on_step(const RunState&, const StepRecord& r) {
+  open();
   seconds_ += r.seconds;
   units_ += r.rate * r.seconds.total();
   if (r.step % every_ != 0) return;
@@ -159,6 +167,7 @@ void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {
 }
 
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {
+  if (!file_) return;
   write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);
   report_.times = trainer_.run_times();

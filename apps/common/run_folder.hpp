@@ -68,8 +68,10 @@ class RunRecorder final : public TrainObserver {
   template <class Record>
   void write(const Record& record) {
     lock_.require();
+    open();
     file_->write(record);
   }
+  void open();  ///< the first call cuts metrics.jsonl back and writes start_
   void write_report();
 
   RunFolder folder_;
@@ -79,8 +81,9 @@ class RunRecorder final : public TrainObserver {
   ReportInput report_;
   const TargetMetrics* targets_;
   std::function<std::vector<ReportInput::Section>()> sections_;
-  std::unique_ptr<MetricsFile> file_;
-  TimeSplit seconds_;  ///< since the last record
+  EventRecord start_;
+  std::unique_ptr<MetricsFile> file_;  ///< null: a resumed run has made no step yet, and changed nothing
+  TimeSplit seconds_;                  ///< since the last record
   double units_ = 0;
 };
 

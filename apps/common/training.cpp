@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
@@ -209,7 +208,6 @@ void declare(TrainingOptions& o, Verb& v) {
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit is then an error, as on a full disk
   // The collective calls below depend on --resume.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())
@@ -328,7 +326,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),
                counted(static_cast<std::int64_t>(trainer.lost().size()) + world.size(), "rank"));
-  fmt::print("report: {}\n", folder_.report().string());
+  if (fs::exists(folder_.report())) fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted) fmt::print("{}\n", command_to_continue(job_, folder_));
   return code;
 }

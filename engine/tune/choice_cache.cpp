@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/cache_folder.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/small_file.hpp"
@@ -95,17 +96,6 @@ fs::path choice_file(std::string name) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
   const auto folder = cache_folder();
   return folder.empty() ? folder : folder / (name + ".json");
-}
-
-fs::path cache_folder() {
-  const auto variable = [](const char* name) -> fs::path {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  };
-  if (const auto own = variable("KEELSON_CACHE"); !own.empty()) return own;
-  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "keelson";
-  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "keelson";
-  return {};
 }
 
 }  // namespace keelson

@@ -41,8 +41,4 @@ bool tuning_is_off();
 /// The file of the choices of this name, which may have any characters; empty without a folder for it.
 std::filesystem::path choice_file(std::string name);
 
-/// The folder for what can be made again: ${KEELSON_CACHE}, else ${XDG_CACHE_HOME}/keelson, else ~/.cache/keelson;
-/// empty where none of them is set.
-std::filesystem::path cache_folder();
-
 }  // namespace keelson
