@@ -16,7 +16,7 @@
 namespace keelson::climate {
 namespace {
 
-constexpr std::int64_t kMapped = 2;  // validation samples that the report shows as maps
+constexpr std::int64_t kMapped = 2;  // number of validation samples that the report shows as maps
 
 struct TrainOptions {
   RunOptions run;
@@ -26,7 +26,8 @@ struct TrainOptions {
   bool check_data = false;
 };
 
-/// Fills what the user left out: from the checkpoint, or from the recipe but for what the user's own choices replace.
+/// Fills the options that the user left out: from the checkpoint or from the recipe, without those that the user's own
+/// options replace.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   if (run.checkpoint()) {
     auto stored = run.stored(family, family_name);
@@ -43,7 +44,7 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
     refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
 }
 
-/// That of the run which goes on, else what the data say.
+/// The normalisation of the run that is resumed, else that of find_normalisation().
 Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, const SnapshotDataset& training,
                             Communicator& world) {
   if (!run.checkpoint() || o.verb->given("stats")) return find_normalisation(o.run, training, world);
@@ -53,7 +54,8 @@ Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, 
   return {ranges_from_text(ranges == config.end() ? "" : ranges->second, path), path};
 }
 
-/// Reads all samples once, spread over the ranks. Throws InputError on all ranks for what cannot be read. Collective.
+/// Reads all samples once; the ranks share them. Throws InputError on all ranks for a sample that cannot be read.
+/// Collective.
 void check_samples(const Dataset& data, Communicator& world) {
   on_each_rank(&world, [&] {
     std::vector<float> x(static_cast<std::size_t>(data.fields()[0].shape.elements()));
@@ -137,7 +139,8 @@ void define_train(app::CommandLine& line) {
       .differs_between_ranks();
   declare(o->training, v);
   app::declare(o->training.mlperf, v);
-  v.flag("--check-data", o->check_data, "Read all data once before training, to refuse NaN and other classes at once")
+  v.flag("--check-data", o->check_data,
+         "Read all data once before training, to refuse NaN and wrong classes at the start")
       .not_stored();
   declare(o->run, v);
   o->verb = &v;

@@ -12,7 +12,7 @@
 
 namespace keelson::app {
 
-/// What every verb that uses a trained network asks for.
+/// Options of every verb that uses a trained network.
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
@@ -22,19 +22,19 @@ struct EvaluationOptions {
   TraceOption trace;
 };
 
-/// --checkpoint and the device; --batch, --loader-threads, --json and --trace.
+/// The first declares --checkpoint and the device's options; the second --batch, --loader-threads, --json and --trace.
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 
-/// Refuses a checkpoint of another program's networks. `family`: how the names of the program's networks begin; `name`:
-/// what people call them. Throws InputError.
+/// Refuses a checkpoint with a network of another program. `family`: prefix of the names of this program's networks;
+/// `name`: the family's name in messages. Throws InputError.
 void check_family(const CheckpointReader& checkpoint, const std::string& family, const std::string& name);
 
-/// What --checkpoint names: of a run's folder the best, else the newest. Throws InputError for none and for a damaged
-/// one. Collective.
+/// Opens the checkpoint that --checkpoint names. If --checkpoint names a run's folder: opens the best checkpoint of the
+/// run, else the newest. Throws InputError if there is no checkpoint, or if it is damaged. Collective.
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
-/// With everything that the options say; the metric is left.
+/// The evaluator's options as `o` and `job` set them. The caller adds the metrics.
 EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job);
 
 }  // namespace keelson::app

@@ -63,7 +63,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .stored()
       .differs_between_ranks();
   v.option("--normalise", o.normalise,
-           "What happens to x: log(x + 1), division by the sample's mean, nothing; auto: as published")
+           "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
       .one_of({"auto", "log1p", "mean", "none"})
       .stored();
   v.option_without_default("--channels", o.channels,
@@ -73,33 +73,34 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .non_negative()
       .stored();
   v.option("--size,--subcube", o.size,
-           "Edge of the cubic samples; stored volumes are cut into such sub-cubes; 0: as stored", "CELLS")
+           "Edge of the cubic samples; stored volumes are cut into sub-cubes of this edge; 0: as stored", "CELLS")
       .non_negative()
       .stored();
-  v.flag("--shuffle", o.shuffle, "Another sample order in each epoch").stored();
-  v.flag("--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample").stored();
+  v.flag("--shuffle", o.shuffle, "Use another order of samples in each epoch").stored();
+  v.flag("--augment", o.augment, "Apply one of the 48 symmetries of the cube, at random, to each training sample")
+      .stored();
 }
 
 }  // namespace
 
 void declare(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options given besides win")
+  v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options that you also give win")
       .one_of(recipes())
-      .not_stored();  // the options that it stands for are
-  v.option("--net", o.net, "Network: of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
+      .not_stored();  // the options of the recipe are stored
+  v.option("--net", o.net, "Network of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
   v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)
       .stored();
   v.option("--precision", o.precision,
-           "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
-           "Ampere); auto: "
-           "what is faster here, measured at the start")
+           "Precision of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
+           "Ampere); auto: the precision that is faster here, measured at the start")
       .one_of(precisions())
       .stored();
   declare_data(o, v);
   app::declare(o, v);
   v.option("--l2", o.l2,
-           "As TensorFlow's l2(x) on the weights of dense1 and dense2 (gradient 2 x w; the loss shown is without it)",
+           "L2 term on the weights of dense1 and dense2, as TensorFlow's l2(x) (gradient 2 x w; the loss shown is "
+           "without it)",
            "X")
       .non_negative()
       .stored();

@@ -10,7 +10,7 @@ namespace keelson::cosmoflow {
 
 using app::Config;
 
-/// What defines a training run, apart from where it reads and writes. All of it is stored in checkpoints.
+/// The options that define a training run, except for its paths. All of them are stored in checkpoints.
 struct RunOptions : app::OptimizerOptions {
   std::string recipe;
 
@@ -28,7 +28,7 @@ struct RunOptions : app::OptimizerOptions {
   double target_mae = 0;
 };
 
-/// Declares them on a verb, as stored ones.
+/// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
 /// The published hyper-parameters under this name; throws InputError for another name.

@@ -14,7 +14,7 @@
 namespace keelson::cosmoflow {
 namespace {
 
-constexpr std::int64_t plotted_predictions = 2000;  // more dots only make the report heavy
+constexpr std::int64_t plotted_predictions = 2000;  // more points only make the report larger
 
 struct TrainOptions {
   RunOptions run;
@@ -24,7 +24,8 @@ struct TrainOptions {
   bool check_data = true;
 };
 
-/// Fills what the user left out: from the checkpoint, or from the recipe but for what the user's own choices replace.
+/// Fills the options that the user left out: from the checkpoint or from the recipe, without those that the user's own
+/// options replace.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   if (run.checkpoint()) {
     auto stored = run.stored(family, family_name);
@@ -85,10 +86,9 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .precision = o.run.precision,
        .title = fmt::format("CosmoFlow, {} network, {}³ cells", paper ? "SC18 paper's" : "MLPerf HPC's", size),
        .targets = &targets,
-       .targets_note =
-           paper
-               ? "Validation samples in physical units; errors are relative."
-               : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].",
+       .targets_note = paper ? "Validation samples in physical units; errors are relative."
+                             : "Validation samples in physical units; errors are in the units of training, in which "
+                               "targets lie in about [-1, 1].",
        .options = *o.verb,
        .mlperf = mlperf_benchmark(o.run, t.batch * job.world.size())},
       t);

@@ -28,7 +28,7 @@ Config published(const nets::LstmLmConfiguration& c) {
           {"clip-norm", fmt::format("{}", c.clip_norm)}};
 }
 
-/// For the synthetic corpus of `keelson-lm corpus`, in a few minutes on two cores.
+/// For the synthetic corpus of `keelson-lm corpus`: takes a few minutes on two cores.
 Config demo() {
   return {{"hidden", "160"},       {"layers", "1"},      {"unroll", "35"},  {"batch", "10"},
           {"epochs", "6"},         {"optimizer", "sgd"}, {"momentum", "0"}, {"lr", "1"},
@@ -46,11 +46,11 @@ void declare_network(RunOptions& o, app::Verb& v) {
            "Probability that a feature of the embedding or of a layer's output is dropped in training")
       .between(0.0, 0.99)
       .stored();
-  v.option("--init", o.init, "Weights begin uniform between - and + this", "X").positive().stored();
+  v.option("--init", o.init, "Initial weights are uniform between minus and plus this", "X").positive().stored();
   v.flag("--tied", o.tied, "The output layer has the embedding's weights").stored();
   v.option("--precision", o.precision,
-           "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
-           "what is faster here, measured at the start")
+           "Precision of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
+           "the precision that is faster here, measured at the start")
       .one_of(precisions())
       .stored();
 }
@@ -65,7 +65,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .not_stored()  // checkpoints keep the vocabulary itself
       .differs_between_ranks();
   v.option("--vocab-size", o.vocab_size,
-           "Most tokens in the vocabulary, the most frequent ones; the others are <unk>; 0: all", "N")
+           "Size of the vocabulary: the most frequent tokens; the others are <unk>; 0: all", "N")
       .non_negative()
       .stored();
   v.option("--min-count", o.min_count, "Rarer tokens are <unk>", "N").positive().stored();
@@ -83,10 +83,10 @@ RunOptions::RunOptions() {
 
 void declare(RunOptions& o, app::Verb& v) {
   v.option_without_default("--recipe", o.recipe,
-                           "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et "
-                           "al. 2014), demo; options given besides win")
+                           "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et al. "
+                           "2014), demo; options that you also give win")
       .one_of(recipes())
-      .not_stored();  // the options that it stands for are
+      .not_stored();  // the options of the recipe are stored
   declare_network(o, v);
   declare_data(o, v);
   app::declare(o, v);

@@ -11,7 +11,7 @@ namespace keelson::lm {
 
 using app::Config;
 
-/// What defines a training run, apart from where it writes. All of it is stored in checkpoints.
+/// The options that define a training run, except for its output. All of them are stored in checkpoints.
 struct RunOptions : app::OptimizerOptions {
   RunOptions();  ///< the optimizer's defaults are those of the published language models
 
@@ -32,7 +32,7 @@ struct RunOptions : app::OptimizerOptions {
   double target_perplexity = 0;
 };
 
-/// Declares them on a verb, as stored ones.
+/// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
 /// The hyper-parameters under this name: "small", "medium" and "large" as published for the Penn Treebank, "demo".
@@ -43,10 +43,10 @@ std::vector<std::string> recipes();
 /// Throws InputError for combinations that make no sense.
 void check(const RunOptions& o);
 
-/// The network for a vocabulary of so many tokens; `unroll` 0: that of the options.
+/// The network for a vocabulary of `vocabulary` tokens. `unroll` 0: as in the options.
 nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll = 0);
 std::string network_name(const RunOptions& o);  ///< "lm-lstm"
-/// How they all begin, and what people call them.
+/// The prefix of the networks' names, and the family's name in messages.
 inline constexpr const char *family = "lm-", *family_name = "language model";
 
 }  // namespace keelson::lm

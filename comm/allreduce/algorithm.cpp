@@ -81,7 +81,7 @@ bool AllreduceAlgorithm::takes_pieces() const { return row_of(kind).takes_pieces
 
 MakeSchedule AllreduceAlgorithm::schedule() const { return row_of(kind).schedule; }
 
-bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
+bool is_supported(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
   const Row& r = row_of(algorithm.kind);
   return (facts.order != SumOrder::tree || r.adds_in_tree) && (facts.wire == Wire::fp32 || r.takes_16_bits) &&
          (facts.shared_memory || !r.needs_shared_memory);
@@ -105,7 +105,7 @@ std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts
       all.push_back({Algorithm::ring, piece});
       all.push_back({Algorithm::mpi, piece});
     }
-  std::erase_if(all, [&](const AllreduceAlgorithm& a) { return !can_be_had(a, facts); });
+  std::erase_if(all, [&](const AllreduceAlgorithm& a) { return !is_supported(a, facts); });
   if (all.empty()) all.push_back({Algorithm::halving, 0});  // few bytes in 16 bits, without shared memory
   return all;
 }

@@ -139,8 +139,8 @@ class Trainer {
 
   /// Continues from this checkpoint. Throws InputError, before anything changes, for a checkpoint of another network,
   /// optimizer or seed, for a damaged one, and, within an epoch, for a checkpoint of another global batch or other
-  /// data. If the checkpoint lies in TrainerOptions::checkpoints, the next step moves the checkpoints of later steps
-  /// out of the way, as CheckpointFolder::set_aside(). Collective.
+  /// data. If the checkpoint lies in TrainerOptions::checkpoints, the next step() or end_epoch() moves the checkpoints
+  /// of later steps out of the way, as CheckpointFolder::set_aside(). Collective.
   ///
   /// If the checkpoint's topology differs from the trainer's network and TrainerOptions::make_network is given,
   /// make_network makes the network, and the trainer replaces the parameters by those of that network. Throws
@@ -296,6 +296,9 @@ class Trainer {
   std::shared_ptr<const CheckpointCopy> copy(bool best) const;
   /// The first time that this run writes into the folder of checkpoints: sets aside those that it does not go on from.
   void claim_folder();
+  /// claim_folder() of a resumed run, before its first step or end of an epoch. A run that is at its limit already
+  /// leaves everything where it is.
+  void leave_abandoned();
   /// Waits until rank 0 has written its checkpoint. Rank 0 tells the others again and again that the writing goes on,
   /// so that their watchdogs let it; while the disk takes nothing, rank 0 is silent. Collective.
   void await_writer();

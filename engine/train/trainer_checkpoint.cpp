@@ -97,6 +97,12 @@ void Trainer::claim_folder() {
   if (!aside.empty()) tell([&](auto& o) { o.on_set_aside(state_, aside); });
 }
 
+void Trainer::leave_abandoned() {
+  if (resumed_from_.empty() || owns_folder_) return;
+  if (is_root()) claim_folder();
+  owns_folder_ = true;
+}
+
 void Trainer::await_writer() {
   constexpr double at_most = 0.1;  // seconds
   for (std::int64_t done = 0; done == 0;) {

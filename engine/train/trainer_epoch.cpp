@@ -37,6 +37,7 @@ void Trainer::begin_next_epoch() {
 }
 
 void Trainer::enter_epoch() {
+  leave_abandoned();
   ask_for_change();
   adopt_mode(state_.epoch);
   if (state_.step_in_epoch == 0) tell([&](auto& o) { o.on_epoch_start(state_); });
@@ -47,6 +48,7 @@ EpochRecord Trainer::end_epoch() {
     fail("end_epoch() was called after {} of the {} steps of an epoch: call it where epoch_done()",
          state_.step_in_epoch, steps_of_epoch());
   begin();
+  leave_abandoned();
   settle();
   EpochRecord record;
   std::optional<Evaluation> validation;

@@ -62,7 +62,7 @@ void Trainer::together(const std::string& what, const std::function<void()>& wor
     } catch (const RanksLost&) {
       good = false;
     }
-    if (communicator_->agree(good)) break;
+    if (communicator_->fault_tolerance()->agree(good)) break;
     if (!recovery) recovery = {.step = state_.step, .during = what, .interrupted = since(start)};
     if (options_.restart_on_loss) {
       loss_ = recovery;
@@ -83,7 +83,7 @@ void Trainer::recover(Recovery& recovery) {
     auto start = Clock::now();
     release_executor();
     const bool followed = !is_root();
-    const LostRanks lost = communicator_->shrink();
+    const LostRanks lost = communicator_->fault_tolerance()->shrink();
     if (followed && is_root() && copy_) writer_.start(copy_);  // rank 0 may not have come to its end
     leave_out(lost, recovery);
     recovery.shrink += since(start);
@@ -95,7 +95,7 @@ void Trainer::recover(Recovery& recovery) {
       good = false;
     }
     recovery.rebuild += since(start);
-    if (communicator_->agree(good)) return;
+    if (communicator_->fault_tolerance()->agree(good)) return;
   }
   throw RanksLost(fmt::format("the communication of {} on {} broke {} times in a row",
                               counted(communicator_->size(), "rank"), communicator_->host(), most));

@@ -69,10 +69,6 @@ void Trainer::begin() {
   run_validation_ = run_checkpoints_ = 0;
   steps_before_ = state_.step;
   waits_ = {};
-  if (!resumed_from_.empty()) {
-    if (is_root()) claim_folder();
-    owns_folder_ = true;
-  }
   tell([&](auto& o) { o.on_start(state_, resumed_from_); });
 }
 

@@ -111,7 +111,7 @@ void bind_schedule(nb::module_& m) {
 void bind_optimizers(nb::module_& m) {
   nb::class_<ParameterGroup>(m, "ParameterGroup",
                              "Settings for the parameters whose names match a pattern: 'dense1/weights', 'dense*',\n"
-                             "'*bias'. The first group that matches counts.")
+                             "'*bias'. The first matching group is used.")
       .def(
           "__init__",
           [](ParameterGroup* self, std::vector<std::string> patterns, float weight_decay, float lr_multiplier) {
@@ -119,7 +119,8 @@ void bind_optimizers(nb::module_& m) {
           },
           nb::arg("patterns"), nb::kw_only(), nb::arg("weight_decay") = 0.0f, nb::arg("lr_multiplier") = 1.0f);
   nb::class_<Optimizer>(m, "Optimizer", "How parameters change in a step.")
-      .def_prop_ro("state_names", &Optimizer::state_names, "Names of the arrays that it keeps per parameter.")
+      .def_prop_ro("state_names", &Optimizer::state_names,
+                   "Names of the arrays that the optimizer keeps per parameter.")
       .def("__repr__", &Optimizer::to_string);
   for_each_type(Optimizers{}, [&]<class T>() { bind<T>(m); });
   bind_schedule(m);

@@ -112,7 +112,7 @@ TEST_P(ScheduleTest, SumsOnEveryRank) {
 /// Every rounding of a term or of a sum is kept by the rank that rounds, so no value may be rounded by two ranks as a
 /// final sum, and copies must have been rounded before.
 TEST_P(ScheduleTest, RoundsEachFinalSumOnce) {
-  if (!can_be_had(algorithm(), {.wire = Wire::bf16})) GTEST_SKIP() << "is not used with fewer bits";
+  if (!is_supported(algorithm(), {.wire = Wire::bf16})) GTEST_SKIP() << "is not used with fewer bits";
   for (int ranks = 2; ranks <= 17; ++ranks) {
     std::size_t rounded = 0, blocks = 0;
     for (int r = 0; r < ranks; ++r) {

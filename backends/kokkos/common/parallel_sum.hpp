@@ -1,0 +1,80 @@
+#pragma once
+
+#include "backends/kokkos/common/kernel.hpp"
+
+/// Sums of many terms on a GPU, in f64 and in an order that depends on nothing but their number. (On a CPU the threads
+/// take blocks, whose sums are few enough for one.)
+namespace keelson::kokkos {
+
+inline constexpr Index sum_fan = 64;                ///< terms of one work item, where there are no more than ...
+inline constexpr Index most_sums = Index{1} << 17;  ///< ... this times as many
+
+/// Work items of the first pass over `count` terms.
+constexpr Index sums_of(Index count) {
+  const Index wanted = ceil_div(count, sum_fan);
+  return wanted < 1 ? 1 : wanted < most_sums ? wanted : most_sums;
+}
+
+/// Partial sums of the rows of a matrix of terms. Each takes every `parts`-th term of its row, so that neighbouring
+/// items read neighbouring memory.
+template <class Term>
+struct PartialSums {
+  Term term;
+  Index count, parts;  ///< of a row
+  double* to;          ///< (rows, parts)
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    constexpr int ahead = 8;  // terms that are read before the first of them is added
+    const Index row = item / parts;
+    double sum = 0;
+    Index i = item % parts;
+    for (; i + (ahead - 1) * parts < count; i += ahead * parts) {
+      double next[ahead];
+      for (int k = 0; k < ahead; ++k) next[k] = term(row, i + k * parts);
+      for (int k = 0; k < ahead; ++k) sum += next[k];
+    }
+    for (; i < count; i += parts) sum += term(row, i);
+    to[item] = sum;
+  }
+};
+
+/// The terms are numbers in memory: (count), or (rows, count).
+struct Numbers {
+  const double* values;
+  Index count = 0;
+  KOKKOS_FUNCTION double operator()(Index i) const { return values[i]; }
+  KOKKOS_FUNCTION double operator()(Index row, Index i) const { return values[row * count + i]; }
+};
+
+/// f64 numbers that parallel_sum() needs as scratch memory; parallel_sums(): as many for each row.
+constexpr Index parallel_sum_scratch(Index count) { return sums_of(count) + sums_of(sums_of(count)); }
+
+/// result[row] = term(row, 0) + ... + term(row, count - 1) for each row, e.g. for each sample. All rows are added up by
+/// the same launches.
+template <class Term>
+void parallel_sums(const char* label, const Term& term, Index rows, Index count, double* scratch, double* result) {
+  Index parts = sums_of(count);
+  double *here = scratch, *there = scratch + rows * parts;
+  launch(label, rows * parts, PartialSums<Term>{term, count, parts, parts == 1 ? result : here});
+  while (parts > 1) {
+    const Index next = sums_of(parts);
+    launch(label, rows * next, PartialSums<Numbers>{{here, parts}, parts, next, next == 1 ? result : there});
+    const auto last = here;
+    here = there, there = last;
+    parts = next;
+  }
+}
+
+/// The terms of the only row.
+template <class Term>
+struct OneRow {
+  Term term;
+  KOKKOS_FUNCTION double operator()(Index, Index i) const { return term(i); }
+};
+
+/// *result = term(0) + ... + term(count - 1)
+template <class Term>
+void parallel_sum(const char* label, const Term& term, Index count, double* scratch, double* result) {
+  parallel_sums(label, OneRow<Term>{term}, 1, count, scratch, result);
+}
+
+}  // namespace keelson::kokkos
