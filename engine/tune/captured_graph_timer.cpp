@@ -8,11 +8,11 @@ namespace keelson {
 
 namespace {
 
-constexpr int rounds = 3, launches = 5;
+constexpr int graph_rounds = 3, launches = 5;
 constexpr double seconds_of_launch = 0.5e-3;
-constexpr int most_runs = 20;
+constexpr int most_graph_runs = 20;
 /// A candidate is dropped that takes so many times as long as another one, and more than a millisecond.
-constexpr double hopeless = 10, short_run = 1e-3;
+constexpr double hopeless_graph = 10, short_run = 1e-3;
 
 /// A candidate that runs, captured so many times over that launching costs nothing.
 struct Trial {
@@ -48,8 +48,8 @@ std::vector<double> CapturedGraphTimer::time(std::size_t count, const RunCandida
     if (!run(i)) continue;
     bool ran = true;
     const double once = device_->time([&] { ran = run(i); });
-    if (!ran || once > std::max(short_run, hopeless * least)) continue;
-    const int runs = std::clamp(static_cast<int>(seconds_of_launch / std::max(once, 1e-7)), 1, most_runs);
+    if (!ran || once > std::max(short_run, hopeless_graph * least)) continue;
+    const int runs = std::clamp(static_cast<int>(seconds_of_launch / std::max(once, 1e-7)), 1, most_graph_runs);
     if (auto work = try_to_capture(i, runs, run)) {
       trials.push_back({i, std::move(*work), runs});
       least = std::min(least, once);
@@ -57,7 +57,7 @@ std::vector<double> CapturedGraphTimer::time(std::size_t count, const RunCandida
   }
   std::vector<double> seconds(count, does_not_run);
   // In turns, so that a clock that rises or falls meets all of them.
-  for (int round = 0; round < rounds; ++round)
+  for (int round = 0; round < graph_rounds; ++round)
     for (const Trial& t : trials) {
       double times[launches];
       for (double& s : times) s = device_->time(t.work.launch);

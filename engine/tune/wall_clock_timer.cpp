@@ -10,10 +10,10 @@ namespace {
 /// Work that takes longer, in seconds, counts from its first run on: what the run sets up is small beside it. It runs
 /// twice. Work that takes longer than very_long_work runs once.
 constexpr double long_work = 0.03, very_long_work = 1;
-constexpr int rounds_of_long_work = 2, rounds = 4;
+constexpr int rounds_of_long_work = 2, rounds_of_work = 4;
 /// A candidate is dropped that takes so many times as long as the fastest one: after the first run of long work, and
 /// after one and two runs that count of other work.
-constexpr double far_behind[rounds - 1] = {1.35, 1.5, 1.2};
+constexpr double far_behind[rounds_of_work - 1] = {1.35, 1.5, 1.2};
 
 }  // namespace
 
@@ -35,7 +35,7 @@ std::vector<double> WallClockTimer::time(std::size_t count, const RunCandidate& 
     if (t.is_long()) return round >= rounds_of_long_work || t.first > far_behind[0] * least;
     return round > 1 && t.best > far_behind[round - 1] * least;
   };
-  for (int round = 0; round < rounds; ++round)  // in turns, so that a clock that changes meets all of them
+  for (int round = 0; round < rounds_of_work; ++round)  // in turns, so that a clock that changes meets all of them
     for (std::size_t i = 0; i < count; ++i) {
       Trial& t = trials[i];
       if (round > 0 && is_decided(t, round)) continue;
