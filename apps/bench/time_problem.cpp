@@ -125,7 +125,8 @@ void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto state = w.state(values);
   const auto param = w.filled(shape, layout), diff = w.filled(shape, layout);
   const auto moment1 = moments > 0 ? w.filled(shape, layout) : Tensor();
-  const auto moment2 = moments > 1 ? w.zeros(shape, layout) : Tensor();  // zeros, since this moment is a mean of squares
+  const auto moment2 =
+      moments > 1 ? w.zeros(shape, layout) : Tensor();  // zeros, since this moment is a mean of squares
   w.time("forward", Verb::forward, [&] { op.forward({state, diff, {}, {}, {}, param, moment1, moment2}); });
 }
 
