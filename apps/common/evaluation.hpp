@@ -7,7 +7,7 @@
 #include "apps/common/device_options.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/common/trace_option.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 
 namespace keelson::app {

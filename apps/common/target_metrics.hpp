@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train/predictions.hpp"
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/predictions.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 namespace keelson::app {
 

@@ -16,7 +16,7 @@
 #include "apps/common/run_folder.hpp"
 #include "apps/common/trace_option.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 namespace keelson::app {
 

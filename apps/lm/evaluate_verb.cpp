@@ -9,7 +9,7 @@
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
 #include "engine/train/evaluator.hpp"
-#include "engine/train/perplexity.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/data/loader.hpp"
 #include "engine/execute/executor.hpp"
 #include "engine/train/input_pipeline.hpp"
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 #include "engine/train/sample_unit.hpp"
 
 namespace keelson {

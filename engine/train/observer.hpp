@@ -5,7 +5,7 @@
 
 #include "engine/train/evaluator.hpp"
 #include "engine/train/records.hpp"
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
 
 namespace keelson {
 

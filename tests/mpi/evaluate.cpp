@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
-#include "tests/train/confusion.hpp"
+#include "tests/train/metrics/confusion.hpp"
 #include "tests/train/support.hpp"
 
 namespace keelson::testing {

@@ -1,4 +1,4 @@
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 #include <cmath>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/base/exact_sum.hpp"
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 
 namespace keelson {
 

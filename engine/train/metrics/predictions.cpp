@@ -1,4 +1,4 @@
-#include "engine/train/predictions.hpp"
+#include "engine/train/metrics/predictions.hpp"
 
 #include <algorithm>
 

@@ -5,9 +5,9 @@
 #include "engine/base/fnv1a.hpp"
 #include "engine/data/hdf5.hpp"
 #include "engine/tensor/shape.hpp"
-#include "engine/train/checkpoint.hpp"
-#include "engine/train/run_state.hpp"
-#include "engine/train/state_text.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
+#include "engine/train/checkpoint/state_text.hpp"
 
 /// Where things lie in a checkpoint, for those who write and read it.
 namespace keelson::detail {

@@ -5,7 +5,7 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;

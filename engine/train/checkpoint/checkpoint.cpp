@@ -1,4 +1,4 @@
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/utc_time.hpp"
 #include "engine/data/hdf5.hpp"
-#include "engine/train/detail/checkpoint_layout.hpp"
+#include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
 
 namespace keelson {
 using namespace detail;

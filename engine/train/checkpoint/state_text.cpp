@@ -1,4 +1,4 @@
-#include "engine/train/state_text.hpp"
+#include "engine/train/checkpoint/state_text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

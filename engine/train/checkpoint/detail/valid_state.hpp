@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
 
 /// Checksums tell damage. What was forged, or written by a faulty program, has the right checksums: then values show
 /// it.

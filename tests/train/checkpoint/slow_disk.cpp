@@ -9,7 +9,7 @@
 #include <mutex>
 #include <semaphore>
 
-#include "engine/train/checkpoint_writer.hpp"
+#include "engine/train/checkpoint/checkpoint_writer.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 namespace keelson {
 

@@ -11,7 +11,7 @@
 #include "engine/base/communicator.hpp"
 #include "engine/graph/parameters.hpp"
 #include "engine/optim/optimizer.hpp"
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
 
 /// Checkpoints are HDF5 files that h5py opens:
 /// - `/parameters/LAYER/weights`, `/parameters/LAYER/bias`: float32, plain: convolution (O, I, D, H, W), dense (out,

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
 
 /// The list of a RunState's fields, which attributes, checksums and broadcasts share.
 namespace keelson {

@@ -1,4 +1,4 @@
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 #include <fmt/ranges.h>
 
@@ -10,9 +10,9 @@
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/graph/topology.hpp"
-#include "engine/train/checkpoint.hpp"
-#include "engine/train/detail/checkpoint_layout.hpp"
-#include "engine/train/detail/valid_state.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
+#include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
+#include "engine/train/checkpoint/detail/valid_state.hpp"
 
 namespace keelson {
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "engine/train/detail/valid_state.hpp"
+#include "engine/train/checkpoint/detail/valid_state.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "engine/base/error.hpp"
-#include "engine/train/state_text.hpp"
+#include "engine/train/checkpoint/state_text.hpp"
 
 namespace keelson::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/train/detail/valid_state.hpp"
+#include "engine/train/checkpoint/detail/valid_state.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 
 #include "engine/data/hdf5.hpp"
 #include "engine/optim/adam.hpp"
-#include "engine/train/checkpoint_reader.hpp"
-#include "engine/train/detail/checkpoint_layout.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 

@@ -1,4 +1,4 @@
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 
 #include <cmath>
 

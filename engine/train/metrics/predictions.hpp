@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 namespace keelson {
 

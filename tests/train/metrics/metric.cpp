@@ -1,4 +1,4 @@
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/contexts.hpp"
-#include "tests/train/confusion.hpp"
+#include "tests/train/metrics/confusion.hpp"
 #include "tests/train/support.hpp"
 
 namespace keelson::testing {

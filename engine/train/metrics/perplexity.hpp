@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/base/exact_sum.hpp"
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 
 namespace keelson {
 

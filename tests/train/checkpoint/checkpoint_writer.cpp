@@ -1,4 +1,4 @@
-#include "engine/train/checkpoint_writer.hpp"
+#include "engine/train/checkpoint/checkpoint_writer.hpp"
 
 #include <gtest/gtest.h>
 

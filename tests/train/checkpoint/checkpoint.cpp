@@ -1,4 +1,4 @@
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -6,8 +6,8 @@
 #include <csignal>
 
 #include "engine/data/hdf5.hpp"
-#include "engine/train/checkpoint_reader.hpp"
-#include "engine/train/state_text.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/state_text.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
@@ -114,7 +114,7 @@ TEST(Checkpoint, ReadsOlderFilesOfThisFormat) {
   mse(dense(x, 2, "out"), y);
   Sgd o;
   o.momentum = 0.9f;
-  const std::filesystem::path data = KEELSON_SOURCE_DIR "/tests/train/data";
+  const std::filesystem::path data = KEELSON_SOURCE_DIR "/tests/train/checkpoint/data";
   for (const bool targets : {true, false}) {
     Parameters parameters(g, context(contexts().back()), 1);
     const Executor executor(g, parameters, {.batch = 2, .optimizer = &o});

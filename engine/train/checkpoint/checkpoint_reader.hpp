@@ -10,7 +10,7 @@
 #include "engine/base/communicator.hpp"
 #include "engine/graph/parameters.hpp"
 #include "engine/tensor/shape.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 namespace keelson {
 
