@@ -16,7 +16,7 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
-  LoaderThreads loader;
+  LoaderThreads loader = undecided_threads;
   bool json = false;
   DeviceOptions device;
   TraceOption trace;

@@ -51,12 +51,12 @@ struct Restart {
   CheckpointFolder checkpoints(int keep) const { return {folder.checkpoints(), keep}; }
 };
 
-/// Tells others, when training has begun anew, after which loss it has.
-class TellRestart final : public TrainObserver {
+/// When training has begun again with other ranks, notifies other observers of the loss before.
+class RestartNotifier final : public TrainObserver {
  public:
-  explicit TellRestart(Restart& restart) : restart_(restart) {}
+  explicit RestartNotifier(Restart& restart) : restart_(restart) {}
   /// `others` must outlive this.
-  void tell(std::vector<TrainObserver*> others) { others_ = std::move(others); }
+  void set_observers(std::vector<TrainObserver*> others) { others_ = std::move(others); }
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
 
  private:

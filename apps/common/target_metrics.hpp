@@ -38,7 +38,7 @@ class TargetMean final : public TargetMetric {
 struct TargetMetrics {
   /// `plotted`: predictions to keep on rank 0, at most.
   TargetMetrics(std::shared_ptr<TargetMetric> metric, std::int64_t plotted);
-  /// For EvaluatorOptions::metrics.
+  /// For MetricOptions::metrics.
   std::vector<std::shared_ptr<Metric>> all() const { return {metric, baseline, absolute, predictions}; }
 
   std::shared_ptr<TargetMetric> metric;

@@ -17,7 +17,7 @@ namespace keelson::app {
 /// the others read all samples since then again, each a part of them.
 class TrainingTargets final : public TrainObserver {
  public:
-  /// Of a trainer of `training` with these options, whose EvaluatorOptions::target is an f32 field. `training` and
+  /// Of a trainer of `training` with these options, whose MetricOptions::target is an f32 field. `training` and
   /// `baseline` must outlive this. `communicator` null: alone.
   TrainingTargets(const Dataset& training, const TrainerOptions& options, Communicator* communicator,
                   MeanBaseline& baseline);

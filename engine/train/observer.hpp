@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
+#include "engine/train/checkpoint/run_state.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/records.hpp"
-#include "engine/train/checkpoint/run_state.hpp"
 
 namespace keelson {
 
@@ -49,8 +49,8 @@ class TrainObserver {
   /// After a checkpoint is written to this path. `best`: best.h5 is now this checkpoint.
   virtual void on_checkpoint(const RunState&, const std::filesystem::path&, bool /*best*/) {}
   /// After checkpoints that this run does not go on from have moved out of the way, into this folder
-  /// (CheckpointFolder::set_aside): before on_start() of a run that was resumed within the folder of checkpoints, else
-  /// before the first checkpoint. On rank 0.
+  /// (CheckpointFolder::set_aside): before the first step or end of an epoch of a run that was resumed within the
+  /// folder of checkpoints, else before the first checkpoint. On rank 0.
   virtual void on_set_aside(const RunState&, const std::filesystem::path& /*folder*/) {}
   /// At the end of Trainer::run().
   virtual void on_stop(const RunState&, StopReason) {}

@@ -39,10 +39,10 @@ struct GoingRun : Training {
 TrainerOptions into(const Folder& folder, std::int64_t max_steps, std::int64_t every, int keep) {
   auto o = small_options();
   o.epochs = 3;
-  o.checkpoints = folder / "c";
+  o.checkpoints.folder = folder / "c";
   o.max_steps = max_steps;
-  o.checkpoint_steps = every;
-  o.keep = keep;
+  o.checkpoints.steps = every;
+  o.checkpoints.keep = keep;
   return o;
 }
 
@@ -60,7 +60,7 @@ TEST(GoingBack, KeepsWhatItWritesAndSetsTheRestAside) {
             (Names{"best.h5", "step-0000000006.h5", "step-0000000008.h5", "step-0000000010.h5", "step-0000000012.h5"}));
   EXPECT_EQ(read_run_state(checkpoints.best()).step, 6);
   EXPECT_EQ(find_checkpoint(folder / "c", false), checkpoints.path_of(6));
-  EXPECT_EQ(second.aside.calls, (Names{"abandoned-1 at 4", "start"}));
+  EXPECT_EQ(second.aside.calls, (Names{"start", "abandoned-1 at 4"}));
   // The next run goes on with this one, and what was set aside can be resumed, too.
   GoingRun third(into(folder, 8, 1, 2));
   third.trainer.resume(folder / "c");
@@ -140,7 +140,7 @@ TEST(GoingBack, ALimitDoesNotSkipTheValidation) {
     const Folder folder;
     int asked = 0;
     auto o = into(folder, -1, 0, 9);
-    o.checkpoint_epochs = 0;
+    o.checkpoints.epochs = 0;
     o.interrupted = [&] { return ++asked == 6; };
     GoingRun first(o);
     EXPECT_EQ(first.go().state.step, 6);

@@ -65,4 +65,15 @@ struct RunState {
   std::map<std::string, std::vector<double>> observed;
 };
 
+/// Steps of the epoch under way. In an epoch that more ranks have begun, their steps and those of the ranks that are
+/// left.
+std::int64_t steps_of_epoch(const RunState& state);
+std::int64_t samples_in_epoch(const RunState& state);  ///< of the epoch under way, done by all ranks
+/// Finished epochs, with the part of the epoch under way that is done, as schedules count it.
+double position(const RunState& state);
+/// Counts the epoch under way as finished.
+void begin_next_epoch(RunState& state);
+/// So many ranks take the epoch under way over, with the same batch per rank.
+void go_on_with(RunState& state, int ranks);
+
 }  // namespace keelson

@@ -102,7 +102,7 @@ TEST(SlowDisk, RankZeroTellsTheOthersThatItsCheckpointGoesOn) {
     if (parts++ > 0 && silent == 0 && !talker.tells_again()) ++silent;
   });
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 0;
   const auto graph = small_network(0, 27'000);  // 35 MB with the momentum
   Parameters parameters(graph, context(network_contexts().back()), o.seed);

@@ -167,7 +167,7 @@ TEST(Sync, LagResumesBitForBit) {
   Folder folder;
   const auto whole = train_in_mode(small_options(), "lag");
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 7;
   train_in_mode(o, "lag");
   EXPECT_EQ(train_in_mode(small_options(), "lag", find_checkpoint(folder.path(), false)).parameters, whole.parameters);
