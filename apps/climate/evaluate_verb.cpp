@@ -130,13 +130,13 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const auto place = app::open_device(o.device, job);
   Parameters parameters(graph, *place.context, run.seed);
   auto e = app::evaluator_options(o, job);
-  e.metrics = make_metrics(run);
+  e.evaluation.metrics = make_metrics(run);
   Evaluator evaluator(graph, parameters, data, &world, e);
   const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
   Outcome result;
   result.evaluation = evaluator.run();
-  result.judge = e.metrics[0]->name();
-  for (const auto& m : e.metrics) {
+  result.judge = e.evaluation.metrics[0]->name();
+  for (const auto& m : e.evaluation.metrics) {
     if (const auto* images = dynamic_cast<const MeanImageIoU*>(m.get())) result.images = images;
     if (const auto* pooled = dynamic_cast<const PooledIoU*>(m.get())) result.pooled = pooled;
   }

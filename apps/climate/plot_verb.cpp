@@ -72,7 +72,7 @@ std::string network_sections(const PlotOptions& o, app::Job& job, const Checkpoi
   const auto images = std::make_shared<MeanImageIoU>();
   const auto maps = std::make_shared<PredictedMaps>(o.snapshots);
   auto e = app::evaluator_options(o, job);
-  e.metrics = {images, maps};
+  e.evaluation.metrics = {images, maps};
   Evaluator evaluator(graph, parameters, data, &world, e);
   const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
   evaluator.run();

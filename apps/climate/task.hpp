@@ -8,7 +8,7 @@
 #include "engine/base/communicator.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/optim/schedule.hpp"
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 
 namespace keelson::climate {
 

@@ -86,7 +86,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
     validation = std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, job.world), ranges, source);
   const auto graph = make_network(o.run, data);
   auto t = run.trainer_options(o.run);
-  Trainer::check_sizes(data.size(), t.batch, job.world.size(), data.describe());
+  require_enough_samples(data.size(), t.batch, job.world.size(), data.describe());
   t.network = network_name(o.run);
   t.config = stored_config(o, data);
   t.optimizer = make_optimizer(o.run);

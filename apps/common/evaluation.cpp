@@ -32,10 +32,7 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
 EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job) {
   EvaluatorOptions e;
   e.batch = o.batch;
-  const auto loader = decide(o.loader, job, o.batch);
-  e.threads = loader.threads;
-  e.prefetch = loader.prefetch;
-  e.cpus = job.placement.cpus;
+  e.threads = decide(o.loader, job, o.batch);
   return e;
 }
 

@@ -7,7 +7,7 @@
 #include "apps/common/device_options.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/common/trace_option.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 
 namespace keelson::app {
@@ -16,7 +16,7 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
-  LoaderThreads loader;
+  LoaderThreads loader = undecided_threads;
   bool json = false;
   DeviceOptions device;
   TraceOption trace;

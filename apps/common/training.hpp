@@ -16,7 +16,7 @@
 #include "apps/common/run_folder.hpp"
 #include "apps/common/trace_option.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 namespace keelson::app {
 
@@ -27,8 +27,8 @@ struct TrainingOptions {
   bool overwrite = false;
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2, max_failures = -1, spares = 0;
-  LoaderThreads loader;
-  ExchangeWishes exchange;
+  LoaderThreads loader = undecided_threads;
+  RequestedExchange exchange;
   bool recompute = false;
   double time_limit = 0;
   DeviceOptions device;

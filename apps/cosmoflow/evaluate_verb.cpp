@@ -129,7 +129,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const auto baseline = std::make_shared<app::MeanBaseline>(metric);
   const auto mean_here = std::make_shared<app::TargetMean>();
   auto e = app::evaluator_options(o, job);
-  e.metrics = {metric, baseline, mean_here};
+  e.evaluation.metrics = {metric, baseline, mean_here};
   Evaluator evaluator(graph, parameters, *data, &world, e);
   const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
   auto mean = app::TrainingTargets::mean(state);

@@ -8,8 +8,8 @@
 #include "apps/cosmoflow/run_options.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/train/checkpoint_reader.hpp"
-#include "engine/train/target_metric.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 namespace keelson::cosmoflow {
 

@@ -65,7 +65,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
-  Trainer::check_sizes(data->size(), t.batch, job.world.size(), data->describe());
+  require_enough_samples(data->size(), t.batch, job.world.size(), data->describe());
   t.network = network_name(o.run);
   t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);

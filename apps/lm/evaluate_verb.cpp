@@ -9,7 +9,7 @@
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
 #include "engine/train/evaluator.hpp"
-#include "engine/train/perplexity.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -92,9 +92,9 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
   Parameters parameters(graph, *context, checkpoint.state().seed);
   auto e = app::evaluator_options(o, job);
-  e.metrics = {std::make_shared<Perplexity>()};
+  e.evaluation.metrics = {std::make_shared<Perplexity>()};
   e.unit = {"word", unroll};
-  e.units = static_cast<double>(text->targets());
+  e.evaluation.units = static_cast<double>(text->targets());
   Evaluator evaluator(graph, parameters, *text, &world, e);
   checkpoint.load(network_name(model.run), parameters, std::nullopt);
   const auto result = evaluator.run();

@@ -7,7 +7,7 @@
 #include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
-#include "engine/train/perplexity.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {

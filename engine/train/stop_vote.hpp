@@ -25,9 +25,11 @@ class StopVote {
            std::function<bool()> interrupted);
 
   /// From now on the ranks of another group vote. What is known of times stays. `slack`: end() gives the decision of so
-  /// many steps before, so that ranks need not wait for those that are that far behind. Votes under way are dropped.
+  /// many steps before, so that ranks need not wait for those that are that far behind. Votes in flight are dropped.
   void regroup(Communicator* communicator, std::size_t slack = 0);
-  /// Returns when no vote is under way. end() still has their decisions. Collective.
+  /// Drops all votes, before their group goes. regroup() comes before the next vote.
+  void drop() { votes_.clear(); }
+  /// Returns when no vote is in flight. end() still has their decisions. Collective.
   void wait();
   /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
   /// `failed`: this rank cannot go on.

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/common/verb.hpp"
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
 
 #include "engine/base/error.hpp"
 

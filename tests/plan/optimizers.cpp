@@ -9,7 +9,7 @@
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
 #include "engine/optim/sgd.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 #include "tests/oracle/ops.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/contexts.hpp"
