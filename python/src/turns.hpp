@@ -12,9 +12,22 @@ namespace keelson::python {
 /// it has Python's lock.
 class Turns {
  public:
-  void lock();
+  void lock();  ///< throws InputError within an Awaited
   void unlock();
   bool mine() const;  ///< whether the calling thread holds it
+
+  /// While one lives, the calling thread does something that the holder of `turns` waits for, so that the thread can
+  /// have no turn itself: lock() throws InputError.
+  class Awaited {
+   public:
+    explicit Awaited(const Turns& turns);
+    ~Awaited();
+    Awaited(const Awaited&) = delete;
+
+   private:
+    const Turns* before_;
+  };
+  void require_not_awaited() const;  ///< throws InputError as lock()
 
   /// Lets others have their turn while it lives, where the calling thread has locked it once.
   class Pause {
