@@ -260,7 +260,8 @@ nb::object call(Inference& inference, const nb::args& given, bool carry, const n
   return nb::object(results.values()[0]);
 }
 
-Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>& data, EvaluatorOptions options) {
+Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>& given, EvaluatorOptions options) {
+  const auto data = read_for(parameters, given);
   const Turn turn(parameters);
   parameters.computed = nullptr;
   Evaluator evaluator(parameters.network->graph, parameters.values, *data, parameters.device->communicator(), options);

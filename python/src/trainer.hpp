@@ -75,7 +75,10 @@ class TrainerObject final : public Closable {
   /// The guard that each call that trains holds.
   class Call {
    public:
-    explicit Call(TrainerObject& t) : lock_(t.calls_), turn_(*t.parameters_), parameters_(*t.parameters_) {
+    explicit Call(TrainerObject& t)
+        : lock_((t.parameters_->turns.require_not_awaited(), t.calls_)),
+          turn_(*t.parameters_),
+          parameters_(*t.parameters_) {
       parameters_.computed = nullptr;
     }
     ~Call() { parameters_.computed = nullptr; }

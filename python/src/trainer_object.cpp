@@ -14,8 +14,8 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
                              std::unique_ptr<Callbacks>& callbacks)
     : Closable(Stage::work),
       parameters_(std::move(parameters)),
-      training_(std::move(training)),
-      validation_(std::move(validation)),
+      training_(read_for(*parameters_, std::move(training))),
+      validation_(read_for(*parameters_, std::move(validation))),
       metrics_(options.evaluation.metrics),
       batch_(options.batch),
       staging_(training_->fields().size()) {
