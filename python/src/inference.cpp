@@ -8,6 +8,7 @@
 #include "casters.hpp"
 #include "data.hpp"
 #include "engine/execute/executor.hpp"
+#include "engine/optim/optimizer.hpp"
 #include "engine/train/evaluator.hpp"
 #include "objects.hpp"
 #include "records.hpp"

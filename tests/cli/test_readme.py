@@ -52,7 +52,7 @@ def sources():
 class Documents(unittest.TestCase):
     def test_the_examples_are_what_the_tests_compile(self):
         folders = ("tests/docs", "tests/ops", "engine/ops", "engine/layers", "backends/kokkos")
-        compiled = [path.read_text() for folder in folders for path in (TOP / folder).glob("*.[ch]pp")]
+        compiled = [path.read_text() for folder in folders for path in (TOP / folder).rglob("*.[ch]pp")]
         examples = [block for document in DOCUMENTS for block in blocks(document, "cpp")]
         self.assertGreaterEqual(len(examples), 6)
         for example in examples:

@@ -75,7 +75,7 @@ TEST(ClimateRanges, SurviveAsText) {
         std::string::npos)
         << text;
   }
-  EXPECT_NE(testing::message_of<InputError>([&] { ranges_from_text("", "x.h5"); }).find("holds no ranges"),
+  EXPECT_NE(testing::message_of<InputError>([&] { ranges_from_text("", "x.h5"); }).find("has no ranges"),
             std::string::npos);
 }
 
