@@ -53,11 +53,11 @@ struct CandidateRow {
   std::string_view name;  ///< for those who read the table
   /// The candidates for a verb. Not called for verbs that the description does not ask for.
   std::function<CandidateList<typename Desc::Op>(const CandidateRequest<Desc>&)> find;
-  std::function<Preference(const CandidateRequest<Desc>&)> rule_of_thumb = [](const auto&) {
-    return Preference::equal;
-  };
+  /// Empty: equal.
+  std::function<Preference(const CandidateRequest<Desc>&)> rule_of_thumb;
   /// Whether the op is worth making for the candidates of this row, if no other row has any and no backend has made it.
-  std::function<bool(const Desc&)> worth_alone = [](const auto&) { return true; };
+  /// Empty: yes.
+  std::function<bool(const Desc&)> worth_alone;
 };
 
 /// A row's `find` by make(desc, verb), which returns Expected.
