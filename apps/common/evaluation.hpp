@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/common/app.hpp"
@@ -26,15 +28,40 @@ struct EvaluationOptions {
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 
-/// Refuses a checkpoint of another program's networks. `family`: how the names of the program's networks begin; `name`:
-/// what people call them. Throws InputError.
-void check_family(const CheckpointReader& checkpoint, const std::string& family, const std::string& name);
+/// The networks of a program.
+struct NetworkFamily {
+  const char* prefix;  ///< of their names in checkpoints: "climate-"
+  const char* name;    ///< for people: "climate segmentation"
+};
+/// Throws InputError for a checkpoint of another program's network.
+void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family);
 
 /// What --checkpoint names: of a run's folder the best, else the newest. Throws InputError for none and for a damaged
 /// one. Collective.
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
-/// With everything that the options say; the metric is left.
-EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job);
+/// The network of a checkpoint, on data and device: what all verbs that evaluate do between their options and their
+/// output.
+class NetworkEvaluation {
+ public:
+  /// Begins the trace, opens the device, and loads the parameters. `graph`: of the checkpoint's network. All references
+  /// must outlive this. Throws InputError, also for fewer samples than ranks. Collective.
+  NetworkEvaluation(const EvaluationOptions& o, Job& job, const CheckpointReader& checkpoint, const Graph& graph,
+                    const Dataset& data, const MetricOptions& metrics, const SampleUnit& unit = {});
+  /// Evaluates all samples. May be called again, for metrics that another call has prepared. Collective.
+  Evaluation run() { return evaluator_->run(); }
+  /// Ends the trace, and says on stdout where it is, unless the result is JSON. Collective.
+  void end_trace();
+  const RunState& state() const { return state_; }  ///< of the checkpoint
+
+ private:
+  const EvaluationOptions& options_;
+  Communicator& world_;
+  std::unique_ptr<TraceFile> trace_;  ///< outlives what it traces
+  DeviceSession device_;
+  std::optional<Parameters> parameters_;
+  std::optional<Evaluator> evaluator_;
+  RunState state_;
+};
 
 }  // namespace keelson::app

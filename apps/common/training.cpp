@@ -223,12 +223,18 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
 
 fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
-Config TrainingRun::stored(const std::string& family, const std::string& name) const {
-  if (!checkpoint_) return {};
-  check_family(*checkpoint_, family, name);
-  auto config = checkpoint_->state().config;
-  config["global-batch"] = std::to_string(checkpoint_->state().global_batch);
-  return config;
+void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
+                           const Recipes& recipes) const {
+  if (!checkpoint_) {
+    if (!o.recipe.empty()) verb.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
+    return;
+  }
+  check_family(*checkpoint_, family);
+  auto stored = checkpoint_->state().config;
+  stored["global-batch"] = std::to_string(checkpoint_->state().global_batch);
+  for (const char* data : {"train", "validation"})
+    if (other_data || verb.given(data)) stored.erase(data);
+  verb.fill(stored, checkpoint_->path().string());
 }
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
