@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "backends/composed/factory.hpp"
 #include "backends/kokkos/factory.hpp"
 #ifdef KEELSON_HAVE_CUDA
 #include "backends/cuda/device.hpp"
@@ -23,7 +24,7 @@ struct Backend {
   std::string name;
   std::unique_ptr<ops::OpFactory> (*make)(Device&);
   bool (*computes_in)(DType);
-  std::string library;  ///< of the algorithms that the device's chooser times, and its version: "-onednn-3.7.1"
+  std::string library;  ///< whose algorithms the device's autotuner times, and its version: "-onednn-3.7.1"
 };
 
 /// The types that kernels are written for, on every processor: they read and write them, and compute in f32.
@@ -104,6 +105,8 @@ std::unique_ptr<Context> make_context(const std::string& device, const std::stri
   auto memory = make_device(libraries);
   std::vector<std::unique_ptr<ops::OpFactory>> factories;
   for (const Backend* b : chosen) factories.push_back(b->make(*memory));
+  const bool with_kokkos = std::any_of(chosen.begin(), chosen.end(), [](auto* b) { return b->name == "kokkos"; });
+  factories.push_back(composed::make_factory(*memory, with_kokkos));
   return std::make_unique<Context>(std::move(memory), std::move(factories));
 }
 

@@ -1,4 +1,4 @@
-#include "backends/kokkos/start.hpp"
+#include "backends/kokkos/common/start.hpp"
 #include "backends/registry.hpp"
 #ifdef KEELSON_HAVE_CUDA
 #include "backends/cuda/device.hpp"

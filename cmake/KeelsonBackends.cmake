@@ -1,5 +1,5 @@
 # The backends of this build, and the registry that lists them.
-keelson_library(keelson_backend_common backends/detail PUBLIC keelson_engine)
+keelson_library(keelson_backend_common backends/common PUBLIC keelson_engine)
 keelson_backend(kokkos LINK Kokkos::kokkos keelson_backend_common)
 if(KEELSON_HAVE_KOKKOS_KERNELS)
   keelson_link(keelson_backend_kokkos PRIVATE ${KEELSON_HAVE_KOKKOS_KERNELS})
@@ -21,4 +21,5 @@ endif()
 if(KEELSON_HAVE_ONEDNN)
   keelson_backend(onednn LINK DNNL::dnnl OpenMP::OpenMP_CXX keelson_backend_common)
 endif()
+keelson_backend(composed LINK keelson_backend_kokkos)
 keelson_backend_registry()

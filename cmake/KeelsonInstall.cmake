@@ -15,7 +15,7 @@ endforeach()
 install(TARGETS keelson_engine keelson_comm keelson_nets ${KEELSON_INSITU} keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
   EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
-foreach(folder IN ITEMS engine comm nets)
+foreach(folder IN ITEMS engine nets)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson
       FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
@@ -30,8 +30,10 @@ if(TARGET keelson_insitu_fortran)  # the source, too: other compilers cannot rea
   install(DIRECTORY ${PROJECT_BINARY_DIR}/fortran/ insitu/fortran/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/fortran
     FILES_MATCHING PATTERN keelson_insitu.mod PATTERN keelson_insitu.f90)
 endif()
-file(GLOB registry_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/*.hpp)
-install(FILES ${registry_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/backends)
+foreach(folder IN ITEMS backends comm)  # headers of the folders below are not public
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.hpp)
+  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/${folder})
+endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/keelson)
 install(EXPORT keelsonTargets NAMESPACE keelson:: DESTINATION ${package_dir})

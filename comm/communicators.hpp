@@ -11,20 +11,21 @@
 /// The implementations of Communicator and the life of MPI. No MPI header is needed to use them.
 namespace keelson::comm {
 
-/// What a rank does when a collective call takes long: after every `seconds` the lowest waiting rank reports the call's
-/// label, what the rank is at work on (Activity), and the ranks that have not reached the call. Waiting goes on, until
-/// the job is ended with exit code 1.
-struct Watchdog {
+/// What a rank does when a collective call takes long. After every `seconds` the lowest waiting rank reports the label
+/// of the call, the current Activity, and the ranks that have not reached the call. The wait goes on until the job is
+/// ended with exit code 1.
+struct WatchdogOptions {
   double seconds = 300;  ///< KEELSON_WATCHDOG; 0: off
   /// Seconds of waiting after which the job is ended, in an Activity (training, evaluation); 0: never.
   double abort_seconds = 900;
-  /// The same before and after, where one rank may have much to do while the others wait.
+  /// The same outside of an Activity, where one rank may have much to do while the others wait.
   double abort_elsewhere_seconds = 0;
   std::function<void(const std::string&)> report;  ///< empty: a line on stderr
 
-  /// The defaults above, changed by the environment: KEELSON_WATCHDOG_ABORT is meant for both; without it abort_seconds
-  /// is three times `seconds`. Throws InputError where a variable is not a number of seconds.
-  static Watchdog from_environment();
+  /// The defaults above, changed by the environment. KEELSON_WATCHDOG_ABORT sets abort_seconds and
+  /// abort_elsewhere_seconds; without it abort_seconds is three times `seconds`. Throws InputError where a variable is
+  /// not a number of seconds.
+  static WatchdogOptions from_environment();
 };
 
 /// One rank; makes no MPI calls.
@@ -32,18 +33,18 @@ std::unique_ptr<Communicator> make_self();
 
 /// All ranks of the job, on a duplicate of MPI_COMM_WORLD, so that messages never mix with the host program's.
 /// make_self() where MPI is not in use or has one rank. Collective. Destroy it before MPI is finalised.
-std::unique_ptr<Communicator> make_world(const Watchdog& watchdog = Watchdog::from_environment());
+std::unique_ptr<Communicator> make_world(const WatchdogOptions& watchdog = WatchdogOptions::from_environment());
 
-/// The ranks of a host program's communicator, given as its Fortran handle: make_from_handle(MPI_Comm_c2f(comm)). It is
-/// duplicated. Collective.
+/// The ranks of a host program's communicator, which is duplicated. The argument is the communicator's Fortran handle:
+/// make_from_handle(MPI_Comm_c2f(comm)). Collective.
 std::unique_ptr<Communicator> make_from_handle(int fortran_handle,
-                                               const Watchdog& watchdog = Watchdog::from_environment());
+                                               const WatchdogOptions& watchdog = WatchdogOptions::from_environment());
 
 /// How long an algorithm takes to sum an array over ranks.
 struct AllreduceTime {
   std::string algorithm;  ///< as KEELSON_ALLREDUCE names it: "two-level", "ring:1M"; or "MPI_Allreduce"
   double seconds = 0;     ///< median over some runs of the slowest rank's time
-  bool blocking = false;  ///< MPI's blocking call, for comparison: never chosen, since nothing can overlap with it
+  bool blocking = false;  ///< MPI's blocking call, for comparison; never chosen, since no work can overlap with it
 };
 
 /// Times the allreduce of so many bytes of f32 in host memory by all algorithms that Communicator::make_allreduce
@@ -55,8 +56,8 @@ std::vector<AllreduceTime> time_allreduces(Communicator& group, std::size_t byte
 std::string allreduce_algorithm(Communicator& group, std::size_t bytes, Wire wire = Wire::fp32);
 
 /// The size of gradient buckets that suits this group: the smallest power of two of bytes, from 1 to 16 MiB, with which
-/// sums go nearly as fast as with any. From the times of allreduce_algorithm(); 8 MiB where nothing is timed. The same
-/// on all ranks. Collective.
+/// sums move nearly as many bytes per second as with the best size. 8 MiB where nothing is timed. The same on all
+/// ranks. Collective.
 std::size_t choose_bucket_bytes(Communicator& group, Wire wire = Wire::fp32);
 
 /// How the work of one rank ended.
@@ -69,13 +70,13 @@ struct Outcome {
 /// Starts MPI if this process belongs to a job of several processes and the host program has not done so, and ends it
 /// if it was started here.
 ///
-/// A process that no launcher started makes no MPI call at all: it starts at once, and works where MPI cannot (a
-/// sandbox without network, a login node). Launchers are known by the variables they set (see launched());
-/// KEELSON_MPI=on or off overrides.
+/// A process that was not started by a launcher makes no MPI call. It starts at once, also where MPI does not work (a
+/// sandbox without network, a login node). The environment shows whether there is a launcher (launched()).
+/// KEELSON_MPI=on or off overrides this.
 class MpiSession {
  public:
-  /// Throws Error if MPI does not start, InputError if a launcher started several tasks that MPI takes for jobs of one
-  /// rank each (as `srun` does without --mpi=pmix).
+  /// Throws Error if MPI does not start, InputError if a launcher started several tasks and MPI sees each of them as a
+  /// job of one rank (as with `srun` without --mpi=pmix).
   /// A rank that fails waits `grace_seconds` for the others (KEELSON_GRACE of the programs).
   explicit MpiSession(double grace_seconds = 2);
   ~MpiSession();
@@ -85,12 +86,12 @@ class MpiSession {
   bool active() const;  ///< MPI is initialised, by us or by the host program
 
   /// Every rank calls this once, when its work has ended, well or not. Returns the outcomes of all ranks that are
-  /// alive, in rank order, if all of them get here; a rank that failed waits only for the grace and then gets nothing:
-  /// the others are still at work, wait for this rank for ever, and must be ended by abort().
+  /// alive, in rank order, when all of them have called it. A rank that failed waits only for the grace time and then
+  /// gets nothing: the other ranks are still at work and would wait for this rank for ever, so call abort().
   std::optional<std::vector<Outcome>> conclude(const Outcome& mine);
 
-  /// Ends every rank of the job with this exit code, now. Those that wait for this rank are told so and end by
-  /// themselves, since a launcher may leave them time for a checkpoint.
+  /// Ends every rank of the job with this exit code, now. Ranks that wait for this rank get a message and end by
+  /// themselves, since a launcher may give them time for a checkpoint that cannot come.
   [[noreturn]] void abort(int exit_code);
 
   /// The variable by which a launcher shows itself in the environment ("OMPI_COMM_WORLD_SIZE"), or nothing.

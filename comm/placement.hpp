@@ -15,9 +15,9 @@ struct PlacementFacts {
   /// The CPUs each rank of this node may run on, in order of local rank.
   std::vector<std::vector<int>> masks;
   int local_rank = 0;             ///< among the ranks of this node
-  std::vector<int> node_cpus;     ///< that this job could use on this node if no launcher had bound it
+  std::vector<int> node_cpus;     ///< CPUs of the node that the job could use without the launcher's binding
   double cgroup_cpu_limit = 0;    ///< CPUs that the control group grants to all ranks of the node together; 0: no limit
-  int threads_wanted = 0;         ///< explicit wish; 0: none
+  int threads_wanted = 0;         ///< requested number; 0: none
   std::string threads_wanted_by;  ///< "KEELSON_THREADS" or "OMP_NUM_THREADS"
   int cpus_per_task = 0;          ///< SLURM_CPUS_PER_TASK; 0: not set
   bool open_mpi = false;          ///< started by Open MPI's mpirun
@@ -29,28 +29,28 @@ struct PlacementFacts {
 
 /// What to do, and what to tell the user.
 struct Placement {
-  int threads = 1;        ///< that the rank runs
+  int threads = 1;        ///< threads of the rank
   std::vector<int> cpus;  ///< bind this process to these; empty: leave its mask alone
-  int cores = 1;          ///< physical cores it then runs on
-  int node_cores = 1;     ///< that the job could use on this node
-  int busy_cores = 1;     ///< of them, those that the threads of the node's ranks run on; a shared core counts once
+  int cores = 1;          ///< physical cores that the rank then runs on
+  int node_cores = 1;     ///< cores that the job could use on this node
+  int busy_cores = 1;     ///< of them, cores that run threads of the node's ranks; a shared core counts once
   std::string reason;     ///< "its share of 8 cores", "KEELSON_THREADS"
   std::string advice;     ///< a sentence for the user if cores stay idle or are crowded; else empty
 };
 
 /// The rules.
-/// - Threads: an explicit wish (KEELSON_THREADS, then OMP_NUM_THREADS) counts; else one thread per physical core of the
-///   rank's share, at most SLURM_CPUS_PER_TASK and its part of the control group's quota, at least one.
-/// - Share: ranks with masks of their own (disjoint) keep them. Ranks that share a mask divide its cores evenly, in
-/// core
-///   order, and are bound to their part. More ranks than cores: one thread each, unbound, with a warning.
-/// - A single rank on a node that Open MPI bound to one core takes all cores of the node: that binding is mpirun's
-///   default for one or two ranks and hardly ever meant. `--bind-to core` looks the same from here; KEELSON_THREADS=1
-///   or KEELSON_BIND=none keep it.
+/// - Threads: the number in KEELSON_THREADS, else in OMP_NUM_THREADS. Else one thread per physical core of the rank's
+///   share, but at most SLURM_CPUS_PER_TASK, at most its part of the control group's quota, and at least one.
+/// - Share: ranks whose masks do not overlap keep their masks. Ranks that share a mask divide its cores evenly, in core
+///   order, and are bound to their part. With more ranks than cores, each rank has one thread and is not bound, and
+///   there is a warning.
+/// - A single rank on a node that Open MPI has bound to one core takes all cores of the node: mpirun binds one or two
+///   ranks like this by default, which is hardly ever intended. `--bind-to core` looks the same from here.
+///   KEELSON_THREADS=1 or KEELSON_BIND=none keep the binding.
 Placement decide_placement(const PlacementFacts& facts);
 
 /// The facts of this process, exchanged between the ranks of a node. Reads the environment, /sys and /proc. Collective.
-/// Throws InputError if a variable does not hold what it should.
+/// Throws InputError if a variable has a wrong value.
 PlacementFacts placement_facts(Communicator& world);
 
 /// Binds the calling thread, and with it all threads it starts later, to placement.cpus. Throws Error if the system

@@ -13,7 +13,7 @@ struct keelson_insitu {
 
 namespace {
 
-/// Of opening, where there is no session to keep it.
+/// The error of keelson_insitu_open, which has no session to keep it.
 thread_local std::string open_error;
 
 /// Calls `work`; its exceptions become a status and the text of `error`.
@@ -34,7 +34,7 @@ int guarded(std::string& error, const Work& work) noexcept {
     } catch (...) {
       error = "an exception of an unknown type";
     }
-  } catch (...) {  // no memory for the text
+  } catch (...) {  // there is no memory for the text
   }
   return KEELSON_INSITU_FAILURE;
 }
@@ -42,14 +42,15 @@ int guarded(std::string& error, const Work& work) noexcept {
 template <class Work>
 int guarded(const keelson_insitu* session, const Work& work) noexcept {
   if (!session) {
-    open_error = "the session is NULL. Expected that of keelson_insitu_open";
+    open_error = "the session is NULL. Expected the session of keelson_insitu_open";
     return KEELSON_INSITU_BAD_INPUT;
   }
-  auto& s = *const_cast<keelson_insitu*>(session);  // the error's text is no part of what callers see as constant
+  auto& s =
+      *const_cast<keelson_insitu*>(session);  // the error's text may change in a session that is constant for callers
   return guarded(s.error, [&] { work(*s.session); });
 }
 
-/// A string of the caller.
+/// Checks a string of the caller.
 std::string text(const char* given, const char* what) {
   if (!given) keelson::refuse("{} is NULL. Expected a text", what);
   return given;
@@ -67,7 +68,7 @@ extern "C" {
 
 int keelson_insitu_open(MPI_Comm comm, const char* log, keelson_insitu** session) {
   return guarded(open_error, [&] {
-    if (!session) keelson::refuse("`session` is NULL. Expected where to put the session");
+    if (!session) keelson::refuse("`session` is NULL. Expected the address of a pointer to a session");
     *session = nullptr;
     auto made = std::make_unique<keelson_insitu>();
     made->session = std::make_unique<keelson::insitu::Session>(comm, log ? log : "");
@@ -100,7 +101,7 @@ int keelson_insitu_on_report(keelson_insitu* session, keelson_insitu_report repo
 
 int keelson_insitu_totals(const keelson_insitu* session, keelson_insitu_times* totals) {
   return guarded(session, [&](auto& s) {
-    if (!totals) keelson::refuse("`totals` is NULL. Expected where to put them");
+    if (!totals) keelson::refuse("`totals` is NULL. Expected the address of a keelson_insitu_times");
     *totals = s.totals();
   });
 }
@@ -123,7 +124,7 @@ int keelson_insitu_infer(keelson_insitu* session, const char* model) {
 
 int keelson_insitu_scores(const keelson_insitu* session, const char* model, const float** scores, int64_t* count) {
   return guarded(session, [&](auto& s) {
-    if (!scores || !count) keelson::refuse("`scores` or `count` is NULL. Expected where to put them");
+    if (!scores || !count) keelson::refuse("`scores` or `count` is NULL. Expected addresses for both results");
     s.scores(text(model, "`model`"), scores, count);
   });
 }

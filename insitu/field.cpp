@@ -10,7 +10,7 @@
 namespace keelson::insitu {
 namespace {
 
-/// Dimension d of three, of what the host gave for `ndims`.
+/// The host's numbers for `ndims` dimensions, as numbers for three dimensions.
 template <class T>
 Triple aligned(const T (&given)[3], int ndims, std::int64_t missing) {
   Triple t{missing, missing, missing};
@@ -106,7 +106,7 @@ std::byte* reach(Field& field, Device& device, bool read) {
   const auto bytes = static_cast<std::size_t>(field.span()) * field.element_bytes();
   if (!field.copy) {
     field.copy = device.allocate(bytes, "field " + field.name);
-    read = true;  // what is brought back later includes cells that nobody writes
+    read = true;  // the whole copy is brought back later, including cells that no kernel writes
   }
   if (read) device.copy_from_host(field.copy.get(), field.data, bytes);
   return static_cast<std::byte*>(field.copy.get());

@@ -10,14 +10,14 @@
 
 struct keelson_insitu_field_desc;  // keelson/insitu.h, which includes mpi.h
 
-/// Arrays of the host program, and their tiles. Dimensions are counted in three: a field of two has one of extent 1
-/// before them.
+/// Arrays of the host program, and their tiles. All fields have three dimensions here: for a field of two dimensions, a
+/// dimension of extent 1 comes first.
 namespace keelson::insitu {
 
 /// One number for each dimension.
 using Triple = std::array<std::int64_t, 3>;
 
-/// The number among three of dimension `d` of `ndims`.
+/// The index, among three dimensions, of dimension `d` of a field of `ndims`.
 inline std::size_t place_of(int d, int ndims) {
   const int place = 3 - ndims + d;
   return static_cast<std::size_t>(place);
@@ -31,31 +31,31 @@ struct Field {
   bool on_host = false;  ///< KEELSON_INSITU_HOST
   int ndims = 0;
   Triple extents{1, 1, 1}, strides{}, ghosts{}, global{1, 1, 1}, offset{};
-  std::shared_ptr<void> copy;  ///< on the device, of an array that it cannot reach; made when first needed
+  std::shared_ptr<void> copy;  ///< copy on the device of an array that the device cannot reach; made when first needed
 
   std::size_t element_bytes() const { return is_double ? 8 : 4; }
-  std::int64_t cells() const { return extents[0] * extents[1] * extents[2]; }  ///< of the interior
-  std::int64_t span() const;    ///< elements from the first to behind the last, ghost cells included
+  std::int64_t cells() const { return extents[0] * extents[1] * extents[2]; }  ///< cells of the interior
+  std::int64_t span() const;    ///< elements from the first to one past the last, ghost cells included
   std::int64_t origin() const;  ///< element number of the first interior cell
 };
 
-/// Checks and completes what the host said. Throws InputError.
+/// Checks and completes the host's description. Throws InputError.
 Field make_field(const keelson_insitu_field_desc& desc);
 
-/// The array as the device reaches it. Throws InputError without an array. With `read`, a copy on the device has the
-/// present values.
+/// The array, or a copy of it that the device can reach. With `read`, a copy gets the present values. Throws InputError
+/// if the field has no array.
 std::byte* reach(Field& field, Device& device, bool read);
-/// Brings what was written to a copy on the device back to the host's array.
+/// If the device has a copy, writes it back to the host's array.
 void bring_back(Field& field, Device& device);
 
-/// How tiles cover the interior of a rank.
+/// The tiles that cover the interior of a rank.
 struct Tiling {
   int ndims = 0;
   Triple tile{1, 1, 1}, halo{};
   std::vector<Triple> origins;  ///< the first cell of each tile, in row-major order
 
   std::int64_t count() const { return static_cast<std::int64_t>(origins.size()); }
-  std::int64_t extent(int d) const { return tile[d] + 2 * halo[d]; }  ///< of the network's input
+  std::int64_t extent(int d) const { return tile[d] + 2 * halo[d]; }  ///< extent of the network's input
 };
 
 /// Throws InputError for tiles that are larger than the interior. `model`: for messages.

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "backends/kokkos/common.hpp"
+#include "backends/kokkos/common/kernel.hpp"
 
 namespace keelson::insitu {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using kokkos::ceil_div;
 using kokkos::Index;
 
-/// Cells of a box of each slot, in runs along the last dimension: a row on a CPU, a cell on a GPU.
+/// The cells of a box, divided into runs along the last dimension: a run is a row on a CPU, a cell on a GPU.
 struct Box {
   Index extents[3];
   Index run;  ///< cells of a run
@@ -19,7 +19,7 @@ struct Box {
 
 Box box_of(const Triple& e) { return {{e[0], e[1], e[2]}, kokkos::runs_on_host ? e[2] : 1}; }
 
-/// body(slot, z, y, first x, end x) for all runs of all slots.
+/// Calls body(slot, z, y, first x, end x) for all runs of all slots.
 template <class Body>
 struct Runs {
   Box box;
@@ -42,7 +42,7 @@ void for_each_run(const char* label, Index slots, const Box& box, const Body& bo
 
 KOKKOS_INLINE_FUNCTION Index clamped(Index i, Index low, Index high) { return i < low ? low : i > high ? high : i; }
 
-/// What the kernels know of a field with its tiles.
+/// A field with its tiles, as kernels use it.
 template <class T>
 struct View {
   T* interior;  ///< the first interior cell
@@ -95,7 +95,7 @@ struct Pack {
   }
 };
 
-/// A channel, or the number of the largest.
+/// The value of a channel, or the index of the largest channel.
 struct Chosen {
   const float* src;
   Target from;
@@ -110,8 +110,8 @@ struct Chosen {
   }
 };
 
-/// A tile that begins earlier, since the extents are no multiple of it, leaves the cells of the tile before to that
-/// one: which tile wrote last would depend on threads.
+/// Writes tiles to a field. If the extents are no multiple of the tile, the last tile begins earlier and overlaps the
+/// previous one. It does not write the overlapping cells: else the result would depend on the order of threads.
 template <class T>
 struct Unpack {
   Chosen from;
@@ -122,7 +122,7 @@ struct Unpack {
     for (std::size_t d = 0; d < 3; ++d) extents[d] = t.field->extents[d], tile[d] = t.tile[d];
   }
 
-  /// Cells of a tile at its beginning that belong to the one before.
+  /// The number of cells at the beginning of a tile that belong to the previous tile.
   KOKKOS_FUNCTION Index shared(Index origin, int d) const {
     const Index rest = extents[d] % tile[d];
     return rest != 0 && origin + tile[d] == extents[d] ? tile[d] - rest : 0;
@@ -139,7 +139,7 @@ struct Unpack {
   }
 };
 
-/// The sum of each row first, so that the order does not depend on threads.
+/// Sums rows first, so that the order does not depend on threads.
 struct Score {
   Chosen from;
   Index extents[3], halo[3];

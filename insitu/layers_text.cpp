@@ -29,7 +29,7 @@ struct Words {
   }
 };
 
-/// A layer that texts may name: how many numbers it has, what they are, and how it is made.
+/// A layer that texts may name: how many numbers it takes, their meaning, and a function that makes it.
 struct Known {
   std::size_t least, most;
   const char* usage;
@@ -95,7 +95,7 @@ std::vector<Words> split(const std::string& layers, const std::string& model) {
   return all;
 }
 
-/// Makes the loss, and the output as users read it: probabilities of classes, or values.
+/// Appends the loss, and the output for users: probabilities of classes, or values.
 void finish(Graph& graph, Var x, const Shape& input, const Loss& loss, const std::string& model) {
   const Shape& result = x.shape().shape;
   if (loss.kind.empty()) return graph.set_output("prediction", x);

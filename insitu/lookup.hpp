@@ -7,7 +7,8 @@
 
 namespace keelson::insitu {
 
-/// The thing of this name. Throws InputError that lists those there are. `what`: "field"; `who`: who asks for it.
+/// The object of this name. If there is none, throws InputError that lists the existing names. `what`: kind of object,
+/// e.g. "field"; `who`: who asks for it.
 template <class Things>
 auto& find(Things& things, const std::string& name, const std::string& what, const std::string& who) {
   const auto found = things.find(name);

@@ -21,7 +21,7 @@ Triple given(const std::int64_t (&values)[3], int ndims, const Triple& missing) 
   return t;
 }
 
-/// Extents of the network's input in each dimension.
+/// Appends the extents of the network's input to `shape`.
 void append(Shape& shape, const Tiling& tiling) {
   for (int d = 3 - tiling.ndims; d < 3; ++d) shape.push_back(tiling.extent(d));
 }
@@ -40,9 +40,9 @@ void Model::make(const keelson_insitu_model_desc& desc) {
   const auto compare = [&](const std::map<std::string, std::string>& values) {
     compare_values(ranks_.host, values, "settings of a model", "describe it alike on all ranks");
   };
-  compare({{"target", target_ ? target_->name : ""}});  // others follow from whether the model is trained
-  // Gradients are added up over ranks as they lie in memory. How they lie depends on the shapes that a plan is made
-  // for, so all ranks train on tiles of one shape.
+  compare({{"target", target_ ? target_->name : ""}});  // the other settings depend on whether the model is trained
+  // Gradients are summed over ranks in the order in which they lie in memory. This order depends on the shapes of a
+  // plan, so all ranks train on tiles of the same shape.
   Triple tile = inputs_[0]->extents;
   if (trains()) ranks_.host.allreduce(tile.data(), 3, Reduction::min);
   on_each_rank(&ranks_.host, [&] { make_network(desc, tile); });
@@ -183,12 +183,12 @@ void Model::make_tiles() {
 }
 
 void Model::compile() {
-  // What may fail on one rank alone comes between what all ranks do together.
+  // Work that may fail on a single rank is done inside on_each_rank(), between collective calls.
   on_each_rank(&ranks_.host, [&] {
     parameters_ = std::make_unique<Parameters>(network_.graph, ranks_.context, step_.seed);
     make_tiles();
   });
-  if (trains()) {  // first, so that the weights lie as training wants them
+  if (trains()) {  // made first, so that the weights have the layout that training asks for
     grid_ = std::make_unique<ProcessGrid>(ranks_.device);
     trainer_ = std::make_unique<Executor>(network_.graph, *parameters_,
                                           PlanOptions{.batch = train_batch_, .optimizer = &adam_, .grid = grid_.get()});
@@ -215,7 +215,7 @@ void Model::compile() {
 }
 
 void Model::load() {
-  // Adam's moments belong to the number of steps: training goes on with both, or begins anew with neither.
+  // Adam's moments belong to the number of steps: training continues with both, or starts again with neither.
   const bool goes_on = trains() && checkpoint_->state().optimizer == adam_.to_string();
   const std::optional<std::vector<std::string>> moments = goes_on ? std::optional(moment_names(adam_)) : std::nullopt;
   const auto state = checkpoint_->load(network_.name, *parameters_, moments);
@@ -250,7 +250,7 @@ void Model::pack_inputs(std::int64_t first, std::int64_t count) {
 void Model::infer(Times& times) {
   auto& device = ranks_.context.device();
   const auto* origins = static_cast<const std::int64_t*>(origins_.get());
-  std::byte* out = output_ ? reach(*output_, device, true) : nullptr;  // a copy is brought back as a whole
+  std::byte* out = output_ ? reach(*output_, device, true) : nullptr;  // a copy is written back as a whole
   const bool as_class = channel_ == KEELSON_INSITU_CLASS;
   for (std::int64_t first = 0; first < tiling_.count(); first += batch_) {
     const auto count = std::min(batch_, tiling_.count() - first);

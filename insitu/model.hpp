@@ -15,34 +15,35 @@
 
 namespace keelson::insitu {
 
-/// What the ranks of a session compute with.
+/// The ranks of a session, and the context in which they compute.
 struct Ranks {
   Context& context;
-  Communicator& host;    ///< their communicator, on host memory
-  Communicator& device;  ///< the same on the device's
+  Communicator& host;    ///< communicator for host memory
+  Communicator& device;  ///< communicator for the device's memory
 };
 
-/// A network on tiles of fields. The fields must outlive it, in their places.
+/// A network on tiles of fields. The fields must outlive the model and must not move.
 class Model {
  public:
-  /// Reads the description. Throws InputError. No rank waits for others, but where a checkpoint is read: all ranks then
-  /// do, together.
+  /// Reads the description. Throws InputError. Collective only if `desc` names a checkpoint; otherwise no rank waits
+  /// for others.
   Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields, Ranks ranks);
-  /// Agrees on the tile and makes the network; compile() then gives it memory. Throws InputError, also where the ranks
-  /// do not describe the same model. Collective.
+  /// Agrees on the tile and makes the network; compile() then allocates its memory. Throws InputError, also if the
+  /// ranks describe different models. Collective.
   void make(const keelson_insitu_model_desc& desc);
-  /// Plans, memory and weights. Collective.
+  /// Makes plans, memory and weights. Collective.
   void compile();
 
   const std::string& name() const { return name_; }
-  const std::vector<Field*>& uses() const { return uses_; }  ///< all fields that it reads or writes
+  const std::vector<Field*>& uses() const { return uses_; }  ///< all fields that the model reads or writes
   const std::vector<float>& scores() const { return scores_; }
   bool has_scores() const { return has_scores_; }  ///< whether infer() was called
 
   void infer(Times& times);
-  /// Collective. `simulation_seconds`: what the simulation itself has taken since the session began.
+  /// Takes samples and makes training steps. `simulation_seconds`: time that the simulation itself has taken since the
+  /// session began. Collective.
   void train(double simulation_seconds, Times& times);
-  /// Collective.
+  /// Writes a checkpoint. Collective.
   void save(const std::string& path);
   const std::string& save_at_end() const { return save_; }
   bool trains() const { return !loss_.kind.empty(); }
@@ -52,14 +53,14 @@ class Model {
   void read_training(const keelson_insitu_model_desc& desc);
   /// `whole`: the default tile of a model without a checkpoint.
   void make_network(const keelson_insitu_model_desc& desc, Triple whole);
-  std::map<std::string, std::string> settings() const;  ///< which have to be the same on all ranks
+  std::map<std::string, std::string> settings() const;  ///< settings that must be the same on all ranks
   void make_tiles();
   void check_result() const;
   void load();
-  Slots slots_of(const Tensor& tensor, int channel) const;  ///< of a value (batch, channels, extents...)
+  Slots slots_of(const Tensor& tensor, int channel) const;  ///< slots of a tensor (batch, channels, extents...)
   void pack_inputs(std::int64_t first, std::int64_t count);
   void take_sample();
-  void keep(std::int64_t tile);  ///< offers it to the reservoir
+  void keep(std::int64_t tile);  ///< offers the tile to the reservoir
   std::int64_t draw(std::int64_t below);
   std::int64_t training_steps(double new_seconds, double sampling_seconds, bool problem);
   double training_step();  ///< returns the loss
@@ -92,10 +93,10 @@ class Model {
   std::unique_ptr<Executor> trainer_;
   Tensor train_x_, train_y_;
   std::optional<Reservoir> reservoir_;
-  std::shared_ptr<void> tiles_x_, tiles_y_;  ///< of the reservoir
-  std::size_t x_bytes_ = 0, y_bytes_ = 0;    ///< of a tile
-  std::vector<std::int64_t> order_;          ///< of tiles, when some are offered
-  std::uint64_t drawn_ = 0;                  ///< random numbers so far
+  std::shared_ptr<void> tiles_x_, tiles_y_;  ///< tiles of the reservoir
+  std::size_t x_bytes_ = 0, y_bytes_ = 0;    ///< bytes of a tile
+  std::vector<std::int64_t> order_;          ///< order of tiles, if only some are offered
+  std::uint64_t drawn_ = 0;                  ///< random numbers drawn so far
   ops::StepParams step_;
 };
 

@@ -12,10 +12,10 @@
 
 namespace keelson::insitu {
 
-/// What a network is to be trained for.
+/// The loss that a network is trained with.
 struct Loss {
   std::string kind;                  ///< "mse", "mae", "huber", "cross_entropy"; empty: not trained
-  std::vector<float> class_weights;  ///< of cross_entropy; empty: all 1
+  std::vector<float> class_weights;  ///< for cross_entropy; empty: all 1
   bool of_classes() const { return kind == "cross_entropy"; }
 };
 
@@ -27,7 +27,7 @@ struct Network {
   Graph graph;
   std::string name = "insitu";                ///< RunState::network
   std::map<std::string, std::string> config;  ///< RunState::config
-  std::vector<ChannelScale> scales;           ///< of the input's channels; empty: as they are
+  std::vector<ChannelScale> scales;           ///< one per channel of the input; empty: values are not changed
 };
 
 /// The network of a text (docs/in-situ.md), on an input (channels, extents...) of two or three dimensions. Throws
@@ -38,7 +38,7 @@ Network network_of_layers(const std::string& layers, const Shape& input, const L
 Shape stored_input(const CheckpointReader& checkpoint);
 
 /// The network of a checkpoint of keelson-climate, keelson-cosmoflow or keelson_insitu_save, for this input. Throws
-/// InputError for another program's.
+/// InputError for a checkpoint of another program.
 Network network_of_checkpoint(const CheckpointReader& checkpoint, const Shape& input, const Loss& loss,
                               const std::string& model);
 

@@ -10,7 +10,7 @@
 namespace keelson::insitu {
 namespace {
 
-/// "rank 1 has cells [8:16, 0:8]", the first of each dimension and the one behind the last.
+/// "rank 1 has cells [8:16, 0:8]": for each dimension the first cell, and one past the last.
 std::string rank_with_cells(std::size_t rank, const Part& part, int ndims) {
   std::string text;
   for (std::size_t d = place_of(0, ndims); d < 3; ++d)
@@ -26,8 +26,8 @@ bool overlap(const Part& a, const Part& b) {
 
 bool has_cell(const Part& part, const Triple& cell) { return overlap(part, Part{.offset = cell}); }
 
-/// Two ranks whose parts overlap, if there are any. In the order of dimension `d`, so that most pairs are not looked
-/// at.
+/// Two ranks whose parts overlap, if there are any. The parts are sorted along dimension `d`, so that most pairs need
+/// not be compared.
 std::optional<std::pair<std::size_t, std::size_t>> overlapping(const std::vector<Part>& parts, std::size_t d) {
   std::vector<std::size_t> order(parts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -38,8 +38,8 @@ std::optional<std::pair<std::size_t, std::size_t>> overlapping(const std::vector
   return std::nullopt;
 }
 
-/// The first cell that no part has, in row-major order. There is one. In each dimension it is the first cell of the
-/// field or lies right behind a part: the cell before it belongs to that part.
+/// The first cell, in row-major order, that belongs to no part; such a cell must exist. In each dimension it is the
+/// first cell of the field, or the first cell after a part.
 Triple first_missing(const std::vector<Part>& parts, const Triple& global) {
   std::set<std::int64_t> places[3];
   for (std::size_t d = 0; d < 3; ++d) {
@@ -55,7 +55,7 @@ Triple first_missing(const std::vector<Part>& parts, const Triple& global) {
   return {};
 }
 
-/// Of the first ranks.
+/// Describes the parts of the first ranks.
 std::string list_parts(const std::vector<Part>& parts, int ndims) {
   constexpr std::size_t most = 8;
   std::string text;

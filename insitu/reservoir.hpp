@@ -7,15 +7,15 @@
 
 namespace keelson::insitu {
 
-/// A uniform sample of bounded size of all tiles offered so far (Vitter 1985, algorithm R), and what was offered. A
-/// function of the seed and the number of offers.
+/// A uniform random sample, of bounded size, of all tiles offered so far (Vitter 1985, algorithm R). The choice depends
+/// only on seed, stream and the number of offers.
 class Reservoir {
  public:
-  /// `stream`: another one on each rank.
+  /// `stream`: must differ between ranks.
   Reservoir(std::int64_t capacity, std::uint64_t seed, std::uint32_t stream)
       : capacity_(capacity), key_{seed, stream, 0} {}
 
-  /// The slot that the next tile is to be stored in, or -1: it is not kept.
+  /// The slot in which to store the next tile, or -1 if the tile is not kept.
   std::int64_t offer() {
     const std::int64_t number = offered_++;
     if (number < capacity_) return number;
@@ -25,7 +25,7 @@ class Reservoir {
   }
   std::int64_t size() const { return offered_ < capacity_ ? offered_ : capacity_; }  ///< slots that hold a tile
   std::int64_t capacity() const { return capacity_; }
-  std::int64_t offered() const { return offered_; }  ///< tiles so far
+  std::int64_t offered() const { return offered_; }  ///< number of tiles offered so far
 
  private:
   std::int64_t capacity_, offered_ = 0;

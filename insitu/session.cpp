@@ -16,11 +16,11 @@
 namespace keelson::insitu {
 namespace {
 
-/// Kokkos cannot start twice. Where it is started here, it runs until the process ends.
+/// Kokkos cannot start twice. If it is started here, it runs until the process ends.
 std::unique_ptr<Context> make_context_of_process(int local_rank) {
   static auto* const runtime = new backends::Runtime(0, local_rank);
   auto context = backends::make_context();
-  // Static objects end in the reverse order in which they were made: those of the context after Kokkos.
+  // Static objects are destroyed in the reverse order of their construction: those of the context after Kokkos.
   static const std::unique_ptr<backends::Runtime> end(runtime);
   return context;
 }
@@ -31,7 +31,8 @@ MPI_Comm checked(MPI_Comm comm) {
   MPI_Finalized(&over);
   if (!running || over)
     refuse("MPI is {}. Expected a session between MPI_Init and MPI_Finalize", over ? "finalized" : "not initialized");
-  if (comm == MPI_COMM_NULL) refuse("the communicator is MPI_COMM_NULL. Expected that of the ranks of the simulation");
+  if (comm == MPI_COMM_NULL)
+    refuse("the communicator is MPI_COMM_NULL. Expected the communicator of the simulation's ranks");
   return comm;
 }
 
@@ -147,7 +148,8 @@ void Session::trigger(const keelson_insitu_trigger_desc& desc) {
 void Session::check(const std::string& name, std::int64_t step, double time, int* on, double* score) {
   Trigger& trigger = find(triggers_, name, "trigger", "keelson_insitu_check");
   bool act = false;
-  double most[2] = {-HUGE_VAL, 0};  // the largest score; what is wrong: 1, none yet, 2, one that is not finite
+  double most[2] = {-HUGE_VAL,
+                    0};  // the largest score; the problem: 1, there are no scores yet, 2, a score is not finite
   {
     const Timed timed(step_.trigger);
     const Model& model = model_of(trigger.model, "trigger '" + name + "'");
@@ -203,7 +205,7 @@ void Session::finish() {
     if (model->save_at_end().empty()) continue;
     try {
       model->save(model->save_at_end());
-    } catch (const std::exception& e) {  // the others are saved nevertheless
+    } catch (const std::exception& e) {  // the other models are saved nevertheless
       problems += (problems.empty() ? "" : "; ") + std::string(e.what());
     }
   }

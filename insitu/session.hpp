@@ -13,7 +13,7 @@
 
 namespace keelson::insitu {
 
-/// A communicator that is freed.
+/// A communicator that the destructor frees.
 class OwnedComm {
  public:
   explicit OwnedComm(MPI_Comm comm);
@@ -25,7 +25,7 @@ class OwnedComm {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// What a session of the C interface is. The functions are those of keelson/insitu.h, and throw.
+/// A session of the C interface. The functions are those of keelson/insitu.h, but throw exceptions.
 class Session {
  public:
   Session(MPI_Comm comm, const std::string& log);
@@ -44,12 +44,12 @@ class Session {
   void step(std::int64_t number);
   void on_report(keelson_insitu_report report, void* user) { report_ = report, user_ = user; }
   Times totals() const;
-  /// What is left to do at the end, where all ranks still are. Collective.
+  /// Writes checkpoints and totals at the end of the session. Collective.
   void finish();
 
  private:
   Model& model_of(const std::string& name, const std::string& who) const;
-  double seconds() const;  ///< since the session began, without the time in which models were made
+  double seconds() const;  ///< seconds since the session began, without the time for making models
   void log_line(const std::string& line);
 
   OwnedComm comm_;
@@ -67,7 +67,7 @@ class Session {
   };
   std::unique_ptr<std::FILE, Close> log_;
   Clock::time_point start_ = Clock::now();
-  double setup_ = 0;       ///< seconds in which models were made
+  double setup_ = 0;       ///< seconds for making models
   double step_began_ = 0;  ///< seconds()
   Times step_ = no_times(), total_ = no_times();
 };

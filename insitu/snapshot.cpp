@@ -29,7 +29,7 @@ void check(bool ok, const std::string& path, const std::string& what) {
   if (!ok) fail("{}: cannot {}: {}", path, what, innermost_reason());
 }
 
-/// For a file that all ranks open, and for writing together.
+/// HDF5 properties to open a file on all ranks, and to write collectively.
 struct Access {
   Handle file, transfer;
 };
@@ -51,7 +51,7 @@ herr_t keep(hid_t) { return 0; }
 Access access_of(MPI_Comm, const std::string&) { return {{H5P_DEFAULT, keep}, {H5P_DEFAULT, keep}}; }
 #endif
 
-/// The interior as it is to be written: in host memory, dense.
+/// The interior to be written: in host memory, without gaps.
 struct Dense {
   std::shared_ptr<void> on_device, host;
   const void* values = nullptr;
@@ -73,7 +73,7 @@ Dense dense_interior(Field& field, Device& device) {
   return dense;
 }
 
-/// Each cell of each field belongs to one rank.
+/// Throws InputError unless each cell of each field belongs to exactly one rank.
 void check_parts(const std::vector<Field*>& fields, Communicator& ranks) {
   std::map<std::string, std::string> globals;
   for (const Field* f : fields) globals["global of '" + f->name + "'"] = to_string(f->global, f->ndims);
@@ -101,7 +101,7 @@ void write_attribute(hid_t file, const char* name, hid_t type, const void* value
   check(attribute.ok() && H5Awrite(attribute, type, value) >= 0, path, std::string("write the attribute ") + name);
 }
 
-/// The numbers of a field's own dimensions, as HDF5 takes them.
+/// The numbers of a field's own dimensions, in HDF5's type.
 std::array<hsize_t, 3> sizes(const Triple& t, int ndims) {
   std::array<hsize_t, 3> all{};
   for (int d = 0; d < ndims; ++d) all[static_cast<std::size_t>(d)] = static_cast<hsize_t>(t[place_of(d, ndims)]);
@@ -110,7 +110,7 @@ std::array<hsize_t, 3> sizes(const Triple& t, int ndims) {
 
 hid_t type_of(const Field& field) { return field.is_double ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT; }
 
-/// Takes the space of a file that ends behind what has been written, where the file system can do so.
+/// Reserves disk space for the full size of a file, if the file system can do so.
 void reserve_space(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY);
   struct stat status{};
@@ -118,12 +118,12 @@ void reserve_space(const std::string& path) {
   if (error == 0 && ::fallocate(file, 0, 0, status.st_size) != 0) error = errno;
   if (file >= 0) ::close(file);
   if (error == 0 || error == EOPNOTSUPP || error == ENOSYS) return;
-  fail("{}: cannot take {:.1f} MB{}", path, 1e-6 * static_cast<double>(status.st_size),
+  fail("{}: cannot reserve {:.1f} MB{}", path, 1e-6 * static_cast<double>(status.st_size),
        reason_of_writing(error, std::filesystem::path(path).parent_path()));
 }
 
-/// Makes the file with all but the fields' values. One rank does so alone, and finds a full disk: where one of the
-/// ranks that write together fails, closing the file never ends (HDF5 2.2, Open MPI 6).
+/// Makes the file without the fields' values. One rank does so alone, and finds out whether the disk is full: if one
+/// rank fails in a collective write, closing the file never ends (HDF5 2.2, Open MPI 6).
 void lay_out(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time) {
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   check(file >= 0, path, "create the file");
@@ -155,7 +155,8 @@ void write_values(hid_t file, const Field& field, const void* values, hid_t tran
   check(H5Dwrite(set, type_of(field), in_memory, in_file, transfer, values) >= 0, path, "write '" + field.name + "'");
 }
 
-/// All ranks fill the file. After each field they agree whether to go on, and all of them close the file.
+/// All ranks write the values. After each field they agree whether to continue, and at the end all of them close the
+/// file.
 void write_together(const std::string& path, const std::vector<Field*>& fields, const std::vector<Dense>& dense,
                     Communicator& ranks, MPI_Comm comm) {
   const hdf5::detail::Lock lock;

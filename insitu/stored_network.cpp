@@ -11,8 +11,8 @@
 #include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 
-/// Networks of the programs' checkpoints. Programs store their options by name; those that a network does not know
-/// keep their defaults.
+/// Networks from the programs' checkpoints. Programs store their options by name; options that a checkpoint does not
+/// have keep their defaults.
 namespace keelson::insitu {
 namespace {
 
@@ -161,8 +161,8 @@ Shape stored_input(const CheckpointReader& checkpoint) {
   const auto& text = checkpoint.state().topology;
   if (text.empty())
     refuse(
-        "{}: does not tell the size of the network's input, since an old version of Keelson wrote it: let `train "
-        "--resume` write a new one",
+        "{}: does not contain the size of the network's input, since an old version of Keelson wrote it: write a new "
+        "checkpoint with `train --resume`",
         checkpoint.path().string());
   const auto nodes = Topology::parse(text).nodes;
   const auto x = std::ranges::find_if(nodes, [](const Topology::Node& n) { return n.name == "x"; });

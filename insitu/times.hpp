@@ -10,7 +10,7 @@ namespace keelson::insitu {
 using Times = keelson_insitu_times;
 using Clock = std::chrono::steady_clock;
 
-/// Adds its life's time to `seconds`.
+/// Adds the seconds of its lifetime to `seconds`.
 class Timed {
  public:
   explicit Timed(double& seconds) : seconds_(seconds) {}
@@ -22,7 +22,7 @@ class Timed {
   Clock::time_point start_ = Clock::now();
 };
 
-/// Of all that is ours.
+/// The seconds of all work of this library.
 inline double overhead(const Times& t) { return t.pack + t.infer + t.train + t.trigger + t.write; }
 
 inline Times no_times() {

@@ -11,7 +11,7 @@
 namespace keelson::insitu {
 namespace {
 
-constexpr std::int64_t most_steps = 1000;  ///< of a call
+constexpr std::int64_t most_steps = 1000;  ///< most training steps in one call
 
 }  // namespace
 
@@ -63,15 +63,15 @@ void Model::take_sample() {
   }
 }
 
-/// As many as the rank with the least time left can make. A rank without a full batch of tiles makes none, so none
-/// does. -1: a rank has a problem.
+/// The number of steps for which every rank has time: the least over all ranks. It is 0 if a rank has no full batch of
+/// tiles, and -1 if a rank has a problem.
 std::int64_t Model::training_steps(double new_seconds, double sampling_seconds, bool problem) {
   std::int64_t steps = steps_;
   if (problem) {
     steps = -1;
   } else if (steps == 0) {
     credit_ += share_ * new_seconds;
-    // What is left over is saved for a step that takes longer, but not for a rush of them after a pause.
+    // Unused time is kept for a step that takes longer. The limit prevents many steps at once after a pause.
     credit_ = std::min(credit_, 2 * std::max(share_ * new_seconds, seconds_per_step_));
     const double left = credit_ - sampling_seconds;
     steps = seconds_per_step_ > 0 ? static_cast<std::int64_t>(std::floor(left / seconds_per_step_)) : 1;
@@ -129,12 +129,13 @@ void Model::train(double simulation_seconds, Times& times) {
     }
     ranks_.context.device().fence();
   }
-  // The loss is the same on all ranks, so all of them end here.
+  // The loss is the same on all ranks, so all ranks fail here.
   if (!std::isfinite(times.loss))
     fail("model '{}': the loss of training step {} is {}, and its weights are lost. {}", name_, step_.step, times.loss,
          "Try a smaller learning_rate, batch_norm as the first layer, or look for such values in the fields");
   const double each = seconds / static_cast<double>(steps);
-  // Libraries make kernels in the first step: neither is its time known for the next, nor taken off.
+  // In the first step libraries compile kernels. So its time is only a first estimate, and is not subtracted from the
+  // credit.
   if (first)
     seconds_per_step_ = each;
   else {

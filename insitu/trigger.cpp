@@ -17,7 +17,7 @@ Trigger make_trigger(const keelson_insitu_trigger_desc& desc) {
   if (!desc.name || !*desc.name) refuse("a trigger has no name. Expected a text such as \"blast\" in `name`");
   const std::string name = desc.name;
   if (!desc.model)
-    refuse("trigger '{}' has no model. Expected the name of the one whose scores decide, in `model`", name);
+    refuse("trigger '{}' has no model. Expected the name of the model whose scores decide, in `model`", name);
   if (!(desc.off <= desc.on))
     refuse("trigger '{}' turns on at {} and off below {}. Expected off <= on", name, desc.on, desc.off);
   if (desc.every < 0)

@@ -8,13 +8,13 @@
 
 namespace keelson::insitu {
 
-/// On from a score of at least `on` until one below `off`. Counts calls between snapshots.
+/// Turns on at a score of at least `on`, and off at a score below `off`. Counts calls between snapshots.
 class Hysteresis {
  public:
-  /// `every` 0: act() is true only when it turns on.
+  /// `every` 0: act() returns true only in the call that turns on.
   Hysteresis(double on, double off, std::int64_t every) : on_at_(on), off_below_(off), every_(every) {}
 
-  /// Whether there is something to write now.
+  /// Takes the next score. Whether a snapshot must be written now.
   bool act(double score) {
     const bool was_on = on_;
     on_ = on_ ? score >= off_below_ : score >= on_at_;
@@ -25,21 +25,21 @@ class Hysteresis {
 
  private:
   double on_at_, off_below_;
-  std::int64_t every_, calls_ = 0;  ///< since it turned on
+  std::int64_t every_, calls_ = 0;  ///< calls since it turned on
   bool on_ = false;
 };
 
-/// What a trigger looks at, and what it writes.
+/// The model that a trigger watches, and the fields that it writes.
 struct Trigger {
   std::string name, model, path;
   std::vector<std::string> fields;
   Hysteresis state;
 };
 
-/// Throws InputError.
+/// Checks the host's description. Throws InputError.
 Trigger make_trigger(const keelson_insitu_trigger_desc& desc);
 
-/// Words between spaces.
+/// The words of a text, separated by spaces.
 std::vector<std::string> words(const char* text);
 
 }  // namespace keelson::insitu

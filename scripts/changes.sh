@@ -1,7 +1,7 @@
-# Sourced by .ci/run: what the latest commits touch, and turns.
+# Sourced by .ci/run: which files the latest commits change, and turns.
 
-# The commits of the 12 hours before the newest one count as the change. Where git does not know an older commit, all
-# files count as touched.
+# The change is the newest commit and those of the 12 hours before it. If git has no older commit, all files count as
+# changed.
 commits=$(git rev-list --count HEAD)
 changed_files=$(
   newest=$(git log -1 --format=%ct)
@@ -9,16 +9,16 @@ changed_files=$(
   if [[ -n $base ]]; then git diff --name-only "$base" HEAD; else git ls-files; fi
 )
 
-# touches REGEX: whether a file that the change touches has such a path.
+# touches REGEX: whether the path of a changed file matches.
 touches() { grep -qE "$1" <<<"$changed_files"; }
 
-# turn N: a number below N that differs from commit to commit, and is always the same for one commit.
+# turn N: a number below N that changes from commit to commit, and is always the same for one commit.
 turn() { echo $((commits % $1)); }
 
-# folders_of_change FOLDER...: those of these folders of tests/ whose code or tests the change touches, and each third of
-# the others, by turns; joined with commas.
+# folders_of_change FOLDER...: of these folders of tests/, those whose code or tests have changed, and in turn a third
+# of the others; joined with commas.
 folders_of_change() {
-  local folder i=0 chosen=() code third=$((commits / 3 % 3))  # .ci/run itself takes three turns
+  local folder i=0 chosen=() code third=$((commits / 3 % 3))  # .ci/run itself uses three turns
   for folder in "$@"; do
     case $folder in
       app) code='apps/common' ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check-all.sh: every test in every configuration that a CPU can run. .ci/run has time for a part of this only.
+# check-all.sh: runs every test in every configuration that a CPU can run. .ci/run has time for only a part of this.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." || exit 1
 . scripts/stages.sh

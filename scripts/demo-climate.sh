@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Called by `./dev demo climate` with the built programs in PATH, from where the demo's files shall lie (demo-climate/ in
+# Called by `./dev demo climate` with the built programs in PATH, in the folder for the demo's files (demo-climate/ in
 # the current folder; KEELSON_DEMO overrides): makes weather with true masks, trains a small Tiramisu on two ranks,
-# compares it with the heuristic labels on weather that it has never seen, draws maps, and fails if it has not learned.
+# compares it with the heuristic labels on other weather, draws maps, and fails if the network has not learned.
 set -euo pipefail
 
 folder=${KEELSON_DEMO:-demo-climate}
 ranks=2
 least=0.85   # mean intersection over union that must be reached
-margin=0.2   # by which it must exceed that of the heuristics
+margin=0.2   # by which the network must exceed the heuristics
 
 # shellcheck source=scripts/demo-common.sh
 . "$(dirname "$0")/demo-common.sh"

@@ -1,6 +1,6 @@
-# Sourced by the demos: how they start ranks and speak.
+# Sourced by the demos: functions that start ranks and print messages.
 
-# Root in a container is no stranger to Open MPI here, and the ranks may share whatever cores there are.
+# Open MPI may run as root (in a container), and ranks may share the existing cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpiexec=(mpirun)
 if mpirun --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'; then

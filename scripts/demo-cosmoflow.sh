@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Called by `./dev demo cosmoflow` with the built programs in PATH, from where the demo's files shall lie (demo/ in the current
-# folder; KEELSON_DEMO overrides): makes 3-D universes, trains CosmoFlow on two ranks, evaluates it on universes it has
-# never seen, and fails if it has not learned.
+# Called by `./dev demo cosmoflow` with the built programs in PATH, in the folder for the demo's files (demo/ in the
+# current folder; KEELSON_DEMO overrides): makes 3-D universes, trains CosmoFlow on two ranks, evaluates it on other
+# universes, and fails if the network has not learned.
 set -euo pipefail
 
 folder=${KEELSON_DEMO:-demo}
 ranks=2
-# Ratios of the error to that of always predicting the mean that must be reached; a prototype had 0.48 and 0.20.
+# The ratios that must be reached: error divided by the error of always predicting the mean. A prototype had 0.48 and
+# 0.20.
 omega_m_below=0.6 sigma_8_below=0.4
 
 # shellcheck source=scripts/demo-common.sh
@@ -14,8 +15,8 @@ omega_m_below=0.6 sigma_8_below=0.4
 mpiexec+=(-n "$ranks")
 
 mkdir -p "$folder"
-# One particle per cell: the logarithm of a mean count of 8 varies so little around its mean that the network takes many
-# more epochs to notice more than its overall spread.
+# One particle per cell: with a mean count of 8, the logarithm varies so little around its mean that the network needs
+# many more epochs to learn anything beyond its overall spread.
 say "1/3  Universes: 1000 + 128 + 128 cubes of 32^3 cells, 256 Mpc/h wide (kept in $folder/data)"
 "${mpiexec[@]}" keelson-cosmoflow generate --out "$folder/data" --prior wide --size 32 --particles 1 --train 1000 --validation 128 --test 128 --seed 1
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# demo-insitu.sh BUILD [PATH|ADDRESS]: called by `./dev demo insitu`, in the folder where the demo's files shall lie (demo-insitu/ in
-# the current folder; KEELSON_DEMO overrides). Installs the engine from BUILD, builds euler_kokkos with the patch
-# insitu/euler_kokkos.patch, lets a blast wave run on two ranks while a network learns to find its shocks, draws them, and
+# demo-insitu.sh BUILD [PATH|ADDRESS]: called by `./dev demo insitu`, in the folder for the demo's files (demo-insitu/
+# in the current folder; KEELSON_DEMO overrides). Installs the engine from BUILD, builds euler_kokkos with the patch
+# insitu/euler_kokkos.patch, runs a blast wave on two ranks while a network learns to find its shocks, draws them, and
 # fails if the network has not learned.
 set -euo pipefail
 
@@ -9,7 +9,7 @@ build=$1 source=${2-}
 folder=${KEELSON_DEMO:-demo-insitu}
 top=$(cd "$(dirname "$0")/.." && pwd)
 ranks=2
-least=0.5  # intersection over union that must be reached; it is 0.8 to 0.9 on idle cores
+least=0.5  # intersection over union that must be reached; on idle cores it is 0.8 to 0.9
 
 # shellcheck source=scripts/demo-common.sh
 . "$top/scripts/demo-common.sh"

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Called by `./dev demo lm` with the built programs in PATH, from where the demo's files shall lie (demo-lm/ in the
-# current folder; KEELSON_DEMO overrides): writes text from a source whose entropy is known exactly, trains a language
-# model on two ranks, compares its perplexity with the best possible one, lets it write, and fails if it has not learned.
+# Called by `./dev demo lm` with the built programs in PATH, in the folder for the demo's files (demo-lm/ in the current
+# folder; KEELSON_DEMO overrides): writes text from a source whose entropy is known exactly, trains a language model on
+# two ranks, compares its perplexity with the best possible one, writes text with it, and fails if the model has not
+# learned.
 set -euo pipefail
 
 folder=${KEELSON_DEMO:-demo-lm}
 ranks=2
-# Times the best possible perplexity that must be reached; knowing only the word before gives 1.16 times.
+# The perplexity that must be reached, as a multiple of the best possible one. Knowing only the previous word gives 1.16
+# times.
 most=1.08
 
 # shellcheck source=scripts/demo-common.sh

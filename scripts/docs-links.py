@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs-links.py FOLDER: fails if a page of the site in FOLDER links to a page or heading that is not there."""
+"""docs-links.py FOLDER: fails if a page of the site in FOLDER links to a page or heading that does not exist."""
 
 import html.parser
 import pathlib

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""docs-page.py FILE.md: the page as Doxygen reads it. Below each block of commands that no test runs stands why. Links to headings,
-of which Doxygen writes the text twice, become HTML; links to files that are no pages become plain text."""
+"""docs-page.py FILE.md: prints the page in the form for Doxygen. Below each block of commands that no test runs, adds
+the reason. Links to headings become HTML, since Doxygen writes their text twice; links to files that are no pages
+become plain text."""
 
 import pathlib
 import re
@@ -11,7 +12,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def page(file):
-    """The name that Doxygen gives to a page of ours; None: no page."""
+    """Doxygen's name of one of these pages; None: the file is no page."""
     name = file.relative_to(TOP).as_posix()
     if name == "README.md":
         return "index.html"
@@ -24,7 +25,7 @@ def link(found, document):
         return found[0]
     path, _, heading = target.partition("#")
     html = page((document.parent / path).resolve() if path else document)
-    heading = f"autotoc_md{heading}" if heading[:1].isdigit() else heading  # as Doxygen names it
+    heading = f"autotoc_md{heading}" if heading[:1].isdigit() else heading  # Doxygen's name of the heading
     return f'<a href="{html}{"#" + heading if heading else ""}">{text}</a>' if html else text
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs.sh [STUBS]: makes the site of guides and API in build/docs/html, with Doxygen. STUBS: the folder of the built Python
-# package, whose page is empty without it.
+# docs.sh [STUBS]: makes the site of guides and API in build/docs/html, with Doxygen. STUBS: the folder of the built
+# Python package; without it, the package's page is empty.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 

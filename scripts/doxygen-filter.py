@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""doxygen-filter.py HEADER: the header as Doxygen reads it. Names that mean the same everywhere (an op's `Op`, a verb's
-`verb`, the operands that a verb declares, describe()) get their comment here and not in each header."""
+"""doxygen-filter.py HEADER: prints the header in the form for Doxygen. Names that mean the same everywhere (an op's
+`Op`, a verb's `verb`, the operands that a verb declares, describe()) get their comment here, not in each header."""
 
 import re
 import sys
@@ -44,8 +44,8 @@ def comment_for(line):
 
 
 def split(line, comment):
-    """`T a = 1, b = 2;` as one declaration each, since Doxygen gives the comment to the first
-    alone. A comment of as many parts ("of a; of b") is shared out."""
+    """`T a = 1, b = 2;` as one declaration for each name, since Doxygen gives the comment only to the first. If the
+    comment has one part per name ("of a; of b"), each name gets its part."""
     found = re.fullmatch(r"(\s+)((?:static |constexpr |const )*[\w:]+(?:<[\w:]+>)?) ((?:[&*]?\w+(?: = [^,;(]+)?, )+[&*]?\w+(?: = [^,;(]+)?);"
                          r"(?:\s*///< (.*))?", line.rstrip("\n"))
     comment = found and (found[4] or comment)
@@ -58,7 +58,7 @@ def split(line, comment):
 
 
 def main():
-    above = ""  # the comment on the lines before, which is about this line or about the template that ends here
+    above = ""  # the comment on the previous lines, for this line or for the template that ends here
     for line in open(sys.argv[1], encoding="utf-8"):
         text = line.strip()
         code = re.sub(r"\s*//[^/<].*$", "", text)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu-check.sh: tests and times Keelson on this node's GPU, and ends with a table: target, measured, passed.
-# It needs bash and Python 3 (3.9 or later) alone; gpu-check.sh --help lists its options, docs/running-on-a-cluster.md
+# It needs only bash and Python 3 (3.9 or later); gpu-check.sh --help lists its options, docs/running-on-a-cluster.md
 # explains it.
 set -euo pipefail
 

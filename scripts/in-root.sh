@@ -2,8 +2,8 @@
 # in-root.sh ROOT COMMAND...: runs COMMAND in a root made by make-root.sh, with this machine's files at their own paths.
 #
 # /usr and /etc come from ROOT, everything else (/home, /tmp, /var, scratch file systems, devices) from the machine. It
-# takes util-linux only: a mount namespace, made within a user namespace unless we are root, and pivot_root. The
-# last step is an exec, so signals and exit codes are those of COMMAND; and COMMAND runs under the caller's own user id.
+# needs only util-linux: a mount namespace (within a user namespace, unless the caller is root) and pivot_root. The last
+# step is an exec, so signals and exit codes are those of COMMAND. COMMAND runs under the caller's user id.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin  # pivot_root
 
@@ -26,7 +26,7 @@ fi
 user=$2 root=$3 folder=$PWD
 shift 3
 
-# An empty file system as the new /, standing on a folder that no one else needs.
+# An empty file system as the new /, mounted on a folder that is not needed otherwise.
 new=$root/mnt
 mount -t tmpfs -o mode=755 keelson "$new"
 bind() {
@@ -44,7 +44,7 @@ for path in /*; do
     bind "$path" "$new$path"
   fi
 done
-# Who and where we are is known by the machine. make-root.sh made these files, empty, for this.
+# Users, hosts and time zone come from the machine. make-root.sh made these files, empty, for this purpose.
 for file in passwd group hosts resolv.conf hostname localtime; do
   if [[ -e /etc/$file ]]; then bind "$(readlink -f "/etc/$file")" "$new/etc/$file"; fi
 done
@@ -54,13 +54,13 @@ pivot_root "$new" "$new/.old"
 umount -l /.old
 rmdir /.old
 
-# Back to the caller's user id, if root was the price of the mounts. (Not possible from a chroot, hence pivot_root.)
+# Back to the caller's user id, if the mounts needed root. (Not possible from a chroot, hence pivot_root.)
 back=()
 if [[ -n $user ]]; then
   back=(unshare --user --map-user="${user%:*}" --map-group="${user#*:}")
 fi
-# Debian's Open MPI comes with UCX and libfabric. On a machine without a fast network they only cost time at the start of a
-# program: 0.4 s for UCX' hooks, 1.2 s for two transports that are never taken.
+# Debian's Open MPI comes with UCX and libfabric. On a machine without a fast network they only cost time at the start
+# of a program: 0.4 s for UCX' hooks, 1.2 s for two transports that are never used.
 : "${UCX_MEM_EVENTS=n}" "${OMPI_MCA_btl=^uct,ofi}"
 export UCX_MEM_EVENTS OMPI_MCA_btl
 clean=(-u LD_LIBRARY_PATH -u LD_PRELOAD -u LIBRARY_PATH -u CPATH -u PYTHONPATH -u PYTHONHOME -u VIRTUAL_ENV

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # insitu-redis.sh: compares inference in the simulation's process with inference through a Redis database on this machine
-# (docs/in-situ.md). Needs redis-server, and keelson-insitu-redis in PATH, which is built where hiredis is installed:
+# (docs/in-situ.md). Needs redis-server, and keelson-insitu-redis in PATH, which is built if hiredis is installed:
 #   ./dev run scripts/insitu-redis.sh
 set -euo pipefail
 

@@ -1,5 +1,5 @@
-"""Tells what the network of `./dev demo insitu` has learned, when its trigger turned on, and what a step cost; draws the last
-state. Exit code 1: it has not learned."""
+"""Prints what the network of `./dev demo insitu` has learned, when its trigger turned on, and the time of a step; draws
+the last state. Exit code 1: the network has not learned."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ PARTS = ("pack", "infer", "train", "trigger", "write")
 
 
 def png(path, pixels):
-    """An RGB picture of 8 bits (W3C PNG, third edition)."""
+    """Writes an RGB picture of 8 bits (W3C PNG, third edition)."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -27,7 +27,8 @@ def png(path, pixels):
 
 
 def draw(snapshot, path, scale=3):
-    """Density in grey; cells of shocks: green where network and criterion agree, red missed, blue found by the network alone."""
+    """Draws density in grey, and shocks: green if network and criterion agree, red if the network missed it, blue if
+    only the network found it."""
     with h5py.File(snapshot) as f:
         density, truth, found = f["density"][()], f["truth"][()] > 0.5, f["shock"][()] > 0.5
     grey = (density - density.min()) / (density.max() - density.min())
@@ -61,7 +62,7 @@ def main():
     print(f"The picture: {(o.run / 'shocks.png').resolve()}")
     print("  left: density; right: shocks that both found (green), that the network missed (red), that it alone found (blue)")
     if iou < o.require:
-        sys.exit(f"not good enough: the intersection over union is {iou:.3f}, must be at least {o.require}")
+        sys.exit(f"not good enough: the intersection over union is {iou:.3f}, expected at least {o.require}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """lint.py BUILD CACHE: runs clang-tidy on the sources of BUILD's compile database, from the repository's root.
 
-A source that passed is not checked again until its command, .clang-tidy or one of the project's files that it includes
+A source that passed is checked again only if its command, .clang-tidy or one of the project's files that it includes
 changes: CACHE keeps an empty file per passed state.
 """
 
@@ -15,7 +15,7 @@ import sys
 
 
 def dependencies(build: pathlib.Path, root: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The project's own files that each object was compiled from, as Ninja recorded them."""
+    """The project's files from which each object was compiled, as Ninja recorded them."""
     listing = subprocess.run(["ninja", "-C", build, "-t", "deps"], check=True, capture_output=True, text=True).stdout
     found: dict[str, list[pathlib.Path]] = {}
     files: list[pathlib.Path] = []
@@ -30,13 +30,15 @@ def dependencies(build: pathlib.Path, root: pathlib.Path) -> dict[str, list[path
 
 
 def is_ours(entry: dict, build: pathlib.Path) -> bool:
-    """A source, or several as one: not those that only include a header, whose text the others see. None in Fortran."""
+    """Whether to check this entry: a source, or a unity source. Not sources that only include a header, which others
+    include, too; no Fortran."""
     file = pathlib.Path(entry["file"])
     return file.suffix != ".f90" and (not file.is_relative_to(build) or "Unity" in file.parts)
 
 
 def files_of(entry: dict, build: pathlib.Path, objects: dict[str, list[pathlib.Path]]) -> list[pathlib.Path]:
-    """What the source was compiled from. CMake names the object by an absolute path or by one relative to the build."""
+    """The files from which the source was compiled. CMake names the object by an absolute path or by a path relative to
+    the build."""
     name = (build / entry["output"]).relative_to(build)
     if not objects.get(str(name)):
         sys.exit(f"lint: Ninja knows no files of {name}; build first, or remove {build} and build anew")
@@ -51,7 +53,7 @@ def state(entry: dict, files: list[pathlib.Path], common: bytes) -> str:
 
 
 def check(entry: dict, build: pathlib.Path, extra: list[str], passed: pathlib.Path) -> str:
-    """What clang-tidy has to say; empty where it is content, or was when the source was last in this state."""
+    """The output of clang-tidy; empty if it has no complaints, or had none when the source was last in this state."""
     if passed.exists():
         return ""
     result = subprocess.run(["clang-tidy", "-p", build, "--quiet", *extra, entry["file"]], capture_output=True, text=True)
@@ -67,7 +69,7 @@ def main() -> int:
     cache.mkdir(parents=True, exist_ok=True)
     version = subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
     common = version + (root / ".clang-tidy").read_bytes()
-    # Clang looks for omp.h in its own headers; where it brings none, GCC's will do, after all others.
+    # Clang looks for omp.h in its own headers; if it has none, GCC's is used, after all other folders.
     gcc_headers = subprocess.run(["c++", "-print-file-name=include"], check=True, capture_output=True, text=True).stdout
     extra = [f"--extra-arg=-idirafter{gcc_headers.strip()}", "--extra-arg=-Wno-unknown-warning-option"]
 

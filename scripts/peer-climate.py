@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times a training step of Tiramisu or DeepCAM in PyTorch, to compare with `keelson-bench step --net tiramisu|deepcam`.
 
-Both networks are those of nets/tiramisu and nets/deeplab: the same layers, parameters and loss. Adam stands for LARC
-and LAMB, which PyTorch does not have. Needs PyTorch.
+Both networks are those of nets/tiramisu and nets/deeplab: the same layers, parameters and loss. Adam replaces LARC and
+LAMB, which PyTorch does not have. Needs PyTorch.
 
     peer-climate.py tiramisu --size 192x288 --threads 2 [--channels-last] [--precision bf16]
 """
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 
 class Dense(nn.Module):
-    """Convolutions, each of which reads what was before it and appends its result."""
+    """Convolutions; each reads all previous maps and appends its result."""
 
     def __init__(self, channels, layers, growth=32, kernel=5, dropout=0.2):
         super().__init__()

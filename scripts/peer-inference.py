@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times forward passes of an ONNX model in onnxruntime and in PyTorch, to compare with `keelson-bench step --inference`.
 
-`keelson-bench step --inference --onnx FILE` writes the model. PyTorch runs the network that the file describes: in plain and in
-channels-last layout, as it is, frozen (torch.jit.optimize_for_inference) and by torch.compile. All settings are tried, and the fastest is timed again. Needs the package
-onnx, and onnxruntime or PyTorch; what is not installed is left out.
+`keelson-bench step --inference --onnx FILE` writes the model. PyTorch runs the network that the file describes: in
+plain and in channels-last layout, unchanged, frozen (torch.jit.optimize_for_inference) and by torch.compile. All
+settings are tried, and the fastest is timed again. Needs the package onnx, and onnxruntime or PyTorch; a peer that is
+not installed is left out.
 
     peer-inference.py cosmoflow.onnx --batch 1 --threads 2 [--precision bf16] [--peer torch --setting channels_last]
 """
@@ -63,7 +64,7 @@ def make_inputs(model, batch):
 
 @contextlib.contextmanager
 def quiet():
-    """Without standard error: Debian's onnxruntime 1.23 writes a thousand lines about its operators when it begins."""
+    """Drops standard error: Debian's onnxruntime 1.23 writes a thousand lines about its operators when it starts."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -85,7 +86,7 @@ def onnxruntime_settings(file, inputs, o):
 
 
 def symmetric(pads):
-    """The pads of each dim, where they are the same at both ends."""
+    """The pads of each dim if they are the same at both ends, else None."""
     half = len(pads) // 2
     return pads[:half] if pads[:half] == pads[half:] else None
 
@@ -162,7 +163,7 @@ OPERATORS = {
 
 
 def make_torch_network(model):
-    """A torch.nn.Module that computes what the model's graph does; whole numbers are lists, which shapes are made of."""
+    """A torch.nn.Module that computes the model's graph; whole numbers are lists, from which shapes are made."""
     nodes = [(OPERATORS.get(n.op_type), {a.name: onnx.helper.get_attribute_value(a)
                                          for a in n.attribute}, list(n.input), n.output[0]) for n in model.graph.node]
     missing = {n.op_type for n in model.graph.node} - set(OPERATORS)
@@ -206,7 +207,7 @@ def torch_settings(model, inputs, o):
                     parameter.data = parameter.data.contiguous(memory_format=formats[x.dim()])
             x = x.contiguous(memory_format=formats[x.dim()])
         autocast = torch.autocast("cpu", torch.bfloat16, enabled=o.precision == "bf16", cache_enabled=way == "eager")
-        with torch.no_grad(), autocast:  # both ways below put weights into the layout that kernels like
+        with torch.no_grad(), autocast:  # both variants below put weights into the layout that kernels prefer
             if way == "compiled":
                 from torch._inductor import config
                 config.freezing = True
@@ -242,7 +243,7 @@ def time_peer(peer, settings, o):
         try:
             call = prepare()
             seconds, result = time_calls(call, o.warmup, o.repeats)
-        except Exception as e:  # of torch.compile above all: it wants a compiler
+        except Exception as e:  # mostly of torch.compile, which needs a compiler
             print(f"{peer}, {name}: does not run: {str(e).strip().splitlines()[0][:200]}", flush=True)
             continue
         report(peer, name, seconds)
@@ -266,7 +267,7 @@ def main():
     parser.add_argument("--peer", choices=["onnxruntime", "torch"], help="only this one")
     parser.add_argument("--setting", help="only this one: plain, channels_last, 'plain compiled' ...")
     o = parser.parse_args()
-    warnings.simplefilter("ignore")  # torch.jit tells that it is old
+    warnings.simplefilter("ignore")  # torch.jit warns that it is deprecated
     model = onnx.load(o.file)
     inputs = make_inputs(model, o.batch)
     results = []
@@ -275,12 +276,12 @@ def main():
     if torch and o.peer != "onnxruntime":
         results.append(time_peer(f"PyTorch {torch.__version__}, {o.precision}", torch_settings(model, inputs, o), o))
     if not results:
-        sys.exit("neither onnxruntime nor PyTorch is installed, or none of them was asked for")
+        sys.exit("nothing to time: onnxruntime and PyTorch are not installed, or --peer names one that is not")
     if len(results) == 2:
         difference = abs(results[0] - results[1]).max() / abs(results[0]).max()
         print(f"largest difference between the two: {difference:.1e} of the largest result")
         if not difference < 1e-3:
-            sys.exit("the two compute something else")
+            sys.exit("the two peers compute different results")
 
 
 if __name__ == "__main__":

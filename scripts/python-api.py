@@ -9,16 +9,16 @@ import pathlib
 import re
 import sys
 
-MODULES = ("", "layers", "nets", "data", "optim", "metrics")  # of keelson
+MODULES = ("", "layers", "nets", "data", "optim", "metrics")  # modules of keelson
 
 
 def escaped(found):
-    """A character that means something in Markdown or to Doxygen; code stays as it is."""
+    """Escapes a character that has a meaning in Markdown or for Doxygen; code is not changed."""
     return found[0] if found[0].startswith("`") else "\\" + found[0]
 
 
 def text_of(node):
-    """The docstring as Markdown: indented parts, which are code, stay so."""
+    """The docstring as Markdown: indented parts, which are code, are not changed."""
     lines = (ast.get_docstring(node) or "").splitlines()
     return "\n".join(line if line.startswith("    ") else re.sub(r"`[^`]*`|[<>@#&\\*_]", escaped, line) for line in lines)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Measures how long a training run takes to go on after one of its ranks is killed: without that rank (ULFM), with a
-spare rank in its place, and by a fresh mpirun from the last checkpoint. Usage: ./dev run python3 scripts/recovery-times.py [--ranks N] [--repeats N]"""
+"""Measures how long a training run needs to continue after one of its ranks is killed: without that rank (ULFM), with a
+spare rank in its place, and by a new mpirun from the last checkpoint. Usage: ./dev run python3
+scripts/recovery-times.py [--ranks N] [--repeats N]"""
 
 import argparse
 import json
@@ -45,7 +46,7 @@ def start(out, options, arguments):
 
 
 def ranks_of(run):
-    """Process numbers, by rank."""
+    """The ranks' process numbers, in order of ranks."""
     files = pathlib.Path(f"/proc/{run.pid}/task").glob("*/children")
     found = {}
     for pid in [int(word) for file in files for word in file.read_text().split()]:
@@ -55,7 +56,7 @@ def ranks_of(run):
 
 
 def kill_one(run, out, step, ranks):
-    """Of the first `ranks`."""
+    """Kills one of the first `ranks` ranks."""
     wait_for(run, lambda: last_step(out) >= step)
     os.kill(ranks_of(run)[random.randrange(ranks)], signal.SIGKILL)
     return time.monotonic(), last_step(out)
@@ -67,7 +68,7 @@ def end(run):
 
 
 def shrink(folder, ranks, training, step):
-    """Seconds from the kill to the end of the step that was begun anew, and what the run says of them."""
+    """Seconds from the kill to the end of the repeated step, and the run's own figures."""
     out = folder / "shrink"
     run = start(out, ["--with-ft", "ulfm", "-n", str(ranks)], training)
     killed, _ = kill_one(run, out, step, ranks)
@@ -80,14 +81,14 @@ def shrink(folder, ranks, training, step):
 
 
 def restart_in_place(folder, ranks, training, step):
-    """Seconds from the kill to the first step that the run had not done before; and what the run says of them."""
+    """Seconds from the kill to the first step that the run had not done before, and the run's own figures."""
     out = folder / "spare"
     run = start(out, ["--with-ft", "ulfm", "-n", str(ranks + 1)],
                 [*training, "--checkpoint-steps", "5", "--spares", "1"])
     killed, done = kill_one(run, out, step, ranks)
     found = []
     wait_for(run, lambda: found.extend(r for r in records(out) if r.get("event") == "ranks lost") or found)
-    wait_for(run, lambda: last_step(out) > done)  # the file is cut back to the checkpoint when training begins
+    wait_for(run, lambda: last_step(out) > done)  # records after the checkpoint are removed when training begins
     seconds = time.monotonic() - killed
     parts = [float(s) for s in re.findall(r"([\d.]+) (?:interrupted|to agree|to begin)", found[0]["text"])]
     end(run)
@@ -95,15 +96,15 @@ def restart_in_place(folder, ranks, training, step):
 
 
 def restart(folder, ranks, training, step):
-    """Seconds from the kill to the end of the job, and on to the first step that the killed run had not done."""
+    """Seconds from the kill to the first step that the killed run had not done; and those to the end of the job."""
     out = folder / "restart"
     run = start(out, ["-n", str(ranks)], [*training, "--checkpoint-steps", "5"])
-    wait_for(run, lambda: list((out / "checkpoints").glob("step-*.h5")))  # training does not wait for it
+    wait_for(run, lambda: list((out / "checkpoints").glob("step-*.h5")))  # training does not wait for the checkpoint
     killed, done = kill_one(run, out, step, ranks)
     run.wait()
     ended = time.monotonic() - killed
     run = start(out, ["-n", str(ranks)], ["--resume"])
-    # The file is cut back to the checkpoint when training begins.
+    # Records after the checkpoint are removed when training begins.
     wait_for(run, lambda: any(r.get("event") == "resume" for r in records(out)) and last_step(out) > done)
     seconds = time.monotonic() - killed
     end(run)

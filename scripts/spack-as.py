@@ -1,5 +1,5 @@
 """spack python spack-as.py TARGET ARGUMENTS...: Spack's command as on a machine with the processor TARGET, with this machine's compilers
-and system. It can plan for a processor of another family (power9le), but nothing that it plans can be built here."""
+and system. It can plan for a processor of another family (power9le), but such plans cannot be built here."""
 
 import platform
 import sys
@@ -14,6 +14,6 @@ platform.machine = lambda: target.family.name
 spack.platforms.host().default = target.name
 spack.archspec.HOST_TARGET_FAMILY = target.family
 
-import spack.main  # noqa: E402, behind what it is to believe
+import spack.main  # noqa: E402, must come after the changes above
 
 sys.exit(spack.main.main(sys.argv[2:]))

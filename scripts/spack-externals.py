@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a packages.yaml for Spack with what this machine's own packages already have, so that Spack builds less.
+"""Writes a packages.yaml for Spack with the packages that this machine already has, so that Spack builds less.
 
 usage: spack-externals.py [--compilers] > packages.yaml
 
---compilers: nothing but the compilers, for plans of other machines
+--compilers: only the compilers, for plans of other machines
 
 `spack external find` knows programs; libraries without a program are found here, by pkg-config and CMake's version files.
 """
@@ -19,7 +19,7 @@ PROGRAMS = {"cmake": "cmake", "ninja": "ninja", "gmake": "make", "pkgconf": "pkg
 
 
 def said(*command):
-    """What a program prints, or nothing where it is missing."""
+    """The output of a program; empty if it is missing."""
     try:
         return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
     except OSError:
@@ -36,7 +36,7 @@ def by_pkg_config(name):
 
 
 def by_cmake(*names):
-    """From the version file of a CMake package below /usr."""
+    """The version from the version file of a CMake package below /usr."""
     for name in names:
         for folder in ("/usr/lib", "/usr/share"):
             for file in pathlib.Path(folder).glob(f"**/cmake/{name}/*[vV]ersion.cmake"):
@@ -74,7 +74,7 @@ def compilers():
 
 
 def packages():
-    """Specs, without those that are missing here."""
+    """Specs of packages, without those that are missing here."""
     devices = "".join(file.read_text() for file in pathlib.Path("/usr/lib").glob("**/cmake/Kokkos/KokkosConfigCommon.cmake"))
     openmp, serial = (("+" if re.search(rf"Kokkos_DEVICES [^)]*{name.upper()}", devices) else "~") + name
                       for name in ("openmp", "serial"))

@@ -2,7 +2,7 @@
 # spack.sh concretize|install: checks the Spack package of Keelson with the Spack in SPACK_ROOT.
 #   concretize   audits the package and concretizes every environment of spack/environments, with this machine's compilers
 #   install      builds this checkout with its default variants on what the machine has installed, and runs its tests
-# What Spack writes goes to build/spack; its user's configuration (repositories, mirrors) holds.
+# Spack writes to build/spack; the user's configuration of Spack (repositories, mirrors) is used.
 set -euo pipefail
 
 top=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
@@ -24,8 +24,8 @@ EOF
 }
 spack() { "$SPACK_ROOT/bin/spack" --color never -C "$folder/scope" "$@"; }
 
-# Environments for other machines would not find those machines' packages here, so Spack plans to build all of them. For a
-# processor of another family it plans only where it is told that it runs there.
+# Environments for other machines would not find those machines' packages here, so Spack plans to build all of them. For
+# a processor of another family, Spack must be made to believe that it runs there.
 concretize() {
   local environment name failed=0 started command
   begin --compilers

@@ -1,5 +1,5 @@
-# Sourced by .ci/run and check-all.sh: stages that all run, whatever fails, and at the end a table of them and of what was
-# left out.
+# Sourced by .ci/run and check-all.sh: stages, which all run even if some fail, and at the end a table of them and of
+# the stages that were left out.
 
 failed=() names=() took=() left_out=()
 began=$SECONDS
@@ -13,7 +13,7 @@ stage() {
   echo "=== $* took ${took[-1]} s"
 }
 
-# leave_out WHAT...: `conclude` names it.
+# leave_out WHAT...: `conclude` lists it as left out.
 leave_out() { left_out+=("$*"); }
 
 # conclude WHO: prints the tables; status 1 if a stage failed.

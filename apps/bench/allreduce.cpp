@@ -20,7 +20,8 @@ struct AllreduceOptions {
 
 void print_head(const AllreduceOptions& o, const app::Job& job, const app::DeviceSession& place) {
   fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", job.machine, place.describe(), o.repeats.timed);
-  if (job.world.size() == 1) fmt::print("one rank has nobody to talk to: start this under mpirun or srun\n");
+  if (job.world.size() == 1)
+    fmt::print("one rank has no other rank to exchange with: start this under mpirun or srun\n");
   fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}  {}\n", "bytes", "floats", "us", "(fastest, slowest)",
              "algbw GB/s", "busbw GB/s", "algorithm");
 }
@@ -60,17 +61,18 @@ ExitCode run_allreduce(const AllreduceOptions& o, app::Job& job) {
 
 void define_allreduce(app::CommandLine& line) {
   auto o = std::make_shared<AllreduceOptions>();
-  auto& v = line.verb("allreduce", "Time the sum over ranks that exchanges gradients, under mpirun or srun",
+  auto& v = line.verb("allreduce",
+                      "Time the sum over ranks with which training exchanges gradients; start it under mpirun or srun",
                       [o](app::Job& job) { return run_allreduce(*o, job); });
   constexpr double least = 4, most = 64.0 * (1 << 30);
   v.option("--min-bytes", o->least, "Smallest array; K, M and G are powers of 1024", "SIZE")
       .byte_size()
       .between(least, most);
   v.option("--max-bytes", o->most, "Largest array", "SIZE").byte_size().between(least, most);
-  v.option("--factor", o->factor, "From one size to the next", "N").between(2, 1 << 20);
-  v.option("--repeats", o->repeats.timed, "Timed sums of each size, of which the median counts", "N").positive();
-  v.option("--warmup", o->repeats.warmup, "Sums before those", "N").non_negative();
-  v.flag("--compare", o->repeats.compare, "Time all algorithms, and MPI_Allreduce, beside the one that is chosen");
+  v.option("--factor", o->factor, "Factor from each size to the next", "N").between(2, 1 << 20);
+  v.option("--repeats", o->repeats.timed, "Timed sums of each size; the median is printed", "N").positive();
+  v.option("--warmup", o->repeats.warmup, "Sums before the timed ones", "N").non_negative();
+  v.flag("--compare", o->repeats.compare, "Also time all other algorithms and MPI_Allreduce");
   app::declare(o->device, v);
   v.flag("--json", o->json, "Print one JSON object");
 }

@@ -7,7 +7,7 @@
 namespace keelson::bench {
 namespace {
 
-/// The sum of ranks 1 ... n in every element, or the communicator is of no use.
+/// Every element must be the sum 1 + ... + n; else the communicator is wrong.
 void check_sum(const std::vector<float>& data, const Communicator& world) {
   const double n = world.size(), expected = n * (n + 1) / 2;
   for (std::size_t i = 0; i < data.size(); ++i)
@@ -31,7 +31,7 @@ AllreduceResult measure_allreduce(std::uint64_t bytes, const AllreduceRepeats& r
   sum->wait();
   device.copy_to_host(host.data(), data.raw(), data.bytes());
   check_sum(host, world);
-  device.zero(data.raw(), data.bytes());  // sums of sums would soon be infinite
+  device.zero(data.raw(), data.bytes());  // values that are summed again and again would soon be infinite
   device.fence();
   std::vector<double> seconds;
   for (int i = -repeats.warmup; i < repeats.timed; ++i) {

@@ -26,7 +26,7 @@ void require_folder(const std::string& option, const std::string& file) {
     refuse("{} {}: there is no folder {}; make it first", option, file, folder.string());
 }
 
-/// Draws the files, and says where.
+/// Draws the machine files, and prints the page's path.
 void draw_page(const CompareOptions& o, const std::vector<comparison::MachineFile>& machines) {
   write_atomically(o.html, comparison::render_comparison({machines, comparison::published_figures(), o.samples}),
                    Target::output);
@@ -39,7 +39,7 @@ ExitCode run_compare(const CompareOptions& o, app::Job& job) {
   if (!o.files.empty()) {
     if (!o.out.empty())
       refuse("compare takes --out FILE to measure this machine, or the FILEs of machines to draw, not both");
-    if (o.html.empty()) refuse("--html is missing: where to draw the page of {} machine file(s)", o.files.size());
+    if (o.html.empty()) refuse("--html is missing: give the file for the page of {} machine file(s)", o.files.size());
     if (job.world.size() > 1) refuse("machine files are merged by one process: start it without mpirun or srun");
     std::vector<comparison::MachineFile> machines;
     for (const auto& file : o.files) machines.push_back(comparison::read_machine_file(file));
@@ -71,33 +71,31 @@ void define_compare(app::CommandLine& line) {
   v.option_without_default("--out", o->out, "Measure this machine and write its file; also under mpirun or srun",
                            "FILE")
       .output();
-  v.option_without_default("--html", o->html, "Draw one page of all machines, beside published figures of others",
-                           "FILE")
-      .output();
-  v.option("--samples", o->samples, "The page's time, energy and price are for so many samples, too", "N").positive();
+  v.option_without_default("--html", o->html, "Draw one page with all machines and published figures", "FILE").output();
+  v.option("--samples", o->samples, "The page also gives time, energy and price for so many samples", "N").positive();
   v.option_without_default("--name", m.name, "The machine's name on the page; default: its host's", "NAME");
-  v.option("--price-per-hour", m.price_per_hour, "Of all nodes of the job, in your currency; 0: unknown", "PRICE")
+  v.option("--price-per-hour", m.price_per_hour, "Price of all nodes of the job, in your currency; 0: unknown", "PRICE")
       .non_negative();
-  v.flag("--quick", m.quick, "Take less than a minute: small sizes, few repetitions");
+  v.flag("--quick", m.quick, "Use small sizes and few repetitions, for less than a minute");
   v.option_without_default("--nets", m.nets, "Networks; default: all", "NET,...").comma_separated();
   v.option_without_default("--sizes", m.sizes,
-                           "small, published, or sizes as for step (32, 32x48), each for the networks that take it; "
-                           "default: small, and without --quick published",
+                           "small, published, or sizes as for `step` (32, 32x48), each for the networks that accept "
+                           "it; default: small, and without --quick also published",
                            "SIZE,...")
       .comma_separated();
   v.option_without_default("--precisions", m.precisions,
-                           "Precisions; default: those that the device multiplies in with instructions of its own",
-                           "NAME,...")
+                           "Precisions; default: those for which the device has multiply instructions", "NAME,...")
       .comma_separated();
-  v.option("--batch", m.batch, "Samples per rank and step; 0: as the recipe, on a GPU eight times that", "SAMPLES")
+  v.option("--batch", m.batch, "Samples per rank and step; 0: as in the network's recipe, on a GPU eight times as many",
+           "SAMPLES")
       .non_negative();
   v.option("--step-limit", m.step_limit, "Leave out steps that would take longer; 0: 8, with --quick 1", "SECONDS")
       .non_negative();
-  v.option_without_default("--data", m.data, "Universes for the input, as for input; default: made-up ones", "DIR")
+  v.option_without_default("--data", m.data, "Universes for the verb input's measurement; default: made-up ones", "DIR")
       .differs_between_ranks();
-  v.option_without_default("--scratch", m.scratch, "Folder for those, which all ranks see; default: that of --out",
-                           "DIR");
-  v.option("--powercap", m.powercap, "Where the system shows the processors' energy counters", "DIR");
+  v.option_without_default("--scratch", m.scratch,
+                           "Folder for made-up universes, which all ranks see; default: the folder of --out", "DIR");
+  v.option("--powercap", m.powercap, "Folder with the processors' energy counters", "DIR");
   app::declare(m.device, v);
   option_backend(v, m.backend);
   option_remeasure(v, m.remeasure);

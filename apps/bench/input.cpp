@@ -19,7 +19,7 @@ void print_text(const InputResult& r) {
   const auto& o = r.options;
   fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.machine, r.threads.count,
              r.threads.count == 1 ? "" : "s", r.threads.prefetch, o.batch);
-  fmt::print("opened in {:.3f} s; what is known of the files takes {:.3f} MB per node\n", r.open_seconds,
+  fmt::print("opened in {:.3f} s; the facts about the files take {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",
              o.codes ? "(codes, for the device to decode)" : "(decoded, as the network takes them)");
@@ -56,14 +56,14 @@ ExitCode run_input(const InputVerb& o, app::Job& job) {
 
 void define_input(app::CommandLine& line) {
   auto o = std::make_shared<InputVerb>();
-  auto& v = line.verb("input", "How fast samples can be read and decoded, as in training but without it",
+  auto& v = line.verb("input", "Measure how fast samples are read and decoded, as in training but without the training",
                       [o](app::Job& job) { return run_input(*o, job); });
   v.option_without_default("--data", o->input.data,
                            "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
                            "not), a file or a pattern",
                            "DIR")
       .differs_between_ranks();
-  v.option("--epochs", o->input.epochs, "Passes over the data; the first may find the files outside the page cache",
+  v.option("--epochs", o->input.epochs, "Passes over the data; in the first, files may not be in the page cache yet",
            "N")
       .positive();
   v.option("--batch", o->input.batch, "Samples per rank and step", "SAMPLES").positive();
@@ -74,9 +74,9 @@ void define_input(app::CommandLine& line) {
                            "N,...")
       .comma_separated()
       .non_negative();
-  v.flag("--shuffle", o->input.shuffle, "Another sample order in each epoch");
-  v.flag("--augment", o->input.augment, "One of the 48 symmetries of the cube at random for each sample");
-  v.flag("--codes", o->input.codes, "Leave counts of 16 bits as they are, as for a GPU, which decodes them");
+  v.flag("--shuffle", o->input.shuffle, "Use another order of samples in each epoch");
+  v.flag("--augment", o->input.augment, "Apply one of the 48 symmetries of the cube, at random, to each sample");
+  v.flag("--codes", o->input.codes, "Do not decode counts of 16 bits (on a GPU, the device decodes them)");
   v.flag("--json", o->json, "Print one JSON object");
 }
 

@@ -11,7 +11,8 @@
 namespace keelson::bench {
 namespace {
 
-/// `train` takes a folder with train/ in it; a file, a folder or a pattern will do as well.
+/// The training part of --data: the folder train/ in it, as for the verb `train`; else --data itself (a file, a folder
+/// or a pattern).
 std::string training_part(const std::string& data) {
   const auto train = std::filesystem::path(data) / "train";
   return std::filesystem::is_directory(train) ? train.string() : data;

@@ -11,7 +11,7 @@
 
 namespace keelson::bench {
 
-/// What to read, and how.
+/// Which data to read, and how.
 struct InputOptions {
   std::string data;
   std::int64_t size = 0, batch = 1;
@@ -30,25 +30,25 @@ struct RankFeed {
 /// All ranks in one epoch.
 struct Epoch {
   std::vector<RankFeed> ranks;  ///< in rank order
-  double seconds = 0;           ///< until the last rank was done
+  double seconds = 0;           ///< until the last rank had finished
   double samples = 0;           ///< of all ranks
 };
 
-/// What was measured.
+/// The results.
 struct InputResult {
   InputOptions options;
   std::string machine;  ///< Job::machine
   int ranks = 1;
   LoaderThreads threads;
   std::string data;
-  double open_seconds = 0;                    ///< of the slowest rank
+  double open_seconds = 0;                    ///< time on the slowest rank
   cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
-  double sample_megabytes = 0;                ///< as handed to the device
+  double sample_megabytes = 0;                ///< in the form that the device gets
   std::vector<Epoch> epochs;
 };
 
-/// Reads and decodes universes as training does, without training. Throws InputError for data that cannot be read so.
-/// Collective.
+/// Reads and decodes universes as training does, without training. Throws InputError for data that cannot be read in
+/// this way. Collective.
 InputResult measure_input(const InputOptions& options, const app::Job& job);
 
 nlohmann::json input_json(const InputResult& r);  ///< as `keelson-bench input --json` prints it

@@ -40,7 +40,7 @@ std::vector<Problem> problems_of(const OpsOptions& o) {
   return problems;
 }
 
-/// The slowest rank's times, on all ranks.
+/// Replaces the times by those of the slowest rank, on all ranks.
 void slowest(std::vector<VerbTime>& times, Communicator& world) {
   for (auto& t : times) {
     double all[3] = {t.seconds.median, t.seconds.fastest, t.seconds.slowest};
@@ -61,7 +61,7 @@ ProblemResult solve(const Problem& problem, const Contexts& contexts, const Repe
     slowest(times, world);
     for (auto& t : times) result.times.push_back(std::move(t));
   }
-  // The verbs of the backends side by side, in the order in which the first one has them.
+  // The verbs of all backends side by side, in the order of the first backend.
   std::vector<std::string> verbs;
   for (const auto& t : result.times)
     if (std::find(verbs.begin(), verbs.end(), t.verb) == verbs.end()) verbs.push_back(t.verb);
@@ -147,17 +147,17 @@ void define_ops(app::CommandLine& line) {
   auto& v = line.verb("ops", "Time single operations, on several backends side by side",
                       [o](app::Job& job) { return run_ops(*o, job); });
   v.positional("problem", o->problem,
-               "What to time: conv, transposed_conv, dense, pool, eltwise or update with key=value words, e.g. "
+               "The op to time: conv, transposed_conv, dense, pool, eltwise or update with key=value words, e.g. "
                "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",
                "OP KEY=VALUE...");
   v.footer(problem_help());
   v.option_without_default("--file", o->file, "Problems, one per line", "FILE");
-  v.option("--device", o->device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE");
+  v.option("--device", o->device, "Compute on cpu or cuda; auto: the device for which this build is made", "DEVICE");
   v.option_without_default("--backend", o->backend,
-                           "Backends to compare, each alone; default: KEELSON_BACKEND, else all of this build",
+                           "Backends to compare, each alone; default: KEELSON_BACKEND, else all backends of this build",
                            "NAME,...");
-  v.option("--repeats", o->repeats.timed, "Timed calls, of which the median counts", "N").positive();
-  v.option("--warmup", o->repeats.warmup, "Calls before those", "N").non_negative();
+  v.option("--repeats", o->repeats.timed, "Timed calls; the median is printed", "N").positive();
+  v.option("--warmup", o->repeats.warmup, "Calls before the timed ones", "N").non_negative();
   option_remeasure(v, o->remeasure);
   v.flag("--json", o->json, "Print one JSON object");
 }

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "apps/common/machine.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/cache_folder.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/small_file.hpp"
 
 namespace keelson::bench {
@@ -16,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Everything that the values depend on, readable in the file. Builds for other instruction sets and other versions may
-/// measure otherwise.
+/// A readable text with everything that the values depend on. Builds for other instruction sets, and other versions,
+/// may give other values.
 std::string key_of(Context& context, const app::Job& job) {
   std::string key;
   for (const auto& [name, value] : app::describe_machine())
@@ -26,77 +29,94 @@ std::string key_of(Context& context, const app::Job& job) {
                      context.device().vector_width(), job.world.local_size(), KEELSON_VERSION);
 }
 
-/// An object: key -> values. Empty where the file is missing, is no regular file or holds something else.
+/// The stored object: key -> values. Empty if the file is missing, is no regular file, or contains something else.
 json stored(const fs::path& file) {
   const json all = json::parse(read_small_file(file.string()).value_or(""), nullptr, false);
   return all.is_object() ? all : json::object();
 }
 
-bool find(const fs::path& file, const std::string& key, DevicePeaks& peaks) {
+/// Zeros where the file does not know the key.
+MachinePeaks find(const fs::path& file, const std::string& key) {
   const json all = stored(file);
   const auto entry = all.find(key);
-  if (entry == all.end() || !entry->is_object()) return false;
+  if (entry == all.end() || !entry->is_object()) return {};
   const auto number = [&](const char* name) {
     const auto value = entry->find(name);
-    return value != entry->end() && value->is_number() ? value->get<double>() : 0.0;
+    return value != entry->end() && value->is_number() ? std::max(0.0, value->get<double>()) : 0.0;
   };
-  peaks = {number("flops_per_second"), number("copy_bytes_per_second")};
-  return peaks.flops_per_second > 0 && peaks.copy_bytes_per_second > 0;
+  const auto measured = entry->find("measured");
+  const bool known = measured != entry->end() && measured->is_number_integer();
+  return {{number("flops_per_second"), number("copy_bytes_per_second")}, known ? measured->get<std::int64_t>() : 0};
 }
 
-void store(const fs::path& file, const std::string& key, const DevicePeaks& peaks) {
+bool is_recent(const MachinePeaks& p, std::int64_t now) {
+  constexpr std::int64_t day = 24 * 3600;
+  return p.flops_per_second > 0 && p.copy_bytes_per_second > 0 && p.measured > now - day && p.measured <= now;
+}
+
+void store(const fs::path& file, const std::string& key, const MachinePeaks& peaks) {
   try {
     fs::create_directories(file.parent_path());
     json all = stored(file);
     all[key] = peaks_json(peaks);
     write_atomically(file, all.dump(2) + "\n");
-  } catch (const std::exception&) {  // it will be measured again, no more
+  } catch (const std::exception&) {  // the only effect is that the next run measures again
   }
 }
 
 }  // namespace
 
 fs::path peaks_file() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return fs::path(cache) / "keelson/peaks.json";
-  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache/keelson/peaks.json";
-  return {};
+  const auto folder = cache_folder();
+  return folder.empty() ? folder : folder / "peaks.json";
 }
 
-DevicePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure) {
+MachinePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure) {
   auto& world = job.world;
   const auto file = peaks_file();
   const auto key = key_of(context, job);
-  DevicePeaks peaks;
-  std::int64_t known = world.rank() == 0 && !remeasure && !file.empty() && find(file, key, peaks);
-  world.broadcast(&known, sizeof known, 0);
-  if (!known) {
+  const std::int64_t now = std::time(nullptr);
+  MachinePeaks peaks;
+  if (world.rank() == 0 && !remeasure && !file.empty()) peaks = find(file, key);
+  std::int64_t recent = is_recent(peaks, now);
+  world.broadcast(&recent, sizeof recent, 0);
+  if (!recent) {
     world.barrier();
-    peaks = context.device().measure_peaks();
+    const auto found = context.device().measure_peaks();
+    peaks = {{std::max(peaks.flops_per_second, found.flops_per_second),
+              std::max(peaks.copy_bytes_per_second, found.copy_bytes_per_second)},
+             now};
     if (world.rank() == 0 && !file.empty()) store(file, key, peaks);
   }
   world.broadcast(&peaks, sizeof peaks, 0);
   return peaks;
 }
 
-std::string describe(const DevicePeaks& p) {
-  return fmt::format("{:.1f} GFLOP/s (f32 multiply-adds in registers), {:.1f} GB/s (copy, read + written)",
-                     p.flops_per_second * 1e-9, p.copy_bytes_per_second * 1e-9);
+std::string describe(const MachinePeaks& p) {
+  const auto minutes = std::max<std::int64_t>(0, std::time(nullptr) - p.measured) / 60;
+  const auto age = minutes < 1    ? "just now"
+                   : minutes < 60 ? counted(minutes, "minute") + " ago"
+                                  : counted(minutes / 60, "hour") + " ago";
+  return fmt::format("{:.1f} GFLOP/s (f32 multiply-adds in registers), {:.1f} GB/s (copy, read + written); measured {}",
+                     p.flops_per_second * 1e-9, p.copy_bytes_per_second * 1e-9, age);
 }
 
-json peaks_json(const DevicePeaks& p) {
-  return {{"flops_per_second", p.flops_per_second}, {"copy_bytes_per_second", p.copy_bytes_per_second}};
+json peaks_json(const MachinePeaks& p) {
+  return {{"flops_per_second", p.flops_per_second},
+          {"copy_bytes_per_second", p.copy_bytes_per_second},
+          {"measured", p.measured}};
 }
 
 void option_remeasure(app::Verb& verb, bool& value) {
   verb.flag("--remeasure", value,
-            "Measure the machine's peaks again, which are otherwise kept in $XDG_CACHE_HOME/keelson/peaks.json (or "
-            "~/.cache)");
+            "Measure the machine's peaks again, and forget the values of before. Otherwise those are kept for a day in "
+            "peaks.json in the folder KEELSON_CACHE (~/.cache/keelson), and then the larger values stay");
 }
 
 void option_backend(app::Verb& verb, std::string& value) {
-  verb.option_without_default("--backend", value,
-                              "Backends to use, in this order; default: KEELSON_BACKEND, else all of this build",
-                              "NAME,...");
+  verb.option_without_default(
+      "--backend", value, "Backends to use, in this order; default: KEELSON_BACKEND, else all backends of this build",
+      "NAME,...");
 }
 
 }  // namespace keelson::bench

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
@@ -7,24 +8,31 @@
 #include "apps/common/verb.hpp"
 #include "engine/ops/context.hpp"
 
-/// What the machine reaches at best is measured once and remembered.
+/// What the machine reaches at best is measured and remembered.
 namespace keelson::bench {
 
-/// The peaks of one rank's device while all ranks of its node are at work. From the cache file where it knows this
-/// host, processor, device and number of threads and ranks on the node, and `remeasure` is false; else measured by all
-/// ranks at once and stored. A file that cannot be read or written only means measuring again. The same values on all
-/// ranks (rank 0's). Collective.
-DevicePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure);
+/// The largest values of all measurements.
+struct MachinePeaks : DevicePeaks {
+  std::int64_t measured = 0;  ///< when the last measurement was made: seconds since 1970
+};
 
-/// $XDG_CACHE_HOME/keelson/peaks.json, or below ~/.cache; empty where neither is known.
+/// The peaks of one rank's device while all ranks of its node are at work. From the cache file where it knows this
+/// host, processor, device and number of threads and ranks on the node, and was measured in the last 24 hours; else all
+/// ranks measure at once, and the larger values of then and now are stored: something else may have been running at
+/// one of these times. `remeasure`: measures, and forgets what was stored. A file that cannot be read or written only
+/// means measuring again. The same values on all ranks (rank 0's). Collective.
+MachinePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure);
+
+/// peaks.json in cache_folder(); empty without that.
 std::filesystem::path peaks_file();
 
-/// "268.1 GFLOP/s (f32 multiply-adds in registers), 31.2 GB/s (copy, read + written)".
-std::string describe(const DevicePeaks& peaks);
+/// "268.1 GFLOP/s (f32 multiply-adds in registers), 31.2 GB/s (copy, read + written); measured 3 hours ago".
+std::string describe(const MachinePeaks& peaks);
 
-nlohmann::json peaks_json(const DevicePeaks& peaks);  ///< {"flops_per_second": ..., "copy_bytes_per_second": ...}
+/// {"flops_per_second": ..., "copy_bytes_per_second": ..., "measured": ...}
+nlohmann::json peaks_json(const MachinePeaks& peaks);
 
-/// --remeasure and --backend mean the same in all verbs.
+/// Declare --remeasure and --backend, which mean the same in all verbs.
 void option_remeasure(app::Verb& verb, bool& value);
 void option_backend(app::Verb& verb, std::string& value);
 

@@ -27,7 +27,8 @@ bool read_number(const std::string& text, T& value) {
   return number.has_value();
 }
 
-/// The key=value words of one line. Whoever reads a key says what is expected of it; finish() refuses what nobody read.
+/// The key=value words of one line. A function that reads a key also says which value is expected; finish() refuses
+/// keys that were not read.
 class Fields {
  public:
   Fields(std::string op, std::istream& words) : op_(std::move(op)) {
@@ -98,7 +99,7 @@ class Fields {
     return s;
   }
 
-  /// One number for all spatial dims, or one for each.
+  /// One number for all spatial dimensions, or one for each.
   Shape spatial(const std::string& key, int dims, std::int64_t least, std::int64_t otherwise = -1) {
     if (otherwise >= 0 && !has(key)) return Shape::filled(dims, otherwise);
     const auto expected = fmt::format("one number, at least {}, or {} of them with x between them", least, dims);
@@ -142,7 +143,7 @@ ops::EltwiseParams activation(Fields& f, const std::string& key, const std::stri
   return {f.one_of(key, eltwise_kinds, otherwise), f.real("alpha", 0.01f), f.real("beta", 0)};
 }
 
-/// The activation that conv and dense apply to their result.
+/// The activation that a convolution or dense layer applies to its result.
 ops::EltwiseParams fused_activation(Fields& f) {
   const auto p = activation(f, "activation", "identity");
   if (!derivative_from_dst(p)) f.refuse_value("activation", "a function whose derivative follows from its result");
@@ -156,7 +157,7 @@ TensorDesc with_layout(Fields& f, const Shape& shape) {
   return {shape, DType::f32, last ? Layout::channels_last(shape) : Layout::plain(shape)};
 }
 
-/// What the parameters of both convolutions have in common.
+/// Reads the parameters that both kinds of convolution have.
 template <class Params>
 void read_conv(Fields& f, int dims, Params& p) {
   p.kernel = f.spatial("kernel", dims, 1);
@@ -260,7 +261,7 @@ ops::UpdateDesc update(Fields& f) {
 }  // namespace
 
 const char* problem_help() {
-  return R"(Problems (what stands in brackets may be left out; its value here then holds):
+  return R"(Problems (words in brackets may be left out; the value shown is the default):
   conv src=SHAPE filters=N kernel=K [stride=1 dilation=1 padding=0 groups=1 bias=yes activation=identity alpha=0.01]
   transposed_conv src=SHAPE filters=N kernel=K [stride=1 dilation=1 padding=0 output_padding=0 groups=1 bias=yes activation=identity alpha=0.01]
   dense src=NxINPUTS outputs=N [bias=yes activation=identity alpha=0.01]

@@ -39,12 +39,12 @@ std::string hover(const PlanRow& r, const RooflineInput& in) {
                      r.gflop_per_second(), r.gigabytes_per_second(), 100 * r.share(in.peaks));
 }
 
-/// Calls with arithmetic, of one phase. The area of a point is its share of the time.
+/// The calls of one phase that do arithmetic. The area of a point is its share of the time.
 plot::Series points_of(const RooflineInput& in, const std::string& phase, int colour, double least_labelled) {
   plot::Series s{phase, {}, {}, plot::Series::Mark::points, colour};
   const double all = total_ms(in);
   for (const auto& r : in.rows) {
-    // What takes next to no time, or does next to nothing, would only stretch the axes; the tables have it.
+    // Calls with very little time or arithmetic are left out, since they would stretch the axes; the tables have them.
     if (r.phase != phase || r.gflop <= 0 || r.megabytes <= 0 || r.milliseconds < 5e-4 * all) continue;
     if (r.gflop_per_second() * 1e9 < 1e-5 * in.peaks.flops_per_second) continue;
     s.x.push_back(intensity(r));
@@ -56,7 +56,7 @@ plot::Series points_of(const RooflineInput& in, const std::string& phase, int co
   return s;
 }
 
-/// Time of the fifth longest call: what takes as long gets its name into the plot.
+/// The time of the fifth longest call: calls that take at least as long get their names into the plot.
 double fifth_longest(const RooflineInput& in) {
   std::vector<double> ms;
   for (const auto& r : in.rows)
@@ -67,7 +67,7 @@ double fifth_longest(const RooflineInput& in) {
 
 std::string number(double v) { return v <= 0 ? "" : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v); }
 
-/// Rows by time, the longest first; `arithmetic` tells whether they have FLOPs to show.
+/// Rows sorted by time, longest first. `arithmetic`: whether to show the columns about FLOPs.
 std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arithmetic) {
   std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.milliseconds > b.milliseconds; });
   std::string out = "<div class='card plan'><table><tr><th>phase</th><th>node</th><th>op</th><th>backend</th>";
@@ -158,7 +158,7 @@ std::string render_roofline(const RooflineInput& in) {
   out += "<h2>Calls with arithmetic</h2>" + table(in, arithmetic, true);
   out +=
       "<p class='note'>Share of peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth "
-      "of a copy. What is far below 100 % and takes much time is worth work.</p>";
+      "of a copy. Calls that are far below 100 % and take much time are worth work.</p>";
   if (!movement.empty()) out += "<h2>Calls that only move data, or were not counted</h2>" + table(in, movement, false);
   return out + "</main></body></html>\n";
 }

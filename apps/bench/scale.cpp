@@ -110,7 +110,7 @@ void report(const ScaleOptions& o, const ScalePage& page) {
   if (!o.html.empty()) fmt::print("page: {}\n", o.html);
 }
 
-/// Measured sums beside simulated ones.
+/// Prints measured sums beside simulated ones.
 ExitCode compare_allreduces(const ScaleOptions& o, const Machine& machine) {
   const auto rows = compare_with(o.compare, machine, replay_program());
   if (o.json) {
@@ -167,17 +167,18 @@ ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
 
 void define_scale(app::CommandLine& line) {
   auto o = std::make_shared<ScaleOptions>();
-  auto& v = line.verb("scale", "Simulate a measured step with its exchange of gradients on thousands of ranks",
+  auto& v = line.verb("scale", "Simulate a measured step and its exchange of gradients on thousands of ranks",
                       [o](app::Job& job) { return run_scale(*o, job); });
-  v.option_without_default("--profile", o->profile, "What keelson-bench step --plan --json has printed", "FILE");
-  v.option("--machine", o->machine,
-           fmt::format("Machine: {}, or a JSON file such as --show-machine prints", fmt::join(machine_names(), ", ")),
-           "NAME|FILE");
-  v.option_without_default("--compare", o->compare,
-                           "Simulate the sums that keelson-bench allreduce --json has timed on the machine, "
-                           "and print both times",
-                           "FILE");
-  v.flag("--show-machine", o->show_machine, "Print the machine's description as JSON, and end");
+  v.option_without_default("--profile", o->profile, "File with the output of keelson-bench step --plan --json", "FILE");
+  v.option(
+      "--machine", o->machine,
+      fmt::format("Machine: {}, or a JSON file like the output of --show-machine", fmt::join(machine_names(), ", ")),
+      "NAME|FILE");
+  v.option_without_default(
+      "--compare", o->compare,
+      "File with the output of keelson-bench allreduce --json on the machine: simulate these sums and print both times",
+      "FILE");
+  v.flag("--show-machine", o->show_machine, "Print the machine's description as JSON, and exit");
   v.option_without_default("--ranks", o->ranks, "Numbers of ranks; default: 1 to 512 nodes", "N,...")
       .comma_separated()
       .positive();
@@ -189,17 +190,18 @@ void define_scale(app::CommandLine& line) {
            "Milliseconds of a step on the machine; 0: the profile's FLOPs over the machine's rate in training", "MS")
       .non_negative();
   v.option("--samples", o->samples, "Samples of a rank and step, as a multiple of the profile's", "FACTOR").positive();
-  v.option("--strong", o->strong,
-           "Also strong scaling, with so many samples for all ranks together (multiples of the profile's); 0: no",
-           "SAMPLES")
+  v.option(
+       "--strong", o->strong,
+       "Also simulate strong scaling, with so many samples for all ranks together (multiples of the profile's); 0: no",
+       "SAMPLES")
       .non_negative();
   v.option("--bucket-bytes", o->bucket_bytes, "Size of buckets; K, M and G are powers of 1024", "SIZE").byte_size();
-  v.option_without_default("--imbalance", o->imbalance,
-                           "Standard deviation of a rank's time for a step, as a part of it; default: the machine's",
-                           "PART")
+  v.option_without_default(
+       "--imbalance", o->imbalance,
+       "Standard deviation of a rank's time for a step, relative to that time; default: the machine's", "PART")
       .between(0, 1);
-  v.option("--steps", o->steps, "Simulated steps, of which the mean counts", "N").positive();
-  v.option("--seed", o->seed, "Of the imbalance", "N").non_negative();
+  v.option("--steps", o->steps, "Simulated steps; the mean is printed", "N").positive();
+  v.option("--seed", o->seed, "Seed of the imbalance", "N").non_negative();
   v.option_without_default("--html", o->html, "Draw efficiency over ranks: one HTML page", "FILE").output();
   v.flag("--json", o->json, "Print one JSON object");
 }

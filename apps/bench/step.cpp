@@ -43,19 +43,19 @@ void check_inference(const StepOptions& o) {
              name);
 }
 
-/// What steps are timed in turn with: the same without an option.
+/// The same steps without an option, which are timed in turn with the steps that have it.
 struct Without {
   std::string option;              ///< "reproducible"
-  Executor& executor;              ///< may be the one that is measured
+  Executor& executor;              ///< may be the executor that is measured
   std::function<void(bool)> turn;  ///< called before steps with the option (true) and without it; may be empty
 };
 
-/// What was measured.
+/// The results.
 struct StepTimes {
   Timing step;                    ///< seconds, of the slowest rank in each step
-  std::optional<Timing> without;  ///< the same without the option of Without
+  std::optional<Timing> without;  ///< the same for steps without the option
   double least_waiting = 0,
-         most_waiting = 0;  ///< seconds of a step that a rank waits for others, least and most of ranks
+         most_waiting = 0;  ///< seconds of a step that a rank waits for others; least and most over ranks
 };
 
 StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<Without>& without, Communicator& world,
@@ -70,7 +70,7 @@ StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<
     if (without) time(false, 1);
   }
   executor.set_profiling(o.profile());
-  // A step that a device is waited for is longer than one among others, by what the host needs to start it.
+  // After each wait for a device, the host needs time to start the next step, so several steps are timed together.
   const int together = !device.is_asynchronous() || o.profile() ? 1 : 10;
   std::vector<double> seconds, seconds_without;
   executor.take_exchange_seconds();
@@ -88,7 +88,7 @@ StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<
   return {summarize(std::move(seconds)), other, least, most};
 }
 
-/// What one run of the verb found out, on rank 0.
+/// The results of one run of the verb, on rank 0.
 struct StepResult {
   const StepOptions& options;
   const app::Job& job;
@@ -99,15 +99,15 @@ struct StepResult {
   Timing seconds;  ///< as StepTimes::step
   StepTimes times;
   ExchangeOptions exchange;
-  DevicePeaks peaks;
+  MachinePeaks peaks;
   std::string without;  ///< Without::option
 
   std::int64_t batch() const { return executor.batch(); }
-  /// All ranks together.
+  /// Samples per second of all ranks together.
   double samples_per_second() const { return static_cast<double>(batch() * job.world.size()) / seconds.median; }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
   double gflop_per_second() const { return gflop_of_step(executor) * job.world.size() / seconds.median; }
-  /// How many times as long as a step without the option, where that was timed.
+  /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
     return fmt::format("{}, batch {} a rank, {}{}", net.title, batch(), to_string(precision),
@@ -171,7 +171,7 @@ void print_text(const StepResult& r) {
   constexpr double mebi = 1024 * 1024;
   fmt::print(
       "buckets of {:.3g} MiB; waiting for other ranks: {:.1f} % of the step on the rank that waits least, {:.1f} % on "
-      "the one that waits most\n",
+      "the rank that waits most\n",
       static_cast<double>(r.exchange.bucket_bytes) / mebi, 100 * r.times.least_waiting / r.seconds.median,
       100 * r.times.most_waiting / r.seconds.median);
 }
@@ -196,7 +196,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const Network net = make_network(o.net, o.size);
   const auto place = app::open_device(o.device, job, o.backend);
   const auto& context = place.context;
-  DevicePeaks peaks;
+  MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
   const ProcessGrid grid(*place.ranks);
   const auto trace = app::begin_trace(o.trace, job.world);
@@ -222,7 +222,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   } else if (o.exchange.progress == "thread") {
     const ProgressChoice refuses(place.ranks.get(), ProgressBy::thread, job.placement.cpus);
     without.emplace("progress by a thread", executor,
-                    [&](bool with) { place.ranks->use_progress_thread(with, job.placement.cpus); });
+                    [&](bool with) { place.ranks->progress().use_thread(with, job.placement.cpus); });
   }
   const StepTimes times = measure(o, executor, without, job.world, context->device());
   app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
@@ -242,8 +242,7 @@ void define_step(app::CommandLine& line) {
   v.option("--net", o->net, "Network").one_of(network_names());
   o->verb = &v;
   v.flag("--inference", o->inference,
-         "Time forward passes of the plan without training, which evaluation runs: with the loss, without backward "
-         "pass and update");
+         "Time forward passes as in evaluation: with the loss, without backward pass and update");
   v.option_without_default("--onnx", o->onnx,
                            "Also write the network with its initial parameters as an ONNX model, to time it elsewhere",
                            "FILE")
@@ -254,16 +253,16 @@ void define_step(app::CommandLine& line) {
                            "SIZE");
   v.option("--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
       .non_negative();
-  v.option("--steps", o->steps, "Timed steps, or forward passes, of which the median counts", "N").positive();
-  v.option("--warmup", o->warmup, "Steps before those", "N").non_negative();
-  v.option(
-       "--precision", o->precision,
-       "Of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
-       "what is faster here, measured at the start")
+  v.option("--steps", o->steps, "Timed steps, or forward passes; the median is printed", "N").positive();
+  v.option("--warmup", o->warmup, "Steps before the timed ones", "N").non_negative();
+  v.option("--precision", o->precision,
+           "Precision of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
+           "Ampere); auto: the precision that is faster here, measured at the start")
       .one_of(precisions());
   app::declare(o->device, v);
   app::declare(o->exchange, v);
-  v.flag("--recompute", o->recompute, "Make what is cheap again in the backward pass, as in training with --recompute");
+  v.flag("--recompute", o->recompute,
+         "Compute cheap values again in the backward pass, as in training with --recompute");
   option_backend(v, o->backend);
   v.flag("--plan", o->plan,
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

@@ -8,22 +8,22 @@
 /// Whole training steps, or forward passes alone, on made-up data, for the verbs that time them.
 namespace keelson::bench {
 
-/// Gives an executor of this network inputs to work on: numbers like the logarithms of counts (zeros alone would spare
-/// the caches), and classes each with the same chance.
+/// Fills the inputs of an executor of this network: numbers like the logarithms of counts (zeros alone would be too
+/// easy for the caches), and classes with equal probability.
 void fill_inputs(Context& context, const Network& net, const Executor& executor);
 
-/// The values of the first step of ranks that share the samples.
+/// The parameters of the first step; the ranks of `world` share the samples.
 ops::StepParams first_step(const Executor& executor, const Communicator& world);
 
-/// Seconds of one step, of `count` that follow each other as in training: the device is waited for at their end. A step
-/// of a plan without training is a forward pass. The
-/// slowest rank's, on all ranks. `step` counts on. Collective.
+/// Mean seconds of a step over `count` steps in sequence, as in training, with one wait for the device at the end. For
+/// a plan without training, a step is a forward pass. All ranks get the time of the slowest rank. Advances `step`.
+/// Collective.
 double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step);
 
 /// 10^9 FLOP that this rank executes in a step.
 double gflop_of_step(const Executor& executor);
 
-/// One call of a step with its work, its time, and its share of these peaks.
+/// One call of a step with its work, its time, and its share of `peaks`.
 nlohmann::json row_json(const PlanRow& row, const DevicePeaks& peaks);
 
 }  // namespace keelson::bench

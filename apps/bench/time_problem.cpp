@@ -16,7 +16,7 @@ class Stopwatch {
   Stopwatch(Context& context, const ops::Primitive& op, const Repeats& repeats)
       : context_(context), op_(op), repeats_(repeats) {}
 
-  /// Memory for an operand, with numbers in [-1/2, 1/2) that differ from role to role.
+  /// Memory for an operand, filled with numbers in [-1/2, 1/2) that differ between roles.
   Tensor operand(Verb verb, Role role, const Shape& shape) { return filled(shape, op_.layout(verb, role)); }
 
   Tensor filled(const Shape& shape, const Layout& layout) {
@@ -53,7 +53,8 @@ class Stopwatch {
       context_.device().fence();
       if (i >= 0) seconds.push_back(std::chrono::duration<double>(clock::now() - start).count());
     }
-    times.push_back({name, std::string(op_.backend()), op_.name(verb), op_.cost(verb), summarize(std::move(seconds))});
+    times.push_back(
+        {name, std::string(op_.backend_of(verb)), op_.name(verb), op_.cost(verb), summarize(std::move(seconds))});
   }
 
   std::vector<VerbTime> times;
@@ -65,7 +66,7 @@ class Stopwatch {
   std::uint32_t stream_ = 0;
 };
 
-/// Conv, TransposedConv and Dense.
+/// Times Conv, TransposedConv and Dense.
 template <class Desc>
 void run_weighted(Stopwatch& w, const Desc& d, typename Desc::Op& op) {
   const Shape bias{d.dst.shape[1]};
@@ -101,7 +102,7 @@ void run(Stopwatch& w, const ops::PoolDesc& d, ops::Pool& op) {
     const auto src = w.operand(v, Role::src, d.src.shape), dst = w.operand(v, Role::dst, d.dst.shape);
     w.time("forward", v, [&] { op.forward({src, dst, workspace}); });
   }
-  const auto v = Verb::backward_data;  // of the argmax indices that forward left in the workspace
+  const auto v = Verb::backward_data;  // reads the argmax indices that forward left in the workspace
   const auto diff_dst = w.operand(v, Role::diff_dst, d.dst.shape), diff_src = w.operand(v, Role::diff_src, d.src.shape);
   const auto scratch = w.scratch(v);
   w.time("backward", v, [&] { op.backward_data({diff_dst, workspace, diff_src, scratch}); });
@@ -124,7 +125,7 @@ void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto state = w.state(values);
   const auto param = w.filled(shape, layout), diff = w.filled(shape, layout);
   const auto moment1 = adam || d.params.momentum != 0 ? w.filled(shape, layout) : Tensor();
-  const auto moment2 = adam ? w.zeros(shape, layout) : Tensor();  // a mean of squares
+  const auto moment2 = adam ? w.zeros(shape, layout) : Tensor();  // zeros, since this moment is a mean of squares
   w.time("forward", Verb::forward, [&] { op.forward({state, diff, {}, {}, {}, param, moment1, moment2}); });
 }
 

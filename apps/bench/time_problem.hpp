@@ -21,8 +21,9 @@ struct VerbTime {
   Timing seconds;
 };
 
-/// Makes the primitive and times each verb that it has on made-up numbers, in the layouts that the primitive wants, one
-/// call at a time and finished. Empty where no backend of the context makes it; `why` then says for what reason.
+/// Makes the primitive and times each of its verbs on made-up numbers, in the layouts that the primitive asks for; each
+/// call is finished before the next begins. Empty if no backend of the context makes the primitive; then `why` holds
+/// the reason.
 std::vector<VerbTime> time_problem(Context& context, const Problem& problem, const Repeats& repeats, std::string* why);
 
 }  // namespace keelson::bench

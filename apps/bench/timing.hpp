@@ -5,12 +5,12 @@
 
 namespace keelson::bench {
 
-/// Of repeated measurements, seconds.
+/// Seconds of repeated measurements.
 struct Timing {
   double median = 0, fastest = 0, slowest = 0;
 };
 
-/// `seconds` is not empty; of an even number the larger middle one is the median.
+/// `seconds` must not be empty. For an even number, the median is the larger of the two middle values.
 inline Timing summarize(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back()};

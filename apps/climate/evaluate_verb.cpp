@@ -22,13 +22,13 @@ struct EvaluateOptions : app::EvaluationOptions {
   double require = 0, require_margin = 0;
 };
 
-/// What there is to tell.
+/// The results.
 struct Outcome {
   Evaluation evaluation;
   const MeanImageIoU* images;
   const PooledIoU* pooled;
   std::optional<Agreement> heuristics;
-  std::string judge;  ///< name of the metric that judges
+  std::string judge;  ///< name of the metric that judges the network
 
   double heuristics_value() const {
     return judge == images->name() ? heuristics->images.mean() : mean_iou(heuristics->pixels);
@@ -87,13 +87,16 @@ void print_json(const Outcome& r, const std::string& checkpoint, const SnapshotD
   fmt::print("{}\n", j.dump(2));
 }
 
-/// Throws Error where the network is not as good as required.
+/// Throws Error if the network is not as good as required.
 void check_requirements(const EvaluateOptions& o, const Outcome& r) {
   if (o.require > 0 && !(r.evaluation.metric >= o.require))
-    fail("not good enough: the {} is {:.4f}, must be at least {}", r.judge, r.evaluation.metric, o.require);
+    fail("the network is not good enough: the {} is {:.4f}, expected at least {}", r.judge, r.evaluation.metric,
+         o.require);
   if (o.require_margin > 0 && !(r.evaluation.metric - r.heuristics_value() >= o.require_margin)) {
-    fail("not good enough: the {} is {:.4f} and that of the heuristics {:.4f}, must be larger by at least {}", r.judge,
-         r.evaluation.metric, r.heuristics_value(), o.require_margin);
+    fail(
+        "the network is not good enough: the {} is {:.4f} and that of the heuristics {:.4f}, expected to be larger by "
+        "at least {}",
+        r.judge, r.evaluation.metric, r.heuristics_value(), o.require_margin);
   }
 }
 
@@ -137,16 +140,16 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v = line.verb("evaluate", "Intersection over union of a trained network on held-out snapshots, by class",
+  auto& v = line.verb("evaluate", "Measure a trained network on other snapshots: intersection over union by class",
                       [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
   app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);
   v.flag("--heuristics", o->heuristics, "Compare with the labels of the heuristics (keelson-climate label)");
-  v.option("--require", o->require, "Fail (exit code 1) unless the mean IoU is at least this; 0: not")
+  v.option("--require", o->require, "Fail (exit code 1) unless the mean IoU is at least this; 0: no requirement")
       .between(0.0, 1.0);
   v.option("--require-margin", o->require_margin,
-           "Fail (exit code 1) unless the mean IoU exceeds that of the heuristics by at least this; 0: not")
+           "Fail (exit code 1) unless the mean IoU exceeds that of the heuristics by at least this; 0: no requirement")
       .between(0.0, 1.0);
 }
 

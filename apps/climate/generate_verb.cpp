@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <csignal>
-
 #include "apps/climate/verbs.hpp"
 #include "apps/climate/weather/generate.hpp"
 #include "apps/common/progress.hpp"
@@ -17,7 +15,7 @@ struct GenerateVerbOptions {
   std::string out;
 };
 
-/// Raised between snapshots when the user or the batch system wants the program to end.
+/// Thrown between snapshots when the user or the batch system wants the program to end.
 struct Interrupted {};
 
 ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
@@ -27,7 +25,6 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
   Generator generator(o.make, world, job.placement.threads);
   generator.prepare();
   Interrupt::install();
-  std::signal(SIGXFSZ, SIG_IGN);       // a file size limit then is an error like a full disk
   app::Progress progress("snapshot");  // of rank 0's part
   bool interrupted = false;
   try {
@@ -36,20 +33,20 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
       if (done < total && Interrupt::requested()) throw Interrupted();
     });
   } catch (const Interrupted&) {
-    interrupted = true;  // whole files stay; the same command makes the rest
+    interrupted = true;  // complete files stay; the same command makes the others
   }
-  // A rank may be at work on its last snapshot for long, while the others wait for it.
+  // One rank may need long for its last snapshot while the others wait; a signal then ends the program at once.
   Interrupt::uninstall();
   std::int64_t counts[3] = {generator.written(), generator.found(), interrupted};
   world.allreduce(counts, 3, Reduction::sum);
   if (counts[2] > 0) {
-    if (world.rank() == 0) fmt::print("interrupted; the same command makes the rest\n");
+    if (world.rank() == 0) fmt::print("interrupted; the same command makes the missing files\n");
     return ExitCode::interrupted;
   }
   const Statistics s = generator.write_statistics();
   if (world.rank() != 0) return ExitCode::done;
-  fmt::print("{}: {} of {} x {} points made, {} found there\n", o.out, counted(counts[0], "snapshot"), o.make.grid.rows,
-             o.make.grid.columns, counts[1]);
+  fmt::print("{}: {} of {} x {} points made, {} were there already\n", o.out, counted(counts[0], "snapshot"),
+             o.make.grid.rows, o.make.grid.columns, counts[1]);
   if (s.snapshots > 0) {
     fmt::print("training pixels: {:.3f} % background, {:.3f} % tropical cyclones, {:.3f} % atmospheric rivers\n",
                100 * s.shares[kBackground], 100 * s.shares[kCyclone], 100 * s.shares[kRiver]);
@@ -79,8 +76,9 @@ void define_generate(app::CommandLine& line) {
   v.option("--cyclones", g.rates.cyclones, "Tropical cyclones in a snapshot, on average", "N").non_negative();
   v.option("--rivers", g.rates.rivers, "Atmospheric rivers in a snapshot, on average", "N").non_negative();
   v.option("--noise", g.noise, "White noise, in standard deviations of each channel", "SIGMA").non_negative();
-  v.option("--seed", g.seed, "Snapshot i of a split depends on seed, split and i, and on the options above alone", "N");
-  v.flag("--overwrite", g.overwrite, "Replace snapshots made with other options, which are refused otherwise");
+  v.option("--seed", g.seed, "Snapshot i of a split depends only on seed, split, i and the options above", "N");
+  v.flag("--overwrite", g.overwrite,
+         "Replace snapshots that were made with other options; without --overwrite they are refused");
 }
 
 }  // namespace keelson::climate

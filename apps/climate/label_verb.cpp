@@ -152,7 +152,7 @@ ExitCode label(const LabelVerbOptions& o, app::Job& job) {
   Labeller labeller(o, data);
   on_first_rank(&world, [&] { labeller.prepare_folder(); });
   Interrupt::install();
-  app::Progress progress("snapshot");  // of rank 0's part
+  app::Progress progress("snapshot");  // shows rank 0's part
   std::int64_t interrupted = 0;
   on_each_rank(&world, [&] {
     const std::int64_t mine = (data.size() - world.rank() + world.size() - 1) / world.size();
@@ -179,24 +179,27 @@ void define_label(app::CommandLine& line) {
   auto o = std::make_shared<LabelVerbOptions>();
   auto& v = line.verb("label",
                       "Label snapshots by heuristics, as the public data were labelled: rivers by moisture and shape, "
-                      "cyclones by a warm core; and compare with the labels that there are",
+                      "cyclones by a warm core; and compare with the labels of the snapshots",
                       [o](app::Job& job) { return label(*o, job); });
   v.option_without_default("--data", o->data, "Snapshots: HDF5 file, folder or pattern", "PATH")
       .differs_between_ranks();
   v.option_without_default("--out", o->out,
-                           "Folder that gets a file of the same name for each snapshot, with climate/labels_0 and "
-                           "climate/labels_1; without it labels are only compared",
+                           "Folder for a file of the same name for each snapshot, with climate/labels_0 and "
+                           "climate/labels_1; without --out, labels are only compared",
                            "DIR");
   v.flag("--with-data", o->with_data,
-         "The files in --out get the snapshots' data, too, so that they can be trained on");
+         "Also copy the snapshots' data into the files in --out, so that a network can be trained on them");
   v.flag("--overwrite", o->overwrite, "Replace files in --out");
-  v.option("--water-0", o->water[0], "For labels_0: rivers have more column water, kg/m2", "WATER").positive();
-  v.option("--water-1", o->water[1], "For labels_1: the same", "WATER").positive();
+  v.option("--water-0", o->water[0], "For labels_0: rivers have more column water than this, kg/m2", "WATER")
+      .positive();
+  v.option("--water-1", o->water[1], "For labels_1: rivers have more column water than this, kg/m2", "WATER")
+      .positive();
   v.option("--rivers", o->rivers,
-           "What rivers have much of: column water; or flux, |V850| QREFHT above its 94th percentile, for both maps")
+           "Quantity by which rivers are found: column water; or flux, |V850| QREFHT above its 94th percentile, for "
+           "both maps")
       .one_of({"water", "flux"});
-  v.flag("--wrap", o->wrap, "Rivers go on beyond the last column");
-  v.option("--cyclones", o->cyclones, "Thresholds: relaxed, as for the public labels, or strict, as TECA has them")
+  v.flag("--wrap", o->wrap, "Let rivers continue beyond the last column");
+  v.option("--cyclones", o->cyclones, "Thresholds: relaxed, as for the public labels, or strict, as in TECA")
       .one_of({"relaxed", "strict"});
   v.option("--truth", o->truth, "Compare with these labels of the snapshots", "MAP").between(0, 1);
   v.flag("--json", o->json, "Print the result as JSON");

@@ -14,7 +14,7 @@ using Settings = std::vector<std::pair<std::string, nlohmann::ordered_json>>;
 /// The closed division fixes network, optimizers and the kinds of schedule (hpc_training_rules; closed_deepcam.yaml).
 std::string why_not_closed(const RunOptions& o) {
   if (o.net != "deepcam") return "its network is --net deepcam, not " + o.net;
-  if (o.optimizer != "lamb") return "its optimizers have an epsilon of 1e-6, which here --optimizer lamb has alone";
+  if (o.optimizer != "lamb") return "its optimizers have an epsilon of 1e-6, which only --optimizer lamb has here";
   if (o.clip_norm != 1) return "it clips gradients: give --clip-norm 1";
   if (o.schedule != "steps" && o.schedule != "cosine")
     return "its schedules are --schedule steps and cosine, not " + o.schedule;
@@ -37,7 +37,7 @@ void add_optimizer(Settings& s, const RunOptions& o) {
   s.emplace_back("opt_max_grad_norm", as_written(o.clip_norm));
 }
 
-/// The rules count steps.
+/// Adds the schedule, which the rules count in steps.
 void add_schedule(Settings& s, const RunOptions& o, std::int64_t steps_per_epoch) {
   const auto steps = [&](double position) {
     return std::llround(o.schedule_by_steps ? position : position * static_cast<double>(steps_per_epoch));

@@ -5,7 +5,7 @@
 
 namespace keelson::climate {
 
-/// What a log for MLPerf HPC's DeepCAM says of a run with these options.
+/// The facts about a run for a log of MLPerf HPC's DeepCAM.
 app::MlperfBenchmark mlperf_benchmark(const RunOptions& o, std::int64_t global_batch, std::int64_t steps_per_epoch);
 
 }  // namespace keelson::climate

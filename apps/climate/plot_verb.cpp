@@ -31,7 +31,7 @@ struct PlotOptions : app::EvaluationOptions {
 
 std::string card(const std::string& inside) { return "<div class='card'>" + inside + "</div>"; }
 
-/// IoU of each class over the epochs of the run that a checkpoint belongs to; empty: there are no metrics of it.
+/// A plot of each class's IoU over the epochs of a checkpoint's run; empty if the run has no metrics file.
 std::string epochs_plot(const fs::path& checkpoint) {
   const auto history = app::read_metrics(fs::absolute(checkpoint).parent_path().parent_path() / "metrics.jsonl");
   app::plot::Plot p{"Validation, intersection over union by class", {"epoch"}, {"IoU"}};
@@ -55,7 +55,7 @@ std::string page(const std::string& title, const std::string& subtitle, const st
       escape(title), app::report_style, escape(title), escape(subtitle), body);
 }
 
-/// What a trained network makes of the data: its sections of the page, on rank 0. Collective.
+/// The page's sections about a trained network, on rank 0. Collective.
 std::string network_sections(const PlotOptions& o, app::Job& job, const CheckpointReader& checkpoint,
                              const RunOptions& run, const SnapshotDataset& opened, const std::string& path) {
   auto& world = job.world;
@@ -107,17 +107,16 @@ ExitCode plot(const PlotOptions& o, app::Job& job) {
 
 void define_plot(app::CommandLine& line) {
   auto o = std::make_shared<PlotOptions>();
-  auto& v =
-      line.verb("plot",
-                "Draw maps of snapshots with truth, heuristics and a network's prediction outlined, and what they "
-                "agree in, as one HTML page",
-                [o](app::Job& job) { return plot(*o, job); });
+  auto& v = line.verb("plot",
+                      "Draw maps of snapshots with outlines of truth, heuristics and a network's prediction, and show "
+                      "how well they agree, on one HTML page",
+                      [o](app::Job& job) { return plot(*o, job); });
   v.option_without_default("--data", o->data,
                            "Snapshots: HDF5 file, folder or pattern; default: the run's validation data", "PATH")
       .differs_between_ranks();
   declare_checkpoint(*o, v);
   v.option("--out", o->out, "The page", "FILE").output();
-  v.option("--snapshots", o->snapshots, "Snapshots to draw, the first ones of the data", "N").positive();
+  v.option("--snapshots", o->snapshots, "Number of snapshots to draw, from the first one", "N").positive();
   v.option("--labels", o->labels, "Without a checkpoint: which labels are the truth", "MAP").between(0, 1);
 }
 

@@ -7,7 +7,7 @@ namespace keelson::climate {
 namespace {
 
 /// LARC inside Adam, and updates that are a step late (Kurth et al., SC18; azrael417/ClimDeepLearn, the run scripts and
-/// utils/common_helpers.py). The number of epochs and the rate of large runs are the user's.
+/// utils/common_helpers.py). The user chooses the number of epochs, and the rate of large runs.
 Config sc18(const std::string& net) {
   return {{"net", net},     {"batch", "1"},        {"optimizer", "adam"}, {"lr", "0.0001"},    {"schedule", "constant"},
           {"larc", "clip"}, {"larc-eta", "0.002"}, {"sync", "lag"},       {"metric", "pooled"}};
@@ -32,12 +32,12 @@ Config deepcam(const std::string& global_batch, const std::string& epochs, const
   return c;
 }
 
-/// The rate falls by ten at each of these steps; before, it rises over the `warmup` ones.
+/// At each step of `decay` the rate falls to its tenth; at the beginning it rises over `warmup` steps.
 Config milestones(const std::string& decay, const std::string& warmup = "0") {
   return {{"schedule", "steps"}, {"decay", decay}, {"warmup-epochs", warmup}};
 }
 
-/// For generated snapshots of 96 x 144 points, in a few minutes on two cores.
+/// For generated snapshots of 96 x 144 points: takes a few minutes on two cores.
 Config demo() {
   return {{"net", "tiramisu"}, {"blocks", "2,2,2,2"},  {"growth", "12"},    {"first", "24"},  {"kernel", "3"},
           {"dropout", "0"},    {"loss", "deepcam"},    {"batch", "2"},      {"epochs", "12"}, {"optimizer", "adam"},
@@ -48,10 +48,10 @@ void declare_data(RunOptions& o, app::Verb& v) {
   app::declare_files(o, v);
   v.option_without_default(
        "--stats", o.stats,
-       "Statistics of the training data, by which channels are normalised; default: stats.h5 in the "
-       "folder of the training data or beside it, else the training data are read for them",
+       "Statistics of the training data, for the normalisation of channels; default: stats.h5 in the folder of the "
+       "training data or beside it, else they are computed from the training data",
        "FILE")
-      .not_stored()  // checkpoints keep the ranges found in it
+      .not_stored()  // checkpoints keep the ranges that the file has
       .differs_between_ranks();
   v.option_without_default("--channels", o.channels, "Channels to use, by their numbers; default: all 16", "N,...")
       .comma_separated()
@@ -70,32 +70,35 @@ void declare_tiramisu(RunOptions& o, app::Verb& v) {
       .positive()
       .stored();
   v.option("--kernel", o.kernel, "Extent of Tiramisu's kernels", "POINTS").positive().stored();
-  v.option("--dropout", o.dropout, "Of Tiramisu: probability that a hidden feature is dropped in training")
+  v.option("--dropout", o.dropout, "For Tiramisu: probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)
       .stored();
 }
 
 void declare_deeplab(RunOptions& o, app::Verb& v) {
-  v.option("--width", o.width, "Of deepcam and deeplab: factor of the numbers of filters", "FACTOR")
+  v.option("--width", o.width, "For deepcam and deeplab: factor for all numbers of filters", "FACTOR")
       .positive()
       .stored();
-  v.option("--output-stride", o.output_stride, "Of deepcam: by what the encoder divides the grid", "8|16")
+  v.option("--output-stride", o.output_stride, "For deepcam: number by which the encoder divides the grid", "8|16")
       .between(8, 16)
       .stored();
-  v.option("--middle-blocks", o.middle_blocks, "Of deepcam: blocks of the middle flow", "N").positive().stored();
-  v.option("--decoder", o.decoder, "Of deeplab: way back to full resolution")
+  v.option("--middle-blocks", o.middle_blocks, "For deepcam: blocks of the middle flow", "N").positive().stored();
+  v.option("--decoder", o.decoder, "For deeplab: way back to full resolution")
       .one_of({"deconv1x", "deconv", "bilinear"})
       .stored();
-  v.option("--resnet", o.resnet, "Of deeplab: layers of its encoder", "50|101").between(50, 101).stored();
-  v.flag("--batch-norm", o.batch_norm, "Of deeplab: batch norm instead of halving").stored();
+  v.option("--resnet", o.resnet, "For deeplab: layers of its encoder", "50|101").between(50, 101).stored();
+  v.flag("--batch-norm", o.batch_norm, "For deeplab: batch normalization instead of halving").stored();
   v.option("--batch-norm-ranks", o.batch_norm_ranks,
-           "Neighbouring ranks whose samples make the statistics in batch norm; 1: each rank's own; 0: all ranks'", "N")
+           "Number of neighbouring ranks over whose samples batch normalization takes its statistics; 1: each rank "
+           "alone; 0: all ranks",
+           "N")
       .non_negative()
       .stored();
 }
 
 void declare_network(RunOptions& o, app::Verb& v) {
-  v.option("--net", o.net, "Network: DeepLabv3+ of MLPerf HPC's DeepCAM; DeepLabv3+ and Tiramisu of the SC18 paper")
+  v.option("--net", o.net,
+           "Network: deepcam, DeepLabv3+ of MLPerf HPC's DeepCAM; deeplab and tiramisu, of the SC18 paper")
       .one_of({"deepcam", "deeplab", "tiramisu"})
       .stored();
   declare_tiramisu(o, v);

@@ -11,13 +11,13 @@ namespace keelson::climate {
 
 using app::Config;
 
-/// What defines a training run, apart from where it reads and writes. All of it is stored in checkpoints.
+/// The options that define a training run, except for its paths. All of them are stored in checkpoints.
 struct RunOptions : app::RunOptions, app::SampleFiles {
   std::string net = "tiramisu";
   std::int64_t first = 64, growth = 32, kernel = 5;  ///< of Tiramisu
   std::vector<int> layers = {2, 2, 2, 4, 5};         ///< of Tiramisu
   float dropout = 0.2f;                              ///< of Tiramisu
-  float width = 1;                                   ///< of both DeepLabv3+, as is the next
+  float width = 1;                                   ///< of both DeepLabv3+; so is batch_norm_ranks
   int batch_norm_ranks = 1;
   int output_stride = 16, middle_blocks = 16;  ///< of DeepCAM
   std::string decoder = "deconv1x";            ///< of SC18's DeepLabv3+
@@ -34,7 +34,7 @@ struct RunOptions : app::RunOptions, app::SampleFiles {
   double target_iou = 0;
 };
 
-/// Declares them on a verb, as stored ones.
+/// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
 /// The published hyper-parameters.

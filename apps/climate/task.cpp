@@ -22,7 +22,7 @@ ops::PixelLossParams make_loss(const RunOptions& o) {
   return loss == "sc18" ? nets::sc18_loss() : nets::sc18_loss(ops::PixelMean::none, 0.1f);
 }
 
-/// What all networks take.
+/// Sets the options that all networks have.
 template <class Options>
 void set_sample(Options& n, const RunOptions& o, const Shape& sample) {
   n.channels = sample[0];
@@ -52,8 +52,8 @@ SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Com
   return {path, {.channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o)}, &world};
 }
 
-/// Statistics of a file, for these data. A channel that does not vary becomes 0, so where the statistics say so, the
-/// first snapshot must have this one value, too. Throws InputError otherwise.
+/// The statistics in a file, checked against the data. A channel that does not vary becomes 0. So if the statistics say
+/// that a channel has only one value, the first snapshot must have this value, too. Throws InputError otherwise.
 Normalisation checked_statistics(const SnapshotDataset& training, const std::string& path) {
   const Normalisation n{read_ranges(path), path};
   const auto ranges = SnapshotDataset(training, n.ranges, path).ranges();
@@ -69,7 +69,7 @@ Normalisation checked_statistics(const SnapshotDataset& training, const std::str
       if (x[at] != ranges.least[k])
         refuse(
             "{}: channel {} ranges from {} to {}, so it would become 0, but {} holds {} in it. Expected the statistics "
-            "of the training data; make them anew, or leave them out: the training data are then read for them",
+            "of the training data; make them again, or leave them out: then they are computed from the training data",
             path, training.channels()[k], ranges.least[k], ranges.most[k], training.file_of(0), x[at]);
   }
   return n;
@@ -78,7 +78,7 @@ Normalisation checked_statistics(const SnapshotDataset& training, const std::str
 Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world) {
   namespace fs = std::filesystem;
   if (!o.stats.empty()) return checked_statistics(training, o.stats);
-  // Ranks may see the data under other names, but they see the same files: those of rank 0 decide.
+  // Ranks may see the same files under different names; rank 0's names decide.
   const fs::path folder = fs::path(training.file_of(0)).parent_path();
   std::int64_t found = 0;
   if (world.rank() == 0) found = fs::exists(folder / "stats.h5") ? 1 : fs::exists(folder / ".." / "stats.h5") ? 2 : 0;
@@ -108,7 +108,7 @@ ChannelRanges ranges_from_text(const std::string& text, const std::string& sourc
     r.most.push_back(*most);
     at = end + 1;
   }
-  if (r.empty()) refuse("{}: holds no ranges of channels: it is not of keelson-climate train", source);
+  if (r.empty()) refuse("{}: has no ranges of channels, so keelson-climate train did not write it", source);
   return r;
 }
 
@@ -159,7 +159,7 @@ std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o) {
 std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
   app::OptimizerOptions options = o;
   if (!is_deepcam(o)) {
-    options.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+    options.larc_floor = 1.0f / 16000;  // the published factor if a norm is 0
     options.larc_relative = true;
   }
   return app::make_optimizer(options);

@@ -15,20 +15,20 @@ namespace keelson::climate {
 
 inline constexpr app::NetworkFamily family{"climate-", "climate segmentation"};
 std::string network_name(const RunOptions& o);   ///< "climate-tiramisu"
-std::string network_title(const RunOptions& o);  ///< for people: "Tiramisu"
+std::string network_title(const RunOptions& o);  ///< for messages: "Tiramisu"
 
-/// Of what the extents of the grid have to be multiples.
+/// The number of which the grid's extents must be multiples.
 std::int64_t grid_multiple(const RunOptions& o);
 
 /// The snapshots under `path`, for the network of `o`, in SI units. Throws InputError for data that cannot be used.
 /// Collective.
 SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Communicator& world);
 
-/// By what channels are normalised: --stats, or stats.h5 in the folder of the training data or beside it, or the
-/// training data, which are read once.
+/// The ranges for the normalisation of channels: from --stats, or from stats.h5 in the folder of the training data or
+/// beside it, or from the training data, which are read once.
 struct Normalisation {
   ChannelRanges ranges;
-  std::string source;  ///< a file, or what was read
+  std::string source;  ///< name of the file, or which data were read
 };
 /// Collective.
 Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world);
@@ -43,13 +43,13 @@ Graph make_network(const RunOptions& o, const SnapshotDataset& data);
 /// The network for samples of this shape: (channels, rows, columns).
 Graph make_network(const RunOptions& o, const Shape& sample);
 
-/// Both means of the intersection over union, first the one that judges.
+/// Both means of the intersection over union; the first one judges the network.
 std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o);
 
-/// As the options say, with what the SC18 code has for LARC.
+/// The optimizer of the options, with the LARC settings of the SC18 code.
 std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o);
 
-/// As the options say; what they count in steps is turned into epochs of so many steps.
+/// The schedule of the options. Numbers of steps are converted to epochs.
 Schedule make_schedule(const RunOptions& o, std::int64_t steps_per_epoch);
 
 }  // namespace keelson::climate

@@ -11,17 +11,17 @@
 namespace keelson::climate {
 namespace {
 
-constexpr std::int64_t kMapped = 2;  // validation samples that the report shows as maps
+constexpr std::int64_t kMapped = 2;  // number of validation samples that the report shows as maps
 
 using TrainOptions = app::TrainOptions<RunOptions>;
 
-/// Fills in what the user has left out.
+/// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   run.complete(*o.verb, family, !o.data.empty(), o.run, recipes());
   app::complete_files(o.run, o.data);
 }
 
-/// That of the run which goes on, else what the data say.
+/// The normalisation of the run that is resumed, else that of find_normalisation().
 Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, const SnapshotDataset& training,
                             Communicator& world) {
   if (!run.checkpoint() || o.verb->given("stats")) return find_normalisation(o.run, training, world);
@@ -31,7 +31,8 @@ Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, 
   return {ranges_from_text(ranges == config.end() ? "" : ranges->second, path), path};
 }
 
-/// Reads all samples once, spread over the ranks. Throws InputError on all ranks for what cannot be read. Collective.
+/// Reads all samples once; the ranks share them. Throws InputError on all ranks for a sample that cannot be read.
+/// Collective.
 void check_samples(const Dataset& data, Communicator& world) {
   on_each_rank(&world, [&] {
     std::vector<float> x(static_cast<std::size_t>(data.fields()[0].shape.elements()));
@@ -106,7 +107,8 @@ void define_train(app::CommandLine& line) {
                                    o, &train);
   app::declare_training_folder(o->data, v);
   app::declare(o->training.mlperf, v);
-  v.flag("--check-data", o->check_data, "Read all data once before training, to refuse NaN and other classes at once")
+  v.flag("--check-data", o->check_data,
+         "Read all data once before training, to refuse NaN and wrong classes at the start")
       .not_stored();
 }
 

@@ -9,7 +9,7 @@
 #include "engine/base/communicator.hpp"
 #include "engine/base/error.hpp"
 
-/// What every program shares: its main function, its command line, its way to fail.
+/// The parts that all programs share: main function, command line, reports of errors.
 namespace keelson::app {
 
 class Verb;
@@ -28,7 +28,7 @@ struct Job {
   std::vector<std::string> arguments;  ///< as given, without the program's name
   std::string machine;                 ///< "2 ranks on 1 node, 1 thread each (2 of 2 cores)"
   bool on_gpu = false;                 ///< the rank computes on a GPU
-  Restart* restart = nullptr;          ///< where spare ranks replace those that die (apps/common/restart.hpp)
+  Restart* restart = nullptr;          ///< set if spare ranks replace ranks that die (apps/common/restart.hpp)
 };
 
 /// The verbs of a program.
@@ -37,15 +37,15 @@ class CommandLine {
   explicit CommandLine(const AppInfo& info);
   ~CommandLine();
 
-  /// `keelson-x name --options`. Declare its options on what this returns (apps/common/verb.hpp), bound to variables
-  /// that live as long as `run`. --help, --version and --config come by themselves.
+  /// Adds the verb `keelson-x name --options`. Declare the options of the verb on the result (apps/common/verb.hpp) and
+  /// bind them to variables that live as long as `run`. Every verb has --help, --version and --config.
   Verb& verb(const std::string& name, const std::string& description, std::function<ExitCode(Job&)> run);
 
-  /// What parse() found out.
+  /// The result of parse().
   struct Request {
-    std::function<ExitCode(Job&)> run;  ///< empty: print `text` (help or version) on stdout and end with 0
+    std::function<ExitCode(Job&)> run;  ///< empty: print `text` (help or version) on stdout and exit with code 0
     std::string text;
-    std::string verb;               ///< its name
+    std::string verb;               ///< name of the verb
     const Verb* options = nullptr;  ///< lives as long as this CommandLine
   };
   /// Reads the arguments (without the program's name) and the --config file; the command line wins over the file.

@@ -12,7 +12,8 @@
 namespace keelson::app {
 namespace {
 
-/// The value of a variable; null: there is none. getenv() knows the environment only when libc has started.
+/// The value of an environment variable; null: the variable is not set. getenv() cannot be used here, since it works
+/// only after libc has started.
 const char* value_of(char** environment, const char* name) {
   const std::size_t length = std::strlen(name);
   for (char** e = environment; *e != nullptr; ++e)
@@ -20,7 +21,7 @@ const char* value_of(char** environment, const char* name) {
   return nullptr;
 }
 
-bool speaks = true;  // one process of a job
+bool speaks = true;  // whether this process prints the message: true in one process of a job
 
 bool is_first_rank(char** environment) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
@@ -28,7 +29,7 @@ bool is_first_rank(char** environment) {
   return true;
 }
 
-// Only what a signal handler may do.
+// Calls only functions that a signal handler may call.
 void end_at_once(int) {
   constexpr char text[] = "ended by a signal; exit code 75\n";
   if (speaks && ::write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(static_cast<int>(ExitCode::interrupted));

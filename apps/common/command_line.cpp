@@ -11,7 +11,7 @@
 namespace keelson::app {
 namespace {
 
-/// The value of --config among the arguments; nothing where it is not given.
+/// The value of --config among the arguments; nothing if --config is not given.
 std::optional<std::string> config_of(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--") break;
@@ -21,7 +21,7 @@ std::optional<std::string> config_of(const std::vector<std::string>& arguments) 
   return std::nullopt;
 }
 
-/// CLI11's sentences, made to end alike.
+/// A message of CLI11 without the full stop and white space at its end.
 std::string tidy(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.' || text.back() == ' ')) text.pop_back();
   return text;
@@ -109,14 +109,14 @@ CommandLine::Request CommandLine::parse(const std::vector<std::string>& argument
   const std::string program = impl_->info.name + (entry ? " " + entry->name : "");
 
   try {
-    std::reverse(all.begin(), all.end());  // as CLI11 wants them
+    std::reverse(all.begin(), all.end());  // CLI11 expects the last argument first
     root.parse(all);
   } catch (const CLI::CallForHelp&) {
     return {{}, entry ? app.help(impl_->info.name) : root.help(), "", nullptr};
   } catch (const CLI::CallForVersion&) {
     return {{}, impl_->version(), "", nullptr};
   } catch (const CLI::ParseError& error) {
-    // A misspelt option explains a missing value better than CLI11's complaint about it does.
+    // If an option is misspelt, say so: this explains a missing value better than CLI11's message.
     if (const auto rest = app.remaining(); !rest.empty()) impl_->refuse_rest(app, rest);
     refuse("{}; `{} --help` lists all options", tidy(error.what()), program);
   } catch (const InputError& error) {

@@ -31,7 +31,7 @@ std::string read_config(const std::string& path) {
   std::error_code error;
   if (path.empty()) refuse("--config: found an empty name, expected a TOML file");
   if (std::filesystem::is_directory(path, error)) refuse("--config {}: is a folder, expected a TOML file", path);
-  std::ifstream file(path, std::ios::binary);  // a pipe will do, too: --config <(make-options)
+  std::ifstream file(path, std::ios::binary);  // also reads pipes: --config <(make-options)
   std::string text(most + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file && !file.eof()) refuse("--config {}: cannot be read; check the path and its permissions", path);
@@ -43,13 +43,13 @@ std::string read_config(const std::string& path) {
   return text;
 }
 
-/// Refuses what CLI11 would let pass: a key that a section holds twice, whose values it takes for a list, and a line
-/// without a value, which it leaves out.
+/// Refuses two errors that CLI11 accepts: a key that stands twice in a section (CLI11 makes a list of the values), and
+/// a line without a value (CLI11 ignores the line).
 void check_keys(const std::string& text, const std::string& path) {
   std::istringstream lines(text);
   std::set<std::string> seen;
   std::string section;
-  int depth = 0, number = 0;  // of brackets that are open: the lines of an array have no keys
+  int depth = 0, number = 0;  // depth: number of open brackets; the lines within an array have no keys
   for (std::string line; std::getline(lines, line);) {
     ++number;
     const auto first = line.find_first_not_of(" \t\r");
@@ -109,7 +109,7 @@ std::vector<std::string> long_names(const CLI::App& verb) {
 std::vector<std::string> arguments_from_config(const std::string& path, const CLI::App& verb,
                                                const std::vector<std::string>& verbs,
                                                const std::vector<std::string>& arguments) {
-  std::map<const CLI::Option*, std::vector<std::string>> made;  // a later key, as of the verb's section, wins
+  std::map<const CLI::Option*, std::vector<std::string>> made;  // a later key wins, e.g. a key of the verb's section
   for (const CLI::ConfigItem& item : items_of(path)) {
     if (item.name == "++" || item.name == "--") continue;  // begin and end of a section
     const std::string section = item.parents.empty() ? verb.get_name() : item.parents.front();

@@ -9,9 +9,9 @@ class App;
 
 namespace keelson::app {
 
-/// The options in a TOML file as command-line arguments of `verb`, but for those that `arguments` already give. Keys
-/// are the long option names without the dashes; keys in a section [name] count for the verb of that name only. Throws
-/// InputError for a file that cannot be read and for keys that the verb does not know.
+/// The options in a TOML file as command-line arguments of `verb`, without the options that `arguments` already
+/// contain. Keys are the long option names without the dashes; keys in a section [name] hold only for the verb of that
+/// name. Throws InputError for a file that cannot be read and for keys that the verb does not know.
 std::vector<std::string> arguments_from_config(const std::string& path, const CLI::App& verb,
                                                const std::vector<std::string>& verbs,
                                                const std::vector<std::string>& arguments);

@@ -106,7 +106,7 @@ void Console::on_stop(const RunState& s, StopReason reason) {
 
 void Console::write(const std::string& text) {
   std::fputs(text.c_str(),
-             out_);  // unlike fmt::print it does not throw: a log on a full disk must not end the training
+             out_);  // fmt::print would throw: a log on a full disk must not end the training
   std::fflush(out_);
 }
 

@@ -10,11 +10,11 @@
 
 namespace keelson::app {
 
-/// Tells a person how training goes: on a terminal one line that is rewritten in place, with rate and time to go;
-/// elsewhere a plain line now and then; a line per epoch on both.
+/// Prints the progress of training. On a terminal: one line that is rewritten in place, with rate and remaining time.
+/// Elsewhere: a plain line every 15 seconds. Both also get one line per epoch.
 class Console final : public TrainObserver {
  public:
-  /// `targets`: those of options.evaluation, for the baseline; may be null.
+  /// `targets`: the metrics in options.evaluation, for the baseline; may be null.
   Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch,
           const TargetMetrics* targets = nullptr);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
@@ -44,11 +44,11 @@ class Console final : public TrainObserver {
   double rate_ = 0;          ///< units per second, smoothed
   double step_seconds_ = 0;  ///< smoothed
   double validation_seconds_ = 0;
-  std::size_t width_ = 0;  ///< of the line to overwrite
+  std::size_t width_ = 0;  ///< length of the line to overwrite
 };
 
-/// Whether a person looks at it. Open MPI's ranks write to pseudo-terminals also where mpirun writes to a file, but
-/// their stderr is a pipe: both must be terminals.
+/// Whether `out` is shown on a terminal. True only if stderr is a terminal, too: with Open MPI, a rank's stdout is a
+/// pseudo-terminal even if mpirun writes to a file, but then the rank's stderr is a pipe.
 bool is_terminal(std::FILE* out);
 
 /// "2:05", "1:02:03"

@@ -11,20 +11,22 @@
 namespace keelson::app {
 
 void declare(DeviceOptions& o, Verb& v) {
-  v.option("--device", o.device, "Compute on cpu or cuda; auto: on what this build is made for", "DEVICE").stored();
-  v.option("--memory-limit", o.memory_limit, "Take at most this of each rank's device, e.g. 40G; 0: all", "BYTES")
+  v.option("--device", o.device, "Compute on cpu or cuda; auto: the device for which this build is made", "DEVICE")
+      .stored();
+  v.option("--memory-limit", o.memory_limit,
+           "Use at most this much memory of each rank's device, e.g. 40G; 0: all of it", "BYTES")
       .byte_size()
       .not_stored()
       .differs_between_ranks();
-  v.flag("--exact-conv", o.exact_conv,
-         "Make all products of a convolution as its definition says. Without it, Winograd's algorithms make fewer "
-         "multiplications where that is faster; their rounding error is at most about 3 times that of exact ones, and "
-         "5 times in the gradient of the weights")
+  v.flag(
+       "--exact-conv", o.exact_conv,
+       "Compute each convolution by its definition. Without this option, Winograd's algorithms are used where they are "
+       "faster; their rounding error is at most about 3 times as large, and 5 times in the gradient of the weights")
       .stored();
 }
 
 std::string DeviceSession::describe() const {
-  const auto way = ranks->collectives();
+  const auto way = ranks->transport();
   return context->describe() + (ranks->size() > 1 && !way.empty() ? "; gradients by " + way : "");
 }
 

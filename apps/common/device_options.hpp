@@ -9,17 +9,17 @@
 
 namespace keelson::app {
 
-/// On what a verb computes.
+/// The device on which a verb computes.
 struct DeviceOptions {
   std::string device = "auto";
-  std::uint64_t memory_limit = 0;  ///< bytes; 0: none
+  std::uint64_t memory_limit = 0;  ///< bytes; 0: no limit
   bool exact_conv = false;         ///< as Context::require_exact_convolutions()
 };
 
 /// Declares --device, --memory-limit and --exact-conv on a verb.
 void declare(DeviceOptions& o, Verb& verb);
 
-/// The device, its backends, and the ranks with collectives on its memory.
+/// The device, its backends, and a communicator whose collectives work on the device's memory.
 struct DeviceSession {
   std::unique_ptr<Context> context;
   std::unique_ptr<Communicator> ranks;

@@ -6,8 +6,8 @@
 namespace keelson::app {
 
 void declare_checkpoint(EvaluationOptions& o, Verb& v) {
-  v.option_without_default("--checkpoint", o.checkpoint, "A checkpoint, or a run's folder: its best, else its newest",
-                           "PATH")
+  v.option_without_default("--checkpoint", o.checkpoint,
+                           "A checkpoint, or a run's folder: its best checkpoint, else its newest", "PATH")
       .differs_between_ranks();
   declare(o.device, v);
 }
@@ -21,7 +21,8 @@ void declare_evaluation(EvaluationOptions& o, Verb& v) {
 
 void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family) {
   if (!checkpoint.state().network.starts_with(family.prefix))
-    refuse("{}: is of the network {}, not of {}", checkpoint.path().string(), checkpoint.state().network, family.name);
+    refuse("{}: the checkpoint has the network {}, expected a network of {}", checkpoint.path().string(),
+           checkpoint.state().network, family.name);
 }
 
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world) {

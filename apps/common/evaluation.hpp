@@ -14,7 +14,7 @@
 
 namespace keelson::app {
 
-/// What every verb that uses a trained network asks for.
+/// Options of every verb that uses a trained network.
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
@@ -24,7 +24,7 @@ struct EvaluationOptions {
   TraceOption trace;
 };
 
-/// --checkpoint and the device; --batch, --loader-threads, --json and --trace.
+/// The first declares --checkpoint and the device's options; the second --batch, --loader-threads, --json and --trace.
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 
@@ -36,8 +36,8 @@ struct NetworkFamily {
 /// Throws InputError for a checkpoint of another program's network.
 void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family);
 
-/// What --checkpoint names: of a run's folder the best, else the newest. Throws InputError for none and for a damaged
-/// one. Collective.
+/// Opens the checkpoint that --checkpoint names. If --checkpoint names a run's folder: opens the best checkpoint of the
+/// run, else the newest. Throws InputError if there is no checkpoint, or if it is damaged. Collective.
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
 /// The network of a checkpoint, on data and device: what all verbs that evaluate do between their options and their

@@ -9,25 +9,27 @@ namespace keelson::app {
 void declare(RequestedExchange& o, Verb& v) {
   constexpr double most = 1024;
   v.option("--bucket-mb", o.bucket_mb,
-           "MiB of gradients that ranks exchange at once, beside the backward pass; 0: what measures best", "MIB")
+           "MiB of gradients that ranks exchange at once, beside the backward pass; 0: the size that is fastest when "
+           "measured",
+           "MIB")
       .between(0, most)
       .stored();
   v.option("--wire", o.wire,
-           "Numbers that travel between nodes: fp32; or bf16 or fp16, where each rank adds what rounding took away to "
-           "its next step's gradients",
+           "Type of the numbers sent between nodes: fp32; or bf16 or fp16, where each rank adds the rounding error to "
+           "its gradients of the next step",
            "TYPE")
       .one_of({"fp32", "bf16", "fp16"})
       .stored();
-  v.option(
-       "--progress", o.progress,
-       "What lets the exchange advance while ops compute: calls between two ops, or a thread beside; auto: what makes "
-       "faster steps, measured in the first ones",
-       "WAY")
+  v.option("--progress", o.progress,
+           "How the exchange advances while ops compute: by calls between two ops, or by a thread; auto: the faster "
+           "way, measured in the first steps",
+           "WAY")
       .one_of({"auto", "calls", "thread"})
       .not_stored();
   v.flag("--reproducible", o.reproducible,
-         "The same bits for any number of ranks: samples are computed one by one and summed in a fixed order. Slower; "
-         "ranks and samples per rank are powers of two, and every run has as many threads per rank (OMP_NUM_THREADS)")
+         "The same bits for any number of ranks: samples are computed one by one and summed in a fixed order. Slower. "
+         "Ranks and samples per rank must be powers of two, and all runs need the same number of threads per rank "
+         "(OMP_NUM_THREADS)")
       .stored();
 }
 
@@ -49,9 +51,8 @@ ProgressBy progress_by(const RequestedExchange& requested) {
 void check(const RequestedExchange& requested, const std::string& precision) {
   if (requested.reproducible && precision == "auto")
     refuse(
-        "--precision auto takes what has measured faster, so --reproducible cannot be had with it: give the "
-        "precision "
-        "by name");
+        "--precision auto takes the precision that was measured to be faster, so it cannot be combined with "
+        "--reproducible: give the precision by name");
 }
 
 }  // namespace keelson::app

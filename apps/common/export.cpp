@@ -37,7 +37,7 @@ ExitCode export_network(const ExportOptions& o, const Job& job,
              checkpoint.path().string(), state.epoch, state.step);
   for (const auto& v : written.inputs) fmt::print("input   {}\n", to_string(v));
   for (const auto& v : written.outputs) fmt::print("output  {}\n", to_string(v));
-  if (!written.data.empty()) fmt::print("weights in {}, which has to stay beside it\n", written.data.string());
+  if (!written.data.empty()) fmt::print("weights in {}, which must stay in the same folder\n", written.data.string());
   return ExitCode::done;
 }
 
@@ -56,8 +56,8 @@ Shape stored_input_shape(const CheckpointReader& checkpoint, int rank) {
   const auto& topology = checkpoint.state().topology;
   if (topology.empty())
     refuse(
-        "{}: does not tell the size of the network's input, since an old version of Keelson wrote it: let `train "
-        "--resume` write a new one",
+        "{}: does not contain the size of the network's input, since an old version of Keelson wrote it: write a new "
+        "checkpoint with `train --resume`",
         checkpoint.path().string());
   const auto nodes = Topology::parse(topology).nodes;
   const auto x = std::ranges::find_if(nodes, [](const Topology::Node& n) { return n.name == "x"; });

@@ -13,15 +13,16 @@ namespace keelson::app {
 struct ExportedNetwork {
   Graph graph;
   std::string name;                             ///< as in checkpoints
-  std::map<std::string, std::string> metadata;  ///< what users of the file need to make inputs of their data
+  std::map<std::string, std::string> metadata;  ///< facts that users of the file need to make inputs from their data
 };
 
-/// Defines the verb `export`: --checkpoint, the device and --onnx. The verb writes the network of the checkpoint as an
-/// ONNX model and prints what its inputs and outputs are. `make` gives the checkpoint's network. Rank 0 works alone.
+/// Defines the verb `export` with the options --checkpoint, --onnx and those of the device. The verb writes the network
+/// of the checkpoint as an ONNX model and prints the model's inputs and outputs. `make` returns the checkpoint's
+/// network. Only rank 0 works.
 Verb& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make);
 
-/// The shape of a sample of the input "x", of this rank, as the checkpoint tells. Throws InputError for a checkpoint
-/// that does not tell.
+/// The shape of a sample of the input "x", as the checkpoint stores it. Throws InputError if the checkpoint does not
+/// store it, or if the shape has not `rank` dimensions.
 Shape stored_input_shape(const CheckpointReader& checkpoint, int rank);
 
 }  // namespace keelson::app

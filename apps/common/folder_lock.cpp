@@ -26,11 +26,11 @@ namespace {
 
 constexpr const char* lock_name = "run.lock";
 
-/// What a lock file says.
+/// The contents of a lock file.
 struct Holder {
   std::string token, since;
   Process process;
-  std::string job, cluster;  ///< of Slurm; empty: none
+  std::string job, cluster;  ///< Slurm's job and cluster; empty: the process is not in a Slurm job
   std::int64_t user = -1;
   int restart = 0;  ///< how often Slurm had queued the job again
 
@@ -70,7 +70,8 @@ std::string to_text(const Holder& h) {
   return j.dump(2) + "\n";
 }
 
-/// Nothing where there is no such file. What cannot be read has an empty token.
+/// The holder that a lock file names; nothing if there is no such file. If the file cannot be parsed, the token is
+/// empty.
 std::optional<Holder> read(const fs::path& file) {
   const auto text = read_small_file(file.string());
   std::error_code error;
@@ -87,7 +88,7 @@ std::optional<Holder> read(const fs::path& file) {
   }
 }
 
-/// Whether Slurm says that a job has ended; unknown where it does not tell.
+/// Whether a job has ended, as Slurm says; unknown if Slurm does not say.
 Life slurm_says(const std::string& job, bool own) {
   if (!parse_number<std::int64_t>(job)) return Life::unknown;
   const std::string command = "squeue --noheader --states=all --format=%T --jobs=" + job + " 2>&1";
@@ -97,7 +98,7 @@ Life slurm_says(const std::string& job, bool own) {
   const bool told = std::fgets(line.data(), line.size(), pipe) != nullptr;
   const int status = ::pclose(pipe);
   const std::string state = told ? line.data() : "";
-  if (state.find("Invalid job id") != std::string::npos)  // Slurm has forgotten it, or hides the jobs of others
+  if (state.find("Invalid job id") != std::string::npos)  // Slurm has forgotten the job, or hides other users' jobs
     return own ? Life::ended : Life::unknown;
   if (status != 0 || !told) return Life::unknown;
   for (const char* over : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL",
@@ -108,19 +109,19 @@ Life slurm_says(const std::string& job, bool own) {
 
 Life life_of(const Holder& older, const Holder& mine) {
   if (const auto life = life_of(older.process); life != Life::unknown) return life;
-  if (older.job.empty() || older.cluster != mine.cluster) return Life::unknown;  // another cluster's numbers
-  // Slurm starts a job again only when its earlier start is over.
+  if (older.job.empty() || older.cluster != mine.cluster) return Life::unknown;  // job numbers of another cluster
+  // Slurm starts a job again only after the earlier start has ended.
   if (older.job == mine.job) return older.restart < mine.restart ? Life::ended : Life::unknown;
   return slurm_says(older.job, older.user == mine.user);
 }
 
-/// Makes a file with this text unless there is one of this name.
+/// Makes a file with this text, unless a file of this name exists.
 bool create(const fs::path& file, const std::string& text) {
   errno = 0;
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0 && errno == EEXIST) return false;
   const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int why = errno != 0 ? errno : ENOSPC;  // a short write sets none
+  const int why = errno != 0 ? errno : ENOSPC;  // a short write sets no errno
   if (fd >= 0) ::close(fd);
   if (fd >= 0 && !written) ::unlink(file.c_str());
   if (!written) fail("cannot write {}: {}", file.string(), std::strerror(why));
@@ -129,7 +130,7 @@ bool create(const fs::path& file, const std::string& text) {
 
 /// Throws InputError unless the process that made this file has ended.
 void require_ended(const fs::path& folder, const fs::path& file, const Holder& older, const Holder& mine) {
-  for (int i = 0; i < 10 && life_of(older.process) == Life::runs; ++i)  // it may have been killed just now
+  for (int i = 0; i < 10 && life_of(older.process) == Life::runs; ++i)  // it may have been killed a moment ago
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const Life life = older.token.empty() ? Life::unknown : life_of(older, mine);
   if (life == Life::ended) return;
@@ -137,7 +138,7 @@ void require_ended(const fs::path& folder, const fs::path& file, const Holder& o
     refuse("--out {}: is in use by {}; choose another folder, or end that run first", folder.string(),
            older.describe());
   refuse(
-      "--out {}: is in use, or was when it was last seen, by {}. This machine cannot tell whether it still runs; "
+      "--out {}: is in use by {}, unless that process has ended. This machine cannot tell whether it still runs; "
       "choose another folder or, if you know that it has ended, remove {}",
       folder.string(), older.token.empty() ? "a process whose lock file cannot be read" : older.describe(),
       file.string());
@@ -156,7 +157,7 @@ FolderLock::FolderLock(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) fail("cannot make the folder {}: {}", folder_.string(), error.message());
-  constexpr int most = 5;  // the holder may give it back, or die, between two looks
+  constexpr int most = 5;  // between two looks the holder may give the lock back, or die
   for (int attempt = 0; attempt < most; ++attempt) {
     if (create(file(), to_text(mine))) {
       token_ = mine.token;
@@ -164,19 +165,19 @@ FolderLock::FolderLock(fs::path folder) : folder_(std::move(folder)) {
     }
     const auto older = read(file());
     if (!older) continue;
-    if (older->token.empty() && attempt + 1 < most) {  // perhaps it is just being written
+    if (older->token.empty() && attempt + 1 < most) {  // perhaps another process is writing the file now
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       continue;
     }
     require_ended(folder_, file(), *older, mine);
-    // Of several processes that find the same dead lock, the one that makes this file replaces it.
+    // If several processes find the same dead lock, the process that makes this file replaces the lock.
     const auto claim = folder_ / (".run.lock-after-" + older->token);
     if (!create(claim, to_text(mine))) {
       if (const auto other = read(claim)) require_ended(folder_, claim, *other, mine);
       fs::remove(claim, error);
       continue;
     }
-    // Another process may have been through with this before the file was made.
+    // Another process may have replaced the lock before this process made its file.
     const auto now = read(file());
     const bool still = now && now->token == older->token;
     if (still) write_atomically(file(), to_text(mine));
@@ -210,7 +211,7 @@ FolderLock::~FolderLock() {
 
 void FolderLock::require() const {
   const auto holder = read(file());
-  if (holder && holder->token.empty()) return;  // a file system that hiccups
+  if (holder && holder->token.empty()) return;  // the file system may fail for a moment
   if (holder && holder->token == token_ && holder->process == mine_) return;
   if (!holder)
     fail(

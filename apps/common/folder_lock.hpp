@@ -7,21 +7,21 @@
 
 namespace keelson::app {
 
-/// The right to write into a run's folder, which one process at a time has: a file `run.lock` in it that tells who. It
-/// works on file systems without locks of their own.
+/// The right to write into a run's folder. One process at a time has this right; a file `run.lock` in the folder names
+/// the process. Works on file systems without file locks.
 ///
-/// A lock that another process holds is taken over if that process has provably ended: it ran on this machine and runs
-/// no more, or it belonged to an earlier start of this Slurm job, or Slurm says that its job has ended. Otherwise the
-/// folder is refused. Should the older process still run after all, on a node that was taken for lost, require() tells
-/// it that the folder is no longer its own.
+/// A lock that another process holds is taken over if that process has certainly ended: the process ran on this machine
+/// and no longer runs, or it belonged to an earlier start of this Slurm job, or Slurm says that its job has ended.
+/// Otherwise the folder is refused. If the older process still runs, e.g. on a node that Slurm had given up, require()
+/// throws in that process.
 class FolderLock {
  public:
   /// Throws InputError for a folder that another process holds, naming it. Changes nothing.
   static void check(const std::filesystem::path& folder);
-  /// Makes the folder if it is not there. Throws InputError as check() does; Error where the file cannot be written.
+  /// Makes the folder if it does not exist. Throws InputError as check() does, and Error if the file cannot be written.
   explicit FolderLock(std::filesystem::path folder);
-  /// Takes the lock over from another process of the same run, which has ended. `token`: that lock's. Throws Error if
-  /// the lock has another token.
+  /// Takes the lock over from a process of the same run that has ended. `token`: token of that process's lock. Throws
+  /// Error if the lock has another token.
   FolderLock(std::filesystem::path folder, const std::string& token);
   /// Gives the lock back.
   ~FolderLock();
@@ -30,7 +30,7 @@ class FolderLock {
 
   /// Throws Error if another process has taken the folder over. Call it before each write.
   void require() const;
-  /// What no lock of another run has.
+  /// Text that differs from the token of every other run's lock.
   const std::string& token() const { return token_; }
 
  private:

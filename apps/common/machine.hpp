@@ -6,8 +6,8 @@
 
 namespace keelson::app {
 
-/// What this process runs on, for reports: name -> text, in a sensible order. What the system does not tell is left
-/// out.
+/// The machine on which this process runs, for reports: pairs of name and text. Facts that the system does not tell are
+/// left out.
 std::vector<std::pair<std::string, std::string>> describe_machine();
 
 /// Largest resident size of this process so far, bytes.

@@ -22,7 +22,7 @@ using Event = MlperfLines::Event;
 
 constexpr std::string_view token = ":::MLLOG ";
 
-/// The latest time in a log; 0: there is none.
+/// The latest time in a log; 0: the log has no time.
 std::int64_t latest_time(const std::string& file) {
   std::int64_t latest = 0;
   std::istringstream lines(read_small_file(file).value_or(""));
@@ -35,7 +35,7 @@ std::int64_t latest_time(const std::string& file) {
   return latest;
 }
 
-/// Counted from 1.
+/// The metadata of an epoch's line; `number` counts from 1.
 Json epoch(std::int64_t number, const RunState& s) { return {{"epoch_num", number}, {"step_num", s.step}}; }
 
 std::string platform() {
@@ -48,7 +48,7 @@ std::string platform() {
 
 void check(const MlperfOptions& o, const MlperfBenchmark& benchmark) {
   if (o.division == "closed" && !benchmark.not_closed.empty())
-    refuse("--mlperf-division closed: MLPerf HPC prescribes more of {}: {}; or give --mlperf-division open",
+    refuse("--mlperf-division closed: the rules of MLPerf HPC for {} ask for more: {}; or give --mlperf-division open",
            benchmark.name, benchmark.not_closed);
 }
 
@@ -74,7 +74,7 @@ void MlperfLines::write(Event event, const std::string& key, const Json& value, 
   const Json line{{"namespace", ""}, {"time_ms", latest_}, {"event_type", events[static_cast<int>(event)]},
                   {"key", key},      {"value", value},     {"metadata", metadata}};
   fmt::print(out_, "{}{}\n", token, line.dump());
-  out_.flush();  // what a killed run has done stays
+  out_.flush();  // if the run is killed, the lines written so far stay
   if (!out_) fail("the MLPerf log cannot be written: {}", std::strerror(errno));
 }
 

@@ -34,7 +34,7 @@ void declare_schedule(OptimizerOptions& o, Verb& v) {
       .positive()
       .between(0.0, 1.0)
       .stored();
-  v.option("--flat-epochs", o.flat_epochs, "For decay: so many epochs before it have the rate --lr", "EPOCHS")
+  v.option("--flat-epochs", o.flat_epochs, "For decay: number of epochs before it, with the rate --lr", "EPOCHS")
       .non_negative()
       .stored();
 }
@@ -125,15 +125,15 @@ void declare(OptimizerOptions& o, Verb& v) {
       .stored();
   v.flag("--nvlamb", o.nvlamb, "For lamb: scale the steps of parameters without weight decay too (NVLAMB)").stored();
   v.flag("--adapt-vectors", o.adapt_vectors,
-         "For lars and lamb: treat biases and other vectors as all parameters, with weight decay and layer-wise rate")
+         "For lars and lamb: treat biases and other vectors like all other parameters, with weight decay and "
+         "layer-wise rate")
       .stored();
   v.option("--clip-norm", o.clip_norm, "Scale gradients down to this global norm; 0: off").non_negative().stored();
-  v.option(
-       "--sync", o.sync,
-       "How ranks keep their parameters together: synchronous; lag: updates come a step late; stale:STEPS: those of "
-       "other ranks do, at most so late; gossip: ranks average in pairs; local:STEPS: all do, every so many steps; "
-       "post-local:STEPS@EPOCHS: local after these epochs",
-       "MODE")
+  v.option("--sync", o.sync,
+           "How ranks keep their parameters alike: synchronous; lag: updates come one step late; stale:STEPS: updates "
+           "of other ranks come at most so many steps late; gossip: ranks average in pairs; local:STEPS: all ranks "
+           "average every so many steps; post-local:STEPS@EPOCHS: local after so many epochs",
+           "MODE")
       .stored();
 }
 

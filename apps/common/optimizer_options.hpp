@@ -10,7 +10,8 @@
 
 namespace keelson::app {
 
-/// How parameters move in training, of any network. Stored in checkpoints. A program's own run options derive from it.
+/// How training changes the parameters of any network. Stored in checkpoints. The run options of each program derive
+/// from this struct.
 struct OptimizerOptions {
   std::int64_t batch = 1;         ///< samples per rank and step
   std::int64_t global_batch = 0;  ///< samples per step; 0: batch * ranks
@@ -36,7 +37,7 @@ struct OptimizerOptions {
   std::string sync = "synchronous";  ///< as SyncMode::parse() reads it
 };
 
-/// Declares them on a verb, as stored ones.
+/// Declares these options on a verb. They are stored in checkpoints.
 void declare(OptimizerOptions& o, Verb& verb);
 
 /// Throws InputError for combinations that make no sense.

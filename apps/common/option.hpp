@@ -13,8 +13,9 @@ class Option;
 
 namespace keelson::app {
 
-/// One option of a verb: where its value goes, and which values are accepted. Verb::option() makes it; the calls below
-/// narrow it down and return it, e.g. `verb.option("--lr", o.lr, "Learning rate", "RATE").positive().stored()`.
+/// One option of a verb: the variable that gets the value, and the values that are accepted. Verb::option() makes an
+/// option. The functions below restrict it and return it, e.g. `verb.option("--lr", o.lr, "Learning rate",
+/// "RATE").positive().stored()`.
 ///
 /// Numbers are read strictly (engine/base/parse_number.hpp): "0,001", "1_5" and "nan" are refused.
 class Option {
@@ -30,20 +31,22 @@ class Option {
   Option& byte_size();        ///< also with a suffix: "512M", "40G" (powers of 1024)
   Option& value_optional();   ///< `--name` alone leaves the target empty
   Option& required();
-  /// Changes the bits of a run, so checkpoints store the option: Verb::values() has it, Verb::fill() sets it.
+  /// The option changes the bits of a run, so checkpoints store it: Verb::values() contains it, Verb::fill() sets it.
   Option& stored();
-  /// Changes no bits, or is of this start of the program alone. Each option of a verb that trains says one of the two.
+  /// The option changes no bits, or concerns only this start of the program. Each option of a verb that trains must be
+  /// declared either stored() or not_stored().
   Option& not_stored();
-  /// A file that the command writes. The files that other options name are inputs, which no file may be written over.
+  /// The option names a file that the command writes. Files that other options name are inputs; the command must not
+  /// overwrite them.
   Option& output();
-  /// Ranks may give different values (a path on the node's own disk, a number of threads).
+  /// Ranks may have different values (a path on the node's own disk, a number of threads).
   Option& differs_between_ranks();
 
-  /// By the user, on the command line or in the --config file.
+  /// Whether the user has given the option, on the command line or in the --config file.
   bool given() const;
   const std::string& name() const { return name_; }  ///< the first long name, without dashes
-  /// The value as text that can be given again, numbers in their shortest form; empty for an option that was not given
-  /// and whose default --help does not show.
+  /// The value as text that the option accepts again, numbers in their shortest form; empty for an option that was not
+  /// given and whose default --help does not show.
   std::string text() const;
 
  private:
@@ -53,14 +56,14 @@ class Option {
   /// Sets the target. Throws InputError, naming the option, what was found and what is expected.
   void read(const std::vector<std::string>& words);
   std::string expected() const;                  ///< "a number above 0"
-  std::vector<std::string> given_texts() const;  ///< the values that the user gave, where they are texts
+  std::vector<std::string> given_texts() const;  ///< the texts that the user gave as values
 
   CLI::Option* option_ = nullptr;
   Destination target_;
   std::string name_;
   bool shows_default_, commas_ = false, bytes_ = false, differs_ = false, optional_ = false, filled_ = false,
                        output_ = false;
-  std::optional<bool> stored_;  ///< none: nobody has said it
+  std::optional<bool> stored_;  ///< empty: neither stored() nor not_stored() was called
   bool positive_ = false;
   std::optional<double> least_, most_;
   std::vector<std::string> words_;

@@ -11,7 +11,7 @@
 namespace keelson::app {
 namespace {
 
-/// Resident and total memory in GB; 0 where Linux does not tell.
+/// Resident and total memory in GB; 0 if Linux does not tell.
 std::pair<double, double> memory_gb() {
   const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
   double size = 0, resident = 0;

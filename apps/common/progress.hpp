@@ -6,8 +6,8 @@
 
 namespace keelson::app {
 
-/// Prints how many of many pieces are done: each second on a terminal, where each line replaces the one before, else
-/// every 15 seconds; and the last one. `what`: "universe".
+/// Prints how many pieces of work are done: on a terminal every second, where each line replaces the line before, else
+/// every 15 seconds; and at the end. `what`: name of a piece, e.g. "universe".
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}

@@ -9,7 +9,8 @@ namespace keelson::app {
 namespace fs = std::filesystem;
 
 bool Restart::begun(Communicator& world) {
-  // Both or none: a rank that knows the one alone, since another rank was lost meanwhile, could not go on as the first.
+  // The token and the folder are sent together. A rank that knew only one of them, since another rank was lost in
+  // between, could not go on as the first rank.
   const auto known = world.allgather(token + "\n" + folder.path.string())[0];
   const auto end = known.find('\n');
   token = known.substr(0, end);
@@ -17,7 +18,7 @@ bool Restart::begun(Communicator& world) {
   return !token.empty();
 }
 
-/// The last checkpoint; an earlier one where a rank was lost that was to write it.
+/// The last checkpoint; an earlier one if the rank that should have written the last was lost.
 std::string Restart::newest_written() const {
   if (last.empty() || fs::exists(last)) return last;
   std::string found;

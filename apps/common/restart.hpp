@@ -17,33 +17,34 @@
 
 namespace keelson::app {
 
-/// What a rank keeps of a training run, so that the run can begin anew with other ranks (apps/common/spares.hpp).
+/// Data of a training run that a rank keeps, so that the run can start again with other ranks (apps/common/spares.hpp).
 struct Restart {
   using Clock = std::chrono::steady_clock;
 
   int spares = 0;                              ///< ranks that wait now
-  Clock::time_point start = Clock::now();      ///< of the run
-  RunFolder folder;                            ///< of the run, when it has begun
-  std::optional<FolderLock> lock;              ///< of the folder, on the first rank
-  std::string token;                           ///< of the lock; empty: the run has not begun
+  Clock::time_point start = Clock::now();      ///< start of the run
+  RunFolder folder;                            ///< the run's folder, once the run has begun
+  std::optional<FolderLock> lock;              ///< lock of the folder, on the first rank
+  std::string token;                           ///< token of the lock; empty: the run has not begun
   std::shared_ptr<const CheckpointCopy> copy;  ///< the latest checkpoint; null: none
-  std::optional<Recovery> loss;                ///< after which the run begins anew; the first rank knows all of it
-  Clock::time_point regrouped;                 ///< when the ranks that are left had found each other
-  std::string hint;                            ///< how to continue the run with another job
-  std::string last;                            ///< path of the run's last checkpoint; empty: none
+  std::optional<Recovery> loss;  ///< the loss after which the run starts again; the first rank has all data
+  Clock::time_point regrouped;   ///< when the remaining ranks had formed their group
+  std::string hint;              ///< how to continue the run with another job
+  std::string last;              ///< path of the run's last checkpoint; empty: none
 
-  /// Whether the run has begun, with other ranks: alike on all ranks, which then know the folder and the token of the
-  /// first rank. Collective.
+  /// Whether the run has already begun with other ranks; the same answer on all ranks. Afterwards all ranks know the
+  /// folder and the token of the first rank. Collective.
   bool begun(Communicator& world);
-  /// The checkpoint that the first rank keeps in memory; where it keeps none, since all that trained before were lost,
-  /// the last that was written; none: the run has made none. Throws Error where it has, and none is left. Collective.
+  /// The checkpoint that the first rank keeps in memory. If the first rank keeps none, since all ranks that trained
+  /// before were lost: the last checkpoint that was written. Empty if the run has made no checkpoint. Throws Error if
+  /// the run has made checkpoints but none is left. Collective.
   std::optional<CheckpointReader> open_checkpoint(Communicator& world) const;
-  /// Makes this process the holder of the folder's lock, if it is not. Called by the first rank.
+  /// Makes this process the holder of the folder's lock, if it is not yet. Called by the first rank.
   void take_lock(const RunFolder& of_run);
-  /// Writes the checkpoint in memory if its file is missing, because the rank that wrote the file was lost. `keep`: as
-  /// in CheckpointFolder. Called by the first rank.
+  /// Writes the checkpoint in memory if its file is missing, because the rank that should have written it was lost.
+  /// `keep`: as in CheckpointFolder. Called by the first rank.
   void complete_checkpoints(int keep) const;
-  /// Keeps what is needed of a run that has ended by RanksLost.
+  /// Keeps the data that are needed after a run has ended with RanksLost.
   void keep(const Trainer& trainer, const std::string& how_to_continue);
 
  private:
@@ -51,7 +52,7 @@ struct Restart {
   CheckpointFolder checkpoints(int keep) const { return {folder.checkpoints(), keep}; }
 };
 
-/// When training has begun again with other ranks, notifies other observers of the loss before.
+/// When training has started again, passes the loss that caused the restart to other observers.
 class RestartNotifier final : public TrainObserver {
  public:
   explicit RestartNotifier(Restart& restart) : restart_(restart) {}

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -24,20 +25,20 @@
 namespace keelson::app {
 namespace {
 
-#ifndef __SANITIZE_ADDRESS__  // which is not ready so early
+#ifndef __SANITIZE_ADDRESS__  // the address sanitizer is not ready so early
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first_of_all)(int, char**, char**) = before_main;
 #endif
 
 using comm::Outcome;
 
-/// Runs `work` and says how it ended.
+/// Runs `work` and returns how it ended.
 template <class Work>
 Outcome attempt(Work&& work) {
   try {
     return {static_cast<int>(work()), ""};
   } catch (const InputError& error) {
     return {static_cast<int>(ExitCode::bad_input), error.what()};
-  } catch (const OutOfMemory& error) {  // found before the work begins: a smaller batch will do
+  } catch (const OutOfMemory& error) {  // found before the work begins: a smaller batch may fit
     return {static_cast<int>(ExitCode::bad_input), error.what()};
   } catch (const std::filesystem::filesystem_error& error) {
     return {static_cast<int>(exit_code_of(error)), describe(error)};
@@ -50,7 +51,7 @@ Outcome attempt(Work&& work) {
   }
 }
 
-/// What was printed may still fail to reach a file on a full disk.
+/// Output that was printed may still not reach a file on a full disk.
 void require_output() {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
@@ -69,8 +70,8 @@ void compare_command_lines(const CommandLine::Request& request, Communicator& wo
   compare_values(world, dashed(request.options->common_values()), "options");
 }
 
-/// What the command line names as an output must not be an input of the same command, and none of what outputs never
-/// replace: this is found before the work begins.
+/// Refuses an output file that is an input of the same command, or a file that outputs never replace, before the work
+/// begins.
 void protect_inputs(const CommandLine::Request& request, Communicator& world) {
   for (const auto& file : request.options->inputs()) protect_input(file);
   on_first_rank(&world, [&] {
@@ -82,7 +83,8 @@ void protect_inputs(const CommandLine::Request& request, Communicator& world) {
   });
 }
 
-/// Variables that change results, or how ranks exchange values: launchers do not pass all of them on to all nodes.
+/// Compares the variables that change results, or that change how ranks exchange values. Launchers do not pass all
+/// variables on to all nodes.
 void compare_environments(Communicator& world) {
   std::map<std::string, std::string> values;
   for (const char* name : {"KEELSON_ALLREDUCE", "KEELSON_BACKEND", "KEELSON_COLLECTIVES", "KEELSON_NODE_RANKS",
@@ -112,11 +114,12 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
 
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define) {
   before_main(argc, argv, environ);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes then is an error like a full disk
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  // Everything that talks to other ranks is destroyed only when all ranks are known to have ended.
+  // Objects that communicate with other ranks are destroyed only after all ranks have ended.
   std::optional<comm::MpiSession> mpi;
   std::unique_ptr<Communicator> world;
-  std::vector<std::string> hosts;  // and this rank, as the job began
+  std::vector<std::string> hosts;  // hosts and rank numbers are those at the beginning of the job
   int my_rank = 0;
   Outcome start = attempt([&] {
     const double grace = seconds_from_environment("KEELSON_GRACE", 2);
@@ -142,12 +145,12 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
       code = run_verb(request, *world, info, arguments);
     else if (world->rank() == 0)
       say(stdout, request.text);
-    if (code == ExitCode::done) require_output();  // else the code says more: 75 continues a run
+    if (code == ExitCode::done) require_output();  // another code says more: 75 means that the run can be continued
     return code;
   });
 
   const auto outcomes = mpi->conclude(mine);
-  if (!outcomes) {  // the others are at work and wait for this rank
+  if (!outcomes) {  // the other ranks are at work and wait for this rank
     say(stderr, describe_outcomes(info.name, {{my_rank, world->host(), mine}}, static_cast<int>(hosts.size())).text);
     mpi->abort(mine.exit_code);
   }

@@ -15,7 +15,7 @@ namespace keelson::app {
 namespace fs = std::filesystem;
 namespace {
 
-/// Why nothing can be written to `path`, which need not exist; empty: it can.
+/// Why nothing can be written to `path`, which need not exist; empty: `path` can be written.
 std::string why_unwritable(const fs::path& path) {
   fs::path there = fs::absolute(path).lexically_normal();
   while (!there.empty() && !fs::exists(there) && there != there.parent_path()) there = there.parent_path();
@@ -74,7 +74,7 @@ void RunFolder::check(Communicator& world, const fs::path& resumed_from, bool ov
 void RunFolder::prepare(bool goes_on) const {
   std::error_code e;
   if (!goes_on) {
-    // Only what a run writes: the user may keep other files here.
+    // Removes only files that a run writes: the user may keep other files here.
     const CheckpointFolder old(checkpoints(), 1);
     for (const auto& checkpoint : old.list()) fs::remove(checkpoint);
     fs::remove(old.best());
@@ -107,11 +107,19 @@ std::vector<ReportInput::Target> report_targets(const TargetMetrics& m) {
 }
 
 void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
-  file_ = std::make_unique<MetricsFile>(folder_.metrics(), resumed_from.empty() ? -1 : s.step, report_.unit);
-  write(EventRecord{resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()});
+  start_ = {resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()};
+  if (resumed_from.empty()) open();
+}
+
+void RunRecorder::open() {
+  if (file_) return;
+  lock_.require();
+  file_ = std::make_unique<MetricsFile>(folder_.metrics(), start_.event == "start" ? -1 : start_.step, report_.unit);
+  file_->write(start_);
 }
 
 void RunRecorder::on_step(const RunState&, const StepRecord& r) {
+  open();
   seconds_ += r.seconds;
   units_ += r.rate * r.seconds.total();
   if (r.step % every_ != 0) return;
@@ -135,7 +143,7 @@ void RunRecorder::on_checkpoint(const RunState& s, const fs::path& path, bool be
   write(EventRecord{best ? "best" : "checkpoint", s.step, path.filename().string()});
 }
 
-/// The records that on_start() cuts off are kept with the checkpoints that they belong to.
+/// Copies the metrics to the folder of the checkpoints that were moved: on_start() removes records of later steps.
 void RunRecorder::on_set_aside(const RunState&, const fs::path& folder) {
   lock_.require();
   std::error_code e;
@@ -145,7 +153,8 @@ void RunRecorder::on_set_aside(const RunState&, const fs::path& folder) {
     fail("cannot copy {} to {}: {}", folder_.metrics().string(), aside.metrics().string(), e.message());
 }
 
-/// From a rank 0 that was lost. Records of its last moments may be missing: the epoch's is written here.
+/// Takes over from a rank 0 that was lost. Its last records may be missing; the record of the last epoch is written
+/// here.
 void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch) {
   const auto before = read_metrics(folder_.metrics());
   file_ = std::make_unique<MetricsFile>(folder_.metrics(), s.step, report_.unit);
@@ -153,11 +162,12 @@ void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch)
 }
 
 void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {
-  // Where training goes back once more, records of later steps are cut off.
+  // If training goes back again, records of later steps are removed.
   write(EventRecord{"ranks lost", r.restarted_from.value_or(r.step), r.to_string()});
 }
 
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {
+  if (!file_) return;
   write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);
   report_.times = trainer_.run_times();

@@ -22,24 +22,27 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path report() const { return path / "report.html"; }
 
-  /// Whether a run that is resumed from this checkpoint (empty: from none) goes on here: the file lies in the folder.
-  /// By one rank.
+  /// Whether a run that is resumed from this checkpoint goes on in this folder: the file lies in the folder. Empty
+  /// path: false. Called by one rank.
   bool holds(const std::filesystem::path& checkpoint) const;
-  /// Throws InputError if it holds a run, unless that may be overwritten. A run that failed before its first checkpoint
-  /// left nothing that could be lost. `resumed_from`: what --resume names, for the message; may be empty. By one rank.
+  /// Throws InputError if the folder holds a run and `overwrite` is false. A run that failed before its first
+  /// checkpoint does not count, since it left nothing that could be lost. `resumed_from`: the checkpoint that --resume
+  /// names, for the message; may be empty. Called by one rank.
   void require_free(bool overwrite, const std::filesystem::path& resumed_from) const;
   /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written, is in use by another
   /// run, or holds a run that neither goes on from `resumed_from` nor may be overwritten. Collective.
   void check(Communicator& world, const std::filesystem::path& resumed_from, bool overwrite) const;
-  /// Makes it, without the run that it held unless that goes on. What was set aside stays. By one rank.
+  /// Makes the folder. If `goes_on` is false, removes the run in it, but not files that were set aside. Called by one
+  /// rank.
   void prepare(bool goes_on) const;
 };
 
-/// Writes metrics.jsonl and, after every epoch and at the end, report.html, as long as the folder is this run's own.
+/// Writes metrics.jsonl and, after every epoch and at the end, report.html, as long as this run holds the folder's
+/// lock.
 class RunRecorder final : public TrainObserver {
  public:
-  /// `report` holds everything but history, targets and plan, which come from the run. `targets`: the metrics of the
-  /// validation; null: the report tells nothing of single targets. `sections`: makes those of the report, after each
+  /// `report` contains everything but history, targets and plan, which come from the run. `targets`: the metrics of the
+  /// validation; null: the report shows no single targets. `sections` makes the report's sections after each
   /// validation; may be empty.
   RunRecorder(RunFolder folder, const FolderLock& lock, std::int64_t every_steps, const Trainer& trainer,
               ReportInput report, const TargetMetrics* targets,
@@ -65,8 +68,10 @@ class RunRecorder final : public TrainObserver {
   template <class Record>
   void write(const Record& record) {
     lock_.require();
+    open();
     file_->write(record);
   }
+  void open();  ///< the first call cuts metrics.jsonl back and writes start_
   void write_report();
 
   RunFolder folder_;
@@ -76,12 +81,13 @@ class RunRecorder final : public TrainObserver {
   ReportInput report_;
   const TargetMetrics* targets_;
   std::function<std::vector<ReportInput::Section>()> sections_;
-  std::unique_ptr<MetricsFile> file_;
-  TimeSplit seconds_;  ///< since the last record
+  EventRecord start_;
+  std::unique_ptr<MetricsFile> file_;  ///< null: a resumed run has made no step yet, and changed nothing
+  TimeSplit seconds_;                  ///< since the last record
   double units_ = 0;
 };
 
-/// What a report tells of an evaluation with these metrics.
+/// The targets of an evaluation with these metrics, for a report.
 std::vector<ReportInput::Target> report_targets(const TargetMetrics& metrics);
 
 }  // namespace keelson::app

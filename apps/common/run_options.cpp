@@ -25,12 +25,13 @@ const Config& find_recipe(const Recipes& recipes, const std::string& name) {
 void declare_recipe(RunOptions& o, Verb& v, const Recipes& recipes, const std::string& help) {
   v.option_without_default("--recipe", o.recipe, help)
       .one_of(names_of(recipes))
-      .not_stored();  // the options that it stands for are
+      .not_stored();  // the options of the recipe are stored
 }
 
 void declare_precision(RunOptions& o, Verb& v, const std::string& what) {
   v.option("--precision", o.precision,
-           fmt::format("Of {}; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: what is faster here, "
+           fmt::format("Precision of {}; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: the precision "
+                       "that is faster here, "
                        "measured at the start",
                        what))
       .one_of(precisions())

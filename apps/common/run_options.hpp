@@ -8,8 +8,8 @@
 
 namespace keelson::app {
 
-/// What defines a training run of any network, apart from where it reads and writes. Checkpoints store all of it but
-/// the recipe, whose options they store. A program's own run options derive from it.
+/// The options that define a training run of any network, except for its paths. Checkpoints store all of them but the
+/// recipe, whose options they store. A program's own run options derive from this.
 struct RunOptions : OptimizerOptions {
   std::string recipe;  ///< name; empty: none
   std::string precision = "default";
@@ -22,7 +22,7 @@ const Config& find_recipe(const Recipes& recipes, const std::string& name);
 
 /// Declares --recipe on a verb.
 void declare_recipe(RunOptions& o, Verb& verb, const Recipes& recipes,
-                    const std::string& help = "Published hyper-parameters; options given besides win");
+                    const std::string& help = "Published hyper-parameters; options that you also give win");
 /// Declares --precision on a verb. `what`: that has this precision, "convolutions' operands".
 void declare_precision(RunOptions& o, Verb& verb, const std::string& what);
 

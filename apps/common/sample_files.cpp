@@ -28,7 +28,7 @@ void declare_files(SampleFiles& files, Verb& v) {
   v.option_without_default("--validation", files.validation, "Validation data: HDF5 file, folder or pattern", "PATH")
       .stored()
       .differs_between_ranks();
-  v.flag("--shuffle", files.shuffle, "Another sample order in each epoch").stored();
+  v.flag("--shuffle", files.shuffle, "Use another order of samples in each epoch").stored();
 }
 
 void declare_training_folder(std::string& data, Verb& v) {

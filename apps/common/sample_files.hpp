@@ -20,13 +20,13 @@ void declare_training_folder(std::string& data, Verb& verb);
 /// Declares --data of a verb that uses a trained network.
 void declare_held_out_data(std::string& data, Verb& verb);
 
-/// Takes those files that the user has not named from the folder `data` (--data; empty: not given). Throws InputError
-/// where there are none in it, and for a run without training data.
+/// If the user has named no training data, or no validation data: takes them from the folder `data` (--data; empty: not
+/// given). Throws InputError if the folder has none, and for a run without training data.
 void complete_files(SampleFiles& files, const std::string& data);
 /// Puts the absolute paths into what a checkpoint stores.
 void store_paths(const SampleFiles& files, Config& config);
-/// The held-out data that `data` (--data) names: test/ in the folder if there is one, then validation/, else `data`
-/// itself; empty: the validation data of the run with these files. Throws InputError for a run without.
+/// The data to evaluate: the folder test/ in `data` (--data) if it exists, else validation/, else `data` itself. `data`
+/// empty: the validation data of the run with these files; throws InputError if there are none.
 std::string find_held_out_data(const std::string& data, const SampleFiles& of_run);
 
 }  // namespace keelson::app

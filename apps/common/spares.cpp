@@ -21,8 +21,8 @@ using Clock = Restart::Clock;
 /// How the work ended, on this rank or on all ranks that are left.
 struct Turn {
   ExitCode code = ExitCode::done;
-  std::exception_ptr error;  ///< other than RanksLost
-  bool done = true;          ///< neither this nor RanksLost
+  std::exception_ptr error;  ///< an error other than RanksLost
+  bool done = true;          ///< false: ended with an error or with RanksLost
 };
 
 std::string describe(const std::vector<Recovery::Lost>& lost) {
@@ -35,17 +35,17 @@ std::string describe(const std::vector<Recovery::Lost>& lost) {
 class SpareRanks {
  public:
   SpareRanks(Job& job, int spares, const std::function<ExitCode(Job&)>& work)
-      : job_(job), world_(job.world), trains_(world_.size() - spares), work_(work) {}
+      : job_(job), world_(job.world), ranks_(*world_.fault_tolerance()), trains_(world_.size() - spares), work_(work) {}
 
   ExitCode run() {
     for (;;) {
       restart_.spares = world_.size() - trains_;
       const bool trains = world_.rank() < trains_;
-      // Outlives the agreement, which ends the calls of those that still wait for others in it.
+      // Must outlive the agreement, which ends the calls of ranks that still wait for others in this group.
       std::unique_ptr<Communicator> group;
       const Turn turn = work(trains, group);
       const auto ended = Clock::now();
-      if (trains || !turn.done ? world_.agree(turn.done) : world_.stand_by()) return turn.code;
+      if (trains || !turn.done ? ranks_.agree(turn.done) : ranks_.wait_as_spare()) return turn.code;
       group.reset();
       const bool again = regroup(turn, trains, ended);
       if (turn.error) std::rethrow_exception(turn.error);
@@ -62,7 +62,7 @@ class SpareRanks {
         Job job{*group, job_.placement, job_.program, job_.arguments, job_.machine, job_.on_gpu, &restart_};
         turn.code = work_(job);
       } else {
-        Interrupt::install();  // the others end with a checkpoint, and may need this rank until then
+        Interrupt::install();  // the other ranks end with a checkpoint, and may need this rank until then
       }
     } catch (const RanksLost&) {
       turn.done = false;
@@ -73,13 +73,13 @@ class SpareRanks {
     return turn;
   }
 
-  /// Leaves out the ranks that died. Whether the work must begin anew: alike on all ranks that are left.
+  /// Makes the group of the ranks that are left. Returns whether the work must start again, the same on all ranks.
   bool regroup(const Turn& turn, bool trained, Clock::time_point ended) {
     std::vector<Recovery::Lost> lost;
     bool errors = false, done = false, trainers = false;
     for (;;) {
       try {
-        const LostRanks now = world_.shrink();
+        const LostRanks now = ranks_.shrink();
         for (std::size_t i = 0; i < now.ranks.size(); ++i) lost.push_back({now.ranks[i], now.hosts[i]});
         std::array<std::int64_t, 3> any{turn.error ? 1 : 0, turn.done ? 0 : 1, trained ? 1 : 0};
         world_.allreduce(any.data(), any.size(), Reduction::max);
@@ -92,9 +92,9 @@ class SpareRanks {
         auto folder = restart_.folder.path.string();
         share(folder);
         restart_.folder.path = folder;
-        if (world_.agree(true)) break;
+        if (ranks_.agree(true)) break;
       } catch (const RanksLost&) {
-        world_.agree(false);
+        ranks_.agree(false);
       }
     }
     if (errors) return false;
@@ -104,7 +104,7 @@ class SpareRanks {
     }
     require_enough(lost, trainers);
     if (!restart_.loss) restart_.loss = {.during = "the preparation of the run"};
-    auto& all = restart_.loss->lost;  // also those of a loss after which training has not begun again
+    auto& all = restart_.loss->lost;  // also the ranks of an earlier loss, if training has not started again since
     all.insert(all.end(), lost.begin(), lost.end());
     restart_.loss->ranks = trains_;
     restart_.regrouped = Clock::now();
@@ -112,7 +112,7 @@ class SpareRanks {
     return true;
   }
 
-  /// From the first rank that knows it: a rank that was a spare does not.
+  /// Copies the value of the first rank that has one: a rank that was a spare has none.
   void share(std::string& known) {
     const auto all = world_.allgather(known);
     const auto first = std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
@@ -121,15 +121,17 @@ class SpareRanks {
 
   void require_enough(const std::vector<Recovery::Lost>& lost, bool trainers) const {
     if (trainers && world_.size() >= trains_) return;
-    if (!trainers) fail("{}: all that trained. To continue, start the command again with --resume", describe(lost));
-    fail("{}; {} are left, but {} shall train. Start the job again, with more --spares; {}", describe(lost),
+    if (!trainers)
+      fail("{}: no rank that trained is left. To continue, start the command again with --resume", describe(lost));
+    fail("{}; {} are left, but {} must train. Start the job again, with more --spares; {}", describe(lost),
          world_.size(), trains_,
          restart_.hint.empty() ? "training had not begun, so the same command begins it" : restart_.hint);
   }
 
   Job& job_;
   Communicator& world_;
-  int trains_;  ///< ranks that train
+  FaultTolerance& ranks_;  ///< of world_
+  int trains_;             ///< ranks that train
   const std::function<ExitCode(Job&)>& work_;
   Restart restart_;
 };
@@ -140,10 +142,10 @@ ExitCode with_spares(Job& job, int spares, const std::function<ExitCode(Job&)>& 
   if (spares == 0) return work(job);
   if (!job.world.survives_losses())
     refuse(
-        "--spares: ranks that die can be replaced only where MPI goes on without them: start Open MPI 5 or later "
-        "with mpirun --with-ft ulfm");
+        "--spares: ranks that die can be replaced only if MPI goes on without them: start Open MPI 5 or later with "
+        "mpirun --with-ft ulfm");
   if (spares + 2 > job.world.size())
-    refuse("--spares {}: of {}, two at least must train: start more ranks, or keep fewer spare ranks", spares,
+    refuse("--spares {}: at least two of {} must train: start more ranks, or keep fewer spare ranks", spares,
            counted(job.world.size(), "rank"));
   return SpareRanks(job, spares, work).run();
 }

@@ -24,9 +24,9 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
-  std::size_t least = 2 + word.size() / 5;  // more edits than that make another word
+  std::size_t least = 2 + word.size() / 5;  // with more edits it is another word
   for (const std::string& candidate : known) {
-    // What starts alike was perhaps only cut short: --batch for --batch-size.
+    // A longer word that starts alike counts as near: --batch-size for --batch.
     const bool short_form = word.size() >= 5 && candidate.starts_with(word);
     const std::size_t edits = short_form ? 1 : distance(word, candidate);
     if (edits < least) {

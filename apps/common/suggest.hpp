@@ -5,8 +5,8 @@
 
 namespace keelson::app {
 
-/// The known word nearest to `word`, by edits (insertions, deletions, replacements, swaps of neighbours); empty if none
-/// is near enough for a slip of the finger.
+/// The known word nearest to `word`, by edits (insertions, deletions, replacements, swaps of neighbours); empty if no
+/// word is near enough for a typing error.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 /// "; did you mean --batch?", or nothing.

@@ -5,7 +5,7 @@
 namespace keelson::app {
 
 void MeanBaseline::set_mean(std::vector<double> mean) {
-  const auto targets = metric_->targets().size();  // 0: they have no names
+  const auto targets = metric_->targets().size();  // 0: the targets have no names
   if (targets > 0 && !mean.empty() && mean.size() != targets)
     refuse("the checkpoint has the sums of {} training targets (target_sum), expected {}: use another checkpoint",
            mean.size(), targets);

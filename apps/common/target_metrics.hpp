@@ -10,13 +10,14 @@
 
 namespace keelson::app {
 
-/// What a metric would be if the network always predicted the mean of the training targets. A network that has learnt
-/// something is better.
+/// The value of a metric for a network that always predicts the mean of the training targets. A network that has learnt
+/// something has a better value.
 class MeanBaseline final : public TargetMetric {
  public:
   explicit MeanBaseline(std::shared_ptr<const TargetMetric> metric)
       : TargetMetric(metric->targets()), metric_(std::move(metric)) {}
-  /// One number per target, as the network sees them. Before the evaluation, the same on all ranks.
+  /// Sets the mean: one number per target, in the network's units. Call it before the evaluation, with the same numbers
+  /// on all ranks.
   void set_mean(std::vector<double> mean);
   std::string name() const override { return "always the mean"; }
   double measure(std::size_t target, double predicted, double truth) const override;
@@ -34,9 +35,9 @@ class TargetMean final : public TargetMetric {
   double measure(std::size_t, double, double truth) const override { return truth; }
 };
 
-/// How programs judge a network that predicts numbers: by `metric`, beside what tells people what its value means.
+/// The metrics of a network that predicts numbers: `metric`, and others that help to judge its value.
 struct TargetMetrics {
-  /// `plotted`: predictions to keep on rank 0, at most.
+  /// `plotted`: the most predictions to keep on rank 0.
   TargetMetrics(std::shared_ptr<TargetMetric> metric, std::int64_t plotted);
   /// For MetricOptions::metrics.
   std::vector<std::shared_ptr<Metric>> all() const { return {metric, baseline, absolute, predictions}; }

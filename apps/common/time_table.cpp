@@ -49,8 +49,8 @@ std::string advice(const RunTimes& t) {
   const double lost = percent(t.share(worst));
   if (t.share(worst) < little)
     return fmt::format(
-        "{} takes most besides compute and validation, {:.1f} %: little is to be gained but by faster "
-        "kernels or more ranks{}",
+        "{} takes most besides compute and validation, {:.1f} %: only faster kernels or more ranks would make the run "
+        "much faster{}",
         to_string(worst), lost, ahead);
   switch (worst) {
     case TimePart::imbalance:

@@ -6,11 +6,11 @@
 
 namespace keelson::app {
 
-/// Where the time of a run went, as lines for a terminal: for each part its share, and seconds of the mean rank, of the
-/// rank with least and of that with most. The last line is advice().
+/// Where the time of a run went, as lines for a terminal: for each part its share, the mean seconds over ranks, the
+/// least and the most. The last line is advice().
 std::string time_table(const RunTimes& times);
 
-/// One sentence on what costs most besides compute, and what would help.
+/// One sentence that says which part costs most besides compute, and what to change.
 std::string advice(const RunTimes& times);
 
 }  // namespace keelson::app

@@ -8,12 +8,12 @@ namespace keelson::app {
 
 void declare(TraceOption& o, Verb& v) {
   v.option_without_default("--trace", o.file,
-                           "Write what all ranks did when: one JSON file, which https://ui.perfetto.dev opens", "FILE")
+                           "Write a trace of all ranks to one JSON file, which https://ui.perfetto.dev opens", "FILE")
       .output()
       .not_stored();
   v.option("--trace-events", o.events,
-           "Events that the trace keeps of each rank, of which the newest stay; 0: 4 million of all ranks, at least "
-           "2000 and at most 250000 of each",
+           "How many events the trace keeps per rank, the newest ones; 0: 4 million for all ranks together, at least "
+           "2000 and at most 250000 per rank",
            "N")
       .non_negative()
       .not_stored();

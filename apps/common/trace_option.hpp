@@ -9,21 +9,21 @@
 
 namespace keelson::app {
 
-/// Whether a verb traces all ranks, and into which file; nothing of it is stored in checkpoints.
+/// Whether a verb traces all ranks, and the trace's file. Not stored in checkpoints.
 struct TraceOption {
   std::string file;         ///< empty: no trace
-  std::int64_t events = 0;  ///< as TraceFile takes them
+  std::int64_t events = 0;  ///< as in TraceFile
 };
 
 /// Declares --trace and --trace-events on a verb.
 void declare(TraceOption& o, Verb& verb);
 
-/// Begins the trace that is wanted; null: none is. It must outlive the executors and loaders that it traces. Throws
-/// InputError where the file cannot be written. Collective.
+/// Begins the trace; null if the user wants none. The trace must outlive the executors and loaders that it records.
+/// Throws InputError if the file cannot be written. Collective.
 std::unique_ptr<TraceFile> begin_trace(const TraceOption& o, Communicator& world);
 
-/// Ends the trace, if there is one, and writes the file; rank 0 tells people on `out` how to look at it, if `out` is
-/// not null. Collective.
+/// Ends the trace, if there is one, and writes the file. Rank 0 prints on `out`, if not null, how to open the file.
+/// Collective.
 void end_trace(const TraceOption& o, TraceFile* trace, Communicator& world, std::FILE* out);
 
 }  // namespace keelson::app

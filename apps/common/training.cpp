@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
@@ -24,7 +23,7 @@ namespace keelson::app {
 namespace fs = std::filesystem;
 namespace {
 
-/// What --resume names.
+/// The checkpoint that --resume names.
 std::optional<CheckpointReader> open_resume(const TrainingOptions& o, Communicator& world) {
   if (!o.resume_option->given()) return std::nullopt;
   return CheckpointReader(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false, &world);
@@ -68,7 +67,7 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& j
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}{}\n", counted(t.epochs, "epoch"),
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(job.world.size(), "rank"), s.optimizer,
              s.schedule, to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
-  // Open MPI's mpirun kills the ranks when it is interrupted, which no rank can see coming.
+  // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
   const bool open_mpi = job.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
   if (mpirun != 0) fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
@@ -81,7 +80,7 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& j
   std::fflush(stdout);
 }
 
-/// Where the device has no room for it, that is refused with what fits.
+/// If the memory of the device is too small, refuses with a message that says which batch fits.
 std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& place, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
   require_memory_for_parameters(task.graph, *place.context, *t.optimizer);
@@ -101,16 +100,16 @@ std::string command_to_continue(const Job& job, const RunFolder& folder) {
   return fmt::format("to continue: {} train --resume {}", job.program, folder.path.string());
 }
 
-/// Also what Open MPI's mpirun sends when another rank has died.
+/// The message after a signal. Open MPI's mpirun also sends a signal when another rank has died.
 std::string signalled(const Job& job, const RunFolder& folder) {
   return fmt::format(
-      "\nsignalled to end: a checkpoint follows after this step, if the launcher gives it the time; otherwise the last "
-      "one stays; {}\n",
+      "\nsignalled to end: writes a checkpoint after this step if the launcher leaves enough time, else the last "
+      "checkpoint stays; {}\n",
       command_to_continue(job, folder));
 }
 
-/// Sums within a rank are cut by threads, so bits depend on their number. Throws InputError where the run before had
-/// another one.
+/// Stores the number of threads: sums within a rank are divided among threads, so bits depend on their number. Throws
+/// InputError if the run that is resumed had another number.
 void record_threads(int threads, TrainerOptions& t, const std::optional<CheckpointReader>& checkpoint) {
   const std::string key = "threads", now = std::to_string(threads);
   t.config[key] = now;
@@ -122,7 +121,7 @@ void record_threads(int threads, TrainerOptions& t, const std::optional<Checkpoi
            checkpoint->path().string(), found->second, now, found->second);
 }
 
-/// What writes and prints, on the rank that is the first one.
+/// The observers that write and print, on the first rank.
 struct FirstRank {
   RunRecorder recorder;
   Console console;
@@ -130,7 +129,7 @@ struct FirstRank {
   std::optional<MlperfLog> mlperf;
 };
 
-/// Trains. Where ranks were lost that the others cannot go on without, says how to continue.
+/// Trains. If the run cannot go on after a loss of ranks, the error says how to continue.
 StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
                const Observers::Maker& make_rank0_observers, const Job& job, const RunFolder& folder) {
   try {
@@ -156,11 +155,11 @@ void declare(TrainingOptions& o, Verb& v) {
   o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR")
                       .not_stored()
                       .differs_between_ranks();
-  o.resume_option = &v.option_without_default("--resume", o.resume,
-                                              "Continue bit for bit from a checkpoint, or from the newest of a "
-                                              "run; without a value: "
-                                              "of --out. Options that are not given are those of the checkpoint",
-                                              "[PATH|latest]")
+  o.resume_option = &v.option_without_default(
+                          "--resume", o.resume,
+                          "Continue bit for bit from a checkpoint, or from the newest checkpoint of a run's folder; "
+                          "without a value: of --out. Options that are not given are taken from the checkpoint",
+                          "[PATH|latest]")
                          .value_optional()
                          .not_stored()
                          .differs_between_ranks();
@@ -168,18 +167,19 @@ void declare(TrainingOptions& o, Verb& v) {
   v.option("--max-steps", o.max_steps,
            "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS")
       .not_stored();
-  v.option("--time-limit", o.time_limit, "End in time, with a checkpoint and exit code 75; 0: none", "SECONDS")
+  v.option("--time-limit", o.time_limit,
+           "End before this time is over, with a checkpoint and exit code 75; 0: no limit", "SECONDS")
       .non_negative()
       .not_stored();
-  v.option("--checkpoint-every", o.checkpoint_every, "Checkpoint every so many epochs; 0: only the best and the last",
-           "EPOCHS")
+  v.option("--checkpoint-every", o.checkpoint_every,
+           "Write a checkpoint every so many epochs; 0: only the best and the last", "EPOCHS")
       .non_negative()
       .stored();
-  v.option("--checkpoint-steps", o.checkpoint_steps, "Checkpoint every so many steps besides; 0: not", "STEPS")
+  v.option("--checkpoint-steps", o.checkpoint_steps, "Also write a checkpoint every so many steps; 0: do not", "STEPS")
       .non_negative()
       .stored();
   v.option("--max-failures", o.max_failures,
-           "Go on without ranks that die, up to so many, where MPI can (mpirun --with-ft ulfm); -1: half of the ranks",
+           "Go on after up to so many ranks have died, if MPI can (mpirun --with-ft ulfm); -1: half of the ranks",
            "RANKS")
       .not_stored();
   v.option("--spares", o.spares,
@@ -198,15 +198,14 @@ void declare(TrainingOptions& o, Verb& v) {
   declare_prefetch(o.loader, v);
   declare(o.exchange, v);
   v.flag("--recompute", o.recompute,
-         "Keep less of the forward pass in memory: make normalised values, activations, dropout and concatenations "
-         "again in the backward pass. The same results, a little later")
+         "Use less memory: compute normalised values, activations, dropout and concatenations again in the backward "
+         "pass. The results are the same; steps are a little slower")
       .not_stored();
   declare(o.trace, v);
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error like a full disk
-  // Which calls the ranks make together depends on it.
+  // The collective calls below depend on --resume.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())
     refuse("--mlperf-log with --resume: MLPerf's time is that of a run from its beginning; give one of them");
@@ -272,17 +271,18 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible) record_threads(place.context->device().current_instance().concurrency(), t, checkpoint_);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {
-    fmt::print(stderr,
-               "compiling the network; algorithms that this model of GPU has not met yet are timed: up to minutes\n");
+    fmt::print(
+        stderr,
+        "compiling the network; algorithms that were not timed before on this model of GPU are timed: up to minutes\n");
     std::fflush(stderr);
   }
   const bool logs = task.mlperf && !options_.mlperf.file.empty();
   if (logs) check(options_.mlperf, *task.mlperf);
-  Restart alone;  // of a run whose ranks nobody replaces
+  Restart alone;  // for a run without spare ranks
   Restart& restart = job_.restart ? *job_.restart : alone;
   std::optional<FolderLock>& lock = restart.lock;  // on the first rank
   t.checkpoints.before_writing = [&] { lock->require(); };
-  const auto trace = begin_trace(options_.trace, job_.world);  // outlives what it traces
+  const auto trace = begin_trace(options_.trace, job_.world);  // must outlive the objects that it records
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;
@@ -291,7 +291,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   on_first_rank(&world, [&] {
     restart.take_lock(folder_);
     const bool goes_on = folder_.holds(resumed_from());
-    // Another run may have come and gone meanwhile.
+    // Another run may have used the folder in the meantime.
     if (!goes_on && !anew_) folder_.require_free(options_.overwrite, resumed_from());
     lock->require();
     folder_.prepare(goes_on);
@@ -302,13 +302,13 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   });
   restart.begun(world);
   std::optional<TrainingTargets> targets;
-  std::vector<TrainObserver*> observers;  // of every rank
+  std::vector<TrainObserver*> observers;  // on every rank
   if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
   const auto frame = report_frame(task, t, job_, place);
   if (world.rank() == 0) print_frame(task, t, job_, place, trainer, checkpoint_);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
-    restart.take_lock(folder_);  // of a rank 0 that was lost
+    restart.take_lock(folder_);  // takes over from a rank 0 that was lost
     const auto every =
         options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
     first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets, task.sections),
@@ -326,7 +326,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),
                counted(static_cast<std::int64_t>(trainer.lost().size()) + world.size(), "rank"));
-  fmt::print("report: {}\n", folder_.report().string());
+  if (fs::exists(folder_.report())) fmt::print("report: {}\n", folder_.report().string());
   if (code == ExitCode::interrupted) fmt::print("{}\n", command_to_continue(job_, folder_));
   return code;
 }

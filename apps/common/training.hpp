@@ -21,7 +21,7 @@
 
 namespace keelson::app {
 
-/// What the user says about how a training run goes on this machine.
+/// The user's options for a training run on this machine.
 struct TrainingOptions {
   std::string out = "run", resume;
   Option *out_option = nullptr, *resume_option = nullptr;
@@ -37,22 +37,22 @@ struct TrainingOptions {
   MlperfOptions mlperf;  ///< declared by the programs that have such a benchmark
 };
 
-/// Declares them on a train verb.
+/// Declares these options on a train verb.
 void declare(TrainingOptions& o, Verb& verb);
 
-/// What is trained. All references must outlive the run.
+/// The network and the data of a run. All references must outlive the run.
 struct TrainingTask {
   const Graph& graph;
   const Dataset& training;
   const Dataset* validation;  ///< may be null
   std::string precision;      ///< as engine/plan/precision.hpp has them
   std::string title;          ///< of the report
-  const Verb& options;        ///< with what it took from checkpoints and recipes
+  const Verb& options;        ///< with the values from checkpoints and recipes
   /// Those of TrainerOptions::evaluation, for networks that predict numbers; may be null.
   const TargetMetrics* targets = nullptr;
   std::string targets_note = {};               ///< of the report, with `targets`
   std::optional<MlperfBenchmark> mlperf = {};  ///< for TrainingOptions::mlperf
-  /// What the report shows besides; called on the first rank after each validation. May be empty.
+  /// Makes further sections of the report. Called on the first rank after each validation. May be empty.
   std::function<std::vector<ReportInput::Section>()> sections = {};
 };
 
@@ -66,13 +66,13 @@ struct TrainingTask {
 ///   return run.train({graph, *data, validation.get(), precision, title, verb}, t);
 class TrainingRun {
  public:
-  /// Starts the clock of --time-limit, finds what --resume names, and checks that --out can be had. Throws InputError.
-  /// Collective.
+  /// Starts the clock of --time-limit, finds the checkpoint of --resume, and checks that --out can be used. Throws
+  /// InputError. Collective.
   TrainingRun(const TrainingOptions& options, Job& job);
 
   /// The checkpoint to continue from; nothing: a new run.
   const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
-  /// Its path; empty: a new run.
+  /// The checkpoint's path; empty: a new run.
   std::filesystem::path resumed_from() const;
   /// Fills in options that the user has left out. A run that continues: from the checkpoint, with the checkpoint's
   /// global batch whatever the number of ranks was and is; `other_data`: the user names the data. A new run: from the
@@ -80,11 +80,11 @@ class TrainingRun {
   void complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
                 const Recipes& recipes) const;
 
-  /// With everything that the options here and there say, and no more.
+  /// The trainer's options as `o` and the options of this run set them. The caller adds the rest.
   TrainerOptions trainer_options(const OptimizerOptions& o) const;
 
-  /// From here on signals end the run with a checkpoint. Trains, with the precision that is wanted or faster here,
-  /// prints, and records into --out, which no other run may do meanwhile. Collective.
+  /// Trains, prints, and writes into --out, which is locked for other runs. From here on, signals end the run with a
+  /// checkpoint. "auto" precision takes the precision that is faster on this machine. Collective.
   ExitCode train(const TrainingTask& task, TrainerOptions t) const;
 
  private:
@@ -93,8 +93,8 @@ class TrainingRun {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
-  std::chrono::steady_clock::time_point run_start_;  ///< of MLPerf's timed part: before any data are opened
-  bool anew_ = false;                                ///< the run has begun with other ranks
+  std::chrono::steady_clock::time_point run_start_;  ///< start of MLPerf's timed part: before any data are opened
+  bool anew_ = false;                                ///< the run has already begun, with other ranks
 };
 
 }  // namespace keelson::app

@@ -17,7 +17,7 @@ std::vector<double> mean_of(const std::vector<double>& sums) {
   return mean;
 }
 
-/// The sums of a state, then the number of samples; empty if it has none.
+/// The sums in a state, then the number of samples; empty if the state has no sums.
 std::vector<double> sums_of(const RunState& s) {
   const auto sum = s.observed.find(sum_name), samples = s.observed.find(samples_name);
   if (sum == s.observed.end() || samples == s.observed.end() || samples->second.size() != 1) return {};

@@ -13,12 +13,12 @@ namespace keelson::app {
 
 /// Adds up the training targets of the first epoch, and gives their mean to the baseline of each validation. The sums
 /// are kept in checkpoints, as RunState::observed "target_sum" (one number per target) and "target_samples". On every
-/// rank. A rank adds its targets to the others' sums before a validation or a checkpoint. Where a rank is lost before,
-/// the others read all samples since then again, each a part of them.
+/// rank. Before a validation or a checkpoint, the sums of all ranks are added up. If a rank is lost before that, the
+/// other ranks read all samples since the last time again and share them.
 class TrainingTargets final : public TrainObserver {
  public:
-  /// Of a trainer of `training` with these options, whose MetricOptions::target is an f32 field. `training` and
-  /// `baseline` must outlive this. `communicator` null: alone.
+  /// For a trainer on `training` with these options. MetricOptions::target must be an f32 field. `training` and
+  /// `baseline` must outlive this object. `communicator` null: one rank.
   TrainingTargets(const Dataset& training, const TrainerOptions& options, Communicator* communicator,
                   MeanBaseline& baseline);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
@@ -27,13 +27,13 @@ class TrainingTargets final : public TrainObserver {
   void before_checkpoint(RunState& s) override;
   void on_agreement() override;
 
-  /// Of the training that led to this state; empty if no sample was seen yet.
+  /// The mean of the targets that were seen up to this state; empty if no sample was seen.
   static std::vector<double> mean(const RunState& s);
 
  private:
   std::vector<double> merged();
   void sum_over_ranks(std::vector<double>& sums) const;
-  /// The sums of this rank's part of the samples from the place `first` to `end` of the epoch's order.
+  /// The sums over this rank's share of the samples at positions [first, end) in the epoch's order.
   std::vector<double> read_again(std::int64_t first, std::int64_t end) const;
 
   const Dataset& training_;
@@ -45,8 +45,8 @@ class TrainingTargets final : public TrainObserver {
   std::size_t field_ = 0;
   std::int64_t done_ = 0;      ///< samples of the first epoch, of all ranks
   std::vector<double> sums_;   ///< of all ranks: per target, then the number of samples
-  std::vector<double> mine_;   ///< of this rank, not in sums_ yet
-  std::vector<double> added_;  ///< mine_ of all ranks, which they have not agreed on yet; empty: not added up
+  std::vector<double> mine_;   ///< sums of this rank, not in sums_ yet
+  std::vector<double> added_;  ///< sum of mine_ over ranks, before the ranks have agreed; empty: not added up
 };
 
 }  // namespace keelson::app

@@ -65,7 +65,7 @@ Option& Verb::add(const std::string& names, Option::Destination target, const st
 
 Option& Verb::flag(const std::string& name, bool& target, const std::string& help) {
   Option& made = options_.emplace_back(Option(first_name(name), &target, true));
-  // One name per meaning: the one that changes something stands first in --help.
+  // --help shows first the form that changes the default.
   const std::string off = "--no-" + made.name_;
   made.option_ = app_->add_flag(target ? "!" + off + "," + name : name + ",!" + off, target, help)
                      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

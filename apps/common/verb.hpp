@@ -21,17 +21,17 @@ Config dashed(const Config& config);
 ///   verb.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
 ///   verb.flag("--augment", o.augment, "Turn and mirror the cubes at random").stored();
 ///
-/// Variables that options are bound to must outlive the verb.
+/// The variables to which options are bound must outlive the verb.
 class Verb {
  public:
-  Verb();  ///< without a program, for options that come from elsewhere than a command line
+  Verb();  ///< a verb without a program, for options that do not come from a command line
   Verb(CLI::App& parent, const std::string& name, const std::string& description);
   ~Verb();
   Verb(const Verb&) = delete;
   Verb& operator=(const Verb&) = delete;
 
-  /// `names`: long ones in kebab-case, "--size,--subcube". `unit` is what stands for the value in --help ("SECONDS",
-  /// "DIR"); by default the type. --help shows the value that `target` has now as the default.
+  /// `names`: long names in kebab-case, "--size,--subcube". `unit` stands for the value in --help ("SECONDS", "DIR");
+  /// by default the type does. --help shows the present value of `target` as the default.
   template <class T>
   Option& option(const std::string& names, T& target, const std::string& help, const std::string& unit = "") {
     return add(names, &target, help, unit, true);
@@ -42,34 +42,35 @@ class Verb {
                                  const std::string& unit = "") {
     return add(names, &target, help, unit, false);
   }
-  /// A switch, off unless `target` is true from the start: then --no-NAME turns it off.
+  /// A switch `--NAME`. If `target` is true at first, the switch is on, and `--no-NAME` turns it off.
   Option& flag(const std::string& name, bool& target, const std::string& help);
-  /// Words without an option's name in front.
+  /// Positional arguments.
   void positional(const std::string& name, std::vector<std::string>& target, const std::string& help,
                   const std::string& unit);
   void footer(const std::string& text);  ///< below the options in --help
 
-  /// The user's `option` makes values of `other` from elsewhere meaningless.
+  /// If the user gives `option`, fill() does not set `other`.
   void replaces(const std::string& option, const std::string& other) { replaced_by_[other] = option; }
   bool given(const std::string& name) const;
-  /// What the user gave as values of Option::output(), with the options: {"--trace", "trace.json"}.
+  /// The options declared output() that the user gave, with their values: {"--trace", "trace.json"}.
   std::vector<std::pair<std::string, std::string>> outputs() const;
   /// All other texts that the user gave as values. Some of them name files that the verb reads.
   std::vector<std::string> inputs() const;
   Option& find(const std::string& name);
 
-  /// The options that are stored, with their values now.
+  /// The stored options, with their present values.
   Config values() const;
-  /// The options about which nobody has said whether they are stored: of a verb that trains, none.
+  /// The options that are declared neither stored() nor not_stored(). A verb that trains must have none.
   std::vector<std::string> undecided() const;
-  /// The stored options, but for paths, that the user has given another value than `config` has: "--lr 0.5 (was 0.1)".
+  /// The stored options, without paths, for which the user has given another value than `config` has: "--lr 0.5 (was
+  /// 0.1)".
   std::vector<std::string> changes(const Config& config) const;
-  /// All options that must be alike on all ranks, with their values now.
+  /// All options that must be the same on all ranks, with their present values.
   Config common_values() const;
-  /// Sets the stored options that the user neither gave nor replaced, where `config` has them. Throws InputError,
-  /// naming `source`, for values that do not fit.
+  /// Sets the stored options from `config`, except options that the user gave, or replaced (replaces()). Throws
+  /// InputError, naming `source`, for values that do not fit.
   void fill(const Config& config, const std::string& source);
-  /// Reads a command line without the program's and the verb's name. Throws InputError. For a verb without a program.
+  /// Reads a command line without the names of program and verb. For a verb without a program. Throws InputError.
   void parse(const std::vector<std::string>& arguments);
 
   CLI::App& cli() const { return *app_; }
@@ -85,7 +86,7 @@ class Verb {
   std::map<std::string, std::string> replaced_by_;
 };
 
-/// The options that a run had, from what its checkpoint holds of them. `Run` has a function declare(Run&, Verb&).
+/// The options of a run, from the configuration in its checkpoint. `Run` must have a function declare(Run&, Verb&).
 /// Throws InputError for values that do not fit.
 template <class Run>
 Run stored_options(const Config& config) {

@@ -24,7 +24,7 @@ struct EvaluateOptions : app::EvaluationOptions {
 struct Row {
   std::string name;
   double error, baseline;
-  std::optional<double> physical;  ///< the error in the user's units, where the metric is a mean absolute error
+  std::optional<double> physical;  ///< the error in the user's units, if the metric is a mean absolute error
 };
 
 struct Requirement {
@@ -49,18 +49,19 @@ std::vector<Requirement> parse_requirements(const std::vector<std::string>& text
   return all;
 }
 
-/// Throws Error where a ratio is not below what is required.
+/// Throws Error if a ratio is not below the required value.
 void check_requirements(const std::vector<Requirement>& requirements, const std::vector<Row>& rows) {
   std::vector<std::string> missed;
   for (const auto& q : requirements)
     for (const auto& r : rows)
       if (r.name == q.target && !(r.error / r.baseline < q.ratio))
-        missed.push_back(fmt::format("{} is at {:.3f} of the error of always predicting the mean, must be below {}",
-                                     r.name, r.error / r.baseline, q.ratio));
-  if (!missed.empty()) fail("not good enough: {}", fmt::join(missed, "; "));
+        missed.push_back(
+            fmt::format("{}: error divided by that of always predicting the mean is {:.3f}, expected below {}", r.name,
+                        r.error / r.baseline, q.ratio));
+  if (!missed.empty()) fail("the network is not good enough: {}", fmt::join(missed, "; "));
 }
 
-/// `relative`: errors have no units.
+/// `relative`: errors are relative, without units.
 std::vector<Row> rows_of(const TargetMetric& metric, const app::MeanBaseline& baseline, bool relative) {
   const auto errors = metric.values(), baselines = baseline.values();
   std::vector<Row> rows;
@@ -140,16 +141,17 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v =
-      line.verb("evaluate", "Errors of a trained network on held-out universes, beside always predicting the mean",
-                [o](app::Job& job) { return evaluate(*o, job); });
+  auto& v = line.verb(
+      "evaluate",
+      "Measure the errors of a trained network on other universes, and compare with always predicting the mean",
+      [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
   app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);
-  v.option_without_default(
-       "--require", o->require,
-       "Fail (exit code 1) unless the ratio of this target's error to that of always predicting the mean is below this",
-       "TARGET:RATIO,...")
+  v.option_without_default("--require", o->require,
+                           "Fail (exit code 1) unless the target's error, divided by the error of always predicting "
+                           "the mean, is below RATIO",
+                           "TARGET:RATIO,...")
       .comma_separated();
 }
 

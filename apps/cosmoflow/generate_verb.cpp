@@ -15,7 +15,7 @@ struct GenerateVerbOptions {
   double box = 0;
 };
 
-/// Raised between universes when the user or the batch system wants the program to end.
+/// Thrown between universes when the user or the batch system wants the program to end.
 struct Interrupted {};
 
 ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
@@ -32,7 +32,7 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
   g.ranks = world.size();
   universe::check(g);
   Interrupt::install();
-  app::Progress progress("universe");  // of rank 0's part
+  app::Progress progress("universe");  // shows rank 0's part
   universe::GenerateReport report;
   bool interrupted = false;
   try {
@@ -41,18 +41,19 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
       if (Interrupt::requested()) throw Interrupted();
     });
   } catch (const Interrupted&) {
-    interrupted = true;  // whole files stay; the same command makes the rest
+    interrupted = true;  // complete files stay; the same command makes the others
   }
-  // A rank may be at work on its last file for long, while the others wait for it.
+  // One rank may need long for its last file while the others wait; a signal then ends the program at once.
   Interrupt::uninstall();
   std::int64_t counts[3] = {report.written, report.skipped, interrupted};
   world.allreduce(counts, 3, Reduction::sum);
   if (counts[2] > 0) {
-    if (world.rank() == 0) fmt::print("interrupted; the same command makes the rest\n");
+    if (world.rank() == 0) fmt::print("interrupted; the same command makes the missing files\n");
     return ExitCode::interrupted;
   }
   if (world.rank() == 0)
-    fmt::print("{}: {} of {}^3 cells made, {} found there\n", o.out, counted(counts[0], "universe"), g.grid, counts[1]);
+    fmt::print("{}: {} of {}^3 cells made, {} were there already\n", o.out, counted(counts[0], "universe"), g.grid,
+               counts[1]);
   return ExitCode::done;
 }
 
@@ -77,13 +78,14 @@ void define_generate(app::CommandLine& line) {
       .one_of(universe::prior_presets());
   v.option("--size", g.grid, "Edge of a universe", "CELLS").positive();
   v.option("--box", o->box, "Edge of a universe; 0: the prior's", "MPC/H").non_negative();
-  v.option("--particles", g.particles_per_cell_side, "Particles per cell and side: its cube is the mean count", "N")
+  v.option("--particles", g.particles_per_cell_side, "Particles per cell along one side; the mean count is its cube",
+           "N")
       .positive();
   v.option("--order", o->order, "Displacement: 1 Zel'dovich, 2 second order (2LPT)").between(1, 2);
   v.option("--layout", o->layout, "samples: x and y, as the prepared public data; raw: full and unitPar")
       .one_of({"samples", "raw"});
   v.option("--samples-per-file", g.samples_per_file, "For samples", "N").positive();
-  v.option("--seed", g.seed, "Universe i of a split depends on seed, split and i alone", "N");
+  v.option("--seed", g.seed, "Universe i of a split depends only on seed, split and i", "N");
 }
 
 }  // namespace keelson::cosmoflow

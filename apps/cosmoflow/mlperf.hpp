@@ -5,7 +5,7 @@
 
 namespace keelson::cosmoflow {
 
-/// What a log for MLPerf HPC says of a run with these options and this many samples per step.
+/// The facts about a run for a log of MLPerf HPC. `global_batch`: samples per step.
 app::MlperfBenchmark mlperf_benchmark(const RunOptions& o, std::int64_t global_batch);
 
 }  // namespace keelson::cosmoflow

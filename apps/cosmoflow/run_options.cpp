@@ -9,7 +9,7 @@ namespace {
 void declare_data(RunOptions& o, app::Verb& v) {
   app::declare_files(o, v);
   v.option("--normalise", o.normalise,
-           "What happens to x: log(x + 1), division by the sample's mean, nothing; auto: as published")
+           "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
       .one_of({"auto", "log1p", "mean", "none"})
       .stored();
   v.option_without_default("--channels", o.channels,
@@ -19,7 +19,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .non_negative()
       .stored();
   v.option("--size,--subcube", o.size,
-           "Edge of the cubic samples; stored volumes are cut into such sub-cubes; 0: as stored", "CELLS")
+           "Edge of the cubic samples; stored volumes are cut into sub-cubes of this edge; 0: as stored", "CELLS")
       .non_negative()
       .stored();
   v.flag("--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample").stored();
@@ -75,7 +75,7 @@ const app::Recipes& recipes() {
 
 void declare(RunOptions& o, app::Verb& v) {
   app::declare_recipe(o, v, recipes());
-  v.option("--net", o.net, "Network: of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
+  v.option("--net", o.net, "Network of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
   v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)
       .stored();
@@ -83,7 +83,8 @@ void declare(RunOptions& o, app::Verb& v) {
   declare_data(o, v);
   app::declare(o, v);
   v.option("--l2", o.l2,
-           "As TensorFlow's l2(x) on the weights of dense1 and dense2 (gradient 2 x w; the loss shown is without it)",
+           "L2 term on the weights of dense1 and dense2, as TensorFlow's l2(x) (gradient 2 x w; the loss shown is "
+           "without it)",
            "X")
       .non_negative()
       .stored();

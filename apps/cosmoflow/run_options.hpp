@@ -11,7 +11,7 @@ namespace keelson::cosmoflow {
 
 using app::Config;
 
-/// What defines a training run, apart from where it reads and writes. All of it is stored in checkpoints.
+/// The options that define a training run, except for its paths. All of them are stored in checkpoints.
 struct RunOptions : app::RunOptions, app::SampleFiles {
   std::string net = "mlperf";
   std::int64_t size = 0;  ///< 0: as stored
@@ -25,7 +25,7 @@ struct RunOptions : app::RunOptions, app::SampleFiles {
   double target_mae = 0;
 };
 
-/// Declares them on a verb, as stored ones.
+/// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
 /// The published hyper-parameters.

@@ -13,7 +13,7 @@
 namespace keelson::cosmoflow {
 namespace {
 
-/// The channel of redshift 0, where the file says which redshifts it has; else the first.
+/// The channel of redshift 0 if the file names its redshifts; else the first channel.
 int channel_today(const std::string& file) {
   const auto f = hdf5::File::open(file);
   if (!f.has_attribute("/", "redshifts")) return 0;
@@ -25,7 +25,7 @@ struct ZScore {
   std::vector<float> mean, std;
 };
 
-/// Mean and standard deviation of a uniform distribution over each parameter's range, as the paper's code has them.
+/// Mean and standard deviation of a uniform distribution over each parameter's range, as in the paper's code.
 ZScore paper_scaling(const std::vector<UniverseParameter>& parameters) {
   ZScore z;
   for (const auto& p : parameters) {
@@ -48,8 +48,9 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
                                           : Normalisation::none;
   if (!paper) return std::make_unique<UniverseDataset>(path, u, &world);
   u.targets = {0, 1, 2};
-  u.physical_targets = true;  // its loss and metric are relative to them; refused where the range is unknown
-  const UniverseDataset probe(path, u, &world);  // tells what the files hold
+  u.physical_targets =
+      true;  // the network's loss and metric are relative to physical targets; refused if their range is unknown
+  const UniverseDataset probe(path, u, &world);  // only for facts about the files
   if (u.channels.empty()) u.channels = {channel_today(probe.file_of(0))};
   const auto z = paper_scaling(probe.parameters());
   u.target_mean = z.mean;
@@ -157,7 +158,7 @@ std::shared_ptr<TargetMetric> make_metric(const RunOptions& o, const UniverseDat
 
 std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
   app::OptimizerOptions options = o;
-  if (o.net == "paper") options.larc_floor = 1.0f / 16000;  // the published factor where a norm is 0
+  if (o.net == "paper") options.larc_floor = 1.0f / 16000;  // the published factor if a norm is 0
   auto p = app::make_optimizer(options);
   if (o.l2 > 0) p->groups.push_back({{"dense1/weights", "dense2/weights"}, 2 * o.l2, 1});  // d/dw of l2 * w^2
   return p;

@@ -9,11 +9,11 @@
 namespace keelson::cosmoflow {
 namespace {
 
-constexpr std::int64_t plotted_predictions = 2000;  // more dots only make the report heavy
+constexpr std::int64_t plotted_predictions = 2000;  // more points only make the report larger
 
 using TrainOptions = app::TrainOptions<RunOptions>;
 
-/// Fills in what the user has left out.
+/// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   app::Recipes known = recipes();
   if (o.verb->given("net"))
@@ -63,10 +63,9 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .title = fmt::format("CosmoFlow, {} network, {}³ cells", paper ? "SC18 paper's" : "MLPerf HPC's", size),
        .options = *o.verb,
        .targets = &targets,
-       .targets_note =
-           paper
-               ? "Validation samples in physical units; errors are relative."
-               : "Validation samples in physical units; errors are those of the targets as trained on, about [-1, 1].",
+       .targets_note = paper ? "Validation samples in physical units; errors are relative."
+                             : "Validation samples in physical units; errors are in the units of training, in which "
+                               "targets lie in about [-1, 1].",
        .mlperf = mlperf_benchmark(o.run, t.batch * job.world.size())},
       t);
 }

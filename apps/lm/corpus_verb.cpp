@@ -22,10 +22,10 @@ struct CorpusOptions {
   bool json = false;
 };
 
-/// Raised between pieces of text when the user or the batch system wants the program to end.
+/// Thrown between pieces of text when the user or the batch system wants the program to end.
 struct Interrupted {};
 
-/// A line now and then.
+/// Prints a line from time to time.
 class Progress {
  public:
   Progress(std::string name, std::int64_t tokens, bool quiet)
@@ -54,7 +54,7 @@ void make_folder(const fs::path& folder) {
     refuse("{}: cannot be made: {}. Expected --out to name a new or existing folder", folder.string(), error.message());
 }
 
-/// Texts of the same names that somebody else made, such as the Penn Treebank's, stay.
+/// Refuses to replace texts of the same names that another program made, such as the Penn Treebank's.
 void check_replaceable(const fs::path& folder) {
   if (fs::exists(folder / "source.json")) return;
   for (const char* file : {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"})
@@ -63,7 +63,7 @@ void check_replaceable(const fs::path& folder) {
              (folder / file).string());
 }
 
-/// What is known about the source; perplexities per token, <eos> included.
+/// Facts about the source; perplexities are per token, <eos> included.
 nlohmann::ordered_json describe_source(const TopicChain& chain, const ChainOptions& o) {
   const auto pi = stationary(chain);
   const double rate = entropy_rate(chain, pi);
@@ -88,12 +88,12 @@ void print_text(const nlohmann::ordered_json& j, const fs::path& out) {
   const auto perplexity = [&](const char* of) { return j["perplexity"][of].get<double>(); };
   fmt::print("entropy rate: {:.6f} nats per token (<eos> included), so the best possible perplexity is {:.4f}\n",
              j["entropy_rate_nats"].get<double>(), perplexity("best"));
-  fmt::print("the best possible with fewer tokens in view: unigram {:.4f}, bigram {:.4f}, trigram {:.4f}\n",
+  fmt::print("the best possible for a model that sees fewer tokens: unigram {:.4f}, bigram {:.4f}, trigram {:.4f}\n",
              perplexity("unigram"), perplexity("bigram"), perplexity("trigram"));
 }
 
 ExitCode corpus(const CorpusOptions& o, app::Job& job) {
-  if (o.out.empty()) refuse("give --out: the folder that gets ptb.train.txt, ptb.valid.txt and ptb.test.txt");
+  if (o.out.empty()) refuse("give --out: the folder for ptb.train.txt, ptb.valid.txt and ptb.test.txt");
   if (job.world.rank() != 0) return ExitCode::done;
   const auto chain = make_chain(o.chain);
   auto source = describe_source(chain, o.chain);
@@ -101,7 +101,8 @@ ExitCode corpus(const CorpusOptions& o, app::Job& job) {
   const fs::path out = o.out;
   check_replaceable(out);
   make_folder(out);
-  write_atomically(out / "source.json", source.dump(2) + "\n");  // from here on the folder is known to be ours
+  write_atomically(out / "source.json",
+                   source.dump(2) + "\n");  // from here on the folder is known to be made by this program
   Interrupt::install();
   try {
     std::uint64_t split = 0;
@@ -110,7 +111,7 @@ ExitCode corpus(const CorpusOptions& o, app::Job& job) {
       source["tokens"][file] =
           write_corpus(chain, words, o.chain.seed, split++, tokens, out / file, Progress(file, tokens, o.json));
   } catch (const Interrupted&) {
-    fmt::print("interrupted; the same command writes the text anew\n");
+    fmt::print("interrupted; the same command writes the text again\n");
     return ExitCode::interrupted;
   }
   write_atomically(out / "source.json", source.dump(2) + "\n");
@@ -125,20 +126,20 @@ ExitCode corpus(const CorpusOptions& o, app::Job& job) {
 
 void define_corpus(app::CommandLine& line) {
   auto o = std::make_shared<CorpusOptions>();
-  auto& v = line.verb("corpus",
-                      "Write made-up text with a known entropy rate: what perplexity a perfect model would reach on it",
-                      [o](app::Job& job) { return corpus(*o, job); });
-  v.option_without_default("--out", o->out,
-                           "Folder that gets ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json", "DIR");
+  auto& v = line.verb(
+      "corpus", "Write made-up text with a known entropy rate, so that the perplexity of a perfect model is known",
+      [o](app::Job& job) { return corpus(*o, job); });
+  v.option_without_default("--out", o->out, "Folder for ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json",
+                           "DIR");
   v.option("--words", o->train, "Tokens of training text, newlines included", "N").positive();
   v.option("--validation-words", o->validation, "Tokens of validation text", "N").positive();
   v.option("--test-words", o->test, "Tokens of test text", "N").positive();
   v.option("--vocab-size", o->chain.words, "Different words", "N");
   v.option("--branching", o->chain.branching, "Words that may follow a word, besides the end of the sentence", "N");
   v.option("--topics", o->chain.topics,
-           "Topics, which a sentence's first word tells and on which its other words depend", "N");
-  v.option("--sentence", o->chain.sentence, "About how long sentences are, on average", "WORDS");
-  v.option("--seed", o->chain.seed, "Source and text depend on it and the options above alone", "N");
+           "Number of topics; a sentence's first word determines its topic, and the other words depend on it", "N");
+  v.option("--sentence", o->chain.sentence, "Approximate mean length of sentences", "WORDS");
+  v.option("--seed", o->chain.seed, "Source and text depend only on the seed and the options above", "N");
   v.flag("--json", o->json, "Print one JSON object, as in source.json");
 }
 

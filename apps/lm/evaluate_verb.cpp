@@ -14,14 +14,14 @@ namespace keelson::lm {
 namespace {
 
 struct EvaluateOptions : app::EvaluationOptions {
-  EvaluateOptions() { batch = 1; }  // as published: the text is one stream, from end to end
+  EvaluateOptions() { batch = 1; }  // as published: the whole text is one stream
   TextOptions text;
   std::int64_t unroll = 0;
   double require = 0, require_of_best = 0;
 };
 
-/// The test text, else that of validation, else what was given as training text; without any, the run's validation
-/// text.
+/// The test text, else the validation text, else the training text that the user gave; if the user gave none, the run's
+/// validation text.
 std::vector<std::string> files_to_judge(const EvaluateOptions& o, const RunOptions& run) {
   if (o.text.data.empty() && o.text.train.empty() && o.text.validation.empty() && o.text.test.empty()) {
     if (run.text.validation.empty()) refuse("the run had no validation text: give --data or --test");
@@ -53,8 +53,8 @@ void print_text(const Outcome& r) {
              e.loss, r.bits(), r.text.targets(), r.words_per_second());
   if (r.source.perplexity > 0)
     fmt::print(
-        "the text's source is known: no model can do better than {:.3f} (this one: {:.2f} times that); knowing "
-        "only how often each word comes {:.3f}, only the word before {:.3f}\n",
+        "the text's source is known: the best possible perplexity is {:.3f} (this model has {:.2f} times that); with "
+        "word frequencies alone {:.3f}, with one previous word {:.3f}\n",
         r.source.perplexity, e.metric / r.source.perplexity, r.source.unigram, r.source.bigram);
 }
 
@@ -76,7 +76,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const std::int64_t unroll = o.unroll > 0 ? o.unroll : model.run.unroll;
   const auto text = open_text(files, model.vocabulary, {o.batch * world.size(), unroll, true}, world);
   const auto unknown = model.vocabulary->left_out(text->scan());
-  // The source's entropy is that of whole words; a model that sees characters, or <unk>, answers another question.
+  // The source's entropy holds for whole words. A model that sees characters, or <unk>, cannot be compared with it.
   const bool same_question = model.vocabulary->level() == TokenLevel::word && unknown == 0 && files.size() == 1;
   const auto source = same_question ? known_source(files[0]) : KnownSource{};
   if (o.require_of_best > 0 && source.perplexity <= 0)
@@ -100,7 +100,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   }
   for (const double most : {o.require, o.require_of_best * source.perplexity})
     if (most > 0 && !(result.metric <= most))
-      fail("not good enough: a perplexity of {:.3f}, must be at most {:.3f}", result.metric, most);
+      fail("the model is not good enough: a perplexity of {:.3f}, expected at most {:.3f}", result.metric, most);
   return ExitCode::done;
 }
 
@@ -108,16 +108,19 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v = line.verb("evaluate", "Perplexity of a trained language model on a text, every token predicted once",
+  auto& v = line.verb("evaluate",
+                      "Measure the perplexity of a trained language model on a text; every token is predicted once",
                       [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
   declare_text_options(v, o->text);
-  v.option("--unroll", o->unroll, "Tokens per step, which makes no difference to the result; 0: as trained", "TOKENS")
+  v.option("--unroll", o->unroll, "Tokens per step, which does not change the result; 0: as trained", "TOKENS")
       .non_negative();
   v.option("--require", o->require, "Exit code 1 if the perplexity is above this; 0: no requirement", "X")
       .non_negative();
   v.option("--require-of-best", o->require_of_best,
-           "The same for so many times the best possible perplexity, where the text's source is known; 0: none", "X")
+           "Exit code 1 if the perplexity is above this multiple of the best possible one; the text's source must be "
+           "known; 0: no requirement",
+           "X")
       .non_negative();
   declare_evaluation(*o, v);
 }

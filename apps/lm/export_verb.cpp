@@ -19,7 +19,8 @@ app::ExportedNetwork network_of(const CheckpointReader& checkpoint, std::int64_t
 void define_export(app::CommandLine& line) {
   const auto unroll = std::make_shared<std::int64_t>(0);
   app::define_export(line, [unroll](const CheckpointReader& c) { return network_of(c, *unroll); })
-      .option("--unroll", *unroll, "Tokens per call of the model, which carries states on; 0: as trained", "TOKENS")
+      .option("--unroll", *unroll, "Tokens per call of the model; states are kept between calls; 0: as trained",
+              "TOKENS")
       .non_negative();
 }
 

@@ -36,7 +36,7 @@ KnownSource known_source(const std::string& text_file) {
     if (!j.at("tokens").contains(text.filename().string())) return {};
     return {perplexity.at("best"), perplexity.at("unigram"), perplexity.at("bigram")};
   } catch (const nlohmann::json::exception&) {
-    return {};  // none there, or a file of the same name that is none of ours
+    return {};  // there is no such file, or another program made it
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace keelson::lm {
 
-/// What a checkpoint holds of a language model besides its parameters.
+/// The data of a language model in a checkpoint, besides its parameters.
 struct TrainedModel {
   RunOptions run;
   std::shared_ptr<const Vocabulary> vocabulary;
@@ -18,17 +18,17 @@ struct TrainedModel {
 /// Throws InputError for a checkpoint of another program or without a vocabulary.
 TrainedModel read_model(const CheckpointReader& checkpoint);
 
-/// A text as the windows of `o`; scanned by rank 0. Collective.
+/// Opens a text as the windows of `o`; rank 0 scans it. Collective.
 std::unique_ptr<TextWindows> open_text(const std::vector<std::string>& files,
                                        std::shared_ptr<const Vocabulary> vocabulary, const WindowOptions& o,
                                        Communicator& world);
 
-/// What source.json beside a text of `keelson-lm corpus` says.
+/// Facts from source.json, which lies beside a text of `keelson-lm corpus`.
 struct KnownSource {
-  double perplexity = 0;  ///< the best that any model can reach; 0: unknown
+  double perplexity = 0;  ///< the best possible; 0: unknown
   double unigram = 0, bigram = 0;
 };
-/// Perplexity 0 where there is none for this file.
+/// Perplexity 0 if there is no source.json for this file.
 KnownSource known_source(const std::string& text_file);
 
 }  // namespace keelson::lm

@@ -27,7 +27,7 @@ Config published(const nets::LstmLmConfiguration& c) {
           {"clip-norm", fmt::format("{}", c.clip_norm)}};
 }
 
-/// For the synthetic corpus of `keelson-lm corpus`, in a few minutes on two cores.
+/// For the synthetic corpus of `keelson-lm corpus`: takes a few minutes on two cores.
 Config demo() {
   return {{"hidden", "160"},       {"layers", "1"},      {"unroll", "35"},  {"batch", "10"},
           {"epochs", "6"},         {"optimizer", "sgd"}, {"momentum", "0"}, {"lr", "1"},
@@ -45,7 +45,7 @@ void declare_network(RunOptions& o, app::Verb& v) {
            "Probability that a feature of the embedding or of a layer's output is dropped in training")
       .between(0.0, 0.99)
       .stored();
-  v.option("--init", o.init, "Weights begin uniform between - and + this", "X").positive().stored();
+  v.option("--init", o.init, "Initial weights are uniform between minus and plus this", "X").positive().stored();
   v.flag("--tied", o.tied, "The output layer has the embedding's weights").stored();
   app::declare_precision(o, v, "matrix products' operands");
 }
@@ -60,7 +60,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .not_stored()  // checkpoints keep the vocabulary itself
       .differs_between_ranks();
   v.option("--vocab-size", o.vocab_size,
-           "Most tokens in the vocabulary, the most frequent ones; the others are <unk>; 0: all", "N")
+           "Size of the vocabulary: the most frequent tokens; the others are <unk>; 0: all", "N")
       .non_negative()
       .stored();
   v.option("--min-count", o.min_count, "Rarer tokens are <unk>", "N").positive().stored();
@@ -89,7 +89,7 @@ void declare(RunOptions& o, app::Verb& v) {
   app::declare_recipe(
       o, v, recipes(),
       "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et al. 2014), "
-      "demo; options given besides win");
+      "demo; options that you also give win");
   declare_network(o, v);
   declare_data(o, v);
   app::declare(o, v);

@@ -12,7 +12,7 @@ namespace keelson::lm {
 
 using app::Config;
 
-/// What defines a training run, apart from where it writes. All of it is stored in checkpoints.
+/// The options that define a training run, except for its output. All of them are stored in checkpoints.
 struct RunOptions : app::RunOptions {
   RunOptions();  ///< the optimizer's defaults are those of the published language models
 
@@ -30,7 +30,7 @@ struct RunOptions : app::RunOptions {
   double target_perplexity = 0;
 };
 
-/// Declares them on a verb, as stored ones.
+/// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
 /// Hyper-parameters: "small", "medium" and "large" as published for the Penn Treebank, "demo".
@@ -39,7 +39,7 @@ const app::Recipes& recipes();
 /// Throws InputError for combinations that make no sense.
 void check(const RunOptions& o);
 
-/// The network for a vocabulary of so many tokens; `unroll` 0: that of the options.
+/// The network for a vocabulary of `vocabulary` tokens. `unroll` 0: as in the options.
 nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll = 0);
 std::string network_name(const RunOptions& o);  ///< "lm-lstm"
 inline constexpr app::NetworkFamily family{"lm-", "language model"};

@@ -34,7 +34,7 @@ class Sampler {
     logits_.resize(static_cast<std::size_t>(model.vocabulary->size()));
   }
 
-  /// The logits of the token after `id`, which follows those given before.
+  /// The logits of the token after `id`. The model has seen the tokens of all earlier calls.
   const std::vector<float>& next(std::int32_t id) {
     const Tensor x = executor_.input("x");
     context_.device().copy_from_host(x.raw(), &id, sizeof id);
@@ -58,7 +58,8 @@ class Sampler {
   std::vector<float> logits_;
 };
 
-/// Draws from softmax(logits / temperature), of the top_k most probable tokens only (0: of all). `uniform` in [0, 1).
+/// Draws a token from softmax(logits / temperature) over the top_k most probable tokens (0: over all). `uniform` in [0,
+/// 1).
 std::int32_t draw(const std::vector<float>& logits, const SampleOptions& o, double uniform) {
   std::vector<std::int32_t> order(logits.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
@@ -85,7 +86,7 @@ std::int32_t draw(const std::vector<float>& logits, const SampleOptions& o, doub
   return order.back();
 }
 
-/// Tokens as text: words apart, lines where sentences end.
+/// Writes tokens as text: words separated by spaces, sentences by newlines.
 class Writer {
  public:
   explicit Writer(TokenLevel level) : words_(level == TokenLevel::word) {}
@@ -103,7 +104,7 @@ class Writer {
   bool words_, at_start_ = true;
 };
 
-/// The prompt's tokens, as a text with them would be read.
+/// The prompt's tokens, cut as a text would be.
 std::vector<std::string> tokens_of(const std::string& prompt, TokenLevel level) {
   std::vector<std::string> tokens;
   if (level == TokenLevel::word) {
@@ -134,7 +135,7 @@ ExitCode sample(const SampleOptions& o, app::Job& job) {
   const auto context = backends::make_context(o.device.device);
   Sampler sampler(checkpoint, model, *context);
   Writer writer(vocabulary.level());
-  // A text begins where another one has ended.
+  // The model starts as after the end of another text.
   std::int32_t last = vocabulary.id(vocabulary.level() == TokenLevel::word ? "<eos>" : "\n");
   for (const auto& t : prompt) {
     sampler.next(last);
@@ -155,13 +156,15 @@ ExitCode sample(const SampleOptions& o, app::Job& job) {
 
 void define_sample(app::CommandLine& line) {
   auto o = std::make_shared<SampleOptions>();
-  auto& v = line.verb("sample", "Let a trained language model write", [o](app::Job& job) { return sample(*o, job); });
+  auto& v =
+      line.verb("sample", "Write text with a trained language model", [o](app::Job& job) { return sample(*o, job); });
   declare_checkpoint(*o, v);
-  v.option("--tokens", o->tokens, "How many to write", "N").positive();
+  v.option("--tokens", o->tokens, "Number of tokens to write", "N").positive();
   v.option_without_default("--prompt", o->prompt, "Text to continue", "TEXT");
-  v.option("--temperature", o->temperature, "Below 1: likelier tokens only; 0: the likeliest", "X").non_negative();
-  v.option("--top-k", o->top_k, "Draw from so many of the likeliest tokens; 0: from all", "N").non_negative();
-  v.option("--seed", o->seed, "Of the draws");
+  v.option("--temperature", o->temperature, "Below 1: prefer likelier tokens; 0: always take the likeliest", "X")
+      .non_negative();
+  v.option("--top-k", o->top_k, "Draw only from this number of likeliest tokens; 0: from all", "N").non_negative();
+  v.option("--seed", o->seed, "Seed of the draws");
 }
 
 }  // namespace keelson::lm

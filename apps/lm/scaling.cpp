@@ -59,8 +59,8 @@ std::string table(const ScalingTable& t) {
 
 std::string ScalingTable::header() const {
   return fmt::format("{}\n{}; {}\n{}\n\n{:>6} {:>8} {:>14} {:>12} {:>9} {:>11} {:>9} {:>9}\n", net, machine, device,
-                     strong ? "one global batch, shared out among the ranks" : "a batch for each rank", "ranks",
-                     "batch", "words/s/rank", "words/s", "speed-up", "efficiency", "ms/step", "exchange");
+                     strong ? "one global batch, divided among the ranks" : "a batch for each rank", "ranks", "batch",
+                     "words/s/rank", "words/s", "speed-up", "efficiency", "ms/step", "exchange");
 }
 
 std::string ScalingTable::line(const ScalingRow& r) const {
@@ -76,11 +76,10 @@ std::string render_scaling(const ScalingTable& t) {
   out += "<p class='sub'>" + escape(t.net) + "<br>" + escape(t.machine) + "; " + escape(t.device) + "</p>";
   out += plots(t) + "<h2>Table</h2>" + table(t);
   out += fmt::format(
-      "<p class='note'>{} Ranks that do not take part wait. Speed-up and efficiency are against one rank of the same "
-      "job, with the same cores or the same GPU to itself. Waiting: the part of a step in which the rank that waits "
-      "longest has nothing left to do but wait for the others' gradients; exchange behind the backward pass costs no "
-      "time of its own.</p>",
-      t.strong ? "Strong scaling: one global batch, shared out among the ranks."
+      "<p class='note'>{} Ranks that do not take part wait. Speed-up and efficiency are relative to one rank of the "
+      "same job, with the same cores or the same GPU for itself. Waiting: the part of a step in which the rank that "
+      "waits longest only waits for the other ranks' gradients; exchange during the backward pass is not counted.</p>",
+      t.strong ? "Strong scaling: one global batch, divided among the ranks."
                : "Weak scaling: each rank has a batch of its own.");
   return out + "</main></body></html>\n";
 }

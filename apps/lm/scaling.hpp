@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-/// How training speed grows with the number of ranks.
+/// Measures how training speed grows with the number of ranks.
 namespace keelson::lm {
 
 struct ScalingRow {
@@ -12,13 +12,13 @@ struct ScalingRow {
   std::int64_t batch;       ///< streams per rank
   double words_per_second;  ///< all ranks together
   double seconds_per_step;
-  double exchange_share;  ///< of a step: waiting for gradients, on the rank that waits longest
+  double exchange_share;  ///< share of a step: waiting for gradients, on the rank that waits longest
 };
 
 struct ScalingTable {
   std::string net, machine, device;
-  bool strong = false;                ///< one global batch shared out, instead of one per rank
-  std::vector<ScalingRow> rows = {};  ///< the first has one rank
+  bool strong = false;                ///< one global batch that the ranks share, instead of one per rank
+  std::vector<ScalingRow> rows = {};  ///< the first row has one rank
 
   double speed_up(const ScalingRow& r) const { return r.words_per_second / rows.front().words_per_second; }
   double efficiency(const ScalingRow& r) const { return speed_up(r) / r.ranks; }

@@ -30,15 +30,15 @@ struct ScalingOptions {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-/// Streams per rank for `ranks` of them; 0 where they cannot be shared out evenly.
+/// Streams per rank with `ranks` ranks; 0 if the streams cannot be divided evenly.
 std::int64_t batch_of(const ScalingOptions& o, const nets::LstmLmConfiguration& net, int ranks) {
   const std::int64_t batch = o.batch > 0 ? o.batch : net.batch;
   if (!o.strong) return batch;
   return batch % ranks == 0 ? batch / ranks : 0;
 }
 
-/// Tokens drawn so that the k-th most frequent has a share of about 1 / k, as the words of a language have (Zipf 1949):
-/// how many different rows of the embedding a step touches depends on it.
+/// Draws tokens so that the k-th most frequent one has a share of about 1 / k, like the words of a language (Zipf
+/// 1949). The number of different rows of the embedding in a step depends on this.
 void fill_tokens(Context& context, Executor& executor, const char* name, std::int64_t vocabulary, int rank) {
   const Tensor t = executor.input(name);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(t.elements()));
@@ -115,7 +115,7 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
   const auto place = app::open_device(o.device, job);
   const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net.net);
-  // Once, so that all rows have the same.
+  // Chosen once, so that all rows have the same precision.
   const ProcessGrid grid(*place.ranks);
   const Precision precision =
       choose_precision(o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .grid = &grid});
@@ -130,7 +130,7 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
     if (group && batch > 0) table.rows.push_back(measure(o, net, batch, precision, *context, *group));
     if (world.rank() == 0 && !o.json && batch > 0) fmt::print("{}", table.line(table.rows.back()));
     std::fflush(stdout);
-    world.barrier();  // the others wait here, and leave their cores alone
+    world.barrier();  // the other ranks wait here without using their cores
   }
   if (world.rank() != 0) return ExitCode::done;
   if (o.json) fmt::print("{}\n", json_of(table).dump());
@@ -145,20 +145,20 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
 
 void define_scaling(app::CommandLine& line) {
   auto o = std::make_shared<ScalingOptions>();
-  auto& v = line.verb("scaling",
-                      "Words per second, speed-up and efficiency on 1, 2, 4 ... of the ranks that mpirun or srun gives",
+  auto& v = line.verb("scaling", "Measure words per second, speed-up and efficiency on 1, 2, 4 ... of the job's ranks",
                       [o](app::Job& job) { return run_scaling(*o, job); });
   std::vector<std::string> names;
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(c.name);
   v.option("--net", o->net, "Published configuration").one_of(names);
-  v.option("--batch", o->batch, "Streams per rank, or with --strong of all ranks; 0: the configuration's", "STREAMS")
+  v.option("--batch", o->batch, "Streams per rank, or with --strong of all ranks together; 0: as in the configuration",
+           "STREAMS")
       .non_negative();
-  v.flag("--strong", o->strong, "Share one global batch out among the ranks, instead of a batch for each");
+  v.flag("--strong", o->strong, "Divide one global batch among the ranks, instead of one batch for each rank");
   v.option("--steps", o->steps, "Timed steps", "N").positive();
-  v.option("--warmup", o->warmup, "Steps before those", "N").non_negative();
+  v.option("--warmup", o->warmup, "Steps before the timed ones", "N").non_negative();
   app::declare(o->device, v);
   v.option("--precision", o->precision,
-           "Of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere)")
+           "Precision of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere)")
       .one_of(precisions());
   v.option_without_default("--report", o->report, "Draw the table: one HTML page", "FILE").output();
   v.flag("--json", o->json, "Print one JSON object");

@@ -16,7 +16,7 @@ struct Names {
   const char* test;
 };
 
-/// How folders name their splits.
+/// The file names of splits in a folder.
 const Names conventions[] = {
     {"ptb.train.txt", {"ptb.valid.txt"}, "ptb.test.txt"},
     {"train.txt", {"valid.txt", "validation.txt"}, "test.txt"},

@@ -6,7 +6,7 @@
 #include "apps/common/verb.hpp"
 #include "apps/lm/text/token_reader.hpp"
 
-/// Which files hold the text, for all verbs.
+/// Options that name the files of a text, for all verbs.
 namespace keelson::lm {
 
 struct TextOptions {
@@ -18,7 +18,7 @@ struct TextOptions {
 
 /// Declares --data, --train, --validation and --test.
 void declare_text_options(app::Verb& verb, TextOptions& options);
-/// Declares --level, for verbs where no vocabulary says it.
+/// Declares --level, for verbs without a vocabulary.
 app::Option& declare_level(app::Verb& verb, TextOptions& options);
 
 /// The files of each split, which are read one after the other; validation and test may be empty.
@@ -26,9 +26,9 @@ struct TextFiles {
   std::vector<std::string> train, validation, test;
 };
 
-/// --data with a folder: ptb.train.txt, ptb.valid.txt and ptb.test.txt, else train.txt, valid.txt (or validation.txt)
-/// and test.txt; with files: the training text. --train, --validation and --test replace a split. Throws InputError
-/// if there is no training text, naming what was looked for.
+/// Finds the files. --data with a folder: ptb.train.txt, ptb.valid.txt and ptb.test.txt, else train.txt, valid.txt (or
+/// validation.txt) and test.txt; with files: the training text. --train, --validation and --test replace a split. If
+/// there is no training text, throws InputError that names the expected files.
 TextFiles find_text_files(const TextOptions& options);
 
 }  // namespace keelson::lm

@@ -19,7 +19,7 @@ std::vector<std::string> absolute(std::vector<std::string> paths) {
   return paths;
 }
 
-/// Fills in what the user has left out.
+/// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   auto& text = o.run.text;
   const bool cuts_vocabulary = o.verb->given("vocab-size") || o.verb->given("min-count");
@@ -42,7 +42,7 @@ Config stored_config(const TrainOptions& o) {
   return c;
 }
 
-/// From --vocab, or made from the training text.
+/// The vocabulary in --vocab, or one made from the training text.
 Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
   if (o.vocab.empty()) return Vocabulary(scan, {o.vocab_size, o.min_count});
   auto v = Vocabulary::load(o.vocab);
@@ -56,7 +56,7 @@ Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
   return v;
 }
 
-/// The vocabulary of the run; a resumed one keeps its own, and refuses to go on with another.
+/// The vocabulary of the run. A resumed run keeps its vocabulary and refuses another one.
 std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const TextScan& scan,
                                                     const app::TrainingRun& run) {
   if (!run.checkpoint()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan));

@@ -18,9 +18,9 @@ struct VocabOptions {
   bool json = false;
 };
 
-constexpr std::int32_t shown = 10;  ///< most frequent tokens
+constexpr std::int32_t shown = 10;  ///< number of most frequent tokens to print
 
-/// What becomes of a split's text.
+/// The text of a split with the vocabulary applied.
 struct Split {
   std::string name;
   TextScan scan;
@@ -41,7 +41,7 @@ std::vector<Split> scan_splits(const TextFiles& files, TokenLevel level, Communi
   return splits;
 }
 
-/// As a line of text can show it.
+/// The token as printable text.
 std::string visible(std::string_view token) {
   if (token == "\n") return "\\n";
   return token.find_first_of(" \t\r") == token.npos ? std::string(token) : fmt::format("'{}'", token);
@@ -96,7 +96,7 @@ void define_vocab(app::CommandLine& line) {
   declare_text_options(v, o->text);
   declare_level(v, o->text);
   v.option("--vocab-size", o->vocabulary.max_size,
-           "Tokens to keep, the most frequent ones; 0: all. The others become <unk>", "N")
+           "Number of tokens to keep, the most frequent ones; 0: all. The others become <unk>", "N")
       .non_negative();
   v.option("--min-count", o->vocabulary.min_count, "Tokens that occur less often become <unk>", "N").positive();
   v.option_without_default("--out", o->out, "Write the vocabulary to this file", "FILE").output();

@@ -10,7 +10,7 @@ namespace {
 
 using simgrid::s4u::this_actor::sleep_for;
 
-/// Computes for `seconds`, and for what the exchange has taken from the core meanwhile.
+/// Computes for `seconds`, plus the time that the exchange has taken from the core in the meantime.
 void compute(Replay& replay, int rank, double seconds) {
   double& owed = replay.owed[rank];
   replay.computing[rank] = true;

@@ -22,7 +22,7 @@ class Exchange {
   }
 
  private:
-  /// As comm/allreduce/peer_exchange.cpp does.
+  /// One round, as in comm/allreduce/peer_exchange.cpp.
   void run(const bench::Round& r) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     const bool compress = job_.exchange.compress;
@@ -40,10 +40,10 @@ class Exchange {
   }
 
   int on_wire(std::size_t bytes) const { return static_cast<int>(job_.exchange.compress ? bytes / 2 : bytes); }
-  /// Seconds to add up `bytes`, or for another pass over memory of about the same size.
+  /// Seconds to add up `bytes`, or for another pass over about as much memory.
   double passes(std::size_t bytes) const { return static_cast<double>(bytes) / job_.machine.sum_bandwidth; }
 
-  /// The core works for the exchange.
+  /// Uses the core for the exchange.
   void work(double seconds) {
     if (seconds <= 0) return;
     if (!job_.machine.spare_core && replay_.computing[rank_]) replay_.owed[rank_] += seconds;

@@ -9,9 +9,9 @@ namespace {
 
 namespace sg = simgrid::s4u;
 
-constexpr double unit_latency = 1e-6;  // of the star; the factor makes it that of the path
+constexpr double unit_latency = 1e-6;  // latency of the star; a factor converts it to the latency of the path
 
-/// A rank's host. What it sends to itself takes no time.
+/// Adds a rank's host. A message to itself takes no time.
 sg::Host* add_rank(sg::NetZone* star, const bench::Machine& m, int rank) {
   const std::string name = std::to_string(rank);
   sg::Host* host = star->add_host(name, 1e9);
@@ -22,7 +22,7 @@ sg::Host* add_rank(sg::NetZone* star, const bench::Machine& m, int rank) {
   return host;
 }
 
-/// What a message between two ranks meets.
+/// The path of a message between two ranks.
 struct Path {
   double bandwidth, latency;
 };

@@ -8,13 +8,13 @@
 
 namespace keelson::replay {
 
-/// Builds the machine for SimGrid, as far as `ranks` ranks need it. Returns the place of each rank, ranks in order of
-/// their nodes.
+/// Builds the part of the machine that `ranks` ranks need, for SimGrid. Returns the host of each rank; ranks are in the
+/// order of their nodes.
 ///
-/// Cables that many ranks use, a node's and a group's, give each message one rank's part of their bandwidth: all ranks
-/// send alike and at about the same time, so the parts of others are never free. Hence only the messages of one rank
-/// share a link, and the simulation need not share out the whole machine's cables anew with each message that begins or
-/// ends, which takes hours with thousands of ranks that are not in step.
+/// Many ranks share the cables of a node or a group. There, each message gets one rank's share of the bandwidth: all
+/// ranks send the same and at about the same time, so the shares of other ranks are never free. Hence only the messages
+/// of one rank share a link. If all messages shared the cables, the simulation would have to divide the bandwidth of
+/// the whole machine again whenever a message begins or ends, which takes hours with thousands of ranks.
 std::vector<simgrid::s4u::Host*> make_platform(const bench::Machine& machine, int ranks);
 
 }  // namespace keelson::replay

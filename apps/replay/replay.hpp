@@ -4,7 +4,7 @@
 
 namespace keelson::replay {
 
-/// What the ranks of a simulation share. SimGrid runs one rank at a time, so nothing needs a lock.
+/// The data that the ranks of a simulation share. SimGrid runs one rank at a time, so no locks are needed.
 struct Replay {
   const bench::ReplayJob& job;
   std::vector<double> owed;     ///< for each rank: seconds that the exchange has taken from its computation

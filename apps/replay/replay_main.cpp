@@ -19,15 +19,15 @@ namespace {
 void configure() {
   xbt_log_control_set("root.thresh:warning");
   for (const char* setting : {
-           "smpi/simulate-computation:no",    // the processes say themselves how long they compute
+           "smpi/simulate-computation:no",    // the program tells SimGrid how long processes compute
            "smpi/privatization:no",           // no process changes a global variable
-           "smpi/send-is-detached-thresh:0",  // no copies of payloads, which do not exist
+           "smpi/send-is-detached-thresh:0",  // no copies of payloads, since there are none
            "smpi/async-small-thresh:0",       //
            "network/model:CM02",              // latencies and bandwidths as described, without factors for TCP
            "network/crosstraffic:no",         //
-           "network/TCP-gamma:1e30",          // nor a window
+           "network/TCP-gamma:1e30",          // without TCP's window
            "network/maxmin-selective-update:yes",
-           "contexts/factory:raw",    // the fastest
+           "contexts/factory:raw",    // the fastest kind of context
            "contexts/stack-size:64",  // KiB
            "contexts/guard-size:0",   //
        })

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "backends/cuda/makers.hpp"
-#include "backends/kokkos/gemm_conv.hpp"
+#include "backends/kokkos/conv/gemm_conv.hpp"
 #ifdef KEELSON_HAVE_CUDNN
 #include "backends/cuda/cudnn_conv.hpp"
 #endif

@@ -19,7 +19,7 @@ std::optional<std::vector<ConvEngine>> conv_engines(std::string_view gpu, const 
       try {
         all.back().workspace_bytes = CudnnPlan(e, target).workspace_bytes();
         all.back().ready = true;
-      } catch (const Error&) {
+      } catch (const backends::Unsupported&) {
         continue;  // proposed, but it cannot be made: the primitive passes over it, too
       }
     }

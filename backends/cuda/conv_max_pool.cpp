@@ -5,8 +5,8 @@
 
 #include "backends/cuda/makers.hpp"
 #include "backends/cuda/padded_channels.hpp"
-#include "backends/kokkos/conv_max_pool_device.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/pool/conv_max_pool_device.hpp"
 #include "engine/base/align.hpp"
 #include "engine/ops/factory.hpp"
 
@@ -27,10 +27,10 @@ struct Operands {
 
 /// The gradient of the weights, either from the argmax indices, or as frameworks have it: the gradient of the
 /// convolution's result is made, zeros in most places, and multiplied.
-class EitherWay : public ConvMaxPoolBackward {
+class ArgmaxOrDense : public ConvMaxPoolBackward {
  public:
-  EitherWay(const LibraryPtr& library, const ConvMaxPoolDesc& d, std::unique_ptr<Pool> pool, std::unique_ptr<Conv> conv,
-            std::int64_t channels)
+  ArgmaxOrDense(const LibraryPtr& library, const ConvMaxPoolDesc& d, std::unique_ptr<Pool> pool,
+                std::unique_ptr<Conv> conv, std::int64_t channels)
       : d_(d),
         unpooled_(pool->description().src),
         pool_(std::move(pool)),
@@ -39,8 +39,8 @@ class EitherWay : public ConvMaxPoolBackward {
     choose(*library);
   }
 
-  /// Whether a way was found that runs.
-  bool runs() const { return way_.has_value(); }
+  /// Whether a candidate was found that runs.
+  bool runs() const { return candidate_.has_value(); }
 
   Layout layout(Verb, Role r) const override {
     if (r == Role::src || r == Role::diff_src) return d_.src.layout;
@@ -48,7 +48,8 @@ class EitherWay : public ConvMaxPoolBackward {
     if (r == Role::dst || r == Role::diff_dst) return d_.dst.layout;
     return Layout::plain({d_.dst.shape[1]});
   }
-  // Neither the way nor its own need of memory: ranks whose caches differ would take their plans for different ones.
+  // Neither the candidate nor its own need of memory: ranks whose caches differ would take their plans for different
+  // ones.
   std::string name(Verb) const override { return "argmax or dense"; }
   std::size_t scratch_bytes(Verb v) const override {
     if (v != Verb::backward_weights) return 0;
@@ -58,23 +59,23 @@ class EitherWay : public ConvMaxPoolBackward {
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, workspace, diff_weights, diff_bias, scratch] = args;
-    run(*way_, {src.raw(), diff_dst.raw(), workspace.raw(), diff_weights.data<float>(),
-                static_cast<std::byte*>(scratch.raw())});
+    run(*candidate_, {src.raw(), diff_dst.raw(), workspace.raw(), diff_weights.data<float>(),
+                      static_cast<std::byte*>(scratch.raw())});
   }
   void backward_data(const BackwardData<ops::Tensors>&) override {
     fail("the gradient of src was not asked for: {}", describe(d_));
   }
 
  private:
-  enum Way : std::size_t { dense, by_argmax };
+  enum Candidate : std::size_t { dense, by_argmax };
 
   std::size_t dense_bytes() const {
     return align64(unpooled_.bytes()) +
            std::max(pool_->scratch_bytes(Verb::backward_data), conv_->scratch_bytes(Verb::backward_weights));
   }
 
-  void run(std::size_t way, const Operands& o) const {
-    if (way == by_argmax) return argmax_.run(o.src, o.diff_dst, o.argmax, o.diff_weights, o.scratch);
+  void run(std::size_t candidate, const Operands& o) const {
+    if (candidate == by_argmax) return argmax_.run(o.src, o.diff_dst, o.argmax, o.diff_weights, o.scratch);
     const auto bytes = static_cast<std::int64_t>(dense_bytes() - align64(unpooled_.bytes()));
     const Tensor unpooled(unpooled_, o.scratch), diff_dst(d_.dst, o.diff_dst), src(d_.src, o.src),
         weights(d_.weights, o.diff_weights),
@@ -88,7 +89,7 @@ class EitherWay : public ConvMaxPoolBackward {
   void choose(Library& library) {
     const auto key = fmt::format("backward weights {}{}", describe(d_), d_.tf32 ? " tf32" : "");
     GpuMemory memory;
-    const auto trial = [&](std::size_t way) {
+    const auto trial = [&](std::size_t candidate) {
       const auto src = align64(d_.src.bytes()), dst = align64(d_.dst.bytes()), indices = align64(dst_elements()),
                  weights = align64(d_.weights.bytes());
       if (!memory) {
@@ -98,14 +99,14 @@ class EitherWay : public ConvMaxPoolBackward {
                             d_.pool.kernel.elements());
       }
       auto* at = static_cast<std::byte*>(memory.get());
-      run(way, {at, at + src, at + src + dst, reinterpret_cast<float*>(at + src + dst + indices),
-                at + src + dst + indices + weights});
+      run(candidate, {at, at + src, at + src + dst, reinterpret_cast<float*>(at + src + dst + indices),
+                      at + src + dst + indices + weights});
       return true;
     };
     try {
-      way_ = library.tuner.choose(key, {"dense", "argmax"}, trial);
+      candidate_ = library.autotuner.choose(key, "", {"dense", "argmax"}, {trial});
     } catch (const NoTrialMemory&) {
-      way_ = dense;
+      candidate_ = dense;
     }
   }
   std::size_t dst_elements() const { return static_cast<std::size_t>(d_.dst.elements()); }
@@ -115,7 +116,7 @@ class EitherWay : public ConvMaxPoolBackward {
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Conv> conv_;
   kokkos::ArgmaxWeights argmax_;
-  std::optional<std::size_t> way_;
+  std::optional<std::size_t> candidate_;
 };
 
 }  // namespace
@@ -140,9 +141,9 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, cons
   if (!(layout(Role::src) == d.src.layout) || !(layout(Role::diff_dst) == unpooled.layout) ||
       !(layout(Role::diff_weights) == d.weights.layout))
     return std::string("the convolution wants other layouts");
-  auto op = std::make_unique<EitherWay>(library, d, std::move(pool.primitive), std::move(made.primitive),
-                                        padded > 0 ? padded : d.src.shape[1]);
-  if (!op->runs()) return std::string("neither the dense way nor the one by argmax indices runs");
+  auto op = std::make_unique<ArgmaxOrDense>(library, d, std::move(pool.primitive), std::move(made.primitive),
+                                            padded > 0 ? padded : d.src.shape[1]);
+  if (!op->runs()) return std::string("neither the dense gradient nor the gradient by argmax indices runs");
   return std::unique_ptr<ConvMaxPoolBackward>(std::move(op));
 }
 

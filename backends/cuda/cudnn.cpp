@@ -176,7 +176,7 @@ std::vector<EngineChoice> engines(const Descriptor& graph, const CudnnTarget& ta
     std::vector<EngineChoice> proposed;
     try {
       proposed = proposals(graph, target, mode);
-    } catch (const Error&) {
+    } catch (const backends::Unsupported&) {
       continue;  // a mode that has no answer for a graph says so by failing
     }
     for (auto& p : proposed) {

@@ -19,6 +19,15 @@ namespace keelson::cuda {
 template <>
 struct StatusTraits<cudnnStatus_t> {
   static constexpr cudnnStatus_t good = CUDNN_STATUS_SUCCESS;
+  /// An engine that cannot take a graph says that a parameter is bad (2000 to 2999) or not supported (3000 to 3999).
+  static bool is_unsupported(cudnnStatus_t s) {
+    return (s >= CUDNN_STATUS_BAD_PARAM && s < CUDNN_STATUS_INTERNAL_ERROR) ||
+           s == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED;
+  }
+  static bool is_out_of_memory(cudnnStatus_t s) {
+    return s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+  }
   static std::string decode(cudnnStatus_t s);  ///< with cuDNN's own words about the last failure
 };
 

@@ -4,11 +4,11 @@
 #include <map>
 #include <optional>
 
+#include "backends/common/unsupported.hpp"
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/makers.hpp"
 #include "backends/cuda/padded_channels.hpp"
-#include "backends/detail/unsupported.hpp"
-#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 
 namespace keelson::cuda {
 
@@ -58,7 +58,7 @@ class CudnnConvVerb::Trial {
       }
       verb_.run(*c.way, *plan, operands_, scratch_.empty() ? nullptr : scratch_.back().get());
       return true;
-    } catch (const Error&) {
+    } catch (const backends::Unsupported&) {
       return false;
     }
   }
@@ -107,11 +107,11 @@ CudnnConvVerb::CudnnConvVerb(const LibraryPtr& library, const ConvDesc& d, Verb 
   choose();
 }
 
-/// An engine whose workspace is within bounds. Throws Error where it is not, or the engine does not run.
+/// An engine whose workspace is within bounds. Throws Unsupported where it is not, or the engine does not run.
 std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
   auto plan = std::make_unique<CudnnPlan>(*c.engine, target_);
   if (plan->workspace_bytes() > workspace_limit(*library_))
-    fail("{} needs {} bytes of workspace", plan->name(), plan->workspace_bytes());
+    backends::decline("{} needs {} bytes of workspace", plan->name(), plan->workspace_bytes());
   return plan;
 }
 
@@ -130,7 +130,7 @@ void CudnnConvVerb::choose() {
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
                                workspace_limit(*library_));
   try {
-    best = library_->tuner.choose(key, names, [&](std::size_t i) { return trial.run(i, all[i]); });
+    best = library_->autotuner.choose(key, "", names, {[&](std::size_t i) { return trial.run(i, all[i]); }});
   } catch (const NoTrialMemory&) {
     best = 0;
   }
@@ -145,7 +145,7 @@ void CudnnConvVerb::choose() {
       way_ = *all[number].way;
       way_.engines.clear();  // the plan keeps its own
       return;
-    } catch (const Error& e) {
+    } catch (const backends::Unsupported& e) {
       why = e.what();
     }
   }

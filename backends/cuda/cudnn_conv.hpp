@@ -17,7 +17,7 @@ struct ConvOperands {
 /// One verb of a convolution, its algorithm chosen.
 class CudnnConvVerb {
  public:
-  /// Throws Error where no engine takes it.
+  /// Throws Unsupported where no engine takes it.
   CudnnConvVerb(const LibraryPtr& library, const ops::ConvDesc& d, ops::Verb verb);
 
   std::size_t scratch_bytes() const { return parts_of(way_, plan_->workspace_bytes()).end; }

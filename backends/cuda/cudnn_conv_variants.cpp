@@ -1,6 +1,6 @@
 #include "backends/cuda/cudnn_conv_variants.hpp"
 
-#include "backends/detail/shortlist.hpp"
+#include "backends/common/shortlist.hpp"
 
 #include "backends/cuda/padded_channels.hpp"
 
@@ -88,7 +88,7 @@ std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const Cudnn
   for (auto& v : ways(d, verb)) {
     try {
       v.graph = std::make_shared<Descriptor>(conv_graph(v.padded, verb, v.epilogue, v.types, target));
-    } catch (const Error&) {
+    } catch (const backends::Unsupported&) {
       continue;  // not expressible: another way is
     }
     v.engines = best_of(engines(*v.graph, target, rules));

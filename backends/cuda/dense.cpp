@@ -2,7 +2,7 @@
 
 #include "backends/cuda/gemm.hpp"
 #include "backends/cuda/makers.hpp"
-#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 #include "engine/base/align.hpp"
 
 namespace keelson::cuda {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "backends/common/budget.hpp"
 #include "backends/cuda/captured_graph.hpp"
 #include "backends/cuda/energy.hpp"
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/queue.hpp"
-#include "backends/detail/budget.hpp"
-#include "backends/kokkos/peaks.hpp"
+#include "backends/kokkos/common/peaks.hpp"
 #include "engine/base/align.hpp"
 
 namespace keelson::cuda {

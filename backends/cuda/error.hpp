@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "backends/common/unsupported.hpp"
 #include "engine/base/error.hpp"
 
 /// Every status that a vendor's function returns goes through check().
@@ -19,38 +20,38 @@ struct StatusTraits;
 template <>
 struct StatusTraits<cudaError_t> {
   static constexpr cudaError_t good = cudaSuccess;
+  static bool is_unsupported(cudaError_t) { return false; }  ///< the runtime does what it is told, or fails
+  static bool is_out_of_memory(cudaError_t s) { return s == cudaErrorMemoryAllocation; }
   static std::string decode(cudaError_t s);  ///< "cudaErrorMemoryAllocation (2): out of memory", with advice
 };
 template <>
 struct StatusTraits<cublasStatus_t> {
   static constexpr cublasStatus_t good = CUBLAS_STATUS_SUCCESS;
+  static bool is_unsupported(cublasStatus_t s) {
+    return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
+  }
+  static bool is_out_of_memory(cublasStatus_t s) { return s == CUBLAS_STATUS_ALLOC_FAILED; }
   static std::string decode(cublasStatus_t s);
 };
 
 /// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the one that this thread uses; "no GPU" where there is none.
 std::string this_gpu();
 
-/// What a call of cublasLt failed with. While a plan is being made the op then goes to the next backend.
-class CublasError : public Error {
- public:
-  using Error::Error;
-};
-
 /// "WHAT failed on GPU ...: STATUS". The runtime forgets its last error.
 std::string failure(const std::string& what, const std::string& decoded);
 
-/// Throws Error unless `status` is good; CublasError where it is cublasLt's. `what` is the call with what matters of
-/// its arguments, e.g. check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
+/// Throws unless `status` is good: backends::Unsupported where the library says that it cannot do what it is asked for,
+/// OutOfMemory where memory is missing, else Error: the device or the library is at fault. `what` is the call with what
+/// matters of its arguments, e.g. check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
 template <class Status, class... A>
 void check(Status status, fmt::format_string<A...> what, A&&... args) {
   if (status == StatusTraits<Status>::good) [[likely]]
     return;
   const auto decoded = StatusTraits<Status>::decode(status);  // before other calls replace the library's last message
   const auto text = failure(fmt::format(what, std::forward<A>(args)...), decoded);
-  if constexpr (std::is_same_v<Status, cublasStatus_t>)
-    throw CublasError(text);
-  else
-    throw Error(text);
+  if (StatusTraits<Status>::is_unsupported(status)) throw backends::Unsupported(text);
+  if (StatusTraits<Status>::is_out_of_memory(status)) throw OutOfMemory(text);
+  throw Error(text);
 }
 
 }  // namespace keelson::cuda

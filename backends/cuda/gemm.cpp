@@ -111,11 +111,7 @@ class Gemm::Trial {
 
 Gemm::Gemm(const LibraryPtr& library, const TensorDesc& a, const TensorDesc& b, const TensorDesc& c, Options options)
     : library_(library), a_(a), b_(b), c_(c), options_(options) {
-  try {
-    plan();
-  } catch (const CublasError& error) {
-    decline("{}", error.what());
-  }
+  plan();
 }
 
 void Gemm::plan() {
@@ -185,8 +181,8 @@ Gemm::Algorithm Gemm::tuned(const std::vector<Algorithm>& all) const {
   for (const auto& c : all) names.push_back(text_of(c.algorithm));
   Trial trial(*this);
   try {
-    const auto best =
-        library_->tuner.choose(key(all.front().alignment), names, [&](std::size_t i) { return trial.run(all[i]); });
+    const auto best = library_->autotuner.choose(key(all.front().alignment), "", names,
+                                                 {[&](std::size_t i) { return trial.run(all[i]); }});
     if (best) return all[*best];
   } catch (const NoTrialMemory&) {
     return all.front();

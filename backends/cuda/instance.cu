@@ -1,7 +1,7 @@
 #include "backends/cuda/instance.hpp"
 
 #include "backends/cuda/gpu.hpp"
-#include "backends/kokkos/instance.hpp"
+#include "backends/kokkos/common/instance.hpp"
 
 namespace keelson::cuda {
 

@@ -6,8 +6,8 @@
 
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/handles.hpp"
-#include "backends/detail/tuner.hpp"
 #include "engine/ops/context.hpp"
+#include "engine/tune/autotuner.hpp"
 
 namespace keelson::cuda {
 
@@ -15,13 +15,13 @@ class Cudnn;  ///< cuDNN's handle, in the files that know cuDNN
 
 /// What the primitives of one context share; each holds a share of it.
 struct Library {
-  /// `libraries`: the versions of other libraries whose algorithms the tuner chooses, e.g. "-cudnn-91900".
+  /// `libraries`: the versions of other libraries whose algorithms the autotuner times, e.g. "-cudnn-91900".
   explicit Library(Device& device, const std::string& libraries = "");
 
   Device& device;
   Gpu gpu;
   LtHandle lt;
-  backends::Tuner tuner;
+  Autotuner autotuner;
   /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. A handle is for one
   /// host thread at a time, as an instance is.
   Cudnn& cudnn();
@@ -40,7 +40,7 @@ std::size_t workspace_limit(const Library& library);
 /// where the GPU has not so much left: then the first candidate must do.
 GpuMemory trial_memory(std::size_t bytes);
 
-/// Thrown through Tuner::choose() by a candidate's run for want of that memory. Not while the answer is known.
+/// Thrown through Autotuner::choose() by a candidate's run for want of that memory. Not while the answer is known.
 struct NoTrialMemory {};
 
 }  // namespace keelson::cuda

@@ -1,8 +1,8 @@
 #include "backends/cuda/makers.hpp"
 #include "backends/cuda/padded_channels.hpp"
-#include "backends/kokkos/channels.hpp"
-#include "backends/kokkos/decode_voxels.hpp"
+#include "backends/kokkos/elementwise/decode_voxels.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/factory.hpp"
 

@@ -1,16 +1,16 @@
-#include "backends/detail/transposed_conv.hpp"
+#include "backends/common/swapped_conv.hpp"
 
 #include "backends/cuda/makers.hpp"
-#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 
 namespace keelson::cuda {
 
 namespace {
 
 /// cuDNN has no transposed convolution of its own: this is the one that PyTorch computes with it, too.
-class TransposedConv final : public backends::TurnedConv {
+class TransposedConv final : public backends::SwappedConv {
  public:
-  using TurnedConv::TurnedConv;
+  using SwappedConv::SwappedConv;
 
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, weights, bias, dst, scratch] = args;
@@ -26,7 +26,7 @@ class TransposedConv final : public backends::TurnedConv {
 
 ops::Expected<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d) {
   if (auto why = backends::transposed_conv_mismatch(d); !why.empty()) return why;
-  auto conv = make_conv(library, ops::turned_conv(d));
+  auto conv = make_conv(library, ops::swapped_conv(d));
   if (!conv.primitive) return conv.unsupported_reason;
   ops::Expected<ops::TransposedConv> made(
       std::unique_ptr<ops::TransposedConv>(std::make_unique<TransposedConv>(d, std::move(conv.primitive))));

@@ -4,14 +4,15 @@
 #include <cstring>
 #include <optional>
 
-#include "backends/detail/budget.hpp"
-#include "backends/kokkos/common.hpp"
+#include "backends/common/budget.hpp"
+#include "backends/kokkos/common/kernel.hpp"
+#include "backends/kokkos/common/peaks.hpp"
+#include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/factory.hpp"
-#include "backends/kokkos/peaks.hpp"
-#include "backends/kokkos/tile.hpp"
-#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/huge_pages.hpp"
 #include "engine/base/processor.hpp"
+#include "engine/tune/autotuner.hpp"
+#include "engine/tune/wall_clock_timer.hpp"
 
 namespace keelson::backends {
 
@@ -97,6 +98,10 @@ std::size_t host_memory_bytes() {
   return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
 }
 
+/// Raise the number when choices that were made earlier must not be used: when a kernel has become faster, or choices
+/// are made otherwise.
+constexpr int tuning_version = 1;
+
 /// What the speed of algorithms depends on: choices of a build for all processors, or of one that looks for faults, are
 /// none for a build for this one.
 std::string speed_of_algorithms(const std::string& libraries) {
@@ -111,7 +116,9 @@ std::string speed_of_algorithms(const std::string& libraries) {
 class KokkosDevice : public Device {
  public:
   explicit KokkosDevice(const std::string& libraries) {
-    if (kokkos::runs_on_host) chooser_.emplace(speed_of_algorithms(libraries));
+    if (kokkos::runs_on_host)
+      autotuner_.emplace(fmt::format("{}-v{}", speed_of_algorithms(libraries), tuning_version),
+                         std::make_unique<WallClockTimer>());
   }
 
   std::string describe() const override {
@@ -192,7 +199,7 @@ class KokkosDevice : public Device {
 
   int vector_width() const override { return kokkos::vector_width; }
 
-  AlgorithmChooser* chooser() override { return chooser_ ? &*chooser_ : nullptr; }
+  Autotuner* autotuner() override { return autotuner_ ? &*autotuner_ : nullptr; }
 
   DevicePeaks measure_peaks() override {
     const auto fma = kokkos::measure_fma_rate();
@@ -205,7 +212,7 @@ class KokkosDevice : public Device {
 
  private:
   std::shared_ptr<Budget> budget_ = std::make_shared<Budget>();
-  std::optional<AlgorithmChooser> chooser_;
+  std::optional<Autotuner> autotuner_;
 };
 
 }  // namespace

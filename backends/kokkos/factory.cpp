@@ -1,5 +1,6 @@
 #include "backends/kokkos/factory.hpp"
 
+#include "backends/kokkos/candidates.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/op_list.hpp"
 
@@ -21,8 +22,10 @@ ops::Expected<typename Desc::Op> make_on(const Desc& d, [[maybe_unused]] Device&
 std::unique_ptr<ops::OpFactory> make_kokkos_factory(Device& device) {
   auto factory = std::make_unique<ops::OpFactory>("kokkos");
   ops::for_each_type(ops::OpList{}, [&]<class Desc>() {
-    factory->add<Desc>([&device](const Desc& d) { return make_on(d, device); });
+    if constexpr (!std::is_same_v<Desc, ops::ConvMaxPoolForwardDesc>)
+      factory->add<Desc>([&device](const Desc& d) { return make_on(d, device); });
   });
+  if (device.has_small_caches()) kokkos::add_candidates(*factory);
   return factory;
 }
 

@@ -8,7 +8,7 @@
 namespace keelson::backends {
 
 /// Memory of Kokkos' default execution space. Kokkos must be initialized (see Runtime) and outlive the device and its
-/// memory. `libraries`: versions of other libraries whose algorithms Device::chooser() times, as its file names them:
+/// memory. `libraries`: versions of other libraries whose algorithms Device::autotuner() times, as its file names them:
 /// "-onednn-3.7.1".
 std::unique_ptr<Device> make_kokkos_device(const std::string& libraries = "");
 

@@ -2,8 +2,8 @@
 
 #include "engine/ops/fwd.hpp"
 
-/// One maker per op of ops::OpList; each is defined in the file of its op and returns the primitive or the reason why
-/// there is none.
+/// One maker per op of ops::OpList, but for a convolution with pooling, which has candidates alone (candidates.hpp).
+/// Each is defined in the file of its op and returns the primitive or the reason why there is none.
 namespace keelson {
 class Device;
 }
@@ -18,11 +18,8 @@ ops::Expected<ops::BatchNormSums> make(const ops::BatchNormSumsDesc& d);
 ops::Expected<ops::BiasGradient> make(const ops::BiasGradientDesc& d);
 ops::Expected<ops::CheckGradients> make(const ops::CheckGradientsDesc& d);
 ops::Expected<ops::Concat> make(const ops::ConcatDesc& d);
-ops::Expected<ops::Conv> make(const ops::ConvDesc& d);  // direct
-ops::Expected<ops::Conv> make(const ops::ConvDesc& d, Device& device);
+ops::Expected<ops::Conv> make(const ops::ConvDesc& d);                        // direct
 ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d);  // by argmax
-ops::Expected<ops::ConvMaxPoolBackward> make(const ops::ConvMaxPoolDesc& d, Device& device);
-ops::Expected<ops::ConvMaxPoolForward> make(const ops::ConvMaxPoolForwardDesc& d, Device& device);
 ops::Expected<ops::DecodeVoxels> make(const ops::DecodeVoxelsDesc& d);
 ops::Expected<ops::Dense> make(const ops::DenseDesc& d);
 ops::Expected<ops::Dropout> make(const ops::DropoutDesc& d);
@@ -33,7 +30,6 @@ ops::Expected<ops::LambDirection> make(const ops::LambDirectionDesc& d);
 ops::Expected<ops::LambStep> make(const ops::LambStepDesc& d);
 ops::Expected<ops::Loss> make(const ops::LossDesc& d, Device& device);
 ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d);  // by general tiles
-ops::Expected<ops::MatMul> make(const ops::MatMulDesc& d, Device& device);
 ops::Expected<ops::PixelLoss> make(const ops::PixelLossDesc& d, Device& device);
 ops::Expected<ops::Pool> make(const ops::PoolDesc& d);
 ops::Expected<ops::RecurrentCell> make(const ops::RecurrentCellDesc& d);

@@ -2,7 +2,9 @@
 
 #include <oneapi/dnnl/dnnl_debug.h>
 
-#include "backends/kokkos/conv_choice.hpp"
+#include <functional>
+
+#include "backends/onednn/conv_implementations.hpp"
 #include "backends/onednn/support.hpp"
 #include "engine/ops/op_list.hpp"
 
@@ -13,9 +15,9 @@ using namespace onednn;
 
 /// The maker, where what oneDNN does not implement is an answer. All else that it reports is a failure.
 template <class Desc>
-ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
-                                  std::unique_ptr<typename Desc::Op> (*make)(const LibraryPtr&, const Desc&)) {
-  return [library, make](const Desc& d) -> ops::Expected<typename Desc::Op> {
+ops::OpFactory::Maker<Desc> maker(
+    const LibraryPtr& library, std::function<std::unique_ptr<typename Desc::Op>(const LibraryPtr&, const Desc&)> make) {
+  return [library, make = std::move(make)](const Desc& d) -> ops::Expected<typename Desc::Op> {
     try {
       return make(library, d);
     } catch (const backends::Unsupported& e) {
@@ -27,11 +29,6 @@ ops::OpFactory::Maker<Desc> maker(const LibraryPtr& library,
       fail("oneDNN fails with {}: {}", dnnl_status2str(e.status), e.message);
     }
   };
-}
-
-TileMakers tile_makers(const LibraryPtr& library) {
-  return {maker(library, make_direct_conv), maker(library, make_pool), maker(library, make_reorder),
-          tile_bytes(library->device.current_instance().concurrency())};
 }
 
 }  // namespace
@@ -59,23 +56,23 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
   try {
     const auto library = std::make_shared<Library>(device);
     auto factory = std::make_unique<ops::OpFactory>(backend_name);
-    factory->add<ops::BatchNormDesc>(maker(library, make_batch_norm))
-        .add<ops::ConvDesc>(maker(library, make_conv))
-        .add<ops::TransposedConvDesc>(maker(library, make_transposed_conv))
-        .add<ops::DenseDesc>(maker(library, make_dense))
-        .add<ops::MatMulDesc>(maker(library, make_matmul))
-        .add<ops::PoolDesc>(maker(library, make_pool))
-        .add<ops::ConvMaxPoolDesc>([=](const ops::ConvMaxPoolDesc& d) {
-          return kokkos::fastest_conv_max_pool_backward(d, tile_makers(library), library->device);
-        })
-        .add<ops::ConvMaxPoolForwardDesc>([=](const ops::ConvMaxPoolForwardDesc& d) {
-          return kokkos::fastest_conv_max_pool(d, tile_makers(library), library->device);
-        })
-        .add<ops::EltwiseDesc>(maker(library, make_eltwise))
-        .add<ops::ReorderDesc>(maker(library, make_reorder))
-        .add<ops::SumDesc>(maker(library, make_sum))
-        .add<ops::ConcatDesc>(maker(library, make_concat))
-        .add<ops::SoftmaxDesc>(maker(library, make_softmax));
+    factory->add<ops::BatchNormDesc>(maker<ops::BatchNormDesc>(library, make_batch_norm))
+        .add<ops::ConvDesc>(maker<ops::ConvDesc>(library, make_conv))
+        .add<ops::DenseDesc>(maker<ops::DenseDesc>(library, make_dense))
+        .add<ops::MatMulDesc>(maker<ops::MatMulDesc>(library, make_matmul))
+        .add<ops::PoolDesc>(maker<ops::PoolDesc>(library, make_pool))
+        .add<ops::EltwiseDesc>(maker<ops::EltwiseDesc>(library, make_eltwise))
+        .add<ops::ReorderDesc>(maker<ops::ReorderDesc>(library, make_reorder))
+        .add<ops::SumDesc>(maker<ops::SumDesc>(library, make_sum))
+        .add<ops::ConcatDesc>(maker<ops::ConcatDesc>(library, make_concat))
+        .add<ops::SoftmaxDesc>(maker<ops::SoftmaxDesc>(library, make_softmax));
+    factory->add<ops::TransposedConvDesc>(maker<ops::TransposedConvDesc>(
+        library, [f = factory.get()](const LibraryPtr& l, const ops::TransposedConvDesc& d) {
+          return make_transposed_conv(l, d, f->context());
+        }));
+    if (device.autotuner())  // without measurement nothing speaks for them
+      factory->add_candidates<ops::ConvDesc>(
+          {{"other implementations", [=](const auto& request) { return further_implementations(library, request); }}});
     return factory;
   } catch (const dnnl::error& e) {
     fail("oneDNN cannot start on this CPU ({}: {}); KEELSON_BACKEND=kokkos does without it", dnnl_status2str(e.status),

@@ -1,6 +1,5 @@
 #include "engine/ops/matmul.hpp"
 
-#include "backends/kokkos/few_rows_matmul.hpp"
 #include "backends/onednn/gemm.hpp"
 
 namespace keelson::onednn {
@@ -45,7 +44,7 @@ std::unique_ptr<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::M
   if (d.src.shape[1] != d.weights.shape[0] || d.dst.shape[0] != d.src.shape[0] || d.dst.shape[1] != d.weights.shape[1])
     decline("shapes {}, {} and {} do not fit", to_string(d.src.shape), to_string(d.weights.shape),
             to_string(d.dst.shape));
-  return kokkos::fastest_matmul(std::make_unique<MatMul>(library, d), d, library->device);
+  return std::make_unique<MatMul>(library, d);
 }
 
 }  // namespace keelson::onednn

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/detail/loops.hpp"
+#include "backends/common/loops.hpp"
 #include "engine/ops/pool.hpp"
 
 namespace keelson::onednn {

@@ -71,7 +71,7 @@ dnnl::primitive_attr attributes(const ops::EltwiseParams& activation) {
   return attr;
 }
 
-int grade(std::string_view implementation) {
+int implementation_rank(std::string_view implementation) {
   const auto has = [&](std::string_view part) { return implementation.find(part) != std::string_view::npos; };
   if (has("ref")) return 0;
   if (has("gemm") && !has("brg")) return 1;
@@ -81,7 +81,7 @@ int grade(std::string_view implementation) {
 void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaque) {
   if (!pd) decline("oneDNN has no {} for these shapes, layouts and dtypes", to_string(verb));
   const std::string_view name = pd.impl_info_str();
-  if (!opaque && grade(name) == 0)
+  if (!opaque && implementation_rank(name) == 0)
     decline("oneDNN has only its reference {} ({}) for these layouts", to_string(verb), name);
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/detail/unsupported.hpp"
+#include "backends/common/unsupported.hpp"
 #include "backends/onednn/memory.hpp"
 #include "engine/ops/context.hpp"
 #include "engine/ops/eltwise.hpp"
@@ -88,20 +88,20 @@ EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p);
 EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p);
 
 /// 0 for a reference implementation, higher for faster kinds: gemm-based, JIT, JIT for AVX-512.
-int grade(std::string_view implementation);
+int implementation_rank(std::string_view implementation);
 
 /// Makes a primitive descriptor from each candidate, in order of preference (fewest reorders first), and takes the
-/// first of the highest grade. Empty where oneDNN makes none.
+/// first of the highest rank. Empty where oneDNN makes none.
 template <class PrimitiveDesc, class Candidate, class Make>
 PrimitiveDesc choose(const std::vector<Candidate>& candidates, const Make& make) {
   std::vector<PrimitiveDesc> made;
   int best = -1;
   for (const auto& c : candidates) {
     made.push_back(make(c));
-    if (made.back()) best = std::max(best, grade(made.back().impl_info_str()));
+    if (made.back()) best = std::max(best, implementation_rank(made.back().impl_info_str()));
   }
   for (auto& pd : made)
-    if (pd && grade(pd.impl_info_str()) == best) return pd;
+    if (pd && implementation_rank(pd.impl_info_str()) == best) return pd;
   return {};
 }
 
@@ -189,9 +189,9 @@ class CallPrimitive : public Op {
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d);
 std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
-/// oneDNN's own, not compared with others.
-std::unique_ptr<ops::Conv> make_direct_conv(const LibraryPtr& library, const ops::ConvDesc& d);
-std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d);
+/// By a convolution of any backend of the context.
+std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d,
+                                                          Context& context);
 std::unique_ptr<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
 std::unique_ptr<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);
 std::unique_ptr<ops::Pool> make_pool(const LibraryPtr& library, const ops::PoolDesc& d);

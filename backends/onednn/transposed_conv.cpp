@@ -1,5 +1,6 @@
-#include "backends/detail/transposed_conv.hpp"
+#include "backends/common/swapped_conv.hpp"
 #include "backends/onednn/support.hpp"
+#include "engine/ops/context.hpp"
 
 namespace keelson::onednn {
 namespace {
@@ -9,10 +10,10 @@ using ops::Verb;
 
 /// oneDNN's deconvolution runs the same kernels (3.12, Zen 5: within 2 % of the convolution's), knows fewer post-ops,
 /// and wants weights with the first two dims exchanged.
-class TransposedConv final : public backends::TurnedConv {
+class TransposedConv final : public backends::SwappedConv {
  public:
   TransposedConv(const LibraryPtr& library, const ops::TransposedConvDesc& d, std::unique_ptr<ops::Conv> conv)
-      : TurnedConv(d, std::move(conv)) {
+      : SwappedConv(d, std::move(conv)) {
     if (!has_epilogue()) return;
     const TensorDesc dst{d.dst.shape, d.dst.dtype, layout(Verb::forward, Role::dst)};
     const auto md = to_desc(dst);
@@ -61,15 +62,22 @@ class TransposedConv final : public backends::TurnedConv {
 
 }  // namespace
 
-std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d) {
+std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d,
+                                                          Context& context) {
   if (auto why = backends::transposed_conv_mismatch(d); !why.empty()) decline("{}", why);
-  const ops::ConvDesc turned = ops::turned_conv(d);
-  auto conv = make_conv(library, turned);
+  const auto make_conv = [&](const ops::ConvDesc& c) {
+    std::string why;
+    auto conv = context.try_make(c, &why);
+    if (!conv) decline("there is no such convolution: {}", why);
+    return conv;
+  };
+  const ops::ConvDesc swapped = ops::swapped_conv(d);
+  auto conv = make_conv(swapped);
   // oneDNN has no fast way to add a bias to blocked values.
   if (d.params.bias && d.dst.layout.is_any() && conv->layout(Verb::backward_data, Role::diff_src).is_opaque()) {
-    ops::ConvDesc last = turned;
+    ops::ConvDesc last = swapped;
     last.src.layout = Layout::channels_last(d.dst.shape);
-    conv = make_conv(library, last);
+    conv = make_conv(last);
   }
   return std::make_unique<TransposedConv>(library, d, std::move(conv));
 }

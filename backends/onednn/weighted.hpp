@@ -148,7 +148,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   /// reorder.
   bool prefer_channels_last(const Verbs& a, const Verbs& own) const {
     const auto as_good = [](const auto& x, const auto& y) {
-      return x && (!y || grade(x.impl_info_str()) >= grade(y.impl_info_str()));
+      return x && (!y || implementation_rank(x.impl_info_str()) >= implementation_rank(y.impl_info_str()));
     };
     return std::string_view(a.forward.impl_info_str()).find("brg") != std::string_view::npos &&
            as_good(a.forward, own.forward) &&

@@ -54,13 +54,13 @@ AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
       text);
 }
 
-bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
-  // Both exchange with the nearest rank first, and a + b is b + a: the same tree for each element.
+bool is_supported(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts) {
+  // Both exchange with the nearest rank first, and a + b equals b + a: each element is summed in the same tree.
   const bool adds_in_tree = algorithm.kind == Algorithm::doubling || algorithm.kind == Algorithm::halving;
   if (facts.order == SumOrder::tree && !adds_in_tree) return false;
   switch (algorithm.kind) {
     case Algorithm::mpi:
-    case Algorithm::doubling:  // both ranks of a pair add what the other has rounded: they would differ
+    case Algorithm::doubling:  // each rank of a pair adds what the other has rounded, so their sums would differ
       return facts.wire == Wire::fp32;
     case Algorithm::two_level:
     case Algorithm::two_level_ring:
@@ -90,7 +90,7 @@ std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts
       all.push_back({Algorithm::ring, piece});
       all.push_back({Algorithm::mpi, piece});
     }
-  std::erase_if(all, [&](const AllreduceAlgorithm& a) { return !can_be_had(a, facts); });
+  std::erase_if(all, [&](const AllreduceAlgorithm& a) { return !is_supported(a, facts); });
   if (all.empty()) all.push_back({Algorithm::halving, 0});  // few bytes in 16 bits, without shared memory
   return all;
 }

@@ -9,7 +9,7 @@
 
 namespace keelson::comm::detail {
 
-/// A way to sum an array over ranks.
+/// An algorithm that sums an array over ranks.
 struct AllreduceAlgorithm {
   /// What is done.
   enum class Kind : unsigned char {
@@ -22,7 +22,7 @@ struct AllreduceAlgorithm {
   };
 
   Kind kind = Kind::mpi;        ///< what is done
-  std::size_t piece_bytes = 0;  ///< of the pieces that long arrays go in, a few at a time; 0: in one piece
+  std::size_t piece_bytes = 0;  ///< long arrays are sent in pieces of this size, a few at a time; 0: as a whole
 
   /// "ring:4M"
   std::string to_string() const;
@@ -31,22 +31,22 @@ struct AllreduceAlgorithm {
   bool operator==(const AllreduceAlgorithm&) const = default;
 };
 
-/// What decides which algorithms can be had.
+/// What decides which algorithms are supported.
 struct AllreduceFacts {
-  int ranks = 1;               ///< that take part
-  int nodes = 1;               ///< on which they are
+  int ranks = 1;               ///< ranks that take part
+  int nodes = 1;               ///< nodes of these ranks
   bool shared_memory = false;  ///< ranks of a node can share memory
   Wire wire = Wire::fp32;      ///< how numbers travel
-  /// What the order of summation depends on.
+  /// The order of summation.
   SumOrder order = SumOrder::any;
 };
 
-/// The algorithms that are worth timing for an array of so many bytes, the one of the rule of thumb first. Those that
-/// cannot be had are not among them. Never empty.
+/// The algorithms that are worth timing for an array of so many bytes, that of the rule of thumb first. Only
+/// supported algorithms are among them. Never empty.
 std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes);
 
-/// Whether `algorithm` sums arrays of `facts` as asked: the MPI library knows no Wire but fp32, and adds in an order of
-/// its own, say.
-bool can_be_had(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts);
+/// Whether `algorithm` sums arrays as `facts` asks. The MPI library, for example, knows only Wire::fp32, and adds in an
+/// order of its own.
+bool is_supported(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts);
 
 }  // namespace keelson::comm::detail

@@ -1,12 +1,12 @@
-#include "comm/allreduce/detail/allreduces.hpp"
+#include "comm/allreduce/allreduces.hpp"
 
 #include <algorithm>
 #include <climits>
 
-#include "comm/allreduce/detail/peer_exchange.hpp"
-#include "comm/detail/job_end.hpp"
-#include "comm/detail/mpi_calls.hpp"
-#include "comm/detail/mpi_support.hpp"
+#include "comm/allreduce/peer_exchange.hpp"
+#include "comm/mpi/calls.hpp"
+#include "comm/mpi/support.hpp"
+#include "comm/watch/job_end.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -16,12 +16,12 @@ namespace {
 
 using Algorithm = AllreduceAlgorithm::Kind;
 
-/// What rounding has taken away from an array so far; empty in fp32.
+/// The rounding errors of an array so far; empty in fp32.
 std::vector<float> residual_of(const CollectiveDesc& desc) {
   return std::vector<float>(desc.wire == Wire::fp32 ? 0 : desc.count);
 }
 
-/// By sends and receives between all ranks: a few pieces at a time, each with messages of its own.
+/// A sum by sends and receives between all ranks, a few pieces at a time. Each piece has messages of its own.
 class PeerSum final : public CollectiveWork {
  public:
   static constexpr int most_at_once = 4;
@@ -56,10 +56,10 @@ class PeerSum final : public CollectiveWork {
   }
 
  private:
-  /// Sums every most_at_once-th piece, on all ranks the same ones, so that its messages find each other by their order.
+  /// Sums every most_at_once-th piece, the same pieces on all ranks. So the order of its messages is the same, too.
   struct Lane {
     PeerExchange exchange;
-    std::size_t piece;  ///< under way; pieces_ and beyond: none
+    std::size_t piece;  ///< the one that is summed now; pieces_ or more: none
   };
 
   void start(Lane& lane, std::size_t piece) {
@@ -78,27 +78,27 @@ class PeerSum final : public CollectiveWork {
   std::size_t done_ = 0;
 };
 
-/// Through the memory of the nodes.
+/// A sum through the shared memory of nodes.
 class SharedSum final : public CollectiveWork {
  public:
   SharedSum(NodeSum& sum, const CollectiveDesc& desc) : sum_(sum), residual_(residual_of(desc)) {
-    job_.data = static_cast<float*>(desc.dst);
-    job_.count = desc.count;
-    job_.residual = residual_.empty() ? nullptr : residual_.data();
+    request_.data = static_cast<float*>(desc.dst);
+    request_.count = desc.count;
+    request_.residual = residual_.empty() ? nullptr : residual_.data();
   }
-  void start() override { sum_.start(job_); }
+  void start() override { sum_.start(request_); }
   Progress advance() override {
-    const bool moved = !sum_.done(job_) && sum_.advance();
-    return sum_.done(job_) ? Progress::done : moved ? Progress::some : Progress::none;
+    const bool moved = !sum_.done(request_) && sum_.advance();
+    return sum_.done(request_) ? Progress::done : moved ? Progress::some : Progress::none;
   }
 
  private:
   NodeSum& sum_;
   std::vector<float> residual_;
-  NodeSum::Job job_;
+  NodeSum::Request request_;
 };
 
-/// Ranks that form a group for the two-level sums, from KEELSON_NODE_RANKS; 0: those of a node.
+/// Ranks of a group in two-level sums (KEELSON_NODE_RANKS); 0: all ranks of a node are a group.
 int wanted_group() {
   const std::string text = environment("KEELSON_NODE_RANKS");
   if (text.empty()) return 0;
@@ -165,17 +165,15 @@ NodeSum& Allreduces::node_sum(bool ring, Wire wire) {
 }
 
 int Allreduces::take_tags(int count) {
-  int* most = nullptr;
-  int known = 0;
-  check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, static_cast<void*>(&most), &known), "MPI_Comm_get_attr", "MPI_TAG_UB");
-  if (next_tag_ + count > (known ? *most : 32767)) next_tag_ = 0;  // the first ones have long been destroyed
+  if (next_tag_ + count > highest_tag(comm_)) next_tag_ = 0;  // collectives with the first tags no longer exist
   return std::exchange(next_tag_, next_tag_ + count);
 }
 
 std::unique_ptr<CollectiveWork> Allreduces::make(const AllreduceAlgorithm& algorithm, const CollectiveDesc& desc) {
   KEELSON_EXPECT(desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32);
-  if (!can_be_had(algorithm, facts(desc.wire, desc.order)))
-    refuse("{}: the allreduce algorithm {} (KEELSON_ALLREDUCE) cannot be had here{}", desc.label, algorithm.to_string(),
+  if (!is_supported(algorithm, facts(desc.wire, desc.order)))
+    refuse("{}: the allreduce algorithm {} (KEELSON_ALLREDUCE) is not possible here{}", desc.label,
+           algorithm.to_string(),
            desc.order == SumOrder::tree ? " with sums in a fixed order (--reproducible); choose halving or doubling"
            : desc.wire == Wire::fp32    ? ""
                                         : " with numbers of 16 bits; choose two-level, ring or halving");

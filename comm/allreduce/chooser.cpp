@@ -1,20 +1,22 @@
-#include "comm/allreduce/detail/chooser.hpp"
+#include "comm/allreduce/chooser.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <functional>
-#include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 
-#include "comm/detail/mpi_calls.hpp"
-#include "comm/detail/mpi_support.hpp"
-#include "engine/base/detail/backoff.hpp"
+#include "comm/mpi/calls.hpp"
+#include "comm/mpi/progress.hpp"
+#include "comm/mpi/support.hpp"
+#include "engine/base/backoff.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/huge_pages.hpp"
 #include "engine/base/parse_number.hpp"
 #include "engine/base/verbose.hpp"
+#include "engine/tune/slowest_rank_timer.hpp"
 
 namespace keelson::comm::detail {
 namespace {
@@ -28,11 +30,6 @@ constexpr int algorithms_version = 2;
 
 constexpr double seconds_per_algorithm = 0.01;
 constexpr int rounds = 5;  ///< of which the quickest one counts: other work of the machine comes and goes
-constexpr int least_runs = 3, most_runs = 101;
-/// What takes so many times as long as another one is not looked at further: after its first run, and after two rounds.
-constexpr double hopeless = 4, beaten = 1.25;
-/// But what is done in so many seconds is looked at twice: a core that has slept is slow at first.
-constexpr double quick = 1e-3;
 
 /// The first line of the library's own name, "Open MPI v5.0.7".
 std::string mpi_library() {
@@ -73,7 +70,7 @@ void wait_for(MPI_Request request) {
   for (int done = 0; !done;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", "timing of algorithms");
     if (done) return;
-    UnderWay::advance();
+    ActiveCollectives::advance();
     backoff();
   }
 }
@@ -83,168 +80,155 @@ void run(CollectiveWork& work) {
   Backoff backoff;
   for (auto progress = work.advance(); progress != CollectiveWork::Progress::done; progress = work.advance()) {
     if (progress == CollectiveWork::Progress::some) backoff = {};
-    UnderWay::advance();
+    ActiveCollectives::advance();
     backoff();
   }
 }
 
-/// Seconds of each run, of the slowest rank.
-std::vector<double> time_runs(MPI_Comm comm, int runs, const std::function<void()>& work) {
-  std::vector<double> seconds(static_cast<std::size_t>(runs));
-  for (double& s : seconds) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier", "timing of algorithms");
-    wait_for(request);
-    const double start = MPI_Wtime();
-    work();
-    s = MPI_Wtime() - start;
-  }
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(MPI_IN_PLACE, seconds.data(), runs, MPI_DOUBLE, MPI_MAX, comm, &request), "MPI_Iallreduce");
-  wait_for(request);
-  return seconds;
+SlowestRankTimer::Group group_of(MPI_Comm comm) {
+  return {[comm] {
+            MPI_Request request = MPI_REQUEST_NULL;
+            check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier", "timing of algorithms");
+            wait_for(request);
+          },
+          [comm](double* values, std::size_t count) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            check(MPI_Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count), MPI_DOUBLE, MPI_MAX, comm, &request),
+                  "MPI_Iallreduce", "timing of algorithms");
+            wait_for(request);
+          }};
 }
 
-/// The median; or of the first run alone, where that is so much slower than `best`.
-double time(MPI_Comm comm, double best, const std::function<void()>& work) {
-  time_runs(comm, 1, work);  // first use: connections, pages
-  const double first = time_runs(comm, 1, work)[0];
-  if (first > quick && first > hopeless * best) return first;
-  const int runs = std::clamp(static_cast<int>(seconds_per_algorithm / std::max(first, 1e-9)), least_runs, most_runs);
-  auto seconds = time_runs(comm, runs, work);
-  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(runs / 2)];
+TuningRanks ranks_of(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return {rank, [comm](const std::string& choice) {
+            std::array<char, longest_choice> text{};
+            std::copy_n(choice.data(), std::min(choice.size(), longest_choice - 1), text.data());
+            MPI_Request request = MPI_REQUEST_NULL;
+            check(MPI_Ibcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0, comm, &request), "MPI_Ibcast",
+                  "choice of an algorithm");
+            wait_for(request);
+            return std::string(text.data());
+          }};
 }
+
+/// The algorithms for an array, on an array of their own.
+class Trial {
+ public:
+  Trial(Allreduces& allreduces, std::size_t bytes, Wire wire, SumOrder order)
+      : allreduces_(allreduces), data_(bytes), desc_(data_.allreduce(wire)) {
+    desc_.order = order;
+    algorithms_ = allreduce_candidates(allreduces.facts(wire, order), bytes);
+    works_.resize(algorithms_.size());
+  }
+  const std::vector<AllreduceAlgorithm>& algorithms() const { return algorithms_; }
+  const CollectiveDesc& desc() const { return desc_; }
+  void run(std::size_t i) {
+    if (!works_[i]) works_[i] = allreduces_.make(algorithms_[i], desc_);
+    detail::run(*works_[i]);
+  }
+
+ private:
+  Allreduces& allreduces_;
+  SummedArray data_;
+  CollectiveDesc desc_;
+  std::vector<AllreduceAlgorithm> algorithms_;
+  std::vector<std::unique_ptr<CollectiveWork>> works_;
+};
 
 }  // namespace
 
 AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
-    : allreduces_(allreduces), wish_(environment("KEELSON_ALLREDUCE")), off_(tuning_is_off()) {
-  if (wish_ == "auto") wish_.clear();
-  if (!wish_.empty()) AllreduceAlgorithm::parse(wish_);
-  MPI_Comm_rank(allreduces_.comm(), &rank_);
-  if (rank_ == 0) cache_ = ChoiceCache(choice_file(fmt::format("allreduce-v{}-{}", algorithms_version, mpi_library())));
+    : allreduces_(allreduces),
+      requested_(environment("KEELSON_ALLREDUCE")),
+      autotuner_(fmt::format("allreduce-v{}-{}", algorithms_version, mpi_library()),
+                 std::make_unique<SlowestRankTimer>(group_of(allreduces.comm()), rounds, seconds_per_algorithm),
+                 ranks_of(allreduces.comm())) {
+  if (requested_ == "auto") requested_.clear();
+  if (!requested_.empty()) AllreduceAlgorithm::parse(requested_);
 }
 
 std::string AllreduceChooser::group_key(Wire wire, SumOrder order) const {
   const auto facts = allreduces_.facts(wire);
-  return fmt::format("{} ranks, {} nodes, {}{}", facts.ranks, facts.nodes, wire_name(wire),
+  return fmt::format("allreduce, {} ranks, {} nodes, {}{}", facts.ranks, facts.nodes, wire_name(wire),
                      order == SumOrder::tree ? " in a tree" : "");
 }
 
 AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire, SumOrder order) {
-  if (!wish_.empty()) return AllreduceAlgorithm::parse(wish_);
-  const auto facts = allreduces_.facts(wire, order);
-  if (off_) return allreduce_candidates(facts, bytes).front();
+  if (!requested_.empty()) return AllreduceAlgorithm::parse(requested_);
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, sizeof(float)));
   const auto found = known_.find({size, wire, order});
   if (found != known_.end()) return found->second;
-  const auto usable = [&](const std::string& choice) {
-    try {
-      return can_be_had(AllreduceAlgorithm::parse(choice), facts);
-    } catch (const InputError&) {
-      return false;  // of a later version
-    }
+  const auto algorithms = allreduce_candidates(allreduces_.facts(wire, order), size);
+  std::vector<std::string> names;
+  for (const auto& a : algorithms) names.push_back(a.to_string());
+  std::optional<Trial> trial;
+  const auto run_candidate = [&](std::size_t i) {
+    trial->run(i);
+    return true;
   };
-  const std::string choice = agree(fmt::format("{}, {} bytes", group_key(wire, order), size), usable,
-                                   [&] { return fastest_algorithm(size, wire, order); });
-  return known_[{size, wire, order}] = AllreduceAlgorithm::parse(choice);
+  const auto chosen = autotuner_.choose(fmt::format("{}, {} bytes", group_key(wire, order), size), "", names,
+                                        {run_candidate, [&] { trial.emplace(allreduces_, size, wire, order); }});
+  return known_[{size, wire, order}] = algorithms.at(chosen.value());
 }
 
 std::size_t AllreduceChooser::choose_bucket_bytes(Wire wire) {
   constexpr std::size_t rule_of_thumb = 8 * mebi;
-  if (off_ || !wish_.empty()) return rule_of_thumb;
+  if (!requested_.empty()) return rule_of_thumb;
   const auto usable = [](const std::string& choice) {
     return parse_number<std::size_t>(choice).value_or(0) >= least_bucket;
   };
   for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) choose(bytes, wire);
-  const std::string choice = agree(fmt::format("{}, bytes of a bucket", group_key(wire, SumOrder::any)), usable,
-                                   [&] { return fastest_bucket(wire); });
+  const std::string choice =
+      autotuner_.choose_value(fmt::format("{}, bytes of a bucket", group_key(wire, SumOrder::any)),
+                              std::to_string(rule_of_thumb), usable, [&] { return fastest_bucket(wire); });
   return *parse_number<std::size_t>(choice);
-}
-
-/// The first rank looks into the file. If the choice is not there, it calls upon all to measure.
-std::string AllreduceChooser::agree(const std::string& key, const std::function<bool(const std::string&)>& usable,
-                                    const std::function<std::string()>& measure) {
-  const auto share = [this](const std::string& choice) {
-    std::array<char, longest_choice> text{};
-    std::copy_n(choice.data(), std::min(choice.size(), longest_choice - 1), text.data());
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0, allreduces_.comm(), &request),
-          "MPI_Ibcast", "choice of an algorithm");
-    wait_for(request);
-    return std::string(text.data());
-  };
-  if (rank_ != 0) {
-    const std::string choice = share({});
-    return choice.empty() ? measure() : choice;
-  }
-  bool measured = false;
-  const std::string choice = cache_.choose(key, usable, [&] {
-    measured = true;
-    share({});
-    return measure();
-  });
-  return measured ? choice : share(choice);
-}
-
-std::string AllreduceChooser::fastest_algorithm(std::size_t bytes, Wire wire, SumOrder order) {
-  auto all = measure(bytes, wire, order);
-  std::erase_if(all, [](const AllreduceTime& t) { return t.blocking; });
-  const auto best =
-      std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-  if (verbose() && rank_ == 0) {
-    std::string text =
-        fmt::format("allreduce of {} bytes over {} ranks: {}", bytes, allreduces_.facts(wire).ranks, best->algorithm);
-    for (const AllreduceTime& t : all) text += fmt::format(", {} {:.1f} us", t.algorithm, t.seconds * 1e6);
-    fmt::print(stderr, "keelson: {}\n", text);
-  }
-  return best->algorithm;
 }
 
 std::string AllreduceChooser::fastest_bucket(Wire wire) {
   constexpr double nearly = 0.9;
   std::map<std::size_t, double> speed;
   double best = 0;
+  SlowestRankTimer timer(group_of(allreduces_.comm()), 1, seconds_per_algorithm);
   for (std::size_t bytes = least_bucket; bytes <= most_bucket; bytes *= 2) {
-    const AllreduceAlgorithm algorithm = choose(bytes, wire);
     const SummedArray data(bytes);
-    const auto work = allreduces_.make(algorithm, data.allreduce(wire));
-    const double seconds = time(allreduces_.comm(), std::numeric_limits<double>::max(), [&] { run(*work); });
-    speed[bytes] = static_cast<double>(bytes) / seconds;
+    const auto work = allreduces_.make(choose(bytes, wire), data.allreduce(wire));
+    const auto seconds = timer.time(1, [&](std::size_t) {
+      run(*work);
+      return true;
+    });
+    speed[bytes] = static_cast<double>(bytes) / seconds[0];
     best = std::max(best, speed[bytes]);
   }
   const auto chosen =
       std::find_if(speed.begin(), speed.end(), [&](const auto& s) { return s.second >= nearly * best; });
-  if (verbose() && rank_ == 0)
+  int rank = 0;
+  MPI_Comm_rank(allreduces_.comm(), &rank);
+  if (verbose() && rank == 0)
     fmt::print(stderr, "keelson: gradient buckets of {} MiB: {:.2f} GB/s, the best size {:.2f} GB/s\n",
                chosen->first / mebi, chosen->second * 1e-9, best * 1e-9);
   return std::to_string(chosen->first);
 }
 
 std::vector<AllreduceTime> AllreduceChooser::measure(std::size_t bytes, Wire wire, SumOrder order) {
-  const SummedArray data(bytes);
-  CollectiveDesc desc = data.allreduce(wire);
-  desc.order = order;
+  Trial trial(allreduces_, bytes, wire, order);
   std::vector<AllreduceTime> all;
-  std::vector<std::function<void()>> runs;
-  for (const AllreduceAlgorithm& algorithm : allreduce_candidates(allreduces_.facts(wire, order), bytes)) {
-    all.push_back({algorithm.to_string(), std::numeric_limits<double>::max(), false});
-    runs.emplace_back([work = std::shared_ptr(allreduces_.make(algorithm, desc))] { run(*work); });
-  }
+  for (const AllreduceAlgorithm& algorithm : trial.algorithms()) all.push_back({algorithm.to_string(), 0, false});
+  const std::size_t blocking = all.size();
+  std::optional<MpiCalls> calls;
   if (wire == Wire::fp32) {
-    all.push_back({"MPI_Allreduce", std::numeric_limits<double>::max(), true});
-    runs.emplace_back(
-        [calls = std::make_shared<MpiCalls>(allreduces_.comm(), desc, 0, piece)] { calls->run_blocking(); });
+    all.push_back({"MPI_Allreduce", 0, true});
+    calls.emplace(allreduces_.comm(), trial.desc(), 0, piece);
   }
-  double best = std::numeric_limits<double>::max();
-  for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool first_rounds = round == 0 || (round == 1 && all[i].seconds <= quick);
-      if (!first_rounds && all[i].seconds > (round == 1 ? hopeless : beaten) * best) continue;
-      all[i].seconds = std::min(all[i].seconds, time(allreduces_.comm(), best, runs[i]));
-      best = std::min(best, all[i].seconds);
-    }
+  const auto seconds = autotuner_.timer().time(all.size(), [&](std::size_t i) {
+    if (i == blocking)
+      calls->run_blocking();
+    else
+      trial.run(i);
+    return true;
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].seconds = seconds[i];
   return all;
 }
 

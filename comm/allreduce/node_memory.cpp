@@ -1,10 +1,10 @@
-#include "comm/allreduce/detail/node_memory.hpp"
+#include "comm/allreduce/node_memory.hpp"
 
 #include <cstring>
 #include <new>
 
-#include "comm/detail/job_end.hpp"
-#include "comm/detail/mpi_support.hpp"
+#include "comm/mpi/support.hpp"
+#include "comm/watch/job_end.hpp"
 
 namespace keelson::comm::detail {
 namespace {
@@ -37,7 +37,7 @@ NodeMemory::NodeMemory(MPI_Comm node, std::size_t slot_bytes, std::size_t slots)
   // Segments begin at pages, which all processes see at the same distance from `alignment`.
   for (std::byte*& base : bases_) base = aligned(base);
   new (bases_[static_cast<std::size_t>(rank_)]) Counters{};
-  std::memset(slot(rank_, 0), 0, slot_bytes_ * slots_);  // this rank's cores get the pages
+  std::memset(slot(rank_, 0), 0, slot_bytes_ * slots_);  // the first write puts the pages near this rank's cores
   check(MPI_Barrier(node), "MPI_Barrier", "memory of the node");
 }
 

@@ -1,4 +1,4 @@
-#include "comm/allreduce/detail/node_sum.hpp"
+#include "comm/allreduce/node_sum.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,15 +12,15 @@ constexpr std::size_t kilo = 1024, mega = 1024 * kilo;
 /// Within a node, some slots fit a core's second cache. Between nodes, pieces are long enough for the network.
 std::size_t slot_bytes(int nodes) { return nodes == 1 ? 256 * kilo : mega; }
 
-/// Room for whole buckets, so that ranks meet seldom: a rank that is at work puts its terms there, and the others go on
-/// without it. All ranks of a node together stay within what containers have as shared memory, 64 MiB.
+/// Room for whole buckets, so that ranks seldom wait for each other: a rank leaves its terms there and goes on. All
+/// ranks of a node together need less than the shared memory of a container, 64 MiB.
 std::size_t slots(MPI_Comm node, int nodes) {
   int ranks = 1;
   MPI_Comm_size(node, &ranks);
   constexpr std::size_t least = 4, most_of_rank = 16 * mega, most_of_node = 48 * mega;
   return std::max(least, std::min(most_of_rank, most_of_node / static_cast<std::size_t>(ranks)) / slot_bytes(nodes));
 }
-constexpr std::size_t small_floats = 512;    // below this, handing parts around costs more than adding up all
+constexpr std::size_t small_floats = 512;    // for fewer floats, exchanging parts costs more than adding all of them
 constexpr std::size_t floats_per_line = 16;  // ranks write to cache lines of their own
 
 }  // namespace
@@ -38,13 +38,13 @@ NodeSum::NodeSum(const NodeLayout& layout, Schedule between, Wire wire, int numb
   }
 }
 
-void NodeSum::start(Job& job) {
-  queued_ += (job.count + floats_per_slot() - 1) / floats_per_slot();
-  job.end = queued_;
-  job.next = nullptr;
-  if (job.count == 0) return;
-  (first_ ? last_->next : first_) = &job;
-  last_ = &job;
+void NodeSum::start(Request& request) {
+  queued_ += (request.count + floats_per_slot() - 1) / floats_per_slot();
+  request.end = queued_;
+  request.next = nullptr;
+  if (request.count == 0) return;
+  (first_ ? last_->next : first_) = &request;
+  last_ = &request;
   advance();
 }
 
@@ -61,15 +61,16 @@ bool NodeSum::all_at(NodeMemory::Counter NodeMemory::Counters::* counter, std::u
   return true;
 }
 
-/// Cuts the next piece off the oldest array that has some left.
+/// Takes the next piece of the oldest array that is not yet cut into pieces.
 void NodeSum::take_next_piece() {
-  Job& job = *first_;
-  const std::size_t count = std::min(floats_per_slot(), job.count - taken_of_first_);
-  piece(filled_) = {job.data + taken_of_first_, count, job.residual ? job.residual + taken_of_first_ : nullptr,
+  Request& request = *first_;
+  const std::size_t count = std::min(floats_per_slot(), request.count - taken_of_first_);
+  piece(filled_) = {request.data + taken_of_first_, count,
+                    request.residual ? request.residual + taken_of_first_ : nullptr,
                     layout_.nodes == 1 && count <= small_floats};
   taken_of_first_ += count;
-  if (taken_of_first_ < job.count) return;
-  first_ = job.next;
+  if (taken_of_first_ < request.count) return;
+  first_ = request.next;
   taken_of_first_ = 0;
 }
 
@@ -77,7 +78,7 @@ void NodeSum::fill(std::uint64_t number) {
   const Piece& p = piece(number);
   float* slot = memory_.slot(memory_.rank(), slot_of(number));
   const Part own = p.small ? Part{p.count, p.count} : part_of(memory_.rank(), p.count);
-  std::memcpy(slot, p.data, own.begin * sizeof(float));  // but for the part that this rank adds up itself
+  std::memcpy(slot, p.data, own.begin * sizeof(float));  // all but the part that this rank adds up itself
   std::memcpy(slot + own.end, p.data + own.end, (p.count - own.end) * sizeof(float));
   mine().filled.store(number + 1, std::memory_order_release);
 }
@@ -92,7 +93,7 @@ void NodeSum::add_up(const Piece& p, std::size_t slot, Part part, float* to) con
     if (to != terms_of(0)) std::memcpy(to, terms_of(0), count * sizeof(float));
     return;
   }
-  constexpr std::size_t strip = 2048;  // stays in the first cache from rank to rank
+  constexpr std::size_t strip = 2048;  // which stays in the first cache while all ranks' terms are added
   float sums[strip];
   for (std::size_t begin = 0; begin < count; begin += strip) {
     const std::size_t n = std::min(strip, count - begin);
@@ -140,7 +141,7 @@ bool NodeSum::advance() {
   bool exchanged = false;
   for (std::uint64_t last = before - 1; last != steps();) {
     last = steps();
-    // The oldest piece first: what others wait for, and what lies in the caches.
+    // The oldest piece first: the others wait for it, and it is in the caches.
     if (gathered_ < published_ && all_at(piece(gathered_).small ? &Counters::filled : &Counters::summed, gathered_ + 1))
       gather(gathered_++);
     for (std::uint64_t s = published_; s < summed_ && !exchanges_.empty(); ++s)

@@ -1,9 +1,9 @@
-#include "comm/allreduce/detail/peer_exchange.hpp"
+#include "comm/allreduce/peer_exchange.hpp"
 
 #include <algorithm>
 
 #include "comm/allreduce/wire.hpp"
-#include "comm/detail/mpi_support.hpp"
+#include "comm/mpi/support.hpp"
 
 namespace keelson::comm::detail {
 

@@ -7,8 +7,8 @@ namespace {
 
 using Sends = ExchangeStep::Sends;
 
-/// The largest power of two ranks take part in the exchange proper. Of the first 2 * extra ranks, the even ones stand
-/// aside; the odd ones act for them.
+/// The exchange is among a power of two of ranks, the largest that is possible. Of the first 2 * extra ranks, the odd
+/// ranks take part for themselves and for the even ranks.
 struct Participants {
   explicit Participants(int ranks)
       : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))), extra(ranks - count) {}
@@ -21,7 +21,7 @@ struct Participants {
   int count, extra;
 };
 
-/// At the end an odd rank gives the sums to the even one that it acted for.
+/// At the end an odd rank sends the sums to its even neighbor.
 void append_return(Schedule& schedule, const Participants& all, int rank) {
   if (all.acts_for_two(rank))
     schedule.steps.push_back({.send_to = rank - 1, .send_end = schedule.blocks, .sends = Sends::copies});
@@ -46,7 +46,7 @@ Schedule make_halving(int rank, int ranks) {
   const Participants all(ranks);
   const auto blocks = static_cast<std::size_t>(all.count);
   Schedule schedule{blocks, {}};
-  // Each of two neighbors adds up half of the array; the even one then hands its half over.
+  // Each of two neighbors adds up half of the array. The even rank then sends its half to the other.
   if (all.stands_aside(rank)) {
     const int other = rank + 1;
     schedule.steps.push_back({other, other, blocks / 2, blocks, 0, blocks / 2, true, Sends::terms});

@@ -5,26 +5,26 @@
 
 namespace keelson::comm::detail {
 
-/// One exchange of a rank with at most two others. The array is cut into Schedule::blocks equal blocks; the ranges are
-/// of blocks [begin, end), and empty where nothing is sent or received.
+/// One exchange of a rank with at most two other ranks. The array is cut into Schedule::blocks equal blocks. Ranges are
+/// blocks [begin, end), and empty where nothing is sent or received.
 struct ExchangeStep {
-  /// What happens to values that are sent in fewer bits than they have (Wire).
+  /// How values are rounded that are sent in 16 bits (Wire).
   enum class Sends : unsigned char {
-    terms,  ///< terms of a sum that this rank needs no longer: what rounding takes away, it adds to its next sum
-    sums,   ///< final sums, which all ranks must have alike: rounded here, too
+    terms,  ///< terms of a sum that this rank no longer needs: it adds the rounding errors to its next sum
+    sums,   ///< final sums, which must be the same on all ranks: this rank rounds its own, too
     copies  ///< values that were rounded before
   };
 
   int send_to = -1, receive_from = -1;             ///< ranks
   std::size_t send_begin = 0, send_end = 0;        ///< blocks that are sent
   std::size_t receive_begin = 0, receive_end = 0;  ///< blocks that are received
-  bool adds = false;           ///< what is received is added to the own values, else takes their place
+  bool adds = false;           ///< received values are added to the own values; else they replace them
   Sends sends = Sends::terms;  ///< what the blocks sent hold
 };
 
 /// What one rank does to sum an array over all ranks, in place. Every rank ends with the same bits.
 struct Schedule {
-  std::size_t blocks = 1;           ///< that the array is cut into
+  std::size_t blocks = 1;           ///< of the array
   std::vector<ExchangeStep> steps;  ///< in order
 
   /// First element of a block of an array of `count` elements; of block `blocks`: its end.

@@ -17,7 +17,7 @@ void pack_as(const float* from, std::uint16_t* to, std::size_t count, float* res
     const T sent = from_float<T>(wanted);
     to[i] = sent.bits;
     const float error = wanted - to_float(sent);
-    residual[i] = error - error == 0 ? error : 0;  // of infinity or NaN nothing is left for later steps
+    residual[i] = error - error == 0 ? error : 0;  // infinity and NaN leave no rounding error for later steps
   }
 }
 

@@ -128,6 +128,14 @@ void require_replaceable(const fs::path& path, Target target) {
         path.string());
 }
 
+/// Runs keep checkpoints in a folder of this name, and those that they have set aside in folders within it.
+bool lies_with_checkpoints(const fs::path& file) {
+  std::error_code error;
+  const auto folder = fs::weakly_canonical(fs::absolute(folder_of(file), error), error);
+  const bool aside = folder.filename().string().starts_with("abandoned-");
+  return (aside ? folder.parent_path() : folder).filename() == "checkpoints";
+}
+
 fs::path temporary_of(const fs::path& path) {
   return folder_of(path) / fmt::format(".{}{}{}-{}", path.filename().string(), mark, host_name(), ::getpid());
 }
@@ -142,6 +150,8 @@ AtomicFile::AtomicFile(const fs::path& path, Target target) : given_(path), path
   if (special_ && target != Target::output)
     refuse("{}: is a pipe or a device; expected a regular file, or none: remove it", path.string());
   if (fs::is_regular_file(status)) require_replaceable(path, target);
+  if (target == Target::output && !special_ && lies_with_checkpoints(path_))
+    refuse("{}: lies in a folder of checkpoints, where only runs write; choose another folder", path.string());
   temporary_ = temporary_of(special_ ? fs::temp_directory_path() / path_.filename() : path_);
 }
 

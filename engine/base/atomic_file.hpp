@@ -9,9 +9,11 @@ namespace keelson {
 
 /// What an AtomicFile replaces. None of them replaces an input of the command (protect_input()) or a folder.
 enum class Target : std::uint8_t {
-  own,     ///< a file whose name the program chooses: no file of HDF5, no device, no pipe
-  hdf5,    ///< the same, for a program that writes HDF5: may replace a file of HDF5
-  output,  ///< a file that the user names: no file of HDF5. A device or a pipe stays what it is and is written to
+  own,   ///< a file whose name the program chooses: no file of HDF5, no device, no pipe
+  hdf5,  ///< the same, for a program that writes HDF5: may replace a file of HDF5
+  /// A file that the user names: no file of HDF5, and none in a folder `checkpoints`. A device or a pipe stays what it
+  /// is and is written to.
+  output,
 };
 
 /// A file that replaces another in one step: write to temporary(), then commit(), which syncs it, renames it and syncs

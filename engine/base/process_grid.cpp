@@ -28,8 +28,8 @@ const char* ProcessGrid::name(Axis axis) {
 }
 
 ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
-    : extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
-  // First, so that all ranks refuse what one of them has wrong.
+    : world_(&world), extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
+  // First, so that all ranks throw where one of them has another grid.
   std::map<std::string, std::string> values;
   for (const Axis axis : axes) values[name(axis)] = std::to_string(extent(axis));
   compare_values(world, values, "process grids");

@@ -11,15 +11,15 @@
 
 namespace keelson {
 
-/// The ranks of a job as a grid whose axes say what the ranks share among them. Every rank has one coordinate on each
-/// axis. The ranks along an axis are those whose other coordinates are this rank's.
+/// The ranks of a job as a grid. Each axis stands for one way to divide the work. Every rank has one coordinate on each
+/// axis. The ranks along an axis are those that have the same coordinates as this rank on all other axes.
 ///
 /// Ranks are numbered with the axes in this order, the first varying fastest:
 /// 1. channel: the layers' channels. Ranks exchange activations in every layer.
 /// 2. space: parts of the samples. Ranks exchange their edges in every layer.
 /// 3. data: samples of the batch. Ranks sum gradients once per step.
 /// 4. stage: groups of layers. A rank sends one activation per part of the batch to the next stage.
-/// 5. ensemble: independent networks, which exchange next to nothing.
+/// 5. ensemble: independent networks, which exchange almost nothing.
 /// Launchers give consecutive ranks to a node, so that the ranks that exchange most are on one node.
 class ProcessGrid {
  public:
@@ -39,8 +39,8 @@ class ProcessGrid {
     int ensemble = 1;  ///< members
   };
 
-  /// Makes the groups of the axes by Communicator::split(): none for an axis of one rank, and none for an axis of all
-  /// ranks, whose group is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks where the
+  /// Makes the groups of the axes by Communicator::split(). An axis of one rank has no group, and the group of an axis
+  /// of all ranks is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks where the
   /// extents differ between ranks, are not positive, or have another product than world.size().
   ProcessGrid(Communicator& world, const Extents& extents);
   /// All ranks along the data axis.
@@ -49,6 +49,7 @@ class ProcessGrid {
   int extent(Axis axis) const { return extents_[index(axis)]; }          ///< ranks along it
   int coordinate(Axis axis) const { return coordinates_[index(axis)]; }  ///< of this rank, from 0
 
+  Communicator& world() const { return *world_; }  ///< all ranks of the grid
   /// The ranks along `axis`, numbered by their coordinate; null where this rank is alone on it.
   Communicator* along(Axis axis) const { return groups_[index(axis)]; }
   /// This rank's group where the ranks along `axis` are cut into groups of `size` neighbours; the last group has fewer
@@ -67,6 +68,7 @@ class ProcessGrid {
  private:
   static constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 
+  Communicator* world_;
   std::array<int, axes.size()> extents_{}, coordinates_{};
   std::array<Communicator*, axes.size()> groups_{};
   std::array<std::unique_ptr<Communicator>, axes.size()> owned_;  ///< groups that are parts of the world

@@ -13,21 +13,22 @@ namespace keelson {
 
 /// One array of a sample, as the network receives it. `shape` is logical without the batch: (C, D, H, W).
 struct Field {
-  std::string name;          ///< the graph input that it feeds: "x", "y"
+  std::string name;          ///< name of the graph input for this field: "x", "y"
   Shape shape;               ///< logical, without the batch
-  DType dtype = DType::f32;  ///< of each element
+  DType dtype = DType::f32;  ///< type of each element
 };
 
-/// A field that a data set can hand out as its files hold it, in codes of 16 bits, for a device that decodes them
-/// (ops::DecodeVoxels): half the bytes of f32 to read, to copy and to keep ahead, and no work for the host.
+/// A field that a data set can deliver undecoded, in the 16-bit codes of its files, for a device that decodes them
+/// (ops::DecodeVoxels). Codes need half the bytes of f32 for reading, copying and prefetching, and the host has no work
+/// with them.
 struct CodedField {
   std::size_t field = 0;               ///< index into Dataset::fields()
-  std::int64_t stored_channels = 1;    ///< codes per voxel, side by side
+  std::int64_t stored_channels = 1;    ///< codes per voxel, which are contiguous
   std::vector<std::int32_t> channels;  ///< the stored channel of each channel of the field
   std::vector<float> table;            ///< (65536) value of each code
 };
 
-/// Samples by index, decoded to what the network takes. read() is called by several threads at once.
+/// Samples by index, decoded for the network. Several threads call read() at the same time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -36,23 +37,23 @@ class Dataset {
   /// The arrays of each sample, in the order in which read() writes them.
   virtual const std::vector<Field>& fields() const = 0;
   /// Decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last (D, H, W,
-  /// C), the order on disk; others row-major. Throws InputError naming the file for data that is unreadable, NaN or
-  /// infinite.
+  /// C), the order on disk; others row-major. Throws InputError, naming the file, for data that cannot be read, are NaN
+  /// or infinite.
   virtual void read(std::int64_t index, void* const* dst) const = 0;
   /// Decodes sample `id.index` and transforms it. This default calls read(), then SampleTransform::apply(). A data set
   /// of large fields that knows the transform overrides this function and does both in one pass.
   virtual void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const;
-  /// The field that read_codes() leaves undecoded where samples are changed by `transform` (null: not). Null: none, the
-  /// files hold no codes, or only the host knows the transform. Valid as long as the data set.
+  /// The field that read_codes() leaves undecoded if samples are changed by `transform` (null: no transform). Null if
+  /// the files hold no codes, or if only the host can apply the transform. Valid as long as the data set.
   virtual const CodedField* coded(const SampleTransform* transform) const;
-  /// As read_transformed(), or as read() where `transform` is null, but for the coded field: `dst` gets its codes (D,
-  /// H, W, stored_channels), and the result says how they become the field. Throws as read(), for the same data. Only
-  /// where coded(transform) is not null.
+  /// As read_transformed(), or as read() if `transform` is null, except for the coded field: `dst` gets its codes (D,
+  /// H, W, stored_channels), and the result says how to decode them. Throws as read(), for the same data. May be called
+  /// only if coded(transform) is not null.
   virtual ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const;
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
-  /// A hash of what tells two data sets apart without reading all of them: names (without the folder they lie in),
-  /// sizes, shapes, targets, and how samples are decoded. Ranks that do not have the same must not train together. This
-  /// default knows the number of samples and the fields only.
+  /// A hash that distinguishes data sets without reading all data: of names (without the folder), sizes, shapes,
+  /// targets, and the way samples are decoded. Ranks with different hashes must not train together. This default covers
+  /// only the number of samples and the fields.
   virtual std::uint64_t digest() const;
 };
 

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != std::string::npos && !fs::exists(path); }
 
-/// What the paths of all files that `path` names begin with: up to the last slash before a file's name or a pattern.
+/// The common prefix of all files that `path` names: up to the last slash before a file's name or a pattern.
 std::string prefix_of(const std::string& path) {
   if (fs::is_directory(path)) return path.ends_with('/') ? path : path + '/';
   const auto end = is_pattern(path) ? path.find_first_of("*?[\\") : std::string::npos;

@@ -27,7 +27,7 @@ bool is_hdf5_name(const fs::path& path) {
   return extension == ".h5" || extension == ".hdf5" || extension == ".he5";
 }
 
-/// Also compressed ones: "a.tfrecord", "a.tfrecords", "a.tfrecord.gz".
+/// Whether the name is that of a TFRecord file, also a compressed one: "a.tfrecord", "a.tfrecords", "a.tfrecord.gz".
 bool is_tfrecord_name(const fs::path& path) {
   return lower(path.filename().string()).find(".tfrecord") != std::string::npos;
 }

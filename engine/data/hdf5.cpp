@@ -69,7 +69,7 @@ bool write_all(int fd, const char* data, std::size_t bytes) {
   return true;
 }
 
-/// Locks on read-only data only make trouble: many parallel file systems have none.
+/// Turns HDF5's file locks off: they are useless for read-only data, and many parallel file systems have no locks.
 void forget_locking([[maybe_unused]] hid_t access_list) {
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
   H5Pset_file_locking(access_list, false, true);
@@ -100,7 +100,7 @@ Handle create_dataset(hid_t file, const std::string& path, const std::string& na
   return dataset;
 }
 
-/// The file that an object lies in.
+/// The file in which an object lies.
 std::string file_of(hid_t object) {
   const auto length = H5Fget_name(object, nullptr, 0);
   std::string name(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
@@ -116,7 +116,7 @@ std::int64_t raw_offset(hid_t dataset, hid_t type, Type element) {
   return offset == HADDR_UNDEF ? -1 : static_cast<std::int64_t>(offset);
 }
 
-/// The file's side of a transfer: all of the dataset, or a box in it. Second: the space in memory.
+/// The spaces of a transfer: in the file (the whole dataset, or a box in it) and in memory.
 std::pair<Handle, Handle> select(hid_t dataset, const std::string& where, const Dims* offset, const Dims* count) {
   Handle file_space(H5Dget_space(dataset), H5Sclose);
   const Dims shape = detail::extents(file_space);
@@ -192,7 +192,8 @@ File File::in_memory(const std::string& path) {
 #if H5_VERSION_GE(1, 10, 2)
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);  // checksummed metadata, readable by 1.8 and newer
 #endif
-  // In memory until close(): a library built with assertions ends the process when it cannot write (a full disk).
+  // The file is kept in memory until close(): an HDF5 built with assertions ends the process if writing fails (a full
+  // disk).
   H5Pset_fapl_core(access, std::size_t{1} << 20, false);
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
   if (id < 0) fail("{}: cannot be created ({})", path, innermost_reason());
@@ -235,14 +236,15 @@ void File::close(bool sync, const std::function<void()>& progress) {
       fail("{}: cannot be written to its end ({})", path_, innermost_reason());
     size = static_cast<std::size_t>(H5Fget_file_image(id_, nullptr, 0));
   }
-  // Without the lock: other threads go on reading meanwhile.
+  // Does not hold the lock, so that other threads can read in the meantime.
   const FileDescriptor out(path_, O_WRONLY | O_TRUNC);
   const char* const image = *static_cast<char**>(memory);
   const auto end_with = [&](const char* what) {
     fail("{}: {}{}", path_, what, reason_of_writing(errno, fs::path(path_).parent_path()));
   };
   if (out.fd < 0) end_with("cannot be written to its end");
-  constexpr std::size_t most = std::size_t{16} << 20;  // bytes at once: a slow disk differs from one that hangs
+  constexpr std::size_t most = std::size_t{16}
+                               << 20;  // bytes per write: progress distinguishes a slow disk from one that hangs
   for (std::size_t at = 0; at < size; at += most) {
     if (!write_all(out.fd, image + at, std::min(most, size - at))) end_with("cannot be written to its end");
     if (sync && fdatasync(out.fd) != 0) end_with("was written but cannot be brought to disk");

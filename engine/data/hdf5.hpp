@@ -10,11 +10,11 @@
 #include <vector>
 
 /// Reading and writing HDF5 files (library 1.10 or newer) without its headers. HDF5 is not thread-safe, so every call
-/// here takes one process-wide lock; any thread may call. What can be read without the library, and so without the
-/// lock, says DatasetInfo::raw_offset.
+/// here takes one process-wide lock; any thread may call. DatasetInfo::raw_offset says which data can be read without
+/// the library, and so without the lock.
 ///
-/// Errors name the file, the object and HDF5's innermost reason. A file that is missing, not HDF5, truncated or lacks
-/// an object, and data that cannot be read: InputError. What fails while writing (a full disk): Error.
+/// Errors name the file, the object and HDF5's innermost reason. InputError: a file is missing, is not HDF5, is
+/// truncated or lacks an object, or data cannot be read. Error: writing fails (a full disk).
 namespace keelson::hdf5 {
 
 /// Extents of a data set, slowest first.
@@ -25,10 +25,10 @@ class LinkPolicy;
 Dims shape_of_source(const std::string& file, const std::string& folder, const std::string& object, int depth);
 }  // namespace detail
 
-/// Element types on disk, whatever their byte order. f16 and `other` (strings, compounds, ...) have no C++ type here.
+/// Element types on disk, in any byte order. f16 and `other` (strings, compounds, ...) have no C++ type here.
 enum class Type : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, f32, f64, other };
 
-std::string_view to_string(Type type);  ///< as NumPy says: "int16", "float32"
+std::string_view to_string(Type type);  ///< NumPy's name: "int16", "float32"
 
 /// The type on disk of a C++ type.
 template <class T>
@@ -39,7 +39,7 @@ constexpr Type type_of() {
     return Type::f64;
   else {
     static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>,
-                  "an element type that HDF5 files of ours do not hold");
+                  "an element type that Keelson's HDF5 files do not have");
     constexpr Type types[] = {Type::i8, Type::u8, Type::i16, Type::u16, Type::i32, Type::u32, Type::i64, Type::u64};
     constexpr int log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
     return types[2 * log2 + (std::is_unsigned_v<T> ? 1 : 0)];
@@ -48,42 +48,43 @@ constexpr Type type_of() {
 
 std::string to_string(const Dims& dims);  ///< "(128, 128, 128, 4)"; "scalar" without dimensions
 
-/// What a file says of one data set.
+/// The facts about a data set in a file.
 struct DatasetInfo {
-  std::string name;         ///< as asked for
+  std::string name;         ///< the name that the caller gave
   Dims shape;               ///< empty for a scalar
-  Type type = Type::other;  ///< of each element
+  Type type = Type::other;  ///< type of each element
   std::string type_name;    ///< for messages: "int16", "big-endian float32", "string"
-  /// Where in `file` the elements lie just as in memory (contiguous, unfiltered, native); -1 if not so.
+  /// Position in `file` at which the elements lie as in memory (contiguous, unfiltered, native); -1: they do not.
   std::int64_t raw_offset = -1;
-  std::string file;  ///< that holds the elements: the one that was opened, or where a link leads
+  std::string file;  ///< the file with the elements: the opened file, or the target of a link
 
   /// Product of the extents.
   std::int64_t elements() const;
 };
 
-/// An open file. Closes when destroyed; a writer calls close() first, which reports what the destructor cannot.
+/// An open file. The destructor closes the file. A writer should call close() first, which reports errors.
 class File {
  public:
-  /// For reading. External links and virtual data sets are followed to regular files in `folder` or below (empty: the
-  /// file's own) and refused elsewhere; external storage is refused.
+  /// Opens a file for reading. External links and virtual data sets may lead to regular files in `folder` or below
+  /// (empty: the file's folder); others are refused. External storage is refused.
   static File open(const std::string& path, const std::string& folder = "");
-  /// For writing; replaces what is there. All of it is held in memory until close() writes the file in one go, so that
-  /// failing to write (a full disk) is an Error and nothing worse.
+  /// Creates a file for writing; replaces an existing file. The whole file is kept in memory until close() writes it,
+  /// so that a failure to write (a full disk) is only an Error.
   static File create(const std::string& path);
-  /// The same without a file on the disk, for what is read again and never closed. `name`: for messages.
+  /// The same without a file on disk, for data that are read again. Such a file is never written. `name`: for messages.
   static File in_memory(const std::string& name);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();
 
-  /// As given.
+  /// The path as given.
   const std::string& path() const { return path_; }
-  bool has(const std::string& object) const;  ///< a dataset or group of this name: "x", "/parameters/conv1/weights"
-  std::vector<std::string> list(const std::string& group = "/") const;  ///< names of its members, sorted
-  /// Throws InputError where there is no such data set.
+  bool has(const std::string& object)
+      const;  ///< whether there is a dataset or group of this name: "x", "/parameters/conv1/weights"
+  std::vector<std::string> list(const std::string& group = "/") const;  ///< names of the group's members, sorted
+  /// Throws InputError if there is no such data set.
   DatasetInfo info(const std::string& dataset) const;
-  void require_written(const std::string& dataset) const;  ///< throws InputError for elements that never were
+  void require_written(const std::string& dataset) const;  ///< throws InputError for elements that were never written
 
   /// Reads all elements in row-major order, converted by HDF5 to T (integers out of T's range are clipped).
   template <class T>
@@ -92,19 +93,19 @@ class File {
     read_as(dataset, type_of<T>(), v.data(), nullptr, nullptr, static_cast<std::int64_t>(v.size()));
     return v;
   }
-  /// The same into `dst`, which has room for exactly `elements`.
+  /// The same into `dst`, which must have room for exactly `elements`.
   template <class T>
   void read(const std::string& dataset, T* dst, std::int64_t elements) const {
     read_as(dataset, type_of<T>(), dst, nullptr, nullptr, elements);
   }
-  /// The box of `count` elements from `offset` on, one number of each per dimension.
+  /// Reads the box of `count` elements that begins at `offset`; both have one number per dimension.
   template <class T>
   void read_box(const std::string& dataset, const Dims& offset, const Dims& count, T* dst) const {
     read_as(dataset, type_of<T>(), dst, &offset, &count, -1);
   }
 
-  /// Makes a contiguous dataset, and the groups that its name goes through, and writes it. No time stamps: same data,
-  /// same file.
+  /// Makes a contiguous dataset, and the groups in its name, and writes it. There are no time stamps, so the same data
+  /// give the same file.
   template <class T>
   void write(const std::string& dataset, const T* src, const Dims& shape) {
     make_dataset(dataset, type_of<T>(), shape);
@@ -112,7 +113,7 @@ class File {
   }
   /// The same for a list of texts (UTF-8, of any length; h5py reads bytes, or str with .asstr()).
   void write(const std::string& dataset, const std::vector<std::string>& texts);
-  /// Makes a dataset to be written in boxes; what is never written reads as zero.
+  /// Makes a dataset to be written in boxes; elements that are never written are read as zero.
   template <class T>
   void make_dataset(const std::string& dataset, const Dims& shape) {
     make_dataset(dataset, type_of<T>(), shape);
@@ -122,20 +123,20 @@ class File {
   void write_box(const std::string& dataset, const Dims& offset, const Dims& count, const T* src) {
     write_as(dataset, type_of<T>(), src, &offset, &count);
   }
-  void make_group(const std::string& group);  ///< with those above it; no error if it exists
+  void make_group(const std::string& group);  ///< with all groups above it; no error if it exists
 
-  /// Attributes of a file ("/"), group or dataset. Text is UTF-8 (h5py reads it as str). Setting replaces. Throws
-  /// InputError where attributes cannot be read.
+  /// Attributes of a file ("/"), group or dataset. Text is UTF-8 (h5py reads it as str). Setting replaces an existing
+  /// attribute. Throws InputError if attributes cannot be read.
   bool has_attribute(const std::string& object, const std::string& name) const;
-  /// A text.
+  /// Sets a text.
   void set_attribute(const std::string& object, const std::string& name, std::string_view text);
-  /// A text.
+  /// Sets a text.
   void set_attribute(const std::string& object, const std::string& name, const char* text) {
     set_attribute(object, name, std::string_view(text));
   }
-  /// A list of texts.
+  /// Sets a list of texts.
   void set_attribute(const std::string& object, const std::string& name, const std::vector<std::string>& texts);
-  /// A number, of the type on disk that T has; bool as u8.
+  /// Sets a number of the type of T; bool as u8.
   template <class T>
     requires std::is_arithmetic_v<T>
   void set_attribute(const std::string& object, const std::string& name, T number) {
@@ -144,24 +145,24 @@ class File {
     else
       set_numbers(object, name, type_of<T>(), &number, 1, true);
   }
-  /// A list of numbers.
+  /// Sets a list of numbers.
   template <class T>
     requires std::is_arithmetic_v<T>
   void set_attribute(const std::string& object, const std::string& name, const std::vector<T>& numbers) {
     set_numbers(object, name, type_of<T>(), numbers.data(), static_cast<std::int64_t>(numbers.size()), false);
   }
-  /// Throws InputError where the attribute is absent or no text.
+  /// The text of an attribute. Throws InputError if the attribute is absent or no text.
   std::string text_attribute(const std::string& object, const std::string& name) const;
-  /// Throws InputError where the attribute is absent or no list of texts.
+  /// The texts of an attribute. Throws InputError if the attribute is absent or no list of texts.
   std::vector<std::string> texts_attribute(const std::string& object, const std::string& name) const;
-  /// All numbers, converted to T. Throws InputError where the attribute is absent or holds no numbers.
+  /// All numbers of an attribute, converted to T. Throws InputError if the attribute is absent or holds no numbers.
   template <class T>
   std::vector<T> numbers_attribute(const std::string& object, const std::string& name) const {
     std::vector<T> v(static_cast<std::size_t>(attribute_elements(object, name)));
     get_numbers(object, name, type_of<T>(), v.data());
     return v;
   }
-  /// The one number. Throws InputError where there is not exactly one.
+  /// The number of an attribute. Throws InputError if it does not have exactly one number.
   template <class T>
   T attribute(const std::string& object, const std::string& name) const {
     const auto v = numbers_attribute<T>(object, name);
@@ -169,8 +170,8 @@ class File {
     return v[0];
   }
 
-  /// Writes out what is buffered and closes. Throws Error if that fails. `sync`: also waits until the disk has it.
-  /// `progress`, if not empty, is called after each part (16 MiB) that is written, and with `sync` on the disk.
+  /// Writes the file and closes it. Throws Error if that fails. `sync`: also waits until the data are on disk.
+  /// `progress`, if not empty, is called after each part (16 MiB) that is written (with `sync`: that is on disk).
   void close(bool sync = false, const std::function<void()>& progress = {});
 
  private:
@@ -189,7 +190,7 @@ class File {
   void get_numbers(const std::string& object, const std::string& name, Type type, void* dst) const;
   void require_single(const std::string& object, const std::string& name, std::size_t found) const;
 
-  std::int64_t access() const;  ///< HDF5's list (hid_t) for opening objects
+  std::int64_t access() const;  ///< HDF5's property list (hid_t) for opening objects
   std::int64_t open_dataset(const std::string& name) const;
   std::int64_t open_object(const std::string& name) const;
   friend Dims detail::shape_of_source(const std::string&, const std::string&, const std::string&, int);
@@ -197,7 +198,7 @@ class File {
 
   std::string path_;
   std::int64_t id_ = -1;                       ///< HDF5's handle (hid_t); -1 when closed
-  std::shared_ptr<detail::LinkPolicy> links_;  ///< of a file open for reading
+  std::shared_ptr<detail::LinkPolicy> links_;  ///< policy of a file that is open for reading
   bool writing_ = false;
 };
 

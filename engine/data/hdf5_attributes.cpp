@@ -13,7 +13,7 @@ using detail::place;
 
 namespace {
 
-/// An attribute that is damaged is not one that is absent: a file with its defaults would be another one.
+/// Whether there is an attribute. Refuses a damaged one: to treat it as absent would change the meaning of the file.
 bool attribute_exists(hid_t object, const std::string& where, const std::string& name) {
   const htri_t found = H5Aexists(object, name.c_str());
   if (found < 0)

@@ -115,7 +115,8 @@ std::string innermost_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
-  // A failed system call is told with time, descriptor and buffer address; only what failed and why matter.
+  // HDF5's text about a failed system call has time, descriptor and buffer address; messages only need what failed and
+  // why.
   constexpr std::string_view marker = "error message = '";
   if (const auto from = text.find(marker); from != std::string::npos) {
     const auto begin = from + marker.size();
@@ -136,7 +137,7 @@ std::string place(const std::string& path, const std::string& object) {
 }
 
 bool exists(hid_t file, const std::string& object, hid_t access) {
-  // H5Lexists wants every group on the way to exist, and refuses the root.
+  // H5Lexists requires that every group in the path exists, and refuses the root.
   for (std::size_t end = 0; end != std::string::npos;) {
     end = object.find('/', end + 1);
     const std::string prefix = object.substr(0, end);

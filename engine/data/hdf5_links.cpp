@@ -13,7 +13,7 @@ namespace keelson::hdf5::detail {
 namespace fs = std::filesystem;
 namespace {
 
-/// Of virtual data sets that lead to each other; more is a mistake or a circle.
+/// The most virtual data sets that may lead to each other; more means a mistake or a cycle.
 constexpr int most_depth = 4;
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -30,7 +30,7 @@ std::string source_text(hid_t creation, std::size_t i, ssize_t (*get)(hid_t, std
   return text;
 }
 
-/// Whether the mapped parts cover all of a virtual data set.
+/// Whether the mapped parts cover the whole virtual data set.
 bool covers(hid_t creation, std::size_t mappings, hid_t space) {
   const auto all = H5Sget_simple_extent_npoints(space);
   hssize_t sum = 0;
@@ -44,7 +44,7 @@ bool covers(hid_t creation, std::size_t mappings, hid_t space) {
   for (std::size_t i = 1; i < mappings; ++i) {
     const Handle part(H5Pget_virtual_vspace(creation, i), H5Sclose);
     Handle more(H5Scombine_select(joined, H5S_SELECT_OR, part), H5Sclose);
-    if (!more.ok()) return sum == all;  // selections other than boxes
+    if (!more.ok()) return sum == all;  // selections that are not boxes
     joined.swap(more);
   }
   return H5Sget_select_npoints(joined) == all;
@@ -53,7 +53,7 @@ bool covers(hid_t creation, std::size_t mappings, hid_t space) {
 #endif
 }
 
-/// Whether a source's selection lies within what the source has.
+/// Whether a source's selection lies within the source's shape.
 bool within(hid_t selection, const Dims& shape) {
   if (H5Sget_select_type(selection) == H5S_SEL_ALL) return true;
   std::vector<hsize_t> first(shape.size()), last(shape.size());
@@ -82,7 +82,7 @@ LinkPolicy::LinkPolicy(const std::string& path, const std::string& folder)
 }
 
 LinkPolicy::~LinkPolicy() {
-  const Lock lock;  // files are closed by many threads
+  const Lock lock;  // many threads close files
   H5Pclose(access_);
 }
 
@@ -105,7 +105,7 @@ herr_t LinkPolicy::on_external_link(const char* parent, const char*, const char*
         "{}: an external link leads to '{}' in {}, which is not read: {}. Expected regular files in the data's folder; "
         "copy the file there",
         parent, object, file, why);
-  } catch (const std::exception& e) {  // must not pass through a C library
+  } catch (const std::exception& e) {  // exceptions must not pass through a C library
     policy.refused_ = e.what();
   }
   return -1;
@@ -168,8 +168,8 @@ void LinkPolicy::check_virtual(hid_t dataset, hid_t creation, const std::string&
     const Handle part(H5Pget_virtual_srcspace(creation, i), H5Sclose);
     if (!within(part, shape))
       refuse(
-          "{} is a virtual data set whose source '{}' in {} has the shape {}, less than what is taken from it. Was "
-          "it made anew, or cut off?",
+          "{} is a virtual data set whose source '{}' in {} has the shape {}, which is smaller than the selection. Was "
+          "it made again, or cut off?",
           where, object, file, to_string(shape));
   }
 }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-/// Not touched here: the thread that decodes into a page first places it near itself.
+/// Does not touch the pages: a page is placed near the thread that decodes into it first.
 std::shared_ptr<void> allocate(std::size_t bytes) {
   return {::operator new(std::max(bytes, alignment), std::align_val_t(alignment)),
           [](void* p) { ::operator delete(p, std::align_val_t(alignment)); }};
@@ -39,9 +39,9 @@ std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std
   return order;
 }
 
-/// Steps live in a ring of prefetch + 1 buffers: the one that the caller holds and those ahead. Samples are handed to
-/// the threads one by one in the order of their use; a step is ready when none of its samples is open. All of the state
-/// is guarded by one mutex, which nobody holds while decoding.
+/// Steps use a ring of prefetch + 1 buffers: one for the step that the caller holds, and the others for the next steps.
+/// Threads take samples one by one in the order of use. A step is ready when all its samples are decoded. One mutex
+/// guards all state; no thread holds it while it decodes.
 struct Loader::Impl {
   struct PrefetchBuffer {
     Batch batch;
@@ -52,7 +52,8 @@ struct Loader::Impl {
     std::vector<ops::VoxelSample> voxels;
     std::int64_t open = 0;  ///< samples not yet decoded
     std::exception_ptr error;
-    std::int64_t error_sample = 0;  ///< the first in the batch that failed: what is reported does not depend on timing
+    std::int64_t error_sample =
+        0;  ///< the first failed sample of the batch, so that the reported error does not depend on timing
   };
 
   Impl(const Dataset& dataset_, const LoaderOptions& options_);
@@ -73,16 +74,17 @@ struct Loader::Impl {
   const Dataset& dataset;
   const LoaderOptions options;
   const CodedField* const coded;           ///< null: the host decodes all fields
-  std::int64_t first_sample = 0;           ///< of the epoch's order, in step 0
-  std::int64_t steps = 0;                  ///< from there to the end of the epoch
-  std::vector<std::int64_t> sample_bytes;  ///< of each field
+  std::int64_t first_sample = 0;           ///< position in the epoch's order at which step 0 begins
+  std::int64_t steps = 0;                  ///< steps from there to the end of the epoch
+  std::vector<std::int64_t> sample_bytes;  ///< bytes of a sample's field, for each field
 
   std::mutex mutex;
   std::condition_variable work_to_do, batch_ready;
   std::vector<PrefetchBuffer> buffers;
-  std::vector<std::int64_t> order;  ///< empty: as they come; a text has too many windows to list them in vain
+  std::vector<std::int64_t>
+      order;  ///< empty: the order of the data set; a text has so many windows that a list would waste memory
   std::int64_t epoch = -1;
-  std::int64_t held = 0;  ///< the step that the caller holds, or gets next
+  std::int64_t held = 0;  ///< the step that the caller holds, or will get next
   bool caller_holds = false;
   std::int64_t job_step = 0, job_sample = 0;  ///< the next sample to hand out
   int busy = 0;                               ///< threads that decode
@@ -127,7 +129,7 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
     buffer.batch.indices = buffer.indices.data();
     buffer.batch.sample_offset = options.rank * options.batch;
   }
-  job_step = steps;  // nothing to do before an epoch is started
+  job_step = steps;  // there is no work before an epoch is started
   try {
     for (int i = 0; i < options.threads.count; ++i)
       threads.push_back(start_background_thread("decoder", [this] { work(); }, options.threads.cpus));
@@ -152,7 +154,7 @@ void Loader::Impl::end_threads() {
   for (auto& t : threads) t.join();
 }
 
-/// Fills in what step `step` consists of; its buffer is free. Called with the mutex held.
+/// Sets the samples of step `step`, whose buffer must be free. Called with the mutex held.
 void Loader::Impl::prepare(std::int64_t step) {
   PrefetchBuffer& buffer = buffer_of(step);
   const std::int64_t size = dataset.size();
@@ -235,10 +237,10 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
   Impl& d = *impl_;
   KEELSON_EXPECT(epoch >= 0 && first_sample >= 0);
   std::unique_lock lock(d.mutex);
-  d.job_step = d.last_prepared();  // no more samples of the epoch that is abandoned
+  d.job_step = d.last_prepared();  // threads take no more samples of the abandoned epoch
   d.batch_ready.wait(lock, [&] { return d.busy == 0; });
   d.epoch = epoch;
-  d.order = {};  // before the next one is drawn: never two at a time
+  d.order = {};  // frees the old order before the next one is drawn
   if (d.options.shuffle) d.order = epoch_order(d.dataset.size(), d.options.seed, epoch);
   d.first_sample = std::min(first_sample, d.dataset.size());
   d.steps = d.steps_from(d.first_sample);
@@ -266,7 +268,7 @@ const Batch* Loader::next() {
   if (d.held >= d.steps) return nullptr;
   Impl::PrefetchBuffer& buffer = d.buffer_of(d.held);
   d.batch_ready.wait(lock, [&] { return buffer.open == 0; });
-  if (buffer.error) std::rethrow_exception(buffer.error);  // and again, until another epoch is started
+  if (buffer.error) std::rethrow_exception(buffer.error);  // throws again in each call, until another epoch is started
   d.caller_holds = true;
   buffer.batch.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return &buffer.batch;

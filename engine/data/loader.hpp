@@ -12,9 +12,9 @@ namespace keelson {
 /// Threads of a rank that decode samples before a step needs them.
 struct LoaderThreads {
   int count = 1;     ///< decoding threads
-  int prefetch = 2;  ///< batches decoded ahead, besides the one in use
-  /// CPUs on which the decoding threads may run, e.g. all of the rank's; empty: those of the thread that makes the
-  /// loader, which is a single one where OpenMP has bound it.
+  int prefetch = 2;  ///< batches decoded ahead, besides the batch in use
+  /// CPUs on which the decoding threads may run, e.g. all CPUs of the rank; empty: those of the thread that makes the
+  /// loader, which may be a single CPU if OpenMP has bound the thread.
   std::vector<int> cpus;
 };
 
@@ -25,8 +25,8 @@ struct SampleDecoding {
   /// The device decodes the data set's coded field (Dataset::coded), and converts all fields to what the first layer
   /// reads (PlanOptions::inputs_as_read). Else threads of the host decode.
   bool by_device = false;
-  /// Allocates so many bytes for batches, 64-byte aligned; empty: ordinary memory. A device copies faster from memory
-  /// of its own kind (Device::allocate_host).
+  /// Allocates the memory of batches: the given number of bytes, 64-byte aligned; empty: ordinary memory. A device
+  /// copies faster from memory of Device::allocate_host.
   std::function<std::shared_ptr<void>(std::size_t)> allocate;
 
   /// The field that batches hold as codes; null: the host decodes all fields.
@@ -35,52 +35,52 @@ struct SampleDecoding {
 
 /// How a Loader reads its data set.
 struct LoaderOptions {
-  std::int64_t batch = 1;  ///< per rank
+  std::int64_t batch = 1;  ///< samples per rank
   /// This rank, and the number of ranks that share the samples.
   int rank = 0, ranks = 1;
-  std::uint64_t seed = 0;   ///< of the run
-  bool shuffle = true;      ///< else samples come in the order of the data set
+  std::uint64_t seed = 0;   ///< seed of the run
+  bool shuffle = true;      ///< false: samples come in the order of the data set
   LoaderThreads threads;    ///< who decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
 };
 
 /// One rank's part of a global batch, in host memory.
 struct Batch {
-  std::vector<void*> fields;                 ///< `batch` samples each, contiguous; samples beyond `count` are zero
-  const CodedField* coded = nullptr;         ///< the field that lies in `fields` as codes; null: all are decoded
-  const ops::VoxelSample* voxels = nullptr;  ///< (batch) how each sample's codes become values; null without codes
+  std::vector<void*> fields;          ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  const CodedField* coded = nullptr;  ///< the field whose values in `fields` are codes; null: all fields are decoded
+  const ops::VoxelSample* voxels = nullptr;  ///< (batch) how to decode each sample's codes; null without codes
   const float* weight = nullptr;             ///< (batch): 1 for the first `count`, then 0
   std::int64_t count = 0;                    ///< samples of this rank; may be 0 in the last step of an epoch
-  std::int64_t global_count = 0;             ///< of all ranks
-  std::int64_t sample_offset = 0;            ///< this rank's first place in the global batch: rank * batch
+  std::int64_t global_count = 0;             ///< samples of all ranks
+  std::int64_t sample_offset = 0;            ///< this rank's first position in the global batch: rank * batch
   const std::int64_t* indices = nullptr;     ///< (count) dataset indices
-  double wait_seconds = 0;                   ///< how long next() waited for it
+  double wait_seconds = 0;                   ///< seconds that next() waited for this batch
 };
 
-/// Feeds one rank. The order of an epoch is a permutation of all samples, a function of (seed, epoch) only, or, not
-/// shuffled, 0, 1, 2 ... Each step
-/// takes the next ranks * batch of them and rank r the r-th piece, so results do not depend on the number of ranks. The
-/// last step may be short. An epoch that was begun with one number of ranks can be ended with another one:
-/// start_epoch() takes the number of samples that are done.
+/// Reads the samples of one rank. The order of an epoch is a permutation of all samples that depends only on seed and
+/// epoch, or without shuffling 0, 1, 2 ... Each step takes the next ranks * batch samples, and rank r the r-th part of
+/// them, so results do not depend on the number of ranks. The last step may be short. An epoch that was begun with one
+/// number of ranks can be continued with another number: start_epoch() takes the number of samples that are done.
 class Loader {
  public:
-  /// Throws InputError for a batch size or number of threads or batches ahead below 1, and
-  /// what SampleTransform::check throws. `dataset` must live longer. Memory: (prefetch + 1) * batch samples, and
-  /// 8 bytes per sample of the data set for the order of an epoch.
+  /// Throws InputError for a batch size, a number of threads or a number of prefetched batches below 1, and the
+  /// exceptions of SampleTransform::check. `dataset` must outlive the loader. Memory: (prefetch + 1) * batch samples,
+  /// and 8 bytes per sample of the data set for the order of an epoch.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
-  /// The field that batches hold as codes; null: none.
+  /// The field that batches have as codes; null: none.
   const CodedField* coded() const;
-  /// Bytes of a sample's field as batches hold it.
+  /// Bytes of a sample's field in a batch.
   std::int64_t sample_bytes(std::size_t field) const;
-  /// The samples divided by ranks * batch, rounded up.
+  /// The number of samples divided by ranks * batch, rounded up.
   std::int64_t steps_per_epoch() const;
-  /// Begins to decode epoch `epoch` without the first `first_sample` samples of its order, which are done (a resumed
-  /// run); abandons what was under way. The first step begins with that sample.
+  /// Begins to decode epoch `epoch` from sample `first_sample` of its order on; the samples before are done (a resumed
+  /// run). The previous epoch is abandoned.
   void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0);
-  /// The next batch, valid until the next call; null at the end of the epoch. Rethrows what a decoding thread threw,
-  /// for the first sample of the epoch's order that failed, and does so again until another epoch is started.
+  /// The next batch, valid until the next call; null at the end of the epoch. If decoding failed, rethrows the
+  /// exception of the first failed sample in the epoch's order, and does so in each call until another epoch is
+  /// started.
   const Batch* next();
 
  private:

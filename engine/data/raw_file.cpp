@@ -11,7 +11,7 @@
 
 namespace keelson {
 
-// O_NONBLOCK: a pipe that nobody writes to would be waited for. It means nothing to regular files.
+// O_NONBLOCK: without it, opening a pipe would wait for a writer. It has no effect on regular files.
 RawFile::RawFile(const std::string& path)
     : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0)

@@ -6,7 +6,8 @@
 
 namespace keelson {
 
-/// A regular file read by position: any thread, no lock, no shared place. Throws InputError naming the file.
+/// A regular file that is read by position, by any thread, without locks or a shared position. Throws InputError that
+/// names the file.
 class RawFile {
  public:
   /// Opens the file for reading.
@@ -16,11 +17,11 @@ class RawFile {
   RawFile& operator=(RawFile&&) = delete;
   ~RawFile();
 
-  /// As given.
+  /// The path as given.
   const std::string& path() const { return path_; }
-  /// In bytes.
+  /// Size in bytes.
   std::int64_t size() const;
-  void read(void* dst, std::int64_t bytes, std::int64_t offset) const;  ///< all of them, or throws
+  void read(void* dst, std::int64_t bytes, std::int64_t offset) const;  ///< reads all bytes, or throws
 
  private:
   std::string path_;

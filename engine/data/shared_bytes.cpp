@@ -47,8 +47,8 @@ SharedBytes::~SharedBytes() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-/// The lowest rank of a node makes the file, the others of the node open it, and the name goes. Where one of them
-/// throws all throw, and the destructor does not run: what is open is closed here.
+/// The lowest rank of a node makes the file, the other ranks of the node open it, and then the name is removed. If one
+/// rank throws, all throw. The destructor does not run in that case, so the file is closed here.
 void SharedBytes::open() {
   std::string path = folder_ + "/keelson-table-XXXXXX";
   const auto close = [&] {
@@ -106,7 +106,7 @@ void SharedBytes::append(const void* data, std::size_t bytes, int root) {
   size_ += bytes;
 }
 
-/// What goes wrong is told by finish(), where all ranks can throw alike.
+/// Errors are reported by finish(), where all ranks can throw together.
 void SharedBytes::write(const void* data, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes && write_error_ == 0;) {
     const auto n = ::write(descriptor_, static_cast<const char*>(data) + done, bytes - done);
@@ -131,7 +131,7 @@ void SharedBytes::finish() {
              folder_, size_, std::strerror(errno));
     data_ = static_cast<const std::byte*>(at);
   });
-  ::close(std::exchange(descriptor_, -1));  // the mapping keeps the file
+  ::close(std::exchange(descriptor_, -1));  // the mapping keeps the file alive
   communicator_ = nullptr;
 }
 

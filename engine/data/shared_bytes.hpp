@@ -10,29 +10,30 @@
 
 namespace keelson {
 
-/// Bytes that all ranks read and that each node holds once, for tables that grow with the number of files.
+/// Bytes that all ranks read and that each node stores once, for tables that grow with the number of files.
 ///
-/// The lowest rank of each node writes the bytes to a temporary file in TMPDIR, else in /tmp. The file has no name once
-/// the ranks of the node have opened it, so it goes with them. finish() maps the file in each of them. The pages of the
-/// mapping are memory of the node (the system's page cache, or the tmpfs that /tmp is), one copy for all ranks of the
-/// node. A rank's own memory is a buffer of at most 1 MiB while bytes are appended, whatever their number.
+/// The lowest rank of each node writes the bytes to a temporary file in TMPDIR, else in /tmp. After the ranks of the
+/// node have opened the file, its name is removed, so the file disappears when they end. finish() maps the file in each
+/// of them. The pages of the mapping are memory of the node (the system's page cache, or the tmpfs that /tmp is), one
+/// copy for all ranks of the node. While bytes are appended, a rank's own memory is a buffer of at most 1 MiB, for any
+/// number of bytes.
 class SharedBytes {
  public:
-  /// Throws InputError on all ranks, naming the folder, where no file can be made, or where ranks of one node do not
-  /// see the same folder. `communicator` null: alone. Collective.
+  /// Throws InputError on all ranks, naming the folder, if no file can be made, or if ranks of one node do not see the
+  /// same folder. `communicator` null: one rank. Collective.
   explicit SharedBytes(Communicator* communicator);
   ~SharedBytes();
   SharedBytes(SharedBytes&& other) noexcept;
   SharedBytes& operator=(SharedBytes&&) = delete;
 
-  /// Appends the `bytes` bytes at `data` of rank `root`. The other ranks give the same `bytes`; their `data` is not
-  /// read and may be null. Collective.
+  /// Appends the `bytes` bytes at `data` of rank `root`. The other ranks must give the same `bytes`; their `data` is
+  /// not read and may be null. Collective.
   void append(const void* data, std::size_t bytes, int root);
-  /// Maps what was appended. Throws InputError on all ranks, naming the folder, if the file could not be written (a
+  /// Maps the appended bytes. Throws InputError on all ranks, naming the folder, if the file could not be written (a
   /// full disk). Called once, after the last append(). Collective.
   void finish();
 
-  /// All bytes, aligned to a page, valid as long as this. After finish().
+  /// All bytes, aligned to a page, valid as long as this object. To be called after finish().
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   /// A hash of all bytes, the same on all ranks.
   std::uint64_t digest() const { return digest_; }
@@ -44,7 +45,7 @@ class SharedBytes {
   Communicator* communicator_;  ///< used up to finish()
   std::string folder_;
   int descriptor_ = -1, write_error_ = 0;
-  bool writes_ = true;  ///< the lowest rank of its node
+  bool writes_ = true;  ///< true on the lowest rank of each node
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t digest_;

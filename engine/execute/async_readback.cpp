@@ -6,7 +6,7 @@
 namespace keelson {
 
 AsyncReadback::AsyncReadback(Device& device) {
-  for (Readback& s : slots_) {
+  for (Readback& s : readbacks_) {
     s.queue = device.make_queue();
     s.loss = device.allocate_host(sizeof(double), "loss on the host");
     s.loss_scale = device.allocate_host(sizeof(ops::LossScale), "loss scale on the host");
@@ -15,27 +15,27 @@ AsyncReadback::AsyncReadback(Device& device) {
 }
 
 AsyncReadback::~AsyncReadback() {
-  for (Readback& s : slots_) s.queue->wait();  // it may still write what goes next
+  for (Readback& s : readbacks_) s.queue->wait();  // a copy may still write the memory that is freed next
 }
 
 void AsyncReadback::send(const Tensor& loss, const Tensor& loss_scale) {
-  KEELSON_EXPECT(sent_ - taken_ < slots);
-  Readback& s = slots_[sent_++ % slots];
+  KEELSON_EXPECT(sent_ - taken_ < most);
+  Readback& s = readbacks_[sent_++ % most];
   s.queue->wait_for_device();
   s.queue->copy_to_host(s.loss.get(), loss.raw(), sizeof(double));
   if (loss_scale) s.queue->copy_to_host(s.loss_scale.get(), loss_scale.raw(), sizeof(ops::LossScale));
-  s.queue->device_waits();  // the next step writes what is copied here
+  s.queue->device_waits();  // the next step overwrites the values that are copied here
 }
 
 Executor::StepResult AsyncReadback::take(Communicator* communicator) {
   using Clock = std::chrono::steady_clock;
   KEELSON_EXPECT(taken_ < sent_);
-  Readback& s = slots_[taken_++ % slots];
+  Readback& s = readbacks_[taken_++ % most];
   const auto since = Clock::now();
   while (communicator && !s.queue->idle()) {
     const double seconds = std::chrono::duration<double>(Clock::now() - since).count();
-    communicator->progress();
-    communicator->poll("the loss of a step", seconds);
+    communicator->progress().advance();
+    communicator->watchdog().poll("the loss of a step", seconds);
     std::this_thread::sleep_for(std::chrono::microseconds(seconds > 0.01 ? 200 : 5));
   }
   s.queue->wait();

@@ -5,19 +5,19 @@
 
 namespace keelson {
 
-/// Copies the loss of a step and its loss scale to the host while the device works on the next step. Copies of at most
-/// two steps may be under way.
+/// Copies the loss of a step and its loss scale to the host while the device works on the next step. At most two copies
+/// may be in flight.
 class AsyncReadback {
  public:
-  /// Allocates the queues and the memory on the host. Throws Error where the host has no room.
+  /// Allocates the queues and the memory on the host. Throws Error if the host has no room.
   explicit AsyncReadback(Device& device);
   ~AsyncReadback();
   AsyncReadback(const AsyncReadback&) = delete;
-  /// Queues the copies behind all work that is queued so far. `loss`: one f64. `loss_scale`: one ops::LossScale, or
-  /// empty. Throws Error where two copies are under way already.
+  /// Queues the copies after all work that is queued so far. `loss`: one f64. `loss_scale`: one ops::LossScale, or
+  /// empty. Throws Error if two copies are already in flight.
   void send(const Tensor& loss, const Tensor& loss_scale);
-  /// Waits for the oldest copies and returns their values. While take() waits, `communicator`, which may be null, makes
-  /// progress and reports ranks that do not answer.
+  /// Waits for the oldest copies and returns their values. During the wait, collectives of `communicator` advance, and
+  /// its watchdog reports ranks that do not answer; null: this rank is alone.
   Executor::StepResult take(Communicator* communicator);
 
  private:
@@ -25,8 +25,8 @@ class AsyncReadback {
     std::shared_ptr<void> loss, loss_scale;
     std::unique_ptr<Queue> queue;
   };
-  static constexpr std::size_t slots = 2;
-  Readback slots_[slots];
+  static constexpr std::size_t most = 2;  ///< copies under way
+  Readback readbacks_[most];
   std::size_t sent_ = 0, taken_ = 0;
 };
 

@@ -49,21 +49,6 @@ Tensor Bindings::tensor(BufferId id) const {
 
 namespace {
 
-/// The same arrays, moved by this rank alone: the axis has no other.
-class LocalCollective final : public Collective {
- public:
-  LocalCollective(Device& device, const CollectiveDesc& desc) : device_(device), desc_(desc) {}
-  void start() override {
-    if (desc_.src && desc_.dst && desc_.src != desc_.dst) device_.copy(desc_.dst, desc_.src, desc_.bytes());
-  }
-  bool test() override { return true; }
-  void wait() override {}
-
- private:
-  Device& device_;
-  CollectiveDesc desc_;
-};
-
 CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Tensor& dst, const ProcessGrid* grid) {
   using Kind = CollectiveDesc::Kind;
   using Element = CollectiveDesc::Element;
@@ -88,7 +73,10 @@ std::shared_ptr<Collective> Bindings::make_collective(const CommunicationDesc& c
   const CollectiveDesc desc = described(c, tensor(c.src), tensor(c.dst), grid);
   Communicator* ranks = grid ? grid->along(c.axis, c.group) : nullptr;
   if (ranks) return ranks->make_collective(desc);
-  return std::make_shared<LocalCollective>(compiled_.context.device(), desc);
+  return make_local_collective(desc,
+                               [&device = compiled_.context.device()](void* to, const void* from, std::size_t bytes) {
+                                 device.copy(to, from, bytes);
+                               });
 }
 
 BoundCall Bindings::bind(const Call& call) {

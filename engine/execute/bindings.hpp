@@ -7,27 +7,27 @@ namespace keelson {
 
 /// A call with its operands in memory.
 struct BoundCall {
-  std::vector<Tensor> tensors;                       ///< in the order of the operands; an absent one is empty
+  std::vector<Tensor> tensors;                       ///< in the order of the operands; an absent operand is empty
   std::function<void()> run;                         ///< executes the computation, or starts or awaits the collective
   std::vector<float> milliseconds;                   ///< one per profiled step
-  std::shared_ptr<Collective> collective = nullptr;  ///< of a communication
+  std::shared_ptr<Collective> collective = nullptr;  ///< collective of a communication
 };
 
 /// The memory of one executor, and the calls of its plan bound to it.
 class Bindings {
  public:
-  /// Allocates the executor's own memory. Throws Error where the layout of a parameter is not the plan's, OutOfMemory
-  /// where the device has no room. All arguments must outlive the bindings.
+  /// Allocates the executor's own memory. Throws Error if the layout of a parameter differs from the plan's,
+  /// OutOfMemory if the device has no room. All arguments must outlive the bindings.
   Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena);
 
-  /// Binds the calls anew if the arena has moved. Returns whether the arena has moved.
+  /// Binds the calls again if the arena has moved. Returns whether the arena has moved.
   bool refresh();
   /// Binds the calls that use this buffer, of Storage::owned, to memory of the caller.
   void move(BufferId buffer, void* data);
   std::vector<BoundCall>& calls() { return calls_; }              ///< one per call of the program, in its order
-  const std::vector<BoundCall>& calls() const { return calls_; }  ///< the same, to read
+  const std::vector<BoundCall>& calls() const { return calls_; }  ///< the same, read-only
   Tensor tensor(BufferId id) const;                               ///< the memory of a buffer; empty for no_buffer
-  const Tensor& gradients() const { return gradients_; }  ///< the block of all whole gradients; empty: there are none
+  const Tensor& gradients() const { return gradients_; }  ///< the block of all dense gradients; empty: there are none
 
  private:
   void allocate(const Buffer& buffer, BufferId id);
@@ -38,9 +38,9 @@ class Bindings {
   Parameters& parameters_;
   std::shared_ptr<Arena> arena_;
   int generation_ = -1;
-  Tensor gradients_;                                      ///< the block of all whole gradients
-  std::vector<Tensor> memory_;                            ///< per buffer that lies outside the arena
-  std::vector<std::shared_ptr<Collective>> collectives_;  ///< per channel
+  Tensor gradients_;                                      ///< the block of all dense gradients
+  std::vector<Tensor> memory_;                            ///< one per buffer that lies outside the arena
+  std::vector<std::shared_ptr<Collective>> collectives_;  ///< one per channel
   std::vector<BoundCall> calls_;
 };
 

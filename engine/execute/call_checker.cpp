@@ -10,7 +10,7 @@ namespace keelson {
 
 namespace {
 
-constexpr std::byte fill_byte{0xff};  // of all bytes: a NaN in every floating-point type
+constexpr std::byte fill_byte{0xff};  // all bytes get this value: a NaN in every floating-point type
 
 bool is_floating(DType t) { return t == DType::f32 || t == DType::f64 || is_half(t); }
 
@@ -20,8 +20,8 @@ bool has_fill(const std::byte* element, DType t) {
 
 bool has_gaps(const Tensor& t) { return t.layout().is_strided() && !t.layout().is_dense(t.shape()); }
 
-/// Calls visit(i) for the elements of a tensor by their numbers in memory, until one returns true. Padding counts as
-/// elements, which a primitive writes, too; gaps between strided elements do not: they belong to nobody.
+/// Calls visit(i) with the number in memory of each element of a tensor, until a call returns true. Padding counts as
+/// elements, since primitives write it. Gaps between strided elements do not count.
 template <class Visit>
 void visit_elements(const Tensor& t, const Visit& visit) {
   const bool gaps = has_gaps(t);
@@ -36,7 +36,7 @@ void visit_elements(const Tensor& t, const Visit& visit) {
   }
 }
 
-/// The number of the first element, in memory, that has the fill; -1: none.
+/// The index in memory of the first element that still has the fill value; -1: none.
 std::int64_t first_fill(const Tensor& t, const std::vector<std::byte>& bytes) {
   std::int64_t first = -1;
   visit_elements(t, [&](std::int64_t i) {
@@ -55,11 +55,11 @@ bool overlap(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 bool checks_calls() {
-  const std::string wish = environment("KEELSON_CHECK");
-  if (wish != "" && wish != "0" && wish != "1")
+  const std::string requested = environment("KEELSON_CHECK");
+  if (requested != "" && requested != "0" && requested != "1")
     refuse("the environment variable KEELSON_CHECK is '{}'; '1' (check every call of a step) or '0' is expected",
-           printable(wish));
-  return wish == "1";
+           printable(requested));
+  return requested == "1";
 }
 
 std::vector<CallChecker::Use> CallChecker::uses(const Call& call, const BoundCall& bound) const {
@@ -104,7 +104,7 @@ void CallChecker::run(std::size_t number, const BoundCall& bound) {
   const Call& call = program_.calls()[number];
   if (!call.computation()) return bound.run();
   auto all = uses(call, bound);
-  bool fill_was_there = false;  // a kernel that copies a NaN writes these bits, too
+  bool fill_was_there = false;  // then a kernel that copies a NaN writes the same bits
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tensor& t = bound.tensors[i];
     if (all[i].fills) fill(t);
@@ -124,8 +124,8 @@ void CallChecker::run(std::size_t number, const BoundCall& bound) {
     if (!written) continue;
     if (const auto at = first_fill(t, bytes); at >= 0)
       report(call, i,
-             fmt::format("is declared as written, but element {} of {} in memory was not written, or is NaN "
-                         "since the call reads what is there before",
+             fmt::format("is declared as written, but element {} of {} in memory was not written, or is NaN because "
+                         "the call reads the old value",
                          at, t.stored_elements()));
   }
 }

@@ -20,14 +20,14 @@ class CallChecker {
   /// Both must outlive the checker.
   CallChecker(const Program& program, Device& device) : program_(program), device_(device) {}
   /// Runs the call of index `call` in the program. `bound`: that call with its operands in memory. Throws Error, naming
-  /// node, verb, op and operand, where a declaration is violated. Communications run without checks.
+  /// node, verb, op and operand, if a declaration is violated. Communications run without checks.
   void run(std::size_t call, const BoundCall& bound);
 
  private:
-  /// What a call does with the memory of one operand.
+  /// The checks for the memory of one operand.
   struct Use {
     bool fills = false;        ///< filled before the call
-    bool keeps = false;        ///< has to have the same bytes after the call
+    bool keeps = false;        ///< must have the same bytes after the call
     std::uint64_t before = 0;  ///< hash of the bytes
   };
   std::vector<Use> uses(const Call& call, const BoundCall& bound) const;

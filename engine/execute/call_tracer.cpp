@@ -45,28 +45,28 @@ void CallTracer::note_exchange(std::size_t call, TraceTime begin, TraceTime end)
     const CollectiveDesc::Kind kind = c.desc.kind;
     const bool two_ranks = kind == CollectiveDesc::Kind::send || kind == CollectiveDesc::Kind::receive;
     e = {e.name, call, begin, end, 0, looks_ && !two_ranks};
-    under_way_ += e.looked_at ? 1 : 0;
+    active_ += e.looked_at ? 1 : 0;
     return;
   }
-  if (e.start_called == 0) return;  // it was started before the trace
+  if (e.start_called == 0) return;  // the collective was started before the trace
   const TraceTime seen = e.ended > 0 ? e.ended : begin;
   recorder_.add({.name = e.name,
                  .category = "exchange",
                  .at = {e.start_called, e.start_returned, std::min(seen, begin), begin, end},
                  .track = static_cast<std::uint32_t>(c.channel),
                  .kind = TraceEvent::Kind::exchange});
-  under_way_ -= e.looked_at ? 1 : 0;
+  active_ -= e.looked_at ? 1 : 0;
   e.looked_at = false;
   e.start_called = 0;
 }
 
 void CallTracer::look() {
-  if (under_way_ == 0) return;
+  if (active_ == 0) return;
   for (Exchange& e : exchanges_) {
     if (!e.looked_at || !calls_[e.start].collective->test()) continue;
     e.ended = trace_now();
     e.looked_at = false;
-    --under_way_;
+    --active_;
   }
 }
 

@@ -2,142 +2,106 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <limits>
+#include <optional>
 
-#include "engine/base/algorithm_chooser.hpp"
-#include "engine/base/detail/choice_cache.hpp"
-#include "engine/base/verbose.hpp"
 #include "engine/execute/executor.hpp"
+#include "engine/tune/slowest_rank_timer.hpp"
+#include "engine/tune/tuning_ranks.hpp"
 
 namespace keelson {
 
 namespace {
 
-/// Seconds of the fastest of a few steps.
-double time_steps(Executor& executor, Device& device, Communicator* communicator, bool training) {
-  using Clock = std::chrono::steady_clock;
-  double fastest = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 4; ++i) {  // the first warms up
-    if (communicator) communicator->barrier();
-    const auto start = Clock::now();
-    executor.forward({});
-    if (training) {
-      executor.backward();
-      executor.finish_exchange();
-    }
-    device.fence();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (i > 0) fastest = std::min(fastest, seconds);
-  }
-  if (communicator) communicator->allreduce(&fastest, 1, Reduction::max);
-  return fastest;
-}
-
 Precision of_type(DType t) {
   return t == DType::bf16 ? Precision::bf16 : t == DType::f16 ? Precision::fp16 : Precision::fp32;
 }
 
-/// Steps with either of two plans.
+/// Steps in one of several precisions.
 class PrecisionTrial {
  public:
-  PrecisionTrial(Precision low, const Graph& graph, Context& context, const PlanOptions& options)
-      : both_{Precision::fp32, low}, graph_(graph), context_(context), options_(options) {
-    options_.optimizer = nullptr;  // the same for both
+  PrecisionTrial(std::vector<Precision> precisions, const Graph& graph, Context& context, const PlanOptions& options)
+      : precisions_(std::move(precisions)), graph_(graph), context_(context), options_(options) {
+    options_.optimizer = nullptr;  // the same for all
   }
 
-  /// The names of what runs: the plans' hashes, equal where the device has no kernels for `low`.
-  std::array<std::uint64_t, 2> hashes() {
-    std::array<std::uint64_t, 2> hashes{};
-    for (std::size_t i = 0; i < 2; ++i) {
-      Parameters parameters(graph_, context_, 1);
-      hashes[i] = plan_of(i, parameters).hash();
-    }
-    return hashes;
+  /// The plan's hash: equal for two precisions where the device has no kernels for one of them.
+  std::uint64_t hash(std::size_t i) {
+    make_plan(i);
+    return plan_->hash();
   }
-  /// The faster one. All ranks call it.
-  Precision faster() {
-    std::array<double, 2> seconds{};
-    for (std::size_t i = 0; i < 2; ++i) {
-      Parameters parameters(graph_, context_, 1);
-      const Plan plan = plan_of(i, parameters);
-      Executor executor(plan, parameters);
-      seconds[i] = time_steps(executor, context_.device(), options_.communicator(), options_.training);
+  /// A step. All ranks call it.
+  bool run(std::size_t i) {
+    if (i != made_ || !executor_) {
+      if (i != made_) make_plan(i);
+      executor_.emplace(*plan_, *parameters_);
     }
-    const Communicator* const ranks = options_.communicator();
-    if (verbose() && (!ranks || ranks->rank() == 0))
-      fmt::print(stderr, "keelson: --precision auto: a step takes {:.3f} ms in {}, {:.3f} ms in {}\n", seconds[0] * 1e3,
-                 to_string(both_[0]), seconds[1] * 1e3, to_string(both_[1]));
-    return both_[seconds[1] < seconds[0] ? 1 : 0];
+    executor_->forward({});
+    if (options_.training) {
+      executor_->backward();
+      executor_->finish_exchange();
+    }
+    context_.device().fence();
+    return true;
   }
 
  private:
-  Plan plan_of(std::size_t i, Parameters& parameters) {
-    options_.precision = both_[i];
-    return Plan(graph_, parameters, options_);
+  /// One at a time is in memory.
+  void make_plan(std::size_t i) {
+    executor_.reset(), plan_.reset();
+    parameters_.emplace(graph_, context_, 1);
+    options_.precision = precisions_[i];
+    plan_.emplace(graph_, *parameters_, options_);
+    made_ = i;
   }
 
-  std::array<Precision, 2> both_;
+  std::vector<Precision> precisions_;
   const Graph& graph_;
   Context& context_;
   PlanOptions options_;
+  std::size_t made_ = static_cast<std::size_t>(-1);
+  std::optional<Parameters> parameters_;
+  std::optional<Plan> plan_;
+  std::optional<Executor> executor_;
 };
 
 /// Of the way in which steps are measured, part of the key. Raise the number when older answers must not be used.
-constexpr int precision_version = 1;
+constexpr int precision_version = 2;
 
-/// Beside the file of the device's other choices, whose lock is taken by those who make the plans that are measured.
-std::filesystem::path file_of(Device& device) {
-  const AlgorithmChooser* const chooser = device.chooser();
-  if (!chooser) return choice_file("precision-" + device.describe());
-  auto file = chooser->file();
-  return file.empty() ? file : file.replace_filename("precision-" + file.filename().string());
+/// Of the file of choices: as that of the device's other choices, whose lock is taken by those who make the plans that
+/// are measured.
+std::string file_name(Device& device) {
+  const Autotuner* const autotuner = device.autotuner();
+  return "precision-" + (autotuner ? autotuner->file().stem().string() : device.describe());
 }
 
-/// The first rank looks into the file of choices. Where the file has no answer, the first rank calls on the others to
-/// measure, and keeps the result.
-Precision known_or_measured(const std::string& key, const std::vector<Precision>& both, PrecisionTrial& trial,
-                            Context& context, Communicator* ranks) {
-  const auto tell = [&](std::int64_t word) {
-    if (ranks) ranks->on_host().broadcast(&word, sizeof(word), 0);
-    return word;
-  };
-  constexpr std::int64_t measure = -1;
-  if (ranks && ranks->rank() != 0) {
-    std::int64_t word = tell(0);
-    for (; word == measure; word = tell(0)) trial.faster();
-    return both[static_cast<std::size_t>(word)];
-  }
-  const auto place = [&](const std::string& name) {
-    return std::find_if(both.begin(), both.end(), [&](Precision p) { return name == to_string(p); });
-  };
-  ChoiceCache cache(file_of(context.device()));
-  const std::string chosen = cache.choose(
-      key, [&](const std::string& name) { return place(name) != both.end(); },
-      [&] {
-        tell(measure);
-        return std::string(to_string(trial.faster()));
-      });
-  return both[static_cast<std::size_t>(tell(place(chosen) - both.begin()))];
+SlowestRankTimer::Group group_of(Communicator* ranks) {
+  if (!ranks) return {[] {}, [](double*, std::size_t) {}};
+  return {[ranks] { ranks->barrier(); },
+          [ranks](double* values, std::size_t count) { ranks->allreduce(values, count, Reduction::max); }};
 }
 
-/// fp32 or `low`.
+/// Chooses fp32 or `low`.
 Precision faster(Precision low, const Graph& graph, Context& context, const PlanOptions& options) {
   Communicator* const ranks = options.communicator();
   std::int64_t off = tuning_is_off();
   if (ranks) ranks->on_host().broadcast(&off, sizeof(off), 0);
-  if (off) return of_type(context.device().preferred_half());
-  PrecisionTrial trial(low, graph, context, options);
-  const auto hashes = trial.hashes();
+  const Precision rule_of_thumb = of_type(context.device().preferred_half());
+  if (off) return rule_of_thumb;
+  const std::vector<Precision> both{rule_of_thumb, rule_of_thumb == low ? Precision::fp32 : low};
+  PrecisionTrial trial(both, graph, context, options);
+  const std::uint64_t hashes[] = {trial.hash(0), trial.hash(1)};
   std::int64_t differ = hashes[0] != hashes[1];  // without such kernels on any rank there is nothing to time
   if (ranks) ranks->allreduce(&differ, 1, Reduction::max);
   if (!differ) return Precision::fp32;
-  const std::string key =
-      fmt::format("precision of a step v{}, plans {:016x} and {:016x}, {} ranks, {} threads", precision_version,
-                  hashes[0], hashes[1], ranks ? ranks->size() : 1, context.device().current_instance().concurrency());
-  return known_or_measured(key, {Precision::fp32, low}, trial, context, ranks);
+  Autotuner autotuner(file_name(context.device()), std::make_unique<SlowestRankTimer>(group_of(ranks), 1, 0),
+                      tuning_ranks(ranks));
+  const std::string key = fmt::format("precision of a step v{}, plans {:016x} and {:016x}, {} ranks", precision_version,
+                                      hashes[0], hashes[1], ranks ? ranks->size() : 1);
+  const auto chosen =
+      autotuner.choose(key, fmt::format("{} threads", context.device().current_instance().concurrency()),
+                       {std::string(to_string(both[0])), std::string(to_string(both[1]))},
+                       {[&](std::size_t i) { return trial.run(i); }});
+  return both[chosen.value()];
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct Executor::Impl {
         arena(options.arena ? options.arena : values.arena()),
         bindings(c, values, arena),
         calls(c.program, bindings.calls(), c.context.device(),
-              std::vector<std::size_t>{0, c.sections.forward_end, c.sections.backward_end, c.sections.exchange_end}),
+              std::vector<std::size_t>{0, c.phase_ends.forward, c.phase_ends.backward, c.phase_ends.exchange}),
         readback(c.context.device()) {
     ops::LossScale scale;
     if (c.options.training && c.options.precision == Precision::fp16) scale.scale = 65536;
@@ -62,34 +62,40 @@ struct Executor::Impl {
   Device& device() { return compiled.context.device(); }
   void prepare_micro_batches();
   bool exchanges() const { return compiled.program.channels() > 0; }
+  /// All ranks of the grid; null: this rank is alone.
+  Communicator* ranks() const {
+    const ProcessGrid* grid = compiled.options.grid;
+    return grid && grid->world().size() > 1 ? &grid->world() : nullptr;
+  }
   void run(std::size_t first, std::size_t last) {
-    calls.run(first, last, exchanges() ? compiled.options.communicator() : others);
+    Communicator* const ranks = exchanges() ? this->ranks() : others;
+    calls.run(first, last, ranks ? &ranks->progress() : nullptr);
   }
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
-  /// Runs the section exchange. Buckets that updates wait for may still be under way.
+  /// Runs the phase exchange. The exchange of buckets that updates wait for may go on.
   void run_exchange() {
     if (!in_exchange) return;
     const TraceSpan span("exchange", "phase");
-    run(compiled.sections.backward_end, compiled.sections.exchange_end);
+    run(compiled.phase_ends.backward, compiled.phase_ends.exchange);
     in_exchange = false;
   }
   /// Waits for all gradients; a second wait for the same collective returns at once.
   void finish_exchange() {
     run_exchange();
     const auto& all = compiled.program.calls();
-    for (std::size_t i = compiled.sections.exchange_end; i < all.size(); ++i)
+    for (std::size_t i = compiled.phase_ends.exchange; i < all.size(); ++i)
       if (const auto* c = all[i].communication(); c && c->step == Communication::Step::wait) bindings.calls()[i].run();
   }
   void write_scale(const ops::LossScale& scale) {
     if (compiled.loss_scale != no_buffer)
       device().copy_from_host(bindings.tensor(compiled.loss_scale).raw(), &scale, sizeof scale);
   }
-  std::vector<float> whole(const SparseGradient& g);  ///< on the host, zero in the other rows
+  std::vector<float> whole(const SparseGradient& g);  ///< dense copy on the host, zero in the other rows
   std::string first_non_finite();
 
-  std::unique_ptr<const Plan> own_plan;  ///< outlives what is bound to it
+  std::unique_ptr<const Plan> own_plan;  ///< outlives the bindings
   const Plan& plan;
   const CompiledGraph& compiled;
   Parameters& parameters;
@@ -98,14 +104,14 @@ struct Executor::Impl {
   Bindings bindings;
   GraphExecutor calls;
   AsyncReadback readback;
-  Communicator* others = nullptr;  ///< whose collectives advance, too
+  Communicator* others = nullptr;  ///< set_progress()
   bool in_exchange = false;
-  std::int64_t micro_batch = 0;         ///< of the last forward()
-  std::vector<MicroBatchSums> sums;     ///< of gradients and loss; empty with one micro-batch
+  std::int64_t micro_batch = 0;         ///< micro-batch of the last forward()
+  std::vector<MicroBatchSums> sums;     ///< sums of gradients and loss; empty with one micro-batch
   std::vector<MicroBatchState> states;  ///< in the order of CompiledGraph::states; empty with one micro-batch
 };
 
-/// What a verb holds while it queues work: the instance, and its turn on what other executors use, too.
+/// What a function of the executor holds while it queues work: the instance, and its turn on what executors share.
 class Executor::Turn {
  public:
   explicit Turn(Impl& e) : scope_(*e.instance), lock_(e.compiled.turns->mutex) {
@@ -148,8 +154,8 @@ std::string Executor::Impl::first_non_finite() {
     if (first.empty() && !finite(device(), bindings.tensor(buffer))) first = "input " + name;
   for (const Parameter& p : parameters.all())
     if (first.empty() && !finite(device(), p.value)) first = "parameter " + p.name;
-  // Forward runs to its end, wherever the first one is: other ranks wait for this rank in the collectives of forward.
-  for (std::size_t i = 0; i < compiled.sections.forward_end; ++i) {
+  // Forward always runs to its end: other ranks wait for this rank in its collectives.
+  for (std::size_t i = 0; i < compiled.phase_ends.forward; ++i) {
     const Call& call = compiled.program.calls()[i];
     const BoundCall& bound = bindings.calls()[i];
     bound.run();
@@ -218,7 +224,7 @@ void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) 
   here.sample_offset += micro_batch * plan().options().micro_batch_size();
   impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &here, sizeof here);
   for (MicroBatchState& state : impl_->states) state.load(micro_batch);
-  impl_->run(0, impl_->compiled.sections.forward_end);
+  impl_->run(0, impl_->compiled.phase_ends.forward);
   for (std::size_t i = 0; i < impl_->states.size(); ++i)
     impl_->states[i].keep(micro_batch, impl_->bindings.tensor(impl_->compiled.states[i].next));
 }
@@ -229,7 +235,7 @@ void Executor::backward() {
   KEELSON_EXPECT(impl_->compiled.options.training);
   const bool last = impl_->micro_batch + 1 == plan().micro_batches();
   impl_->in_exchange = last && impl_->exchanges();
-  impl_->run(impl_->compiled.sections.forward_end, impl_->compiled.sections.backward_end);
+  impl_->run(impl_->compiled.phase_ends.forward, impl_->compiled.phase_ends.backward);
   for (MicroBatchSums& sum : impl_->sums) sum.add(impl_->micro_batch);
 }
 
@@ -243,7 +249,7 @@ void Executor::update() {
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->run_exchange();
   const TraceSpan span("update", "phase");
-  impl_->run(impl_->compiled.sections.exchange_end, impl_->compiled.program.calls().size());
+  impl_->run(impl_->compiled.phase_ends.exchange, impl_->compiled.program.calls().size());
 }
 
 void Executor::carry_states() {
@@ -287,9 +293,9 @@ void Executor::start_readback() {
 }
 
 Executor::StepResult Executor::take_readback() {
-  const InstanceScope scope(*impl_->instance);  // it waits for what was sent, and needs no turn
+  const InstanceScope scope(*impl_->instance);  // the wait uses nothing that executors share
   const TraceSpan span("wait for the loss", "phase");
-  return impl_->readback.take(impl_->compiled.options.communicator());
+  return impl_->readback.take(impl_->ranks());
 }
 
 double Executor::take_exchange_seconds() { return impl_->calls.take_waited(); }

@@ -16,8 +16,8 @@ struct ExecutorOptions {
   /// may share an arena, also executors of different networks.
   std::shared_ptr<Arena> arena;
   /// The instance that does the executor's work; null: the current instance (Device::current_instance()), which is the
-  /// device's main instance where no InstanceScope is alive. The instance must have as many threads as the instance
-  /// that was current when the plan was made. Executors that run at the same time need an instance each.
+  /// device's main instance if no InstanceScope is alive. The instance must have as many threads as the instance that
+  /// was current when the plan was made. Executors that run at the same time need an instance each.
   std::shared_ptr<ExecutionInstance> instance;
 };
 
@@ -28,8 +28,8 @@ struct ExecutorOptions {
 ///
 ///   executor.input("x") <- data;  executor.forward(params);  executor.backward();  executor.update();
 ///
-/// Where a step has several micro-batches (Plan::micro_batches), the inputs are those of one: all but update() is done
-/// for each of them, in their order.
+/// If a step has several micro-batches (Plan::micro_batches), inputs, forward() and backward() are for one micro-batch:
+/// they are repeated for each micro-batch, in order, before update().
 ///
 /// An output is valid until the next forward() of any executor that shares the arena. The plan, the parameters and
 /// their context must outlive the executor.
@@ -37,57 +37,54 @@ struct ExecutorOptions {
 /// An executor is for one host thread at a time. Executors that share neither parameters nor arena may run in several
 /// host threads at the same time, each on an execution instance of its own. The results have the same bits as if the
 /// executors had run one after the other. Executors that share a plan take turns: forward(), backward() and update() of
-/// one wait for those of another. Executors that shall run side by side need a plan each. Executors on different
-/// instances that share parameters or an arena may take turns in one host thread: the device orders their work. Host
-/// code that works on an executor's tensors needs an InstanceScope of the executor's instance.
+/// one executor wait for those of another. Executors that should run at the same time need different plans. Executors
+/// on different instances that share parameters or an arena may take turns in one host thread: the device orders their
+/// work. Host code that works on an executor's tensors needs an InstanceScope of the executor's instance.
 class Executor {
  public:
   /// Parameters without memory get memory here, in the plan's layouts. Throws Error for parameters in other layouts
-  /// than the plan's, OutOfMemory where the device has no room.
+  /// than the plan's, OutOfMemory if the device has no room.
   Executor(const Plan& plan, Parameters& parameters, const ExecutorOptions& options = {});
-  /// The same with a plan that the executor makes and owns. Throws also as the constructor of Plan, and is collective
-  /// as that is.
+  /// The same with a plan that the executor makes and owns. Also throws as the constructor of Plan, and is collective
+  /// if that is.
   Executor(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Executor();
   Executor(const Executor&) = delete;
 
-  const Plan& plan() const;                              ///< what the executor runs
+  const Plan& plan() const;                              ///< the plan that the executor runs
   std::int64_t batch() const { return plan().batch(); }  ///< samples per step and rank
   /// Forward and backward passes of a step (Plan::micro_batches).
   std::int64_t micro_batches() const { return plan().micro_batches(); }
 
   /// The memory of a graph input for the samples of a micro-batch: channels-last for 4-D and 5-D values, else plain.
-  /// The input  /// "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
+  /// The input "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
   /// 1 after construction. Throws Error for a name that the graph does not have.
   Tensor input(const std::string& name) const;
   /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
-  /// `data` is 64-byte aligned and has the shape, dtype and layout of input(). It must not change until backward has
-  /// ended. The memory that input() has named is given up.
+  /// `data` must be 64-byte aligned and have the shape, dtype and layout of input(), and must not change until backward
+  /// has ended. The memory that input() has returned is freed.
   void read_input_from(const std::string& name, void* data);
   /// A graph output in plain layout. Valid after forward() until the next forward() on the same arena.
   Tensor output(const std::string& name) const;
 
-  /// Computes outputs and loss of a micro-batch. `params`: the values that change from step to step, those of the whole
-  /// step.
+  /// Computes outputs and loss of a micro-batch. `params`: the values that change from step to step; they are for the
+  /// whole step.
   void forward(const ops::StepParams& params, std::int64_t micro_batch = 0);
   /// Computes the gradients after forward(). With several micro-batches, adds gradients and loss to those of the
-  /// micro-batches before. Starts the exchange of each gradient bucket as soon as the bucket is full; with
-  /// ExchangeOptions::reproducible only update() does.
+  /// previous micro-batches. Starts the exchange of each gradient bucket as soon as the bucket is full; with
+  /// ExchangeOptions::reproducible only update() starts it.
   void backward();
-  /// Waits for the exchange and moves the parameters.
+  /// Waits for the exchange and updates the parameters.
   void update();
-  /// Names of the recurrent states (Graph::state), in node order. input(name) is the memory (batch, ...) of a state, of
-  /// all micro-batches.
-  /// States are zero at first, and forward() does not change them.
+  /// Names of the recurrent states (Graph::state), in node order. input(name) is the memory (batch, ...) of a state,
+  /// for all micro-batches. States are zero at first, and forward() does not change them.
   std::vector<std::string> states() const;
-  /// Makes the states at the end of the step's last forward() (of each micro-batch) those with which the next step
-  /// begins.
+  /// The next step begins with the states at the end of the step's last forward() (of each micro-batch).
   void carry_states();
   /// Sets all states to zero.
   void reset_states();
-  /// Mean loss of the step. In training: over all ranks, after the last backward(). Else: the part of this rank and
-  /// micro-batch, after forward().
-  /// Waits for the device.
+  /// Mean loss of the step. In training: over all ranks, after the last backward(). Otherwise: the part of this rank
+  /// and micro-batch, after forward(). Waits for the device.
   double loss() const;
 
   /// Loss and loss scale of a step.
@@ -97,7 +94,7 @@ class Executor {
     ops::LossScale loss_scale;
   };
   /// Queues the copy of the step's loss and loss scale to the host, without waiting for the step. At most two copies
-  /// may be under way.
+  /// may be in flight.
   void start_readback();
   /// Waits for the oldest copy that was started, and returns its values.
   StepResult take_readback();
@@ -110,7 +107,7 @@ class Executor {
   /// Gradient of a parameter after backward(), over all ranks, times the loss scale: a copy on the host in row-major
   /// order. With PlanOptions::lag: this rank's term. Throws Error for a parameter without a gradient.
   std::vector<float> gradient(const std::string& parameter) const;
-  /// Waits until the exchange that backward(), or with PlanOptions::lag the last update(), has started is over.
+  /// Waits until the exchange has ended that backward(), or with PlanOptions::lag the last update(), has started.
   /// update() waits for each bucket of gradients only when it needs that bucket. Collective.
   void finish_exchange() const;
   /// Seconds that the host has waited for other ranks in the exchange since the last call of this function.
@@ -120,11 +117,11 @@ class Executor {
   /// finite: "parameter conv1/weights", "layer conv2"; empty if all values are finite.
   std::string first_non_finite();
 
-  /// Lets the collectives of this group advance between the calls of a step, too: for plans that exchange nothing
-  /// themselves. It must outlive the executor; null: none.
+  /// Also lets the collectives of this group advance between the calls of a step, for plans without their own exchange.
+  /// `ranks` must outlive the executor; null: none.
   void set_progress(Communicator* ranks);
 
-  void set_profiling(bool on);        ///< on: forgets old times and measures; off: keeps the times
+  void set_profiling(bool on);  ///< true: forgets old times and measures; false: stops measuring and keeps the times
   std::vector<PlanRow> rows() const;  ///< Plan::rows() with the measured milliseconds
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr) const;  ///< Plan::print() of rows()
 

@@ -9,24 +9,24 @@
 namespace keelson {
 namespace {
 
-/// A group of ranks whose collectives a thread beside advances, if there is one.
-class Lent {
+/// Lets the progress thread work, where there is one.
+class ResumedThread {
  public:
-  explicit Lent(Communicator* group) : group_(group && group->lend() ? group : nullptr) {}
-  ~Lent() {
+  explicit ResumedThread(ProgressEngine* engine) : engine_(engine && engine->resume_thread() ? engine : nullptr) {}
+  ~ResumedThread() {
     try {
-      end();
+      pause();
     } catch (...) {  // another exception passes
     }
   }
-  Lent(const Lent&) = delete;
-  explicit operator bool() const { return group_ != nullptr; }
-  void end() {
-    if (Communicator* group = std::exchange(group_, nullptr)) group->reclaim();
+  ResumedThread(const ResumedThread&) = delete;
+  explicit operator bool() const { return engine_ != nullptr; }
+  void pause() {
+    if (ProgressEngine* engine = std::exchange(engine_, nullptr)) engine->pause_thread();
   }
 
  private:
-  Communicator* group_;
+  ProgressEngine* engine_;
 };
 
 }  // namespace
@@ -51,7 +51,7 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
 void GraphExecutor::forget() {
   for (Segment& s : segments_) {
     s.captured.reset();
-    s.warm = false;  // operands elsewhere may meet other kernels
+    s.warm = false;  // libraries may choose other kernels for operands at other places
   }
 }
 
@@ -67,7 +67,7 @@ void GraphExecutor::set_profiling(bool on) {
 CallTracer* GraphExecutor::tracer() {
   TraceRecorder* recorder = TraceRecorder::active();
   if (!recorder) return nullptr;
-  // Where the host runs ahead of the device, asking could change when collectives go to the library.
+  // Where the host runs ahead of the device, a test could change when collectives go to the library.
   if (!tracer_ || tracer_->recorder() != recorder)
     tracer_.emplace(program_, bound_, device_.shares_host_memory(), *recorder);
   return &*tracer_;
@@ -89,23 +89,23 @@ void GraphExecutor::execute(std::size_t i) {
   if (tracer) tracer->ran(i, begin, end);
 }
 
-void GraphExecutor::execute(const Segment& s, Communicator* communicator) {
+void GraphExecutor::execute(const Segment& s, ProgressEngine* progress) {
   const auto look = [&] {
     if (tracer_ && TraceRecorder::active()) tracer_->look();
   };
-  Lent lent(s.queues_only ? communicator : nullptr);
+  ResumedThread thread(s.queues_only ? progress : nullptr);
   for (std::size_t i = s.first; i < s.last; ++i) {
     execute(i);
-    if (!communicator || lent) continue;
-    communicator->progress();
+    if (!progress || thread) continue;
+    progress->advance();
     look();
   }
-  if (!lent) return;
-  lent.end();
+  if (!thread) return;
+  thread.pause();
   look();
 }
 
-/// Some work of a library may not be capturable, which nobody can know before. Started call by call it does the same.
+/// Some work of a library cannot be captured, and only the attempt shows that. Such work runs call by call.
 void GraphExecutor::capture(Segment& s) {
   try {
     s.captured = device_.capture([&] { execute(s, nullptr); });
@@ -115,7 +115,7 @@ void GraphExecutor::capture(Segment& s) {
   }
 }
 
-void GraphExecutor::run(std::size_t first, std::size_t last, Communicator* communicator) {
+void GraphExecutor::run(std::size_t first, std::size_t last, ProgressEngine* progress) {
   for (Segment& s : segments_) {
     if (s.first < first || s.first >= last) continue;
     KEELSON_EXPECT(s.last <= last);
@@ -124,9 +124,9 @@ void GraphExecutor::run(std::size_t first, std::size_t last, Communicator* commu
       const TraceTime begin = trace_now();
       s.captured->launch();
       if (CallTracer* t = tracer()) t->launched(s.first, s.last, begin, trace_now());
-      if (communicator) communicator->progress();
+      if (progress) progress->advance();
     } else {
-      execute(s, communicator);
+      execute(s, progress);
       s.warm = true;
     }
   }

@@ -4,24 +4,26 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/progress_engine.hpp"
 #include "engine/execute/call_checker.hpp"
 #include "engine/execute/call_tracer.hpp"
 
 namespace keelson {
 
 /// Runs the calls of a program. Where the device can capture work, each run of consecutive computations is captured at
-/// its second execution and launched as a whole from then on. The first execution is for work that kernels do only
-/// once. Communications stand between the captured graphs. A run that cannot be captured is executed call by call.
-/// Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder is active a
-/// CallTracer records the calls.
+/// its second execution and launched as a whole from then on. The first execution is call by call, since kernels do
+/// some work only once. Communications stand between the captured graphs. A run that cannot be captured is executed
+/// call by call. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder
+/// is active a CallTracer records the calls.
 class GraphExecutor {
  public:
   /// `calls`: the bound calls of the program. `cuts`: rising indices of calls at which run() may begin or end (the
   /// passes of a step). All references must outlive the executor.
   GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                 const std::vector<std::size_t>& cuts);
-  /// Runs the calls [first, last). Both are cuts. `communicator` makes progress between calls; may be null.
-  void run(std::size_t first, std::size_t last, Communicator* communicator);
+  /// Runs the calls [first, last). Both are cuts. `progress` advances between calls, or its thread works beside them;
+  /// may be null.
+  void run(std::size_t first, std::size_t last, ProgressEngine* progress);
   /// Drops the captured graphs. To be called when tensors of the calls have moved.
   void forget();
   /// On: calls are executed and timed one by one (BoundCall::milliseconds).
@@ -32,16 +34,16 @@ class GraphExecutor {
  private:
   struct Segment {
     std::size_t first, last;
-    bool queues_only;  ///< talks to nobody
+    bool queues_only;  ///< has no communications
     bool capturable;
     bool warm = false;
     std::unique_ptr<CapturedGraph> captured;
   };
   void capture(Segment& s);
-  void execute(const Segment& s, Communicator* communicator);
-  /// Runs call `i` and measures what is wanted of it.
+  void execute(const Segment& s, ProgressEngine* progress);
+  /// Runs call `i`, and measures its time where that is asked for.
   void execute(std::size_t i);
-  /// That of the active recorder; null: nothing is traced.
+  /// The tracer for the active recorder; null: nothing is traced.
   CallTracer* tracer();
 
   const Program& program_;

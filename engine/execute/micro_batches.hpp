@@ -7,17 +7,18 @@
 #include "engine/ops/combine.hpp"
 #include "engine/ops/context.hpp"
 
-/// What an executor keeps between the micro-batches of a step.
+/// Values that an executor keeps between the micro-batches of a step.
 namespace keelson {
 
-/// Sums over the micro-batches of a step, in place: in a binary tree over their numbers, ((0 + 1) + (2 + 3)) + ... At
-/// most one array for each level of the tree waits for its other half.
+/// Sums over the micro-batches of a step, in place. The sum is a binary tree over their numbers, ((0 + 1) + (2 + 3)) +
+/// ... At most one array for each level of the tree is kept for its other half.
 class MicroBatchSums {
  public:
-  /// `value`: where each micro-batch leaves its term, and the last one finds the sum; f32 or f64, plain. `count`: of
-  /// micro-batches, a power of two. The context must outlive the sums. Throws OutOfMemory.
+  /// `value`: the memory in which each micro-batch writes its term, and which has the sum after the last one; f32 or
+  /// f64, plain. `count`: number of micro-batches, a power of two. The context must outlive the sums. Throws
+  /// OutOfMemory.
   MicroBatchSums(Context& context, const Tensor& value, std::int64_t count);
-  /// Takes the term of a micro-batch. To be called with the numbers 0, 1, ... count - 1 in this order.
+  /// Adds the term of a micro-batch. To be called with the numbers 0, 1, ... count - 1 in this order.
   void add(std::int64_t number);
 
  private:
@@ -28,15 +29,15 @@ class MicroBatchSums {
   std::vector<Tensor> waiting_;  ///< by level: the sum over 2^level micro-batches
 };
 
-/// A recurrent state of all micro-batches, which the plan computes one by one.
+/// A recurrent state for all micro-batches. The plan computes one micro-batch at a time.
 class MicroBatchState {
  public:
-  /// `value`: what forward reads, of one micro-batch; `count` micro-batches. Throws OutOfMemory.
+  /// `value`: the state of one micro-batch, which forward reads; `count`: number of micro-batches. Throws OutOfMemory.
   MicroBatchState(Context& context, const Tensor& value, std::int64_t count, const std::string& name);
-  void load(std::int64_t number);  ///< before forward: `value` becomes the state of this micro-batch
-  /// Behind forward: remembers the state that forward has written, for carry().
+  void load(std::int64_t number);  ///< to be called before forward: `value` becomes the state of this micro-batch
+  /// To be called after forward: stores the state that forward has written, for carry().
   void keep(std::int64_t number, const Tensor& next);
-  void carry();                               ///< the states that were kept become the states of all micro-batches
+  void carry();                               ///< the stored states become the states of all micro-batches
   void reset();                               ///< all states become zero
   const Tensor& all() const { return all_; }  ///< (count * N, ...) the states of all micro-batches, in their order
 

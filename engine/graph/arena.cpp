@@ -4,7 +4,7 @@ namespace keelson {
 
 void Arena::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return;
-  block_.reset();  // before the new one is there: both at once might not fit
+  block_.reset();  // frees the old block before the new one is allocated: both might not fit at once
   block_ = context_.device().allocate(bytes, "arena of activations and gradients");
   bytes_ = bytes;
   ++generation_;

@@ -5,15 +5,15 @@
 
 namespace keelson {
 
-/// One block of device memory that executors share, of which only one runs at a time. The block grows to the size that
-/// the largest executor needs. Executors compare the generation with the one they know, and bind their calls anew after
-/// the block has moved.
+/// One block of device memory that executors share; only one of them runs at a time. The block grows to the size that
+/// the largest executor needs. Executors compare the generation with the last one that they have seen, and bind their
+/// calls again after the block has moved.
 class Arena {
  public:
   /// Without memory at first. The context must outlive the arena.
   explicit Arena(Context& context) : context_(context) {}
   /// Makes the block at least this large. A larger block takes the place of the old one, and the contents are lost.
-  /// Throws OutOfMemory where the device has no room.
+  /// Throws OutOfMemory if the device has no room.
   void reserve(std::size_t bytes);
   /// Device memory, 64-byte aligned; null before reserve().
   std::byte* data() const { return static_cast<std::byte*>(block_.get()); }

@@ -23,15 +23,15 @@ const IndexMap& ChannelChange::passed_on() const {
 ChannelMaps Layer::map_channels(const ChannelChange& change) const {
   if (change.any())
     refuse(
-        "layers of the kind {} do not say how their channels follow from those of their sources: keep all channels of "
-        "what it reads and makes",
+        "it is not known how a layer of kind {} passes channels on from its sources: keep all channels of its sources "
+        "and of its result",
         kind());
   return {};
 }
 
 namespace {
 
-/// Of the node `n`; refuses channels that it has not.
+/// The caller's map for the node `n`; refuses channels that the node does not have.
 IndexMap given_for(const Graph::Node& n, const std::map<std::string, std::vector<std::int64_t>>& channels) {
   const auto found = channels.find(n.name);
   if (found == channels.end()) return std::nullopt;
@@ -45,7 +45,8 @@ IndexMap given_for(const Graph::Node& n, const std::map<std::string, std::vector
   return found->second == all ? std::nullopt : IndexMap(found->second);
 }
 
-/// Puts the maps of the node's parameters into `all`; refuses others than those that a node has which shares them.
+/// Adds the maps of the node's parameters to `all`. Refuses a map that differs from that of another node with the same
+/// parameter.
 void collect(const Graph::Node& n, std::span<const ValueShape> srcs, const ChannelMaps& maps, ParameterMaps& all) {
   for (const ParameterSpec& spec : n.layer->parameters(srcs)) {
     const auto found = maps.parameters.find(spec.name);
@@ -62,7 +63,7 @@ void collect(const Graph::Node& n, std::span<const ValueShape> srcs, const Chann
 ParameterMaps channel_maps(const Graph& graph, const std::map<std::string, std::vector<std::int64_t>>& channels) {
   for (const auto& [name, list] : channels)
     if (std::none_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& n) { return n.name == name; }))
-      refuse("channels are given for the node '{}', which the network has not", name);
+      refuse("channels are given for the node '{}', but the network has no such node", name);
   ParameterMaps all;
   std::vector<IndexMap> of_node;
   for (const Graph::Node& n : graph.nodes()) {

@@ -16,7 +16,7 @@ namespace keelson {
 /// the maps of the layers that read a changed node, also through activations, pooling, dropout, sums, concatenation and
 /// flattening:
 ///
-///   const auto maps = channel_maps(graph, {{"conv1", {0, 2, 3}}});  // channel 1 of conv1 goes
+///   const auto maps = channel_maps(graph, {{"conv1", {0, 2, 3}}});  // removes channel 1 of conv1
 ///   Parameters next = parameters.remap(make_network(3), maps);
 ///
 /// Nodes have the same names in both networks. Throws InputError, naming the node, for a layer that mixes channels in a

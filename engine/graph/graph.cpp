@@ -6,14 +6,14 @@ namespace keelson {
 
 namespace {
 
-/// A value that the caller fills: planned by Plan itself.
+/// A value that the caller fills. Plan itself plans it.
 class InputLayer : public Layer {
  public:
   explicit InputLayer(ValueShape shape) : shape_(shape) {}
   std::string kind() const override { return "input"; }
   ValueShape infer(std::span<const ValueShape>) const override { return shape_; }
   BackwardFn plan(ForwardBuilder&) const override { return nullptr; }
-  void to_onnx(OnnxBuilder&) const override {}  // written by export_onnx() itself
+  void to_onnx(OnnxBuilder&) const override {}  // export_onnx() writes inputs itself
 
  private:
   ValueShape shape_;
@@ -47,7 +47,7 @@ void Graph::check_shared(const Node& n, const std::vector<ParameterSpec>& specs)
     if (theirs == all.end()) refuse("there is no parameter '{}' to share", other);
     KEELSON_EXPECT(mine != specs.end());
     if (!(mine->shape == theirs->shape))
-      refuse("its {} are {}, but those of {}, which it is to share, are {}", own, to_string(mine->shape), other,
+      refuse("its {} are {}, but it shares those of {}, which are {}", own, to_string(mine->shape), other,
              to_string(theirs->shape));
   }
 }
@@ -58,9 +58,8 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   n.shared = std::move(shared);
   const std::string kind = layer->kind();
   if (nodes_.size() == most_nodes)
-    refuse(
-        "the network has more than {} nodes (layers, activations ...), which is more than can be planned: give fewer",
-        most_nodes);
+    refuse("the network has more than {} nodes (layers, activations ...), the most that a plan can have: use fewer",
+           most_nodes);
   const auto named = [&](const std::string& candidate) { return names_.contains(candidate); };
   for (int i = 1; name.empty(); ++i)
     if (const std::string candidate = fmt::format("{}{}", kind, i); !named(candidate)) name = candidate;

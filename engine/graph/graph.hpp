@@ -12,7 +12,7 @@ namespace keelson {
 
 class Graph;
 
-/// A value of a graph: what one node makes. Handed from layer function to layer function (engine/layers/layers.hpp).
+/// A value of a graph: the result of one node. Layer functions take and return values (engine/layers/layers.hpp).
 struct Var {
   Graph* graph = nullptr;           ///< the graph of the value; must outlive the Var
   int node = -1;                    ///< index in Graph::nodes()
@@ -28,7 +28,7 @@ class Graph {
     std::string name;                    ///< unique; parameters are "<name>/weights"
     std::shared_ptr<const Layer> layer;  ///< what the node computes
     std::vector<int> srcs;               ///< nodes whose results the node reads, in the layer's order; empty: an input
-    ValueShape shape;                    ///< of the result
+    ValueShape shape;                    ///< shape of the result
     /// Parameters that belong to other nodes, by this node's name for them: "weights" -> "embedding/weights".
     std::map<std::string, std::string> shared = {};
     bool is_state = false;  ///< a recurrent state (Graph::state)
@@ -68,13 +68,13 @@ class Graph {
   /// The scalar that training minimises; made by loss().
   void set_loss(Var v) { loss_ = v.node; }
 
-  /// All nodes, each behind its sources.
+  /// All nodes, each after its sources.
   const std::vector<Node>& nodes() const { return nodes_; }
   /// Name and node of each output, in the order of the set_output() calls.
   const std::vector<std::pair<std::string, int>>& outputs() const { return outputs_; }
   int loss() const { return loss_; }  ///< the node of the loss; -1: none was set
 
-  /// All parameters and statistics, each once, in node order, with the node's name in front: "conv1/weights".
+  /// All parameters and statistics, each once, in node order, with the node's name as prefix: "conv1/weights".
   std::vector<ParameterSpec> parameters() const;
   std::int64_t parameter_count() const;  ///< elements of all parameters that are trained
   /// One line per node: name, kind, shape, parameters.

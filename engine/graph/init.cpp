@@ -15,7 +15,7 @@ double normal(const philox::Key& key, std::uint64_t index) {
   return radius * std::cos(2 * std::numbers::pi * philox::uniform(key, 2 * index + 1));
 }
 
-/// Of standard deviation 1 before values outside [-2, 2], one of 22, are drawn again.
+/// A normal number of standard deviation 1; numbers outside [-2, 2] (one of 22) are drawn again.
 double truncated_normal(philox::Key key, std::uint64_t index) {
   for (key.step = 0;; ++key.step)
     if (const double x = normal(key, index); std::abs(x) <= 2) return x;

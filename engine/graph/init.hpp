@@ -19,13 +19,13 @@ struct Init {
     he_normal,       ///< normal with standard deviation sqrt(2 / fan_in) (He et al. 2015)
     he_uniform,      ///< uniform within +- sqrt(6 / fan_in), of the same variance; Keras' he_uniform
     /// Normal with standard deviation sqrt(2.6 / fan_in), where values beyond two of these are drawn again: the
-    /// default of variance_scaling_initializer in TensorFlow 1's contrib.layers and slim. What remains has 1.003 times
-    /// the standard deviation of he_normal. (Keras' he_normal divides by 0.87962566 in the place of the factor 1.3, so
-    /// that this is 1.)
+    /// default of variance_scaling_initializer in TensorFlow 1's contrib.layers and slim. The result has 1.003 times
+    /// the standard deviation of he_normal. (Keras' he_normal divides by 0.87962566 instead of multiplying by 1.3, so
+    /// that its factor is 1.)
     he_truncated_normal,
   };
   Kind kind = Kind::constant;  ///< the distribution
-  float value = 0;             ///< of constant: each entry; of uniform: the bound; else unused
+  float value = 0;             ///< for constant: each entry; for uniform: the bound; else unused
 
   static Init constant(float v) { return {Kind::constant, v}; }                 ///< all entries are v
   static Init uniform(float v) { return {Kind::uniform, v}; }                   ///< uniform between -v and v
@@ -39,7 +39,7 @@ struct Init {
 /// The initial values of a parameter in plain (row-major) order. Each value is a function of seed, name and the index
 /// of the element, so the values are the same on every backend and for every number of ranks. fan_in and fan_out are
 /// counted as in TensorFlow: weights (O, I, k...) have fan_in I*k and fan_out O*k, weights (out, in) have in and out.
-/// Of a transposed convolution's weights (I, O, k...) fan_in is O*k, as in TensorFlow and PyTorch.
+/// A transposed convolution's weights (I, O, k...) have fan_in O*k, as in TensorFlow and PyTorch.
 std::vector<float> initial_values(const Init& init, const std::string& name, const Shape& shape, std::uint64_t seed);
 
 }  // namespace keelson

@@ -13,7 +13,8 @@ class InstanceOrder {
   /// call. Does not block the host.
   void take_turn(ExecutionInstance& instance) {
     if (last_.expired() || current_ != &instance) {
-      if (const auto before = last_.lock()) instance.wait_for(*before);  // one that has ended left no work behind
+      if (const auto before = last_.lock())
+        instance.wait_for(*before);  // an instance that no longer exists has left no work
       last_ = instance.weak_from_this();
       current_ = &instance;
     }
@@ -21,7 +22,7 @@ class InstanceOrder {
 
  private:
   std::weak_ptr<ExecutionInstance> last_;
-  const ExecutionInstance* current_ = nullptr;  ///< as last_, for a quick look
+  const ExecutionInstance* current_ = nullptr;  ///< the instance of last_, for a fast comparison
 };
 
 }  // namespace keelson

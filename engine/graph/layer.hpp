@@ -21,8 +21,8 @@ class OnnxBuilder;
 struct ValueShape {
   Shape shape;               ///< for one sample
   DType dtype = DType::f32;  ///< type of the elements
-  /// The dimension that grows with the batch, nearly always 0. Its extent is above 1 where one sample makes several
-  /// rows (CosmoFlow's paper network: 64). -1: the value does not grow with the batch (a loss).
+  /// The dimension that grows with the batch, nearly always 0. Its extent is above 1 if one sample makes several rows
+  /// (CosmoFlow's paper network: 64). -1: the value does not grow with the batch (a loss).
   int batch_axis = 0;
   /// The shape for `batch` samples.
   Shape at_batch(std::int64_t batch) const {
@@ -30,11 +30,11 @@ struct ValueShape {
     if (batch_axis >= 0) s[batch_axis] *= batch;
     return s;
   }
-  /// Extent of the batch dimension for one sample; 1 where the value does not grow with the batch.
+  /// Extent of the batch dimension for one sample; 1 if the value does not grow with the batch.
   std::int64_t rows_per_sample() const { return batch_axis >= 0 ? shape[batch_axis] : 1; }
 };
 
-/// What changes an array of a node from step to step.
+/// Says what changes an array of a node from step to step.
 enum class ParameterKind : std::uint8_t {
   trained,  ///< the optimizer, by the array's gradient
   /// Calls of the node itself, from values that are the same on all ranks. The array has no gradient and no optimizer
@@ -44,7 +44,7 @@ enum class ParameterKind : std::uint8_t {
 
 /// An array of a node that lives from step to step and is stored in checkpoints.
 struct ParameterSpec {
-  std::string name;  ///< "weights", "bias"; in Graph::parameters() with the node's name in front: "conv1/weights"
+  std::string name;  ///< "weights", "bias"; in Graph::parameters() with the node's name as prefix: "conv1/weights"
   Shape shape;       ///< plain: (O, I, kD, kH, kW), (out, in), (O)
   Init init;         ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
@@ -55,14 +55,14 @@ struct ParameterSpec {
 struct ChannelChange {
   std::span<const ValueShape> srcs;        ///< the layer's sources in the old network
   std::span<const IndexMap> src_channels;  ///< per source: the old channel of each new channel; no value: unchanged
-  IndexMap dst_channels;                   ///< the same for the result, where the caller gave a map for this node
+  IndexMap dst_channels;                   ///< the same for the result, if the caller gave a map for this node
 
   /// Whether channels of a source or of the result change at this node.
   bool any() const;
-  /// The map that all sources share. Throws InputError where the maps of two sources differ.
+  /// The map that all sources share. Throws InputError if the maps of two sources differ.
   const IndexMap& src() const;
-  /// The result's map of a layer that has the channels of its sources and none of its own: src(). Throws InputError
-  /// where the caller gave channels for the node.
+  /// The result's map of a layer that passes the channels of its sources on: src(). Throws InputError if the caller
+  /// gave channels for the node.
   const IndexMap& passed_on() const;
 };
 
@@ -79,17 +79,18 @@ using BackwardFn = std::function<void(BackwardBuilder&)>;
 
 class Layer;
 
-/// Two layers that may become one, where they stand in the network.
+/// The position in the network of two layers that may be fused.
 struct FusionPlace {
   bool training;                     ///< as in PlanOptions
   std::int64_t batch;                ///< samples of a pass
   std::span<const ValueShape> srcs;  ///< sources of the first layer
-  ValueShape between;                ///< what the first layer makes and the second reads
+  ValueShape between;                ///< the value that the first layer makes and the second reads
 };
 
-/// A way to make one node of two: returns the layer that does the work of `first` and then of `reader`, the only layer
-/// that reads the result of `first`. Null where the rule does not apply. Layers bring the rules (Layer::fusion_rules).
-/// The new layer finds the parameters of `reader` by their names there, which `first` must not have.
+/// A rule that fuses two nodes into one: returns a layer that does the work of `first` and then of `reader`, which is
+/// the only layer that reads the result of `first`. Null if the rule does not apply. Layers have the rules
+/// (Layer::fusion_rules). The new layer finds the parameters of `reader` by their names in `reader`; `first` must not
+/// have parameters of these names.
 using FusionRule =
     std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, const FusionPlace& at)>;
 
@@ -103,22 +104,23 @@ class Layer {
   virtual ValueShape infer(std::span<const ValueShape> srcs) const = 0;
   /// The layer's parameters and statistics for sources of these shapes, by the layer's own names ("weights").
   virtual std::vector<ParameterSpec> parameters(std::span<const ValueShape>) const { return {}; }
-  /// Makes the primitives and appends the forward calls. Returns the function that appends the backward calls; null
-  /// where no gradient flows through the layer.
+  /// Makes the primitives and appends the forward calls. Returns the function that appends the backward calls; null if
+  /// no gradient flows through the layer.
   virtual BackwardFn plan(ForwardBuilder& p) const = 0;
-  /// Writes the ONNX operators that compute what plan() does without training (engine/onnx/builder.hpp). A layer for
-  /// which there are none calls OnnxBuilder::refuse_layer().
+  /// Writes the ONNX operators that compute what plan() does without training (engine/onnx/builder.hpp). A layer
+  /// without such operators calls OnnxBuilder::refuse_layer().
   virtual void to_onnx(OnnxBuilder& b) const = 0;
 
   /// How the channels of the result and of the parameters change when channels of the sources are removed or added, or
   /// when the caller gives a map for the result (channel_maps()). By default every change throws InputError.
   virtual ChannelMaps map_channels(const ChannelChange& change) const;
 
-  /// Whether in training the result for one sample depends on the other samples of the batch (batch normalization).
+  /// Whether, in training, the result for one sample depends on the other samples of the batch (batch normalization).
   virtual bool mixes_samples() const { return false; }
   /// Whether the result has the dtype of the sources (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }
-  /// The rules by which this layer can take in the layer that reads its result. The first rule that applies is taken.
+  /// The rules by which the layer that reads this layer's result can be fused into this layer. The first rule that
+  /// applies is used.
   virtual std::span<const FusionRule> fusion_rules() const { return {}; }
 };
 

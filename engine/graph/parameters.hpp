@@ -12,8 +12,8 @@
 
 namespace keelson {
 
-/// A named array that is trained, or a statistic. Value and optimizer state share one layout: the layout that the first
-/// plan's primitive wants.
+/// A named array that is trained, or a statistic. Value and optimizer state have the same layout, which the primitive
+/// of the first plan chooses.
 struct Parameter {
   std::string name;                             ///< "conv1/weights"
   Shape shape;                                  ///< logical shape: (O, I, kD, kH, kW), (out, in), (O)
@@ -42,44 +42,43 @@ class Parameters {
 
   /// All parameters and statistics, in the order of Graph::parameters().
   std::deque<Parameter>& all() { return parameters_; }
-  /// The same, to read.
+  /// The same, read-only.
   const std::deque<Parameter>& all() const { return parameters_; }
   Parameter& at(const std::string& name);  ///< throws Error if no parameter has this name
   /// Null if no parameter has this name.
   const Parameter* find(const std::string& name) const;
   std::int64_t count() const;                               ///< elements of all parameters and statistics together
-  Context& context() const { return *context_; }            ///< where the arrays lie
-  const std::shared_ptr<Arena>& arena() { return arena_; }  ///< of all executors that are given no other arena
-  std::uint64_t seed() const { return seed_; }              ///< of the initial values
+  Context& context() const { return *context_; }            ///< the context in whose memory the arrays lie
+  const std::shared_ptr<Arena>& arena() { return arena_; }  ///< arena of all executors that get no other arena
+  std::uint64_t seed() const { return seed_; }              ///< seed of the initial values
   /// Work that the current instance queues from now on runs after the work that other instances have queued on these
   /// parameters. Executors and the functions below call take_turn().
   void take_turn() const { order_.take_turn(context_->device().current_instance()); }
 
   /// Gives the parameter memory in this layout and its initial value; called once per parameter, by the first plan.
   void materialise(Parameter& p, const Layout& layout);
-  /// Gives `p` as many moments as `count`, unless they exist: zero, or as remap() has carried them over.
+  /// Gives `p` `count` moments, unless they exist. The moments are zero, or those that remap() has carried over.
   void add_moments(Parameter& p, int count);
 
   /// The parameters of another network, for networks whose units and channels are removed or added. Values and moments
-  /// are carried over from the parameters of the same names, or as `maps` says. Entries and parameters that are new get
-  /// the values that their Init gives in the new network, and zero moments. Parameters that the new network does not
-  /// have are left out. The copies are exact and do not depend on these parameters. They stay in host memory until a
-  /// plan of the new network chooses layouts.
+  /// are copied from the parameters of the same names, or as `maps` says. Entries and parameters that are new get the
+  /// values that their Init gives in the new network, and zero moments. Parameters that the new network does not have
+  /// are left out. The copies are exact and do not depend on these parameters. They stay in host memory until a plan of
+  /// the new network chooses layouts.
   ///
   /// Throws InputError for a parameter whose shape has changed without a map that says which entries stay, and for maps
   /// that do not fit. Makes no collective calls.
   Parameters remap(const Graph& graph, const ParameterMaps& maps) const;
 
   /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
-  /// moment. Where the value has no memory yet, the copy holds the values that the parameter will begin with. Waits for
-  /// the device.
+  /// moment. If the value has no memory yet, the copy has the parameter's initial values. Waits for the device.
   std::vector<float> get(const Parameter& p, int which = -1) const;
   /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. The value
   /// or the moment must have memory already. Throws Error for another number of elements.
   void set(Parameter& p, const std::vector<float>& plain, int which = -1);
 
  private:
-  /// Of `to`, whose name, shape and Init are set, from a parameter of the old network.
+  /// Fills `to`, whose name, shape and Init are set, from a parameter of the old network.
   void carry_over(const Parameter& from, Parameter& to, const ParameterMap& map) const;
 
   Context* context_;

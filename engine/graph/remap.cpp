@@ -7,7 +7,7 @@ namespace keelson {
 
 namespace {
 
-/// Per dimension of `to`, the index of the old array for each index; refuses a map that does not fit.
+/// For each dimension of `to`: the old index for each new index. Refuses a map that does not fit.
 std::vector<std::vector<std::int64_t>> complete(const ParameterMap& map, const Parameter& from, const Parameter& to) {
   const auto shapes = [&] {
     return fmt::format("the parameter {} is {} in the new network, and {} is {} in the old one", to.name,
@@ -36,7 +36,7 @@ std::vector<std::vector<std::int64_t>> complete(const ParameterMap& map, const P
   return all;
 }
 
-/// Per element of the new array the element of the old one, in plain order, or -1.
+/// For each element of the new array, in plain order: the element of the old array, or -1.
 std::vector<std::int64_t> sources(const std::vector<std::vector<std::int64_t>>& indices, const Shape& from) {
   std::vector<std::int64_t> elements{0};
   for (int d = 0; d < from.rank(); ++d) {
@@ -54,7 +54,8 @@ std::vector<std::int64_t> sources(const std::vector<std::vector<std::int64_t>>& 
 Parameters Parameters::remap(const Graph& graph, const ParameterMaps& maps) const {
   Parameters next(graph, *context_, seed_);
   for (const auto& [name, map] : maps)
-    if (!next.find(name)) refuse("there is a map for the parameter '{}', which the new network has not", name);
+    if (!next.find(name))
+      refuse("there is a map for the parameter '{}', but the new network has no such parameter", name);
   for (Parameter& p : next.parameters_) {
     const auto given = maps.find(p.name);
     const ParameterMap map = given == maps.end() ? ParameterMap() : given->second;
@@ -62,7 +63,8 @@ Parameters Parameters::remap(const Graph& graph, const ParameterMaps& maps) cons
     if (const Parameter* old = find(from))
       carry_over(*old, p, map);
     else if (given != maps.end())
-      refuse("the map for the parameter {} takes it from '{}', which the old network has not", p.name, from);
+      refuse("the map for the parameter {} takes it from '{}', but the old network has no such parameter", p.name,
+             from);
   }
   return next;
 }

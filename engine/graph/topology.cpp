@@ -68,7 +68,7 @@ Topology Topology::parse(const std::string& text) {
     t.outputs = j.at("outputs").get<std::map<std::string, std::string>>();
     t.loss = j.at("loss");
   } catch (const Json::exception&) {
-    refuse("the text is no topology of a network: expected what Topology::to_text() makes");
+    refuse("the text is no topology of a network: expected a text of Topology::to_text()");
   }
   return t;
 }

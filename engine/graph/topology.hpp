@@ -9,7 +9,7 @@
 
 namespace keelson {
 
-/// What a network consists of: its nodes' names, kinds, sources, shapes and parameters, without the settings that only
+/// The structure of a network: its nodes' names, kinds, sources, shapes and parameters, without the settings that only
 /// the layers know (strides, rates). A checkpoint stores the topology as text. A program that makes networks of several
 /// widths can make the network of a checkpoint again from widths().
 struct Topology {
@@ -17,10 +17,10 @@ struct Topology {
   struct Node {
     std::string name, kind;         ///< unique in the network; Layer::kind(), or "state" for a recurrent state
     std::vector<std::string> srcs;  ///< names of the nodes that the node reads, in order
-    Shape shape;                    ///< of the result, for a batch of one sample
-    std::string dtype;              ///< of the result: "f32"
+    Shape shape;                    ///< shape of the result, for a batch of one sample
+    std::string dtype;              ///< dtype of the result: "f32"
     std::map<std::string, Shape> parameters = {};    ///< "weights" -> (O, I, ...)
-    std::map<std::string, std::string> shared = {};  ///< those that belong to other nodes (Graph::Node::shared)
+    std::map<std::string, std::string> shared = {};  ///< parameters that belong to other nodes (Graph::Node::shared)
     friend bool operator==(const Node&, const Node&) = default;
   };
 
@@ -38,8 +38,8 @@ struct Topology {
   std::string to_text() const;
   /// Number of channels or features (extent of dimension 1) of each node that has parameters: "conv1" -> 32.
   std::map<std::string, std::int64_t> widths() const;
-  /// The topology in parts, by name: each node's line by "node conv1", then outputs, loss and order. For comparisons
-  /// that name the part that differs.
+  /// The topology in parts, by name: each node's line under "node conv1", then outputs, loss and order. For comparisons
+  /// that name the differing part.
   std::map<std::string, std::string> lines() const;
 
   friend bool operator==(const Topology&, const Topology&) = default;

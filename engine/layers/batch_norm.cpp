@@ -25,21 +25,21 @@ void normalize(ForwardBuilder& p, const std::shared_ptr<ops::BatchNorm>& op, Buf
                  .dst = p.new_dst(d.layout, d.dtype)});
 }
 
-/// Ranks whose samples make a batch's statistics; 0: all. Each of them makes a term of the sums, which the plan adds
-/// up.
+/// Number of ranks over whose samples a batch's statistics are taken; 0: all. Each rank computes one term of the sums,
+/// and the plan adds the terms up.
 int group_of(const ForwardBuilder& p, const BatchNormOptions& options) {
   return options.ranks < p.ranks(ProcessGrid::Axis::data) ? options.ranks : 0;
 }
 
-/// Values of a channel in the smallest group: it is the last one that may have fewer ranks.
+/// The number of values of a channel in the smallest group. Only the last group may have fewer ranks.
 std::int64_t fewest_values(const ForwardBuilder& p, const TensorDesc& src, int group) {
   const int ranks = p.ranks(ProcessGrid::Axis::data);
   const int smallest = group == 0 ? ranks : ranks % group == 0 ? group : ranks % group;
   return src.elements() / src.shape[1] * smallest;
 }
 
-/// The running statistics are those of all ranks' samples, whatever the batch was normalised with, and move when the
-/// parameters do.
+/// Plans the update of the running statistics. They are always taken over the samples of all ranks, even if the batch
+/// is normalised over fewer, and change together with the parameters.
 void plan_running(ForwardBuilder& p, const BatchNormOptions& options, BufferId sums) {
   const BufferId mean = channel_values(p, "running_mean"), variance = channel_values(p, "running_variance");
   std::shared_ptr<ops::RunningStatistics> op =

@@ -4,13 +4,13 @@
 
 namespace keelson {
 
-/// Batch normalization. Convolutions take the layer in by their fusion rules in plans without training.
+/// Batch normalization. In plans without training, convolutions fuse this layer into themselves (fusion rules).
 class BatchNormLayer : public Layer {
  public:
   /// A layer with these options.
   explicit BatchNormLayer(const BatchNormOptions& options) : options_(options) {}
 
-  const BatchNormOptions& options() const { return options_; }  ///< as given
+  const BatchNormOptions& options() const { return options_; }  ///< the options as given
 
   std::string kind() const override { return "batch_norm"; }
   bool keeps_type() const override { return true; }

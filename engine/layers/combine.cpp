@@ -75,7 +75,8 @@ class ConcatLayer : public Layer {
 
   ChannelMaps map_channels(const ChannelChange& change) const override {
     if (axis_ != 1 || !change.any()) return {.dst = change.passed_on()};
-    if (change.dst_channels) refuse("it has no weights that make channels: give those of the nodes that feed it");
+    if (change.dst_channels)
+      refuse("it has no weights that make channels: give the channels of the nodes that feed it");
     std::vector<std::int64_t> all;
     std::int64_t before = 0;
     for (std::size_t i = 0; i < change.srcs.size(); ++i) {
@@ -86,7 +87,7 @@ class ConcatLayer : public Layer {
     return {.dst = all};
   }
 
-  /// The gradient of each source is a slice of that of the result.
+  /// The gradient of each source is a slice of the result's gradient.
   static void pass_slices_on(BackwardBuilder& b, const ops::ConcatDesc& d) {
     const BufferId diff_dst = b.in_order(b.diff_dst(), d.dst.layout, d.dst.dtype);
     const Shape strides = b.desc(diff_dst).layout.strides();
@@ -102,7 +103,7 @@ class ConcatLayer : public Layer {
 
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto count = static_cast<int>(p.node().srcs.size());
-    // All in one order, so that the copies run along memory.
+    // All values get the same order, so that copies read and write memory in sequence.
     const auto like = [last = p.strided_src(0).is_channels_last(p.src(0).shape)](const Shape& s) {
       return last ? Layout::channels_last(s) : Layout::plain(s);
     };

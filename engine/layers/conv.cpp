@@ -38,7 +38,7 @@ class ConvLayer : public Layer {
       const IndexMap& out = change.dst_channels;
       return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
     }
-    // One filter per channel: filters go and come with the channels that they read.
+    // With one filter per channel, filters are removed and added with the channels that they read.
     if (options_.groups == options_.filters && change.srcs[0].shape[1] == options_.filters) {
       const IndexMap& channels = change.passed_on();
       return {.dst = channels, .parameters = {{"weights", {channels}}, {"bias", {channels}}}};
@@ -90,7 +90,7 @@ class ConvLayer : public Layer {
     return fused;
   }
 
-  /// Both passes then need no result of the convolution in memory (plan_conv_max_pool()).
+  /// With pooling fused, neither pass needs the convolution's result in memory (plan_conv_max_pool()).
   std::shared_ptr<const Layer> with_max_pool(const PoolLayer& reader, const FusionPlace& /*at*/) const {
     if (pool_ || reader.pool_kind() != ops::PoolKind::max) return nullptr;
     auto fused = std::make_shared<ConvLayer>(*this);

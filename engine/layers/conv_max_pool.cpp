@@ -13,7 +13,7 @@ using enum ops::Verb;
 
 using ConvMaxPoolOp = std::shared_ptr<ops::ConvMaxPoolBackward>;
 
-/// The backward pass by the argmax indices of the pooling, where a backend has it.
+/// The primitive for the backward pass with the pooling's argmax indices; null if no backend has it.
 ConvMaxPoolOp make_backward(ForwardBuilder& p, const ops::ConvDesc& conv, const ops::PoolParams& pool) {
   const auto any = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::any()}; };
   return p.try_make(ops::ConvMaxPoolDesc{conv.params, pool, any(conv.src.shape), any(p.parameter("weights").shape),
@@ -21,8 +21,8 @@ ConvMaxPoolOp make_backward(ForwardBuilder& p, const ops::ConvDesc& conv, const 
                                          conv.exact, p.compute()});
 }
 
-/// The gradient of the weights by argmax indices of a forward pass of two calls, where a backend has it for these
-/// operands. A first layer needs no other gradient; the bias has its own op.
+/// The primitive for the gradient of the weights with argmax indices, after a forward pass of two calls; null if no
+/// backend has it for these operands. A first layer needs no other gradient; the bias has its own op.
 ConvMaxPoolOp make_weights_gradient(ForwardBuilder& p, const ops::ConvDesc& conv, const ops::PoolParams& pool,
                                     const TensorDesc& src, const Layout& weights_layout, const TensorDesc& dst) {
   if (!p.training() || p.wants_diff_src(0)) return nullptr;
@@ -47,7 +47,7 @@ void backward_by_argmax(BackwardBuilder& b, const ConvMaxPoolOp& op, BufferId x,
   b.backward_data(op, {.diff_dst = diff, .workspace = workspace, .weights = w, .diff_src = dx});
 }
 
-/// Emits the forward pass as one call and sets the node's result, where a backend has that; returns the workspace.
+/// If a backend has the forward pass as one call, emits this call, sets the node's result, and returns the workspace.
 std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool,
                                        const WeightedParameters& of, DType type) {
   conv.src = {conv.src.shape, type, Layout::channels_last(conv.src.shape)};
@@ -101,7 +101,7 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
     return d;
   });
   const PlannedPool planned = plan_pool(p, pool, f.y);
-  // The argmax indices are read in the layout in which the pooling left them.
+  // The argmax indices must be read in the layout in which the pooling wrote them.
   const bool by_argmax = sparse && p.desc(planned.dst).layout == sparse->layout(backward_weights, diff_dst);
   const ConvMaxPoolOp of_weights =
       sparse ? nullptr
@@ -110,8 +110,8 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   return [=](BackwardBuilder& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
     if (by_argmax) return backward_by_argmax(b, sparse, f.src, diff, planned.workspace, has_bias);
-    // Each window passes its gradient on to one element: the sum over the windows is the sum over the elements, of
-    // which there are 8 times as many where windows are 2 x 2 x 2.
+    // Each window passes its gradient on to one element. So the sum over windows equals the sum over elements, and
+    // there are fewer windows: an eighth for windows of 2 x 2 x 2.
     if (has_bias) bias_gradient(b, diff);
     if (of_weights) return backward_by_argmax(b, of_weights, f.x, diff, planned.workspace, false);
     const BufferId unpooled = pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {

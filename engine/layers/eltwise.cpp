@@ -47,7 +47,7 @@ void EltwiseLayer::to_onnx(OnnxBuilder& b) const {
       return b.set_dst(b.op("Tanh", {x}));
     case ops::EltwiseKind::sigmoid:
       return b.set_dst(b.op("Sigmoid", {x}));
-    case ops::EltwiseKind::gelu: {  // ONNX has an operator of this name from opset 20 on
+    case ops::EltwiseKind::gelu: {  // ONNX has a Gelu operator only from opset 20 on
       const auto erf = b.op("Erf", {op("Mul", b.scalar(1 / std::numbers::sqrt2_v<float>))});
       return b.set_dst(b.op("Mul", {op("Mul", b.scalar(0.5f)), b.op("Add", {erf, b.scalar(1)})}));
     }

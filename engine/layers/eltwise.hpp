@@ -8,7 +8,7 @@
 
 namespace keelson {
 
-/// An element-wise function. Convolution and dense layers take the layer in by their fusion rules.
+/// An element-wise function. Convolution and dense layers fuse this layer into themselves (fusion rules).
 class EltwiseLayer : public Layer {
  public:
   /// `kind`: as Layer::kind(), for example "relu".

@@ -45,7 +45,7 @@ class EmbeddingLayer : public Layer {
   }
 
  private:
-  /// By rows, which are added to a whole gradient only where that has to be there anyway.
+  /// Makes the gradient by rows. The rows are added to a dense gradient only if the plan needs a dense gradient.
   static void backward(BackwardBuilder& b, const std::shared_ptr<ops::Embedding>& op, BufferId ids, const Shape& dst) {
     const std::int64_t count = dst[0];
     const TensorDesc values = TensorDesc::plain(dst);
@@ -61,7 +61,7 @@ class EmbeddingLayer : public Layer {
     const bool accumulate = whole != no_buffer;
     if (!accumulate) whole = b.new_gradient("weights", Layout::any());
     const BufferId plain = b.in_layout(whole, Layout::plain(b.desc(whole).shape));
-    KEELSON_EXPECT(plain == whole);  // forward has asked for a plain table first
+    KEELSON_EXPECT(plain == whole);  // the forward pass has already asked for a plain table
     std::shared_ptr<ops::AddRows> add = b.make(ops::AddRowsDesc{values, b.desc(whole), accumulate});
     b.forward(add, {.rows = g.rows, .diff_rows = g.values, .dst = whole}, "add rows");
   }

@@ -7,28 +7,29 @@
 #include "engine/ops/pool.hpp"
 #include "engine/ops/resize.hpp"
 
-/// Functions that build networks. Each appends one node to its argument's graph and returns the node's value; `name`
-/// (default: kind and number) prefixes the node's parameters. All refuse (InputError) shapes that do not fit, naming
-/// the node.
+/// Functions that build networks. Each function appends one node to its argument's graph and returns the node's value.
+/// `name` (default: kind and number) is the prefix of the node's parameters. All functions throw InputError, naming the
+/// node, for shapes that do not fit.
 ///
 /// Values are logical (N, C, [D,] H, W) or (N, features).
 namespace keelson {
 
-/// Zeros around the source: so many that the extent stays ceil(extent / stride), none, or as given.
+/// Zeros around the source. same: as many as make the result's extent ceil(extent / stride); valid: none; given: as
+/// given.
 enum class Padding { same, valid, given };
 
-/// 2-D for (N, C, H, W) values, 3-D for (N, C, D, H, W). Shapes have one entry per spatial dim; empty ones mean 1
-/// (stride, dilation) or 0 (pads); a kernel given as `size` is cubic.
+/// Options of a convolution: 2-D for (N, C, H, W) values, 3-D for (N, C, D, H, W). Shapes have one entry per spatial
+/// dimension; `size` gives a cubic kernel.
 struct ConvOptions {
   std::int64_t filters = 1;         ///< channels of the result
-  std::int64_t size = 3;            ///< of the cubic kernel
-  std::int64_t stride = 1;          ///< between windows, in every spatial dim
+  std::int64_t size = 3;            ///< extent of the cubic kernel
+  std::int64_t stride = 1;          ///< step between windows, in every spatial dimension
   Padding padding = Padding::same;  ///< zeros around the source
-  std::int64_t dilation = 1;        ///< distance of a kernel's elements; 1: dense
-  std::int64_t groups = 1;          ///< of channels, each with filters of its own
-  bool bias = true;                 ///< added to each channel
+  std::int64_t dilation = 1;        ///< distance between a kernel's elements; 1: dense
+  std::int64_t groups = 1;          ///< groups of channels, each with its own filters
+  bool bias = true;                 ///< adds a bias to each channel
   Shape kernel = {};                ///< overrides size
-  /// Zeros before and after each spatial dim; with Padding::given.
+  /// Zeros before and after each spatial dimension; an empty pad_end means pad_begin.
   Shape pad_begin = {}, pad_end = {};  ///< with Padding::given
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
@@ -36,20 +37,20 @@ struct ConvOptions {
 /// Convolution (cross-correlation); parameters "weights" (filters, C / groups, kernel...) and "bias" (filters).
 Var conv(Var x, const ConvOptions& options, const std::string& name = "");
 
-/// 2-D and 3-D as ConvOptions.
+/// Options of a transposed convolution: 2-D and 3-D, as in ConvOptions.
 struct TransposedConvOptions {
   std::int64_t filters = 1;  ///< channels of the result
-  std::int64_t size = 3;     ///< of the cubic kernel
-  std::int64_t stride = 1;   ///< distance of two source elements in the result, in every spatial dim
-  /// What is cut off the result. same: so much that every extent is stride times the source's, as TensorFlow does it,
-  /// where the odd element is cut off the end: out[2i + k] += x[i] w[k] for size 3 and stride 2. valid: nothing.
+  std::int64_t size = 3;     ///< extent of the cubic kernel
+  std::int64_t stride = 1;   ///< distance of two source elements in the result, in every spatial dimension
+  /// Elements cut off the result. same: as many as make every extent stride times the source's, as in TensorFlow; an
+  /// odd element is cut off at the end: out[2i + k] += x[i] w[k] for size 3 and stride 2. valid: none.
   Padding padding = Padding::same;
-  std::int64_t dilation = 1;  ///< distance of a kernel's elements; 1: dense
-  std::int64_t groups = 1;    ///< of channels, each with weights of its own
-  bool bias = true;           ///< added to each channel
+  std::int64_t dilation = 1;  ///< distance between a kernel's elements; 1: dense
+  std::int64_t groups = 1;    ///< groups of channels, each with its own weights
+  bool bias = true;           ///< adds a bias to each channel
   Shape kernel = {};          ///< overrides size
-  /// With Padding::given: elements cut off the beginning and the end of each spatial dim (an empty pad_end is
-  /// pad_begin), and elements added to the end of every one, fewer than the stride. PyTorch's padding 1 and output
+  /// With Padding::given: elements cut off the beginning and the end of each spatial dimension (an empty pad_end means
+  /// pad_begin), and elements added to the end of each one, fewer than the stride. PyTorch's padding 1 and output
   /// padding 1, with size 3 and stride 2: pad_begin {1, 1}, output_padding 1; out[2i + k - 1] += x[i] w[k].
   Shape pad_begin = {}, pad_end = {};  ///< with Padding::given
   std::int64_t output_padding = 0;     ///< with Padding::given
@@ -60,66 +61,65 @@ struct TransposedConvOptions {
 /// (filters).
 Var transposed_conv(Var x, const TransposedConvOptions& options, const std::string& name = "");
 
-/// Windows of a pooling. Shapes have one entry per spatial dim.
+/// Windows of a pooling. Shapes have one entry per spatial dimension.
 struct PoolOptions {
   std::int64_t size = 2;               ///< extent of a cubic window
-  std::int64_t stride = 0;             ///< from window to window; 0: side by side
-  std::int64_t padding = 0;            ///< elements at both ends, which no maximum takes
-  bool count_padding = false;          ///< average only
+  std::int64_t stride = 0;             ///< step between windows; 0: windows do not overlap
+  std::int64_t padding = 0;            ///< elements at both ends; a maximum ignores them
+  bool count_padding = false;          ///< only for averages: padding counts in the divisor
   Shape kernel = {};                   ///< overrides size
-  Shape pad_begin = {}, pad_end = {};  ///< together they override padding
+  Shape pad_begin = {}, pad_end = {};  ///< if both are given, they override padding
 };
-/// The largest element of each window; NaN where a window has one.
+/// The largest element of each window; NaN if a window has a NaN.
 Var max_pool(Var x, const PoolOptions& options, const std::string& name = "");
 /// The mean of each window.
 Var average_pool(Var x, const PoolOptions& options, const std::string& name = "");
-/// Windows side by side.
+/// max_pool() with windows that do not overlap.
 inline Var max_pool(Var x, std::int64_t size, const std::string& name = "") {
   return max_pool(x, PoolOptions{.size = size}, name);
 }
-/// Windows side by side.
+/// average_pool() with windows that do not overlap.
 inline Var average_pool(Var x, std::int64_t size, const std::string& name = "") {
   return average_pool(x, PoolOptions{.size = size}, name);
 }
-/// The mean of each channel of x (N, C, spatial...): (N, C, 1...). Adds a node for each spatial dim, so that neither a
-/// thread nor a sum in f32 is as long as a whole sample.
+/// The mean of each channel of x (N, C, spatial...): (N, C, 1...). Adds a node for each spatial dimension, so that no
+/// thread sums a whole sample in f32.
 Var global_average_pool(Var x, const std::string& name = "");
 
 /// Bilinear interpolation to a given size.
 struct ResizeOptions {
   /// Extents of the result.
   std::int64_t rows = 1, columns = 1;
-  ops::ResizeGrid grid = ops::ResizeGrid::half_pixel;  ///< as PyTorch; asymmetric: as TensorFlow 1
+  ops::ResizeGrid grid = ops::ResizeGrid::half_pixel;  ///< half_pixel: as in PyTorch; asymmetric: as in TensorFlow 1
 };
 /// x (N, C, H, W) -> (N, C, rows, columns). A source of 1 x 1 is repeated.
 Var resize(Var x, const ResizeOptions& options, const std::string& name = "");
 
-/// A layer in which every result depends on every feature.
+/// Options of a dense layer: every result depends on every feature.
 struct DenseOptions {
-  std::int64_t features = 1;  ///< of the result
-  bool bias = true;           ///< added to each feature
-  /// The weights (features, in) are those of this node, an embedding of (features, in) or another dense layer: its
-  /// name.
+  std::int64_t features = 1;  ///< features of the result
+  bool bias = true;           ///< adds a bias to each feature
+  /// Name of a node whose weights (features, in) are used: an embedding of (features, in) or another dense layer.
   std::string weights_of = {};
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
 /// x (N, in) weights^T + bias: (N, features); parameters "weights" (features, in) and "bias" (features).
 Var dense(Var x, const DenseOptions& options, const std::string& name = "");
-/// With the other options as they are.
+/// dense() with default options.
 inline Var dense(Var x, std::int64_t features, const std::string& name = "") {
   return dense(x, DenseOptions{.features = features}, name);
 }
 
 /// Batch normalization (Ioffe, Szegedy 2015): each channel of x (N, C, ...) with mean 0 and variance 1, times scale,
-/// plus shift. Training takes mean and variance of the batch, without the padding of a short one; evaluation takes the
-/// running statistics, which move by `momentum` towards those of all ranks' batch in each step, as in PyTorch.
+/// plus shift. Training uses mean and variance of the batch, without the padding of a short batch. Evaluation uses the
+/// running statistics, which in each step move by `momentum` towards the statistics of all ranks' batch, as in PyTorch.
 struct BatchNormOptions {
-  float momentum = 0.1f;  ///< part of the new batch in the running statistics
+  float momentum = 0.1f;  ///< share of the new batch in the running statistics
   float epsilon = 1e-5f;  ///< added to the variance
-  /// Whose samples make the mean and variance of training. 0: those of all ranks, which do not depend on their number.
-  /// 1: each rank's own. Else: those of groups of so many neighbouring ranks; the last group is smaller where the
-  /// number does not divide that of the ranks, and more than all ranks mean all.
+  /// Over whose samples training takes mean and variance. 0: over all ranks; results then do not depend on their
+  /// number. 1: each rank alone. Else: over groups of this number of neighbouring ranks; the last group is smaller if
+  /// this does not divide the number of ranks; a larger number than there are ranks means all.
   int ranks = 0;
   Init scale_init = Init::constant(1);  ///< initial scale
   Init shift_init = Init::constant(0);  ///< initial shift
@@ -132,7 +132,7 @@ Var rms_norm(Var x, float epsilon = 1e-5f, const std::string& name = "");
 
 /// max(x, 0)
 Var relu(Var x, const std::string& name = "");
-/// x where x > 0, else slope x.
+/// x if x > 0, else slope x.
 Var leaky_relu(Var x, float slope, const std::string& name = "");
 /// Hyperbolic tangent.
 Var tanh(Var x, const std::string& name = "");
@@ -145,10 +145,10 @@ Var silu(Var x, const std::string& name = "");
 /// factor x + offset
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
 
-/// Rows of a table by number: x (N) or (N, steps) s32 -> (N * steps, features), step t of sample n in row n * steps +
-/// t. Its gradient, and a training step, touch only rows that occur, unless another node shares the table, the
-/// optimizer moves rows without a gradient too (momentum, Adam, weight decay), or so many ranks take part that
-/// exchanging the whole is cheaper.
+/// Looks up rows of a table: x (N) or (N, steps) s32 -> (N * steps, features), with step t of sample n in row n * steps
+/// + t. The gradient and the update touch only the rows that occur, except if another node shares the table, if the
+/// optimizer changes rows without a gradient (momentum, Adam, weight decay), or if there are so many ranks that
+/// exchanging the whole gradient is cheaper.
 struct EmbeddingOptions {
   /// Rows and columns of the table.
   std::int64_t entries = 1, features = 1;
@@ -157,13 +157,14 @@ struct EmbeddingOptions {
 /// Parameter "weights" (entries, features).
 Var embedding(Var x, const EmbeddingOptions& options, const std::string& name = "");
 
-/// Recurrent layers one above the other, over x (N * steps, features), steps as above -> (N * steps, hidden). Layer l
-/// is a dense node "<name><l>_input" (all steps' input parts, with bias), and "<name><l>", whose weights (gates *
-/// hidden, hidden) take h of the step before, both from the state "<name><l>_state". Formulas: ops::CellKind.
+/// Recurrent layers in sequence, over x (N * steps, features) with steps as above -> (N * steps, hidden). Layer l
+/// consists of a dense node "<name><l>_input", which computes the input parts of all steps, with bias, and the node
+/// "<name><l>", whose weights (gates * hidden, hidden) are applied to h of the previous step. The first h comes from
+/// the state "<name><l>_state". Formulas: ops::CellKind.
 struct RecurrentOptions {
   std::int64_t hidden = 1;  ///< features of each layer's result
-  int layers = 1;           ///< one above the other
-  float dropout = 0;        ///< between layers, never on the way from step to step (Zaremba et al. 2014)
+  int layers = 1;           ///< number of layers in sequence
+  float dropout = 0;        ///< between layers, not from step to step (Zaremba et al. 2014)
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
 };
@@ -172,23 +173,24 @@ Var lstm(Var x, const RecurrentOptions& options, const std::string& name = "");
 /// Gated recurrent units.
 Var gru(Var x, const RecurrentOptions& options, const std::string& name = "");
 
-/// Only in training plans; evaluation plans pass x on.
+/// In training plans, sets elements to 0 at random with probability `rate` and divides the others by 1 - rate; in
+/// evaluation plans the result is x.
 Var dropout(Var x, float rate, const std::string& name = "");
 
-/// The order in which elements are read out: of the logical dims (as PyTorch flattens), or with channels last (as
-/// TensorFlow does).
+/// The order in which elements are read: by logical dimensions (as in PyTorch), or with channels last (as in
+/// TensorFlow).
 enum class ElementOrder { logical, channels_last };
 /// One sample's elements, regrouped as rows of `features`: (N, ...) -> (N * elements / features, features). features 0:
 /// all, one row.
 Var flatten(Var x, ElementOrder order = ElementOrder::logical, std::int64_t features = 0, const std::string& name = "");
-/// Same elements in logical order, other dims of a sample: (N, ...) -> (N, sample...).
+/// The same elements in logical order, with another shape of a sample: (N, ...) -> (N, sample...).
 Var reshape(Var x, const Shape& sample, const std::string& name = "");
 
-/// The sum of values of one shape.
+/// The sum of values of the same shape.
 Var add(const std::vector<Var>& xs, const std::string& name = "");
-/// The sum of two values of one shape.
+/// The sum of two values of the same shape.
 inline Var operator+(Var a, Var b) { return add({a, b}); }
-/// Values side by side along `axis`.
+/// Concatenates values along `axis`.
 Var concat(const std::vector<Var>& xs, int axis = 1, const std::string& name = "");
 /// exp(x) / sum of exp(x) along `axis`.
 Var softmax(Var x, int axis = 1, const std::string& name = "");

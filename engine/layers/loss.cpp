@@ -35,7 +35,7 @@ class LossLayer : public Layer {
     return plan_loss(p, op, prediction);
   }
 
-  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is for training and evaluation alone"); }
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is only for training and evaluation"); }
 
  private:
   ops::LossParams params_;

@@ -6,8 +6,8 @@
 
 namespace keelson {
 
-/// Emits the one call of a loss layer, whose sources are prediction and target, and which makes the gradient of the
-/// prediction in the same pass. `prediction`: what the op reads.
+/// Emits the call of a loss layer, whose sources are prediction and target. The same call makes the gradient of the
+/// prediction. `prediction`: description of the operand that the op reads.
 template <class Op>
 BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction) {
   const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype), target = p.src_buffer(1);

@@ -40,7 +40,7 @@ class PixelLossLayer : public Layer {
     return plan_loss(p, op, prediction);
   }
 
-  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is for training and evaluation alone"); }
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is only for training and evaluation"); }
 
  private:
   void check_params(std::int64_t classes) const {

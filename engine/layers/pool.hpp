@@ -3,20 +3,20 @@
 #include "engine/layers/layers.hpp"
 #include "engine/plan/node_builder.hpp"
 
-/// What a pooling layer and a convolution with pooling in it share.
+/// Parts that a pooling layer and a convolution with fused pooling share.
 namespace keelson {
 
-/// The options for the spatial dims of `src`.
+/// The op's parameters for the spatial dimensions of `src`.
 ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src);
 
-/// Convolutions take max pooling in by their fusion rules.
+/// A pooling layer. Convolutions fuse max pooling into themselves (fusion rules).
 class PoolLayer : public Layer {
  public:
-  /// A layer for sources with 1 to 3 spatial dims.
+  /// A layer for sources with 1 to 3 spatial dimensions.
   PoolLayer(ops::PoolKind kind, const PoolOptions& options) : kind_(kind), options_(options) {}
 
   ops::PoolKind pool_kind() const { return kind_; }        ///< max or average
-  const PoolOptions& options() const { return options_; }  ///< as given
+  const PoolOptions& options() const { return options_; }  ///< the options as given
 
   std::string kind() const override { return kind_ == ops::PoolKind::max ? "max_pool" : "average_pool"; }
   ValueShape infer(std::span<const ValueShape> srcs) const override;
@@ -32,15 +32,15 @@ class PoolLayer : public Layer {
   PoolOptions options_;
 };
 
-/// A pooling call of forward.
+/// A pooling call of the forward pass.
 struct PlannedPool {
   std::shared_ptr<ops::Pool> pool;  ///< primitive
-  /// What forward writes.
+  /// Results of the forward call.
   BufferId workspace, dst;
-  DType type;  ///< of src, dst and their gradients
+  DType type;  ///< dtype of src, dst and their gradients
 };
 
-/// Emits the pooling of `src`; its result is the node's.
+/// Emits the pooling of `src`; its result is the node's result.
 PlannedPool plan_pool(ForwardBuilder& p, const ops::PoolParams& params, BufferId src);
 
 /// Emits the gradient of the source, into new_diff_src(layout, dtype).

@@ -9,7 +9,7 @@ namespace {
 
 using ops::Verb;
 
-/// Hands out pieces of a scratch tensor.
+/// Divides a scratch tensor into pieces.
 class Pieces {
  public:
   explicit Pieces(const Tensor& t) : at_(static_cast<std::byte*>(t.raw())) {}
@@ -63,7 +63,7 @@ Recurrence::Recurrence(Context& context, const ops::RecurrentCellDesc& cell, boo
       weights_(TensorDesc::plain({cell.gates(), cell.hidden}, cell.type)),
       cell_(context.make(cell)) {
   const int steps = static_cast<int>(cell.steps);
-  if (cell.type != DType::f32) compute = DType::f32;  // said by the operands
+  if (cell.type != DType::f32) compute = DType::f32;  // the operands' dtype decides
   step_ = make_gemm(context, {step_desc(cell, cell.hidden), weights_.transposed(), dense_, compute, steps, tf32});
   set_backend(step_->backend());
   set_description(cell);
@@ -138,7 +138,7 @@ void Recurrence::backward_data(const BackwardData<ops::Tensors>& args) {
   step_back_->pack(weights, packed);
   for (std::int64_t step = desc_.steps - 1; step >= 0; --step) {
     cell_->backward(step, s, g);
-    // What would go to the state before the first step ends there: back-propagation is truncated.
+    // No gradient goes to the state before the first step: back-propagation is truncated.
     if (step > 0) step_back_->forward(step_of(row, diff_recurrent, step), weights, packed, diff_h, work);
   }
 }

@@ -8,7 +8,7 @@ namespace {
 
 using ops::CellKind;
 
-/// What happens between the input's products, which a dense layer has made for all steps at once, and the outputs.
+/// Computes the outputs from the input parts of the gates, which a dense layer has made for all steps at once.
 class RecurrentLayer : public Layer {
  public:
   RecurrentLayer(CellKind cell, std::int64_t hidden, Init init) : cell_(cell), hidden_(hidden), init_(init) {}
@@ -69,7 +69,7 @@ class RecurrentLayer : public Layer {
     const TensorDesc gates = TensorDesc::plain({d.rows(), d.gates()}, d.type);
     const BufferId diff_dst = b.diff_dst_in(Layout::plain({d.rows(), d.hidden}), d.type);
     const BufferId diff_src = b.new_diff_src(0, gates.layout, d.type);
-    // Of gru the gradients of input and recurrent parts differ in the candidate.
+    // For gru, the gradients of input and recurrent parts differ in the candidate.
     const bool two = d.kind == CellKind::gru;
     const BufferId diff_recurrent = two ? b.new_buffer("diff_recurrent", gates) : no_buffer;
     b.backward_data(r, {.gates = f.gates,

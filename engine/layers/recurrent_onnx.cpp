@@ -8,13 +8,13 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 
-/// Our gate for each gate of ONNX: i, o, f, c of ours i, f, g, o; z, r, h of ours r, z, n.
+/// For each gate of ONNX, the index of Keelson's gate: ONNX i, o, f, c from i, f, g, o; ONNX z, r, h from r, z, n.
 std::vector<int> gate_order(ops::CellKind cell) {
   if (cell == ops::CellKind::lstm) return {0, 3, 1, 2};
   return {1, 0, 2};
 }
 
-/// Blocks of equal size, one per gate, in ONNX' order.
+/// The blocks (of equal size, one per gate) in ONNX' order.
 std::vector<float> reordered(const std::vector<float>& gates, ops::CellKind cell) {
   const auto order = gate_order(cell);
   const auto block = std::ssize(gates) / std::ssize(order);
@@ -24,14 +24,14 @@ std::vector<float> reordered(const std::vector<float>& gates, ops::CellKind cell
   return result;
 }
 
-/// Weights of the inputs (gates hidden, in) or of the state (gates hidden, hidden), for one direction.
+/// The weights of the inputs (gates * hidden, in) or of the state (gates * hidden, hidden), for one direction.
 std::string gate_weights(OnnxBuilder& b, const std::string& label, ops::CellKind cell, std::int64_t hidden,
                          std::int64_t columns, const std::string& parameter) {
   return b.made_of(label, {1, ops::gates_of(cell) * hidden, columns},
                    [=](const Parameters& p) { return reordered(OnnxBuilder::values(p, parameter), cell); });
 }
 
-/// The biases of the input parts, then those of the recurrent parts: zeros, but for the candidate of a GRU.
+/// The biases of the input parts, then those of the recurrent parts: zeros, except for the candidate of a GRU.
 std::string gate_biases(OnnxBuilder& b, ops::CellKind cell, std::int64_t hidden, const std::string& input_bias) {
   const std::int64_t gates = ops::gates_of(cell) * hidden;
   const std::string own = cell == ops::CellKind::gru ? b.node().parameter("bias") : "";
@@ -51,12 +51,12 @@ std::string gate_biases(OnnxBuilder& b, ops::CellKind cell, std::int64_t hidden,
 void recurrent_to_onnx(OnnxBuilder& b, ops::CellKind cell, std::int64_t hidden) {
   const Graph::Node& gates = b.src_node(0);
   if (gates.layer->kind() != "dense")
-    b.refuse_layer(
-        fmt::format("its gates come from {} ({}), where ONNX has a dense layer", gates.name, gates.layer->kind()));
+    b.refuse_layer(fmt::format("its gates come from {} ({}), but ONNX needs a dense layer there", gates.name,
+                               gates.layer->kind()));
   const std::int64_t steps = gates.shape.rows_per_sample();
   const std::int64_t features = b.node_at(gates.srcs[0]).shape.shape[1];
 
-  // (N steps, features) with the steps of a sample behind each other -> (steps, N, features)
+  // (N * steps, features), with the steps of a sample one after the other -> (steps, N, features)
   const auto samples = b.op("Reshape", {b.value_of(gates.srcs[0]), b.rows_of({steps, features})});
   const auto x = b.op("Transpose", {samples}, {{"perm", Integers{1, 0, 2}}});
   const auto w = gate_weights(b, "W", cell, hidden, features, gates.parameter("weights"));

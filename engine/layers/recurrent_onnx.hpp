@@ -7,9 +7,9 @@
 
 namespace keelson {
 
-/// Writes a recurrent layer, whose sources are the gates' input parts and the state. ONNX' operator makes the input
-/// parts itself, from the source of the dense node that makes them here: that node is then left out of the file.
-/// Throws InputError where the input parts come from another layer.
+/// Writes a recurrent layer, whose sources are the gates' input parts and the state. ONNX' operator computes the input
+/// parts itself, from the source of the dense node that computes them here. So the dense node is left out of the file.
+/// Throws InputError if the input parts do not come from a dense layer.
 void recurrent_to_onnx(OnnxBuilder& b, ops::CellKind cell, std::int64_t hidden);
 
 }  // namespace keelson

@@ -6,7 +6,8 @@ namespace keelson {
 
 namespace {
 
-/// Reads the elements of each sample in one order and gives them other dims: a view once src lies in that order.
+/// Reads the elements of each sample in one order and gives them another shape. If src lies in that order, the result
+/// is a view.
 class ReshapeLayer : public Layer {
  public:
   ReshapeLayer(std::string kind, ElementOrder order, Shape sample)
@@ -28,7 +29,7 @@ class ReshapeLayer : public Layer {
     return {shape, x.dtype, 0};
   }
 
-  /// Values that keep their channels, and rows of features in which a channel has the same columns of each row.
+  /// Handles values that keep their channels, and rows of features in which a channel has the same columns in each row.
   ChannelMaps map_channels(const ChannelChange& change) const override {
     const IndexMap& channels = change.passed_on();
     if (!channels) return {};
@@ -54,7 +55,7 @@ class ReshapeLayer : public Layer {
   BackwardFn plan(ForwardBuilder& p) const override {
     const Shape src_shape = p.src(0).shape;
     const Layout read = order_ == ElementOrder::logical ? Layout::plain(src_shape) : Layout::channels_last(src_shape);
-    // Of whatever dtype value and gradient are: words, too, may be regrouped.
+    // Works with any dtype of value and gradient, also 16-bit ones.
     const TensorDesc from = p.src(0).with(read), to = p.dst_request().with(Layout::plain(p.dst_shape()));
     const BufferId src = p.src_in(0, read);
     p.set_dst(p.view(src, {to.shape, p.desc(src).dtype, to.layout}));
@@ -80,7 +81,7 @@ class ReshapeLayer : public Layer {
  private:
   std::string kind_;
   ElementOrder order_;
-  Shape sample_;  ///< with the rows in front; 0 in flatten: whatever fits
+  Shape sample_;  ///< with the rows as first dimension; 0 (from flatten): computed
 };
 
 }  // namespace

@@ -77,7 +77,7 @@ class TransposedConvLayer : public Layer {
     return fused;
   }
 
-  /// Not with groups: the channels of a group are then no dimension of the weights.
+  /// Not possible with groups: then no single dimension of the weights counts the result's channels.
   std::shared_ptr<const Layer> with_batch_norm(const BatchNormLayer& reader, const FusionPlace& at) const {
     if (norm_ || options_.groups > 1 || activation_.kind != ops::EltwiseKind::identity || !fold_pays(*this, at))
       return nullptr;

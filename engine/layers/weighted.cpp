@@ -39,7 +39,7 @@ WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of,
 }
 
 void bias_gradient(BackwardBuilder& b, BufferId diff) {
-  // Of a slice a copy, which the gradient of the source mostly reads, too: sums are slow where rows have gaps.
+  // A slice is copied, since sums are slow if rows have gaps. The gradient of the source mostly reads the copy, too.
   const TensorDesc d = b.desc(diff);
   diff = b.in_layout(diff, d.layout.is_strided() ? d.layout.without_gaps(d.shape) : Layout::channels_last(d.shape));
   const std::shared_ptr<ops::BiasGradient> op = b.make(ops::BiasGradientDesc{b.desc(diff)});

@@ -7,62 +7,62 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/plan/node_builder.hpp"
 
-/// What convolution and dense layers share: one primitive with weights, a bias and an activation in it.
+/// Parts that convolution and dense layers share: one primitive with weights, a bias and a fused activation.
 namespace keelson {
 
-/// Whether a layer with the activation `own` can apply this one too: in training only if the derivative can be had from
-/// the result.
+/// Whether a layer with the activation `own` can also apply `activation`. In training only if the derivative can be
+/// computed from the result.
 inline bool can_apply(const ops::EltwiseParams& activation, const ops::EltwiseParams& own, bool training) {
   return own.kind == ops::EltwiseKind::identity && (!training || ops::derivative_from_dst(activation));
 }
 
-/// A batch normalization with running statistics that has moved into the layer before it (Layer::fusion_rules). Its
+/// A batch normalization with running statistics that was fused into the layer before it (Layer::fusion_rules). Its
 /// parameters keep their names in the fused node: "scale", "shift", "running_mean", "running_variance".
 struct FoldedBatchNorm {
   float epsilon;  ///< as in BatchNormOptions
   int axis;       ///< the dimension of the layer's weights that counts the channels of its result
 };
 
-/// Whether to fold a batch normalization into the weights of `layer`: without training, and where the layer's result
-/// for the whole batch is large beside its weights. The fold reads and writes the weights in each forward pass, and
-/// reorders may do so before and behind it; in return the result is not read and written by the normalization, and by
-/// an activation behind it.
+/// Whether to fold a batch normalization into the weights of `layer`: without training, and if the layer's result for
+/// the whole batch is much larger than its weights. The fold reads and writes the weights in each forward pass, and
+/// reorders before and after it may do so, too. In return, the normalization and a following activation do not read and
+/// write the result.
 bool fold_pays(const Layer& layer, const FusionPlace& at);
 
-/// What the weights and the bias of a primitive are made of.
+/// The parameters from which the weights and the bias of a primitive are made.
 struct WeightedParameters {
   bool bias = true;                           ///< the layer has a parameter "bias"
-  std::optional<FoldedBatchNorm> norm = {};   ///< is folded into both
+  std::optional<FoldedBatchNorm> norm = {};   ///< batch normalization that is folded into both
   bool adds() const { return bias || norm; }  ///< whether the primitive adds a bias
 };
 
-/// Operands of a primitive.
+/// Weight operands of a primitive.
 struct WeightsAndBias {
-  BufferId weights, bias;  ///< bias: no_buffer for none
+  BufferId weights, bias;  ///< bias: no_buffer if there is none
 };
-/// The weights in this layout and dtype, and the bias. With a batch normalization, emits the call that folds it into
-/// copies of both, in every forward pass: the parameters and the statistics may have moved.
+/// The weights in this layout and dtype, and the bias. With a batch normalization, emits a call that folds it into
+/// copies of both. The call runs in every forward pass, since parameters and statistics may have changed.
 WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of, const Layout& layout, DType type);
 
-/// Emits the gradient before a fused activation, in place where nothing else needs `diff_dst`; diff_dst itself for
+/// Emits the gradient before a fused activation, in place if nothing else needs `diff_dst`. Returns diff_dst itself for
 /// identity.
 BufferId activation_backward(BackwardBuilder& b, const ops::EltwiseParams& activation, BufferId dst, BufferId diff_dst);
 
-/// Emits the gradient of the bias, the sum of `diff` over samples and places, where the op does not make it.
+/// Emits the gradient of the bias, the sum of `diff` over samples and positions, for ops that do not compute it.
 void bias_gradient(BackwardBuilder& b, BufferId diff);
 
-/// A forward call: its primitive, the source as it was and as the primitive reads it, and the result.
+/// A forward call and its operands.
 template <class Op>
 struct WeightedForward {
   std::shared_ptr<Op> op;  ///< primitive
-  DType type, result;      ///< of src, weights and diff_dst; of dst and diff_src
-  /// The source as it was, the source as the primitive reads it, and the result.
+  DType type, result;      ///< type: dtype of src, weights and diff_dst; result: dtype of dst and diff_src
+  /// The node's source, the source as the primitive reads it, and the result.
   BufferId src, x, y;
 };
 
-/// Emits the forward call. `describe(src, weights, dst's dtype)` gives the op's description for these operands, whose
-/// result is a new buffer like `result`. The backends are asked for 16-bit operands and result, where values of a plan
-/// may be that, for 16-bit operands, and at last for f32.
+/// Emits the forward call. `describe(src, weights, dst's dtype)` returns the op's description for these operands. The
+/// result is a new buffer of the shape of `result`. Asks the backends in this order: for 16-bit operands and result (if
+/// the plan's values may have 16 bits), for 16-bit operands, and for f32.
 template <class F>
 auto forward_weighted(ForwardBuilder& p, const WeightedParameters& of, const TensorDesc& result, F describe) {
   using enum ops::Role;
@@ -88,7 +88,7 @@ auto forward_weighted(ForwardBuilder& p, const WeightedParameters& of, const Ten
   return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
 }
 
-/// Emits the gradients of weights, of the bias if this primitive writes it and, where somebody wants it, of the source.
+/// Emits the gradients of the weights, of the bias if this primitive computes it, and of the source if it is needed.
 template <class Op>
 void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff) {
   using enum ops::Role;

@@ -9,7 +9,7 @@ namespace {
 
 std::string next_name(const std::string& state) { return state + "_next"; }
 
-/// Whether an output depends on a node, for each node.
+/// For each node, whether an output depends on it.
 std::vector<bool> nodes_of_outputs(const Graph& graph) {
   const auto& nodes = graph.nodes();
   std::vector<bool> live(nodes.size());
@@ -20,7 +20,7 @@ std::vector<bool> nodes_of_outputs(const Graph& graph) {
   return live;
 }
 
-/// The names that the caller of the model sees.
+/// The names of the model's inputs and outputs.
 std::set<std::string> names_of_caller(const Graph& graph, const std::vector<bool>& live) {
   std::set<std::string> names;
   const auto add = [&](const std::string& name) {
@@ -40,7 +40,7 @@ std::set<std::string> names_of_caller(const Graph& graph, const std::vector<bool
 
 }  // namespace
 
-/// Walks over the graph.
+/// Writes the nodes of the graph in order.
 class OnnxExport {
  public:
   OnnxExport(const Graph& graph, const Parameters& parameters, onnx::Model& model)

@@ -12,7 +12,7 @@
 // Field numbers, types and their numbers: github.com/onnx/onnx onnx/onnx.proto.
 namespace keelson::onnx {
 
-static_assert(std::endian::native == std::endian::little, "ONNX has the lowest byte of a number first");
+static_assert(std::endian::native == std::endian::little, "ONNX stores the lowest byte of a number first");
 
 namespace {
 
@@ -106,7 +106,7 @@ Message value_message(const Value& v) {
   return m;
 }
 
-/// All of the graph but its initializers.
+/// The graph without its initializers.
 Message graph_message(const Model& model) {
   Message m;
   for (const auto& op : model.operators) m.message(1, node_message(op));
@@ -117,7 +117,7 @@ Message graph_message(const Model& model) {
   return m;
 }
 
-/// All of the model but its graph.
+/// The model without its graph.
 Message model_message(const Model& model) {
   Message m, opset;
   m.integer(1, ir_version);
@@ -139,9 +139,10 @@ std::int64_t bytes_of(const Initializer& i) {
   return elements * (is_float(i) ? 4 : 8);
 }
 
-/// Where the values of an initializer lie in the data file; -1: in the model file.
+/// The position of each initializer's values in the data file; -1: they are in the model file.
 std::vector<std::int64_t> offsets_in_data(const Model& model) {
-  constexpr std::int64_t smallest = 1024, page = 4096;  // so that readers can map the values into memory
+  constexpr std::int64_t smallest = 1024,
+                         page = 4096;  // alignment to pages, so that readers can map the values into memory
   std::vector<std::int64_t> offsets;
   std::int64_t end = 0;
   for (const auto& i : model.initializers) {
@@ -152,7 +153,7 @@ std::vector<std::int64_t> offsets_in_data(const Model& model) {
   return offsets;
 }
 
-/// Text, and the values that come behind it.
+/// A text, and the values that follow it.
 struct Part {
   std::string text;
   const Initializer* values = nullptr;  ///< null: none
@@ -175,7 +176,8 @@ Part tensor_part(const Initializer& i, std::int64_t offset, const std::string& d
   return {m.text()};
 }
 
-/// The model file: sizes of messages stand in front of them, so that all parts are known before the first is written.
+/// The parts of the model file. A message's size is written before the message, so all parts must be known before the
+/// first is written.
 std::vector<Part> parts_of_file(const Model& model, const std::vector<std::int64_t>& offsets,
                                 const std::string& data_file) {
   const Message graph = graph_message(model);
@@ -201,7 +203,7 @@ std::int64_t total_bytes(const std::vector<Part>& parts) {
   return static_cast<std::int64_t>(total);
 }
 
-/// A file that replaces another one when it is whole.
+/// A file that replaces another one when it is complete.
 class OutputFile {
  public:
   explicit OutputFile(const fs::path& path) : path_(path), file_(path, Target::output) {

@@ -8,13 +8,13 @@
 /// BatchNormBackward's backward_weights, an allreduce, its backward_data. FoldBatchNorm is for evaluation.
 ///
 /// src is (N, C, spatial...) f32, bf16 or f16 of any strided layout. Mean and variance of a channel are over N and all
-/// spatial places, where sample n counts weight[n] times: 0 keeps the padding of a short batch out. Where N is a
-/// multiple of the weights' number, row n belongs to weight n / (N / weights). Statistics, scale and shift are plain
+/// spatial positions. Sample n counts weight[n] times: weight 0 leaves out the padding of a short batch. If N is a
+/// multiple of the number of weights, row n belongs to weight n / (N / weights). Statistics, scale and shift are plain
 /// (C) f32; sums are f64, added up in a fixed order.
 namespace keelson::ops {
 
 class BatchNormSums;
-/// The sums that make a batch's mean and variance.
+/// The sums from which a batch's mean and variance are computed.
 struct BatchNormSumsDesc {
   using Op = BatchNormSums;
   TensorDesc src;            ///< (N, C, spatial...)
@@ -23,7 +23,7 @@ struct BatchNormSumsDesc {
   TensorDesc weight_desc() const { return TensorDesc::plain({samples}); }
   TensorDesc sums_desc() const { return TensorDesc::plain({2 * src.shape[1] + 1}, DType::f64); }
 };
-/// Of the samples of one rank.
+/// Computes the sums over the samples of one rank.
 class BatchNormSums : public DescribedPrimitive<BatchNormSumsDesc> {
  public:
   template <class K>
@@ -34,7 +34,7 @@ class BatchNormSums : public DescribedPrimitive<BatchNormSumsDesc> {
     Out<K, Role::sums, &BatchNormSumsDesc::sums_desc> sums;
     Scratch<K> scratch;
   };
-  /// sums[c] = sum of w x, sums[C + c] = sum of w x^2, sums[2 C] = sum of w over all N and spatial places.
+  /// sums[c] = sum of w x, sums[C + c] = sum of w x^2, sums[2 C] = sum of w; all over N and spatial positions.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
@@ -47,7 +47,7 @@ struct BatchNormStatisticsDesc {
   TensorDesc sums_desc() const { return TensorDesc::plain({2 * channels + 1}, DType::f64); }
   TensorDesc channel_desc() const { return TensorDesc::plain({channels}); }
 };
-/// From the sums of all samples.
+/// Computes mean and variance from the sums over all samples.
 class BatchNormStatistics : public DescribedPrimitive<BatchNormStatisticsDesc> {
  public:
   template <class K>
@@ -57,9 +57,9 @@ class BatchNormStatistics : public DescribedPrimitive<BatchNormStatisticsDesc> {
     Out<K, Role::mean, &BatchNormStatisticsDesc::channel_desc> mean;
     Out<K, Role::variance, &BatchNormStatisticsDesc::channel_desc> variance;
   };
-  /// mean = sums[c] / W, variance = sums[C + c] / W - mean^2 (not below 0), W = sums[2 C]. Where W is 0 they are 0 and
-  /// 1: normalisation then leaves what stands in place of samples as it is. With a variance of 0 such values would grow
-  /// by 1 / sqrt(epsilon) in each layer, and become infinite in a deep network.
+  /// mean = sums[c] / W, variance = sums[C + c] / W - mean^2 (not below 0), W = sums[2 C]. If W is 0, they are 0 and 1,
+  /// so that normalisation does not change the padding that stands in place of samples. With a variance of 0 such
+  /// values would grow by 1 / sqrt(epsilon) in each layer, and become infinite in a deep network.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
@@ -68,12 +68,12 @@ class RunningStatistics;
 struct RunningStatisticsDesc {
   using Op = RunningStatistics;
   std::int64_t channels = 1;  ///< C
-  float momentum = 0.1f;      ///< the part of the new batch (as in PyTorch)
+  float momentum = 0.1f;      ///< share of the new batch (as in PyTorch)
 
   TensorDesc sums_desc() const { return TensorDesc::plain({2 * channels + 1}, DType::f64); }
   TensorDesc channel_desc() const { return TensorDesc::plain({channels}); }
 };
-/// One step of an exponential moving average.
+/// Makes one step of an exponential moving average.
 class RunningStatistics : public DescribedPrimitive<RunningStatisticsDesc> {
  public:
   template <class K>
@@ -85,12 +85,12 @@ class RunningStatistics : public DescribedPrimitive<RunningStatisticsDesc> {
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// mean and variance: (1 - momentum) of the old value + momentum of the batch's (BatchNormStatistics). The batch's
-  /// variance is unbiased here: times W / (W - 1). Nothing moves where W is at most 1 or LossScale::skip is set.
+  /// variance is unbiased here: times W / (W - 1). Nothing changes if W is at most 1 or LossScale::skip is set.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class BatchNorm;
-/// Normalises with given statistics. dst is of the dtype and layout of src.
+/// Normalises with given statistics. dst has the dtype and layout of src.
 struct BatchNormDesc {
   using Op = BatchNorm;
   TensorDesc src;
@@ -98,7 +98,7 @@ struct BatchNormDesc {
 
   TensorDesc channel_desc() const { return TensorDesc::plain({src.shape[1]}); }
 };
-/// In training with the batch's statistics, in evaluation with the running ones.
+/// Used in training with the batch's statistics, in evaluation with the running statistics.
 class BatchNorm : public DescribedPrimitive<BatchNormDesc> {
  public:
   template <class K>
@@ -116,8 +116,7 @@ class BatchNorm : public DescribedPrimitive<BatchNormDesc> {
 };
 
 class FoldBatchNorm;
-/// The batch normalization behind a convolution without an activation of its own, as part of the convolution's weights
-/// and bias.
+/// A batch normalization that follows a convolution without activation, folded into the convolution's weights and bias.
 struct FoldBatchNormDesc {
   using Op = FoldBatchNorm;
   TensorDesc weights;     ///< f32, strided: (O, I / groups, k...), or (I, O, k...) of a transposed convolution
@@ -127,7 +126,7 @@ struct FoldBatchNormDesc {
   TensorDesc channel_desc() const { return TensorDesc::plain({weights.shape[axis]}); }
 };
 /// With f = scale / sqrt(variance + epsilon): conv(x, w f, (b - mean) f + shift) is the batch normalization of
-/// conv(x, w, b). An absent bias is 0. dst is of the layout of weights.
+/// conv(x, w, b). An absent bias is 0. dst has the layout of weights.
 class FoldBatchNorm : public DescribedPrimitive<FoldBatchNormDesc> {
  public:
   template <class K>
@@ -143,13 +142,13 @@ class FoldBatchNorm : public DescribedPrimitive<FoldBatchNormDesc> {
     Out<K, Role::dst_bias, &FoldBatchNormDesc::channel_desc> dst_bias;
     Scratch<K> scratch;
   };
-  /// dst = weights f, each channel with its own f; dst_bias = (bias - mean) f + shift.
+  /// dst = weights f, where each channel has its own f; dst_bias = (bias - mean) f + shift.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class BatchNormBackward;
-/// The gradients of training, in which mean and variance depend on src. diff_dst and diff_src are of the dtype and
-/// layout of src.
+/// The gradients in training, where mean and variance depend on src. diff_dst and diff_src have the dtype and layout of
+/// src.
 struct BatchNormBackwardDesc {
   using Op = BatchNormBackward;
   TensorDesc src;
@@ -161,7 +160,7 @@ struct BatchNormBackwardDesc {
   TensorDesc sums_desc() const { return TensorDesc::plain({2 * src.shape[1] + 1}, DType::f64); }
   TensorDesc diff_sums_desc() const { return TensorDesc::plain({2 * src.shape[1]}, DType::f64); }
 };
-/// x' below is (src - mean) / sqrt(variance + epsilon).
+/// In the formulas, x' = (src - mean) / sqrt(variance + epsilon).
 class BatchNormBackward : public DescribedPrimitive<BatchNormBackwardDesc> {
  public:
   template <class K>
@@ -189,11 +188,11 @@ class BatchNormBackward : public DescribedPrimitive<BatchNormBackwardDesc> {
     In<K, Role::diff_sums, &BatchNormBackwardDesc::diff_sums_desc> diff_sums;
     Out<K, Role::diff_src, &BatchNormBackwardDesc::src, Role::diff_dst> diff_src;
   };
-  /// Of this rank's samples: diff_sums[c] = diff_shift = sum of diff_dst, diff_sums[C + c] = diff_scale = sum of
+  /// Over this rank's samples: diff_sums[c] = diff_shift = sum of diff_dst, diff_sums[C + c] = diff_scale = sum of
   /// diff_dst x'.
   virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
   /// diff_src = scale / sqrt(variance + epsilon) (diff_dst - weight / W (diff_sums[c] + x' diff_sums[C + c])), with the
-  /// sums of all samples, W = sums[2 C].
+  /// sums over all samples, W = sums[2 C].
   virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
 

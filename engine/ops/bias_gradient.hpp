@@ -6,11 +6,11 @@ namespace keelson::ops {
 
 class BiasGradient;
 
-/// The sum of each channel over the batch and all spatial places: the gradient of what was added to all elements of a
-/// channel. For where this gradient is not summed by the op that added the bias (ConvDesc::diff_bias).
+/// The sum of each channel over the batch and all spatial positions: the gradient of a bias that was added to all
+/// elements of a channel. Used if the op that added the bias does not compute this gradient (ConvDesc::diff_bias).
 ///
 /// diff_dst (N, C, spatial...) is f32, bf16 or f16 of any strided layout; diff_bias is plain (C) f32. Sums are f64, in
-/// an order that depends on the shape and the device alone.
+/// an order that depends only on the shape and the device.
 struct BiasGradientDesc {
   using Op = BiasGradient;
   TensorDesc diff_dst;

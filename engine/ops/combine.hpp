@@ -8,7 +8,7 @@
 namespace keelson::ops {
 
 class Reorder;
-/// Same logical tensor, other layout (or dtype). Both layouts are concrete.
+/// Copies a tensor to another layout (or dtype). Both layouts must be concrete.
 struct ReorderDesc {
   using Op = Reorder;
   TensorDesc src, dst;
@@ -27,18 +27,19 @@ class Reorder : public DescribedPrimitive<ReorderDesc> {
 };
 
 class Sum;
-/// dst = srcs[0] + ... + srcs[count-1], all of one shape and dtype (floating-point). All have one layout, or all are
-/// strided, each in its own way: a term may be a slice of something larger. Its gradient is the identity.
+/// dst = srcs[0] + ... + srcs[count-1], all of the same shape and dtype (floating-point). Either all have the same
+/// layout, or all are strided with different strides: a term may be a slice of a larger tensor. The gradient is the
+/// identity.
 struct SumDesc {
   using Op = Sum;
   std::vector<TensorDesc> srcs;  ///< terms
   TensorDesc dst;
 
-  /// The sum of so many terms that lie as the result does.
+  /// The sum of `count` terms with the result's layout.
   static SumDesc alike(const TensorDesc& d, int count) {
     return {std::vector<TensorDesc>(static_cast<std::size_t>(count), d), d};
   }
-  /// Whether all terms lie as the result does.
+  /// Whether all terms have the result's layout.
   bool is_alike() const {
     return std::all_of(srcs.begin(), srcs.end(), [&](const TensorDesc& s) { return s == dst; });
   }
@@ -49,19 +50,19 @@ class Sum : public DescribedPrimitive<SumDesc> {
   struct Forward {
     static constexpr Verb verb = Verb::forward;
     InList<K, Role::src, &SumDesc::srcs> srcs;
-    Out<K, Role::dst, &SumDesc::dst, Role::src> dst;  ///< may be the first of srcs, if that lies as dst does
+    Out<K, Role::dst, &SumDesc::dst, Role::src> dst;  ///< may be the first of srcs, if that has dst's layout
   };
   bool is_linear() const final { return true; }
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class Concat;
-/// dst joins the srcs along `axis`. Strided layouts. The gradient of each source is a slice of that of dst, which plans
-/// read where it lies.
+/// dst joins the srcs along `axis`. Strided layouts. The gradient of each source is a slice of dst's gradient, which
+/// plans read in place.
 struct ConcatDesc {
   using Op = Concat;
   std::vector<TensorDesc> srcs;  ///< parts, in their order
-  int axis = 1;                  ///< dimension along which the parts lie
+  int axis = 1;                  ///< dimension along which the parts are joined
   TensorDesc dst;
 };
 class Concat : public DescribedPrimitive<ConcatDesc> {
@@ -74,7 +75,7 @@ class Concat : public DescribedPrimitive<ConcatDesc> {
   };
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
-/// Logical shape of dst. Throws InputError where the srcs differ in another dimension than `axis`.
+/// Logical shape of dst. Throws InputError if the srcs differ in another dimension than `axis`.
 Shape concat_dst_shape(const std::vector<Shape>& srcs, int axis);
 
 class Softmax;

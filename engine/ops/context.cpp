@@ -17,7 +17,8 @@ Tensor Context::allocate(const TensorDesc& desc, const std::string& label) {
 
 std::string Context::describe() const {
   std::vector<std::string_view> names;
-  for (const auto& f : factories_) names.push_back(f->name());
+  for (const auto& f : factories_)
+    if (f->has_makers()) names.push_back(f->name());
   return fmt::format("{}; backends {}", device_->describe(), fmt::join(names, ", "));
 }
 

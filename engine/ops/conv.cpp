@@ -40,8 +40,22 @@ void set_same_padding(ConvParams& params, const Shape& src) {
   }
 }
 
+std::vector<Verb> ConvDesc::verbs() const {
+  std::vector<Verb> all{Verb::forward};
+  if (training && diff_src) all.push_back(Verb::backward_data);
+  if (training && diff_weights) all.push_back(Verb::backward_weights);
+  return all;
+}
+
+void ConvDesc::take_layouts(const Conv& conv) {
+  src.layout = conv.layout(Verb::forward, Role::src);
+  dst.layout = conv.layout(Verb::forward, Role::dst);
+  if (!weights.layout.is_any()) return;
+  if (const auto l = conv.layout(Verb::forward, Role::weights); l.is_strided()) weights.layout = l;
+}
+
 double conv_flops(const ConvDesc& d) {
-  // Every element of dst takes one multiply-add per weight of its filter.
+  // Every element of dst needs one multiply-add per weight of its filter.
   const auto per_filter = d.weights.shape.elements() / d.weights.shape[0];
   return 2.0 * static_cast<double>(d.dst.elements()) * static_cast<double>(per_filter);
 }

@@ -20,8 +20,8 @@ struct DenseDesc {
   using Op = Dense;
   DenseParams params;
   TensorDesc src, weights, dst;
-  bool training = true;  ///< also make the backward verbs
-  bool diff_src = true;  ///< backward_data is wanted
+  bool training = true;  ///< also makes the backward verbs
+  bool diff_src = true;  ///< backward_data is needed
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
   bool writes_diff_bias() const { return params.bias; }  ///< whether backward_weights writes diff_bias
@@ -32,7 +32,7 @@ struct DenseDesc {
 /// dst = activation(src weights^T + bias).
 class Dense : public WeightedPrimitive<DenseDesc> {};
 
-double dense_flops(const DenseDesc& d);  ///< of one verb
+double dense_flops(const DenseDesc& d);  ///< FLOPs of one verb
 
 std::string describe(const DenseDesc& d);
 

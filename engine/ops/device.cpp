@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/detail/backoff.hpp"
+#include "engine/base/backoff.hpp"
 
 namespace keelson {
 

@@ -19,14 +19,15 @@ struct DropoutDesc {
   DropoutParams params;
   TensorDesc src;
   std::int64_t rows_per_sample = 1;  ///< rows (dim 0) that one sample of the batch occupies
-  Layout diff_layout = {};           ///< of diff_dst, where strides differ from those of src: a slice; any: as src
+  Layout diff_layout =
+      {};  ///< layout of diff_dst if it is a slice, whose strides differ from those of src; any: as src
 
   /// Describes the operand diff_dst.
   TensorDesc diff_dst() const { return diff_layout.is_any() ? src : src.with(diff_layout); }
 };
 
-/// The mask is recomputed from the counter in backward: element (row r, plain offset j within the row) of this rank is
-/// kept if philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
+/// The mask is computed again from the counter in backward: element (row r, plain offset j within the row) of this rank
+/// is kept if philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
 class Dropout : public DescribedPrimitive<DropoutDesc> {
  public:
   template <class K>
@@ -41,7 +42,7 @@ class Dropout : public DescribedPrimitive<DropoutDesc> {
     static constexpr Verb verb = Verb::backward_data;
     In<K, Role::step_params, undescribed> step_params;
     In<K, Role::diff_dst, &DropoutDesc::diff_dst> diff_dst;
-    Out<K, Role::diff_src, &DropoutDesc::src, Role::diff_dst> diff_src;  ///< may be diff_dst, if that lies as src does
+    Out<K, Role::diff_src, &DropoutDesc::src, Role::diff_dst> diff_src;  ///< may be diff_dst, if that has src's layout
   };
 
   virtual void forward(const Forward<Tensors>& args) = 0;

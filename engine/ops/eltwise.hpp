@@ -28,7 +28,7 @@ struct EltwiseParams {
 
 std::string to_string(const EltwiseParams& p);  ///< "leaky_relu(0.3)"
 
-/// Whether the derivative can be had from dst alone, so that forward may run in place and be fused into its producer.
+/// Whether the derivative can be computed from dst alone. Then forward may run in place and be fused into its producer.
 /// At 0 the derivative of (leaky) ReLU is alpha.
 constexpr bool derivative_from_dst(const EltwiseParams& p) {
   switch (p.kind) {
@@ -44,7 +44,7 @@ constexpr bool derivative_from_dst(const EltwiseParams& p) {
 
 class Eltwise;
 
-/// Shapes: dst = src, any rank. With layout `any` not allowed: element-wise work adopts its producer's layout.
+/// Shapes: dst = src, any rank. The layout must not be `any`: element-wise ops use the layout of their source.
 struct EltwiseDesc {
   using Op = Eltwise;
   EltwiseParams params;
@@ -64,7 +64,7 @@ class Eltwise : public DescribedPrimitive<EltwiseDesc> {
   struct BackwardData {
     static constexpr Verb verb = Verb::backward_data;
     In<K, Role::diff_dst, &EltwiseDesc::src> diff_dst;
-    In<K, Role::saved, &EltwiseDesc::src> saved;  ///< dst where derivative_from_dst(params), else src
+    In<K, Role::saved, &EltwiseDesc::src> saved;  ///< dst if derivative_from_dst(params), else src
     Out<K, Role::diff_src, &EltwiseDesc::src, Role::diff_dst> diff_src;
   };
 

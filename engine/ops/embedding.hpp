@@ -2,12 +2,12 @@
 
 #include "engine/ops/operands.hpp"
 
-/// Look-up tables and their gradients, which are non-zero in the rows that occurred only.
+/// Look-up tables and their gradients, which are non-zero only in the rows that were looked up.
 namespace keelson::ops {
 
 class Embedding;
-/// ids: any shape, plain s32, M elements; weights (V, H) plain f32. dst and diff_dst are f32, bf16 or f16, as the
-/// tensors say that a verb is given.
+/// ids: any shape, plain s32, M elements; weights (V, H) plain f32. dst and diff_dst may be f32, bf16 or f16: the dtype
+/// of the tensors that a verb is given.
 struct EmbeddingDesc {
   using Op = Embedding;
   TensorDesc ids, weights;
@@ -36,18 +36,18 @@ class Embedding : public DescribedPrimitive<EmbeddingDesc> {
 
   /// dst[m] = weights[ids[m]]; NaN for an id outside [0, V), which stops training visibly.
   virtual void forward(const Forward<Tensors>& args) = 0;
-  /// The gradient by rows: `rows` gets the distinct ids, rising, then -1; `diff_rows` the sum of diff_dst over the
-  /// places of that id, in their order, and 0 where there is no id. Places with an id outside [0, V) count for nothing.
-  /// Adding up the gathered gradients of several ranks is the same function.
+  /// The gradient by rows: `rows` gets the distinct ids in rising order, then -1. `diff_rows` gets, for each of these
+  /// ids, the sum of diff_dst over its positions, in order, and 0 for -1. Positions with an id outside [0, V) are
+  /// ignored. The same function adds up the gathered gradients of several ranks.
   virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
 };
 
 class AddRows;
-/// A gradient by rows (M; M, H), as Embedding::backward makes it, into a matrix (V, H) plain f32.
+/// Adds a gradient by rows (M; M, H), as made by Embedding::backward_weights, to a matrix (V, H) plain f32.
 struct AddRowsDesc {
   using Op = AddRows;
   TensorDesc diff_rows, dst;
-  bool accumulate = true;  ///< onto what dst holds; false: the other rows become 0
+  bool accumulate = true;  ///< adds to the values of dst; false: the other rows become 0
 
   TensorDesc rows_desc() const { return TensorDesc::plain({diff_rows.shape[0]}, DType::s32); }
 };

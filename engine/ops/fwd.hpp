@@ -1,6 +1,6 @@
 #pragma once
 
-/// Names of all ops and their descriptions, for those who only pass them on.
+/// Forward declarations of all ops and their descriptions.
 namespace keelson::ops {
 
 template <class Op>

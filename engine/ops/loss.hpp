@@ -6,7 +6,7 @@
 
 namespace keelson::ops {
 
-/// What is compared, and how.
+/// The formula of a loss; p: prediction, t: target, d = p - t.
 enum class LossKind : std::uint8_t {
   mse,            ///< (p - t)^2
   mae,            ///< |p - t|
@@ -17,23 +17,23 @@ enum class LossKind : std::uint8_t {
 /// The parameters of a loss.
 struct LossParams {
   LossKind kind = LossKind::mse;  ///< formula
-  float delta = 1;                ///< of huber
-  /// The rows of a sample count by their sum, as the words of a sentence do, instead of their mean.
+  float delta = 1;                ///< for huber
+  /// A sample's loss is the sum over its rows, e.g. over the words of a sentence, instead of their mean.
   bool sum_rows = false;
 };
 
 class Loss;
 
 /// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or for cross_entropy s32 class
-/// numbers, (N), or (N, rows_per_sample) where each row has its own; weight (N) f32: 1 for a sample that counts, 0 for
+/// numbers, (N), or (N, rows_per_sample) if each row has its own; weight (N) f32: 1 for a sample that counts, 0 for
 /// padding of a short batch. Row r is compared with the target of sample r / rows_per_sample.
 ///
 ///   loss = inverse_samples * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
 ///   rows_per_sample
 ///
 /// with inverse_samples from StepParams (1 / global sample count), so that losses and gradients of all ranks add up to
-/// the global mean. For cross_entropy there is no mean over f, and rows with the class -1 count for nothing; another
-/// class outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
+/// the global mean. For cross_entropy there is no mean over f, and rows with the class -1 are ignored; another class
+/// outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
 struct LossDesc {
   using Op = Loss;
   LossParams params;
@@ -56,8 +56,8 @@ class Loss : public DescribedPrimitive<LossDesc> {
     OptionalOut<K, Role::diff_src, &LossDesc::prediction, Role::src> diff_prediction;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
-  /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass; times
-  /// LossScale::scale, which `loss` is not.
+  /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
+  /// the same pass; `loss` is not scaled.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

@@ -6,27 +6,31 @@ namespace keelson::ops {
 
 class MatMul;
 
-/// dst (M, N) = src (M, K) weights (K, N), any strides; src and weights of one dtype, f32, bf16 or f16; dst f32 or
-/// theirs; sums are f32. Not f32: backends without kernels for it refuse. Strides: a transposed matrix is one with its
-/// strides exchanged, and rows may lie apart, as those of one time step in a sequence do. Operands must not overlap.
+/// dst (M, N) = src (M, K) weights (K, N), any strides; src and weights have the same dtype, f32, bf16 or f16; dst has
+/// that dtype or f32; sums are f32. Backends without kernels for 16-bit types decline them. A transposed matrix is
+/// given by exchanged strides, and rows may have gaps between them, e.g. the rows of one time step in a sequence.
+/// Operands must not overlap.
 struct MatMulDesc {
   using Op = MatMul;
   TensorDesc src, weights, dst;
-  /// bf16: src and weights are rounded to it before they are multiplied; sums and dst stay f32. Refused by backends
-  /// without kernels for it.
+  /// bf16: src and weights are rounded to bf16 before they are multiplied; sums and dst stay f32. Backends without
+  /// kernels for it decline.
   DType compute = DType::f32;
-  int uses = 1;       ///< how often the same weights are used: what it pays to rearrange them for
+  int uses = 1;       ///< how often the same weights are used, which decides whether packing them pays
   bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
+
+  std::vector<Verb> verbs() const { return {Verb::forward}; }
+  void take_layouts(const MatMul& product);  ///< gives all operands the layouts that `product` has
 };
 
-/// Not a call of plans: layers and primitives that are made of products hand it pieces of their own memory.
+/// Plans do not call this op. Layers and primitives that consist of products call it with parts of their own memory.
 class MatMul : public DescribedPrimitive<MatMulDesc> {
  public:
-  /// Bytes of the rearranged weights; 0: weights are read as they are.
+  /// Bytes of the packed weights; 0: weights are not packed.
   virtual std::size_t packed_bytes() const { return 0; }
-  /// Rearranges the weights for the forward() calls to come; `packed` is 64-byte aligned memory of packed_bytes().
+  /// Packs the weights for later forward() calls; `packed` is 64-byte aligned memory of packed_bytes().
   virtual void pack(const Tensor& weights, void* packed) { (void)weights, (void)packed; }
-  /// `weights`: the tensor given to pack(), `packed` what that made of it (null for 0 bytes). `scratch`: 64-byte
+  /// `weights`: the tensor given to pack(); `packed`: the result of pack() (null for 0 bytes). `scratch`: 64-byte
   /// aligned memory of scratch_bytes(Verb::forward).
   virtual void forward(const Tensor& src, const Tensor& weights, const void* packed, const Tensor& dst,
                        void* scratch) = 0;

@@ -27,24 +27,25 @@
 /// the generic test of operands and the checking mode read the declaration.
 namespace keelson::ops {
 
-/// What a verb does with an operand.
+/// How a verb accesses an operand.
 enum class Access : std::uint8_t {
   read,
-  write,    ///< overwritten; what was there is never read
+  write,    ///< overwritten; old contents are never read
   update,   ///< read and written, or written in part
   scratch,  ///< contents are undefined before and after
 };
 
-/// The description of an operand that fixes nothing: a size that the caller knows, or a dtype that may vary.
+/// Stands for the description of an operand that is not fixed: the caller knows the size, or the dtype may vary.
 inline constexpr std::nullptr_t undescribed = nullptr;
 
 /// One field's declaration. `Description`: a member (or a const member function) of the op's Desc that gives a
-/// TensorDesc, for lists a vector of them; or `undescribed`. Where its layout is `any`, Primitive::layout() says which.
+/// TensorDesc, for lists a vector of them; or `undescribed`. If its layout is `any`, Primitive::layout() returns the
+/// layout.
 template <Role R, Access A, auto Description, Role InPlaceOf, bool Optional, bool List>
 struct Declaration {
   static constexpr Role role = R;                 ///< part in the op
   static constexpr Access access = A;             ///< read, written, ...
-  static constexpr Role in_place_of = InPlaceOf;  ///< may share the memory of that operand; none: of no one
+  static constexpr Role in_place_of = InPlaceOf;  ///< may share the memory of that operand; none: of no operand
   /// Whether the operand may be absent, and whether several share the role.
   static constexpr bool optional = Optional, list = List;
   static constexpr auto description = Description;  ///< member of the Desc, or undescribed
@@ -60,7 +61,7 @@ struct Declared {
   using List = Declaration<R, A, D, P, false, true>;
 };
 
-/// The fields are tensors; an absent one is empty.
+/// The fields are tensors; an absent operand is an empty tensor.
 struct Tensors {
   /// A field for one operand.
   template <Role, Access, auto, Role, bool>
@@ -98,15 +99,15 @@ using OutList = typename K::template List<R, Access::write, D, Role::none>;
 template <class K>
 using Scratch = typename K::template Operand<Role::scratch, Access::scratch, undescribed, Role::none, true>;
 
-/// A primitive that knows what it was made from.
+/// A primitive that stores its description.
 template <class D>
 class DescribedPrimitive : public Primitive {
  public:
   /// The description.
   using Desc = D;
-  /// What the primitive was made from.
+  /// The description from which the primitive was made.
   const D& description() const { return description_; }
-  void set_description(const D& d) { description_ = d; }  ///< by the context, on creation
+  void set_description(const D& d) { description_ = d; }  ///< called by the context on creation
 
  private:
   D description_{};
@@ -116,7 +117,7 @@ namespace detail {
 
 struct AnyField {
   template <class T>
-  operator T() const;  // NOLINT: converts to whatever a field is
+  operator T() const;  // NOLINT: converts to the type of any field
 };
 
 template <class T, std::size_t... I>
@@ -175,7 +176,7 @@ template <template <class> class Args, class K>
 auto fields(Args<K>& args) {
   return detail::tie_fields<detail::field_count<Args<Declared>>()>(args);
 }
-/// The same of constant ones.
+/// The same for constant fields.
 template <template <class> class Args, class K>
 auto fields(const Args<K>& args) {
   return detail::tie_fields<detail::field_count<Args<Declared>>()>(args);
@@ -187,8 +188,8 @@ struct OperandInfo {
   Access access;  ///< read, written, ...
   /// Whether the operand may be absent, and whether several share the role.
   bool optional, list;
-  Role in_place_of;               ///< whose memory the operand may share; none: nobody's
-  std::vector<TensorDesc> descs;  ///< one, or of a list one each (one for all alike); empty: undescribed
+  Role in_place_of;               ///< operand whose memory this operand may share; none: no operand
+  std::vector<TensorDesc> descs;  ///< one; for a list one for each, or one for all; empty: undescribed
 };
 
 /// The declaration of Args, with the descriptions that `desc` gives.
@@ -211,7 +212,7 @@ std::vector<OperandInfo> declared_operands(const Desc& desc) {
   return all;
 }
 
-/// Args of tensors: `tensors` in the order of the fields, of which field i takes counts[i].
+/// Makes Args of tensors. `tensors` are in the order of the fields; field i takes counts[i] of them.
 template <template <class> class Args>
 Args<Tensors> make_args(const Tensor* tensors, const std::vector<std::size_t>& counts) {
   Args<Tensors> args{};
@@ -243,7 +244,7 @@ std::vector<Tensor> flatten(const Args<Tensors>& args, std::vector<std::size_t>*
   return all;
 }
 
-/// Executes the verb that `args` belong to.
+/// Executes the verb to which `args` belong.
 template <class Op, template <class> class Args>
 void execute(Op& op, const Args<Tensors>& args) {
   if constexpr (Args<Tensors>::verb == Verb::forward)

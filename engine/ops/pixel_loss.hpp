@@ -8,24 +8,25 @@
 
 namespace keelson::ops {
 
-/// By what the sum over the pixels of a sample is divided.
+/// The number by which the sum over the pixels of a sample is divided.
 enum class PixelMean : std::uint8_t {
-  none,     ///< nothing
-  all,      ///< all pixels
-  counted,  ///< the pixels whose class has a weight other than 0, but for those that sampling leaves out on average
+  none,     ///< not divided
+  all,      ///< number of all pixels
+  counted,  ///< number of pixels whose class has a weight other than 0, without those that sampling leaves out on
+            ///< average
 };
 
 /// Cross entropy of each pixel, for segmentation.
 struct PixelLossParams {
   std::vector<float> class_weights;  ///< one for each class; empty: 1 for all
-  PixelMean mean = PixelMean::all;   ///< how the pixels of a sample become one number
-  float factor = 1;                  ///< of the whole loss
-  /// Lin et al. 2017 (focal loss): each pixel's term is multiplied by (1 - p)^focal_gamma, where p is the probability
+  PixelMean mean = PixelMean::all;   ///< divisor of the sum over the pixels of a sample
+  float factor = 1;                  ///< factor of the whole loss
+  /// Focal loss (Lin et al. 2017): each pixel's term is multiplied by (1 - p)^focal_gamma, where p is the probability
   /// of its class. 0 or at least 1.
   float focal_gamma = 0;
-  /// > 0: in training, a pixel of a class that has n pixels in the sample counts with the probability
-  /// min(1, sampled_pixels / n), so that about as many pixels of each class count. Philox random numbers of the seed,
-  /// the step, and the pixel's place in the global batch. 0: all pixels count.
+  /// > 0: in training, a pixel of a class that has n pixels in the sample is counted with the probability min(1,
+  /// sampled_pixels / n), so that about the same number of pixels is counted for each class. The Philox random numbers
+  /// depend on the seed, the step, and the pixel's position in the global batch. 0: all pixels are counted.
   float sampled_pixels = 0;
 
   friend bool operator==(const PixelLossParams&, const PixelLossParams&) = default;
@@ -40,14 +41,14 @@ class PixelLoss;
 ///   loss = inverse_samples * sum_n weight[n] * factor / P * sum_p w[t] * (1 - q)^focal_gamma * -log q,
 ///   t = target[n, p], q = softmax(prediction[n, :, p])[t]
 ///
-/// where PixelMean says what stands in P's place. A pixel of the class -1 counts for nothing, nor in
-/// PixelMean::counted; another class outside [0, C) makes the loss NaN.
+/// where P is replaced according to PixelMean. A pixel of class -1 is ignored, also in PixelMean::counted; another
+/// class outside [0, C) makes the loss NaN.
 struct PixelLossDesc {
   using Op = PixelLoss;
   PixelLossParams params;
   TensorDesc prediction;
-  bool training = true;      ///< sampled_pixels holds
-  std::uint32_t stream = 0;  ///< of the random numbers: another one for each loss of a network
+  bool training = true;      ///< sampled_pixels is used
+  std::uint32_t stream = 0;  ///< stream of the random numbers; must differ between the losses of a network
 
   TensorDesc target_desc() const;  ///< plain s32, (N, spatial...)
   TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
@@ -67,8 +68,8 @@ class PixelLoss : public DescribedPrimitive<PixelLossDesc> {
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
     Scratch<K> scratch;
   };
-  /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient, made in the same pass; times
-  /// LossScale::scale, which `loss` is not.
+  /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
+  /// the same pass; `loss` is not scaled.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

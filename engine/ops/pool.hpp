@@ -4,15 +4,15 @@
 
 namespace keelson::ops {
 
-/// What becomes of a window.
+/// The result of a window.
 enum class PoolKind : std::uint8_t { max, average };
 
-/// Pooling over 1 to 3 spatial dims; one entry per spatial dim. Windows that reach over the end of an unpadded input
+/// Pooling over 1 to 3 spatial dims; one entry per spatial dim. Windows that reach beyond the end of the padded input
 /// are dropped (floor).
 struct PoolParams {
   PoolKind kind = PoolKind::max;  ///< maximum or mean
   Shape kernel;                   ///< extents of a window
-  Shape stride;                   ///< between windows
+  Shape stride;                   ///< step between windows
   Shape pad_begin;                ///< elements before the first
   Shape pad_end;                  ///< elements after the last
   bool count_padding =
@@ -21,18 +21,18 @@ struct PoolParams {
 
 class Pool;
 
-/// src (N, C, spatial...), dst (N, C, spatial'...). dst's layout follows src's (or its backend's choice if `any`).
+/// src (N, C, spatial...), dst (N, C, spatial'...). dst has the layout of src; the backend chooses it if it is `any`.
 struct PoolDesc {
   using Op = Pool;
   PoolParams params;
   TensorDesc src, dst;
-  bool training = true;  ///< also make backward
+  bool training = true;  ///< also makes the backward verb
 
   TensorDesc diff_src_desc() const { return {src.shape, src.dtype, Layout::any()}; }
   TensorDesc diff_dst_desc() const { return {dst.shape, dst.dtype, Layout::any()}; }
 };
 
-/// Logical shape of dst. Throws InputError where a window does not fit.
+/// Logical shape of dst. Throws InputError if a window does not fit.
 Shape pool_dst_shape(const Shape& src, const PoolParams& params);
 
 class Pool : public DescribedPrimitive<PoolDesc> {
@@ -42,7 +42,7 @@ class Pool : public DescribedPrimitive<PoolDesc> {
     static constexpr Verb verb = Verb::forward;
     In<K, Role::src, &PoolDesc::src> src;
     Out<K, Role::dst, &PoolDesc::dst> dst;
-    OptionalOut<K, Role::workspace, undescribed> workspace;  ///< in training, where workspace_bytes() is not 0
+    OptionalOut<K, Role::workspace, undescribed> workspace;  ///< in training, if workspace_bytes() is not 0
   };
   template <class K>
   struct BackwardData {
@@ -53,11 +53,11 @@ class Pool : public DescribedPrimitive<PoolDesc> {
     Scratch<K> scratch;
   };
 
-  /// Max: the first largest element of a window wins; a NaN in the window gives NaN. Max pooling with at most 256
-  /// elements in a window leaves in the workspace, for each element of dst and in dst's layout, the argmax index (u8):
-  /// the place of the maximum in the window, (z * height + y) * width + x.
+  /// Max: of equal largest elements of a window, the first is used; a NaN in the window gives NaN. Max pooling with at
+  /// most 256 elements in a window writes to the workspace, for each element of dst and in dst's layout, the argmax
+  /// index (u8): the position of the maximum in the window, (z * height + y) * width + x.
   virtual void forward(const Forward<Tensors>& args) = 0;
-  /// diff_src is written whole (zero where no window chose).
+  /// All of diff_src is written (zero for elements that no window has chosen).
   virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };
 

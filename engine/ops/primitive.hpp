@@ -8,10 +8,10 @@
 
 namespace keelson::ops {
 
-/// What a primitive can be asked to do. Ops without weights know forward and backward_data only.
+/// The work that a primitive can do. Ops without weights have only forward and backward_data.
 enum class Verb : std::uint8_t { forward, backward_data, backward_weights };
 
-/// An operand's part in an op, in oneDNN's words.
+/// An operand's role in an op, with oneDNN's names.
 enum class Role : std::uint8_t {
   src,
   weights,
@@ -22,7 +22,7 @@ enum class Role : std::uint8_t {
   diff_bias,
   diff_dst,
   scratch,
-  workspace,    ///< what forward in training saves for backward
+  workspace,    ///< data that forward in training saves for backward
   step_params,  ///< one StepParams
   loss_scale,   ///< one LossScale
   saved,        ///< a value of the forward pass that backward needs
@@ -38,8 +38,8 @@ enum class Role : std::uint8_t {
   norms,
   moment1,
   moment2,
-  state,       ///< of a recurrent layer, before the step
-  next_state,  ///< and after it
+  state,       ///< state of a recurrent layer before the step
+  next_state,  ///< state of a recurrent layer after the step
   gates,
   diff_gates,
   diff_recurrent,
@@ -47,30 +47,30 @@ enum class Role : std::uint8_t {
   table,
   channels,
   samples,
-  scale,     ///< of a batch normalization that is folded into weights
-  shift,     ///< the same
-  dst_bias,  ///< a bias that the op makes
+  scale,     ///< scale of a batch normalization that is folded into weights
+  shift,     ///< shift of a batch normalization that is folded into weights
+  dst_bias,  ///< a bias that the op computes
   none,      ///< no operand
 };
 
 /// Work of one verb. `bytes` is the least traffic: every operand read or written once.
 struct Cost {
   double flops = 0;  ///< 2 for a multiply-add
-  double bytes = 0;  ///< read and written
+  double bytes = 0;  ///< bytes read and written
 };
 
 /// Base of all primitives: one op, made once for fixed shapes, dtypes and layouts, bound to one context. Executing a
-/// verb never allocates. Tensors handed to a verb have the shape of the description and the layout that layout() names
-/// for that verb and role. Unless a header says otherwise operands must not overlap, destinations are overwritten, and
+/// verb never allocates. Tensors given to a verb must have the shape of the description and the layout of layout() for
+/// that verb and role. Unless a header says otherwise operands must not overlap, destinations are overwritten, and
 /// results are deterministic: the same inputs give the same bits with the same backend and number of threads.
 class Primitive {
  public:
   virtual ~Primitive() = default;
-  /// The layout of an operand: what the description fixed, or the primitive's choice where that said `any`.
+  /// The layout of an operand: that of the description, or the primitive's choice if that is `any`.
   virtual Layout layout(Verb verb, Role role) const = 0;
-  /// Implementation name for people, e.g. "brgconv:avx512_core".
+  /// Name of the implementation, e.g. "brgconv:avx512_core".
   virtual std::string name(Verb verb) const = 0;
-  /// Bytes of scratch memory (64-byte aligned, contents undefined) that the verb is handed.
+  /// Bytes of scratch memory (64-byte aligned, contents undefined) that the verb needs.
   virtual std::size_t scratch_bytes(Verb) const { return 0; }
   /// Bytes that forward in training saves for backward (a max-pool's indices, a mask).
   virtual std::size_t workspace_bytes() const { return 0; }
@@ -80,8 +80,10 @@ class Primitive {
   /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 
-  /// Name of the backend that made the primitive.
+  /// Name of the backend that made the primitive, and chose its layouts.
   std::string_view backend() const { return backend_; }
+  /// Name of the backend whose kernel runs for the verb.
+  virtual std::string_view backend_of(Verb) const { return backend_; }
   void set_backend(std::string_view name) { backend_ = name; }  ///< by the context, on creation
 
  private:

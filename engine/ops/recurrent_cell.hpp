@@ -25,15 +25,15 @@ constexpr std::int64_t states_of(CellKind k) { return k == CellKind::lstm ? 2 : 
 std::string_view to_string(CellKind k);
 
 class RecurrentCell;
-/// N samples of `steps` time steps each; H hidden units. Everything is plain; what is marked `type` is of
-/// RecurrentCellDesc::type, f32, bf16 or f16, the rest f32. Matrices of N * steps rows hold step t of sample n in row
-/// n * steps + t.
+/// N samples of `steps` time steps each; H hidden units. All tensors are plain. Tensors marked `type` have the dtype
+/// RecurrentCellDesc::type (f32, bf16 or f16), all others f32. Matrices of N * steps rows have step t of sample n in
+/// row n * steps + t.
 struct RecurrentCellDesc {
   using Op = RecurrentCell;
   CellKind kind = CellKind::lstm;  ///< formulas
   /// N, time steps, H.
   std::int64_t batch = 1, steps = 1, hidden = 1;
-  DType type = DType::f32;  ///< of what is multiplied or handed to other layers
+  DType type = DType::f32;  ///< dtype of tensors that are multiplied or passed to other layers
   /// N * steps.
   std::int64_t rows() const { return batch * steps; }
   /// Gates of all hidden units.
@@ -50,33 +50,35 @@ struct RecurrentCellDesc {
   TensorDesc bias_desc() const { return TensorDesc::plain({hidden}); }
 };
 
-/// Not a call of plans: Recurrence (engine/layers/recurrence.hpp) runs it step by step.
+/// Plans do not call this op: Recurrence (engine/layers/recurrence.hpp) runs it step by step.
 class RecurrentCell : public DescribedPrimitive<RecurrentCellDesc> {
  public:
-  /// A sequence under way.
+  /// The tensors of a sequence.
   struct Sequence {
     Tensor input;       ///< (rows, gates), type: input parts of the gates
-    Tensor gates;       ///< (rows, gates), type: their activations; may be `input`
-    Tensor recurrent;   ///< (N, gates): recurrent parts of the step at hand
-    Tensor bias;        ///< (H) bias_n of gru; empty for lstm
+    Tensor gates;       ///< (rows, gates), type: activations of the gates; may be `input`
+    Tensor recurrent;   ///< (N, gates): recurrent parts of the present step
+    Tensor bias;        ///< (H): bias_n of gru; empty for lstm
     Tensor h_prev;      ///< (rows, H), type: h before each step
     Tensor saved;       ///< (rows, H): lstm: c before each step; gru: recurrent_n + bias_n
     Tensor next_state;  ///< (N, states, H): h and c after the last step
   };
-  /// Takes the state before the first step over into `s`.
+  /// Copies the state before the first step into `s`.
   virtual void begin(const Tensor& state, const Sequence& s) = 0;
-  /// Step t: writes its gates, row t of dst (rows, H), type, and what step t + 1 or the next state needs.
+  /// Computes step t: writes its gates, row t of dst (rows, H), type, and the values for step t + 1 or the next state.
   virtual void forward(std::int64_t t, const Sequence& s, const Tensor& dst) = 0;
 
-  /// Gradients under way.
+  /// The tensors of the gradients.
   struct Gradients {
-    Tensor diff_dst;        ///< (rows, H), type
-    Tensor diff_h;          ///< (N, H): what step t + 1 hands back through the recurrent product
-    Tensor diff_carry;      ///< (N, H), in and out: lstm: gradient of c; gru: of h past the products
-    Tensor diff_input;      ///< (rows, gates), type: of the input parts; may be the sequence's gates
-    Tensor diff_recurrent;  ///< (rows, gates), type: of the recurrent parts; lstm: they are diff_input
+    Tensor diff_dst;    ///< (rows, H), type
+    Tensor diff_h;      ///< (N, H): gradient from step t + 1 through the recurrent product
+    Tensor diff_carry;  ///< (N, H), read and written: lstm: gradient of c; gru: gradient of h that does not go through
+                        ///< the products
+    Tensor diff_input;  ///< (rows, gates), type: gradient of the input parts; may be the sequence's gates
+    Tensor diff_recurrent;  ///< (rows, gates), type: gradient of the recurrent parts; for lstm it is diff_input
   };
-  /// Step t, from the last one down. Reads gates, saved, next_state (lstm), h_prev (gru) of `s`.
+  /// Computes the gradients of step t; to be called from the last step to the first. Reads gates, saved, next_state
+  /// (lstm), h_prev (gru) of `s`.
   virtual void backward(std::int64_t t, const Sequence& s, const Gradients& g) = 0;
 };
 

@@ -58,15 +58,15 @@ void set_same_padding(TransposedConvParams& params) {
   }
 }
 
-ConvDesc turned_conv(const TransposedConvDesc& d) {
+ConvDesc swapped_conv(const TransposedConvDesc& d) {
   ConvDesc c;
   c.params.kernel = d.params.kernel;
   c.params.stride = d.params.stride;
   c.params.dilation = d.params.dilation;
   c.params.pad_begin = d.params.pad_begin;
   c.params.pad_end = d.params.pad_end;
-  // A convolution drops fewer than `stride` elements at the end by itself: elements of the output padding that the
-  // padding does not make up for are those.
+  // A convolution drops up to stride - 1 elements at the end. These are the elements of the output padding that exceed
+  // the padding.
   for (int i = 0; i < d.params.kernel.rank(); ++i)
     c.params.pad_end[i] = std::max<std::int64_t>(d.params.pad_end[i] - d.params.output_padding[i], 0);
   c.params.groups = d.params.groups;
@@ -82,7 +82,7 @@ ConvDesc turned_conv(const TransposedConvDesc& d) {
 }
 
 double transposed_conv_flops(const TransposedConvDesc& d) {
-  // Every element of src meets each weight of its channel.
+  // Every element of src is multiplied by each weight of its channel.
   const auto per_channel = d.weights.shape.elements() / d.weights.shape[0];
   return 2.0 * static_cast<double>(d.src.elements()) * static_cast<double>(per_channel);
 }

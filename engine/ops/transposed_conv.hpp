@@ -13,7 +13,7 @@ struct TransposedConvParams {
   Shape pad_begin;           ///< elements cut off the beginning of the result
   Shape pad_end;             ///< elements cut off the end of the result
   Shape output_padding;      ///< elements added to the end of the result, fewer than the stride
-  std::int64_t groups = 1;   ///< of channels, each with weights of its own
+  std::int64_t groups = 1;   ///< groups of channels, each with its own weights
   bool bias = true;          ///< whether there is a bias
   EltwiseParams activation;  ///< as in ConvParams
   friend bool operator==(const TransposedConvParams&, const TransposedConvParams&) = default;
@@ -27,36 +27,36 @@ struct TransposedConvDesc {
   using Op = TransposedConv;
   TransposedConvParams params;
   TensorDesc src, weights, dst;
-  bool training = true;  ///< also make the backward verbs
-  bool diff_src = true;  ///< backward_data is wanted (false for the first layer)
+  bool training = true;  ///< also makes the backward verbs
+  bool diff_src = true;  ///< backward_data is needed (false for the first layer)
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
   bool exact = false;    ///< as in ConvDesc
 
-  /// No: BiasGradient makes the gradient of the bias.
+  /// False: BiasGradient computes the gradient of the bias.
   bool writes_diff_bias() const { return false; }
 
   friend bool operator==(const TransposedConvDesc&, const TransposedConvDesc&) = default;
 };
 
-/// Logical shape of dst for `channels` of it: (in - 1) stride + dilation (kernel - 1) + 1 - pad_begin - pad_end +
-/// output_padding in each spatial dim. Refuses (InputError) what does not fit: channels not divisible by groups,
-/// paddings that leave nothing, an output padding of a whole stride.
+/// Logical shape of dst with `channels` channels: (in - 1) stride + dilation (kernel - 1) + 1 - pad_begin - pad_end +
+/// output_padding in each spatial dim. Throws InputError for channels that are not divisible by groups, paddings that
+/// leave nothing, and an output padding of a whole stride or more.
 Shape transposed_conv_dst_shape(const Shape& src, const TransposedConvParams& params, std::int64_t channels);
 
-/// Paddings that make every extent `stride` times that of the source, as TensorFlow's "SAME" does: the odd element is
-/// cut off the end.
+/// Sets paddings that make every extent `stride` times that of the source, as TensorFlow's "SAME": an odd element is
+/// cut off at the end.
 void set_same_padding(TransposedConvParams& params);
 
-/// dst = activation(sum over source elements i and kernel elements k of src[i] weights[k], at place
-/// stride i + dilation k - pad_begin, + bias); what falls outside of dst is dropped.
+/// dst = activation(sum over source elements i and kernel elements k of src[i] weights[k], at position stride i +
+/// dilation k - pad_begin, + bias); terms outside of dst are dropped.
 class TransposedConv : public WeightedPrimitive<TransposedConvDesc> {};
 
 /// The convolution that this op turns round, without bias and activation. Its source is dst, its result is src, its
 /// weights are the same; its backward_data is this op's forward, its forward is this op's backward_data, and its
 /// backward_weights is this op's with the two operands exchanged.
-ConvDesc turned_conv(const TransposedConvDesc& d);
+ConvDesc swapped_conv(const TransposedConvDesc& d);
 
-/// FLOPs of one verb (all three are equal): 2 per multiply-add; those that are cut off count.
+/// FLOPs of one verb (all three are equal): 2 per multiply-add; those for elements that are cut off are included.
 double transposed_conv_flops(const TransposedConvDesc& d);
 
 std::string describe(const TransposedConvDesc& d);

@@ -4,8 +4,8 @@
 #include "engine/ops/operands.hpp"
 #include "engine/ops/step_params.hpp"
 
-/// Optimizer arithmetic on flat arrays: parameter, gradient and state share one dense layout, whatever it is; padding
-/// is zero in all of them and every formula below keeps it zero.
+/// Optimizer arithmetic on flat arrays: parameter, gradient and state have the same dense layout, of any kind. Padding
+/// is zero in all of them, and every formula below keeps it zero.
 namespace keelson::ops {
 
 class SumSquares;
@@ -13,7 +13,7 @@ class SumSquares;
 struct SumSquaresDesc {
   using Op = SumSquares;
   TensorDesc src;
-  std::int64_t index = 0;  ///< place of the result in sums
+  std::int64_t index = 0;  ///< position of the result in sums
 };
 class SumSquares : public DescribedPrimitive<SumSquaresDesc> {
  public:
@@ -21,19 +21,19 @@ class SumSquares : public DescribedPrimitive<SumSquaresDesc> {
   struct Forward {
     static constexpr Verb verb = Verb::forward;
     In<K, Role::src, &SumSquaresDesc::src> src;
-    InOut<K, Role::sums, undescribed> sums;  ///< f64; the others stay
+    InOut<K, Role::sums, undescribed> sums;  ///< f64; the other elements do not change
   };
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
 class CheckGradients;
-/// Whether all gradients of a step are finite, and the scale of the next step's.
+/// Checks whether all gradients of a step are finite, and sets the scale of the next step.
 struct CheckGradientsDesc {
   using Op = CheckGradients;
-  bool dynamic = false;          ///< the scale moves; else it stays what it is
-  float growth = 2;              ///< it is multiplied by this after `interval` good steps in a row, ...
-  float backoff = 0.5f;          ///< ... and by this after one that is not; between 1 and 2^24
-  std::int32_t interval = 2000;  ///< good steps
+  bool dynamic = false;  ///< true: the scale changes; false: it stays constant
+  float growth = 2;      ///< factor of the scale after `interval` good steps in a row
+  float backoff = 0.5f;  ///< factor of the scale after a step that is not good; the scale stays between 1 and 2^24
+  std::int32_t interval = 2000;  ///< number of good steps
 };
 class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
  public:
@@ -43,58 +43,58 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
     In<K, Role::sums, undescribed> sums;
     InOut<K, Role::loss_scale, undescribed> loss_scale;
   };
-  /// `sums`: f64, any number of sums of squares, which together are that of all gradients of all ranks. Writes
-  /// `unscale` for the updates that follow and `scale` for the next step.
+  /// `sums`: f64, any number of sums of squares, whose sum is that of all gradients of all ranks. Writes `unscale` for
+  /// the updates that follow and `scale` for the next step.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
-/// The rule of the step.
+/// The kind of the update.
 enum class UpdateKind : std::uint8_t { sgd, adam, lars };
 
-/// Whether LARC scales the gradient, or clips the local rate.
+/// LARC's mode: off, scale the gradient, or clip the local rate.
 enum class LarcMode : std::uint8_t { none, scale, clip };
 
 /// An optimizer's settings for one parameter.
 struct UpdateParams {
-  UpdateKind kind = UpdateKind::sgd;  ///< rule
+  UpdateKind kind = UpdateKind::sgd;  ///< kind of the update
   float weight_decay = 0;             ///< L2: g += weight_decay * w
   float decoupled_decay = 0;  ///< AdamW (Loshchilov & Hutter 2019): w -= lr * decoupled_decay * w before the step
   float momentum = 0;         ///< sgd and lars: v = momentum v + g
   bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
-  /// Adam (Kingma & Ba 2015), bias-corrected.
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< Adam (Kingma & Ba 2015), bias-corrected
-  float lr_multiplier = 1;                              ///< of the parameter's group
+  float lr_multiplier = 1;                              ///< factor of the parameter's group
   float clip_norm = 0;  ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
-  /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` where a norm is 0 (CosmoFlow:
+  /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` if a norm is 0 (CosmoFlow:
   /// 1/16000). scale: g *= r. clip: g *= min(r / clip_reference, 1), where clip_reference is the learning rate if
   /// larc_relative, else 1 (CosmoFlow's paper code: not relative).
   LarcMode larc = LarcMode::none;  ///< off, scale or clip
   /// eta and the floor of the local rate.
   float larc_eta = 0.002f, larc_floor = 0;
   bool larc_relative = false;  ///< whether clip_reference is the learning rate
-  /// LARS (You, Gitman, Ginsburg 2017): local rate r = lars_eta |w| / (|g| + weight_decay |w| + epsilon), or 1 where
-  /// |w| or |g| is 0, and 1 where no norms are given. v = momentum v + lr r (g + weight_decay w), w -= v. Without
+  /// LARS (You, Gitman, Ginsburg 2017): local rate r = lars_eta |w| / (|g| + weight_decay |w| + epsilon), or 1 if |w|
+  /// or |g| is 0, or if no norms are given. v = momentum v + lr r (g + weight_decay w), w -= v. Without
   /// rate_in_momentum (MLPerf's variant): v = momentum v + r (g + weight_decay w), w -= lr v. A NaN in a norm reaches
   /// the whole parameter.
   float lars_eta = 0.001f;
-  bool rate_in_momentum = true;  ///< whether the momentum holds the learning rate
+  bool rate_in_momentum = true;  ///< whether the momentum includes the learning rate
 };
 
 class Update;
-/// param's layout is shared by all operands.
+/// All operands have param's layout.
 struct UpdateDesc {
   using Op = Update;
   UpdateParams params;
   TensorDesc param;
-  /// > 0: the gradient has so many rows of a plain (V, H) parameter, as Embedding::backward makes it. Only these rows
-  /// of the parameter and of its moments are read and written; momentum and decay of the others rest (as PyTorch's
-  /// SparseAdam and TensorFlow's lazy Adam do). Not with LARC or LARS: they need the norm of the whole parameter.
+  /// > 0: the gradient consists of this number of rows of a plain (V, H) parameter, as made by
+  /// Embedding::backward_weights. Only these rows of the parameter and of its moments are read and written; momentum
+  /// and decay do not change the other rows (as in PyTorch's SparseAdam and TensorFlow's lazy Adam). Not possible with
+  /// LARC or LARS, which need the norm of the whole parameter.
   std::int64_t rows = 0;
 };
 
-/// One parameter's step; none where LossScale::skip is set. Order: gradients and norms times
-/// LossScale::unscale, global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with
-/// StepParams::learning_rate * lr_multiplier; Adam's bias correction uses t = StepParams::step + 1.
+/// Updates one parameter; does nothing if LossScale::skip is set. Order: gradients and norms times LossScale::unscale,
+/// global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with StepParams::learning_rate *
+/// lr_multiplier; Adam's bias correction uses t = StepParams::step + 1.
 class Update : public DescribedPrimitive<UpdateDesc> {
  public:
   template <class K>
@@ -111,10 +111,10 @@ class Update : public DescribedPrimitive<UpdateDesc> {
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
   /// Moments: none for sgd and lars without momentum; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam.
-  /// `global_norm`: f64, any number of sums of squares, which together are that of all gradients; absent unless
-  /// clip_norm is set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent
-  /// unless larc is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row numbers, each once or -1; absent for a
-  /// whole gradient.
+  /// `global_norm`: f64, any number of sums of squares, whose sum is that of all gradients; absent unless clip_norm is
+  /// set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent unless larc
+  /// is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row numbers, each once, or -1; absent for a dense
+  /// gradient.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

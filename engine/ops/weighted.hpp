@@ -4,18 +4,18 @@
 
 namespace keelson::ops {
 
-/// What convolution, transposed convolution and dense have in common: src, weights and bias make dst; src and weights
-/// are of one dtype. `Desc` has src, weights, dst, params.bias and writes_diff_bias().
+/// The common base of convolution, transposed convolution and dense: dst is computed from src, weights and bias; src
+/// and weights have the same dtype. `Desc` has src, weights, dst, params.bias and writes_diff_bias().
 template <class Desc>
 class WeightedPrimitive : public DescribedPrimitive<Desc> {
  public:
   /// The description of bias and of its gradient: plain f32, one element per channel or feature of dst.
   static TensorDesc bias_desc(const Desc& d) { return TensorDesc::plain(Shape{d.dst.shape[1]}); }
-  /// The description of the gradient of src: of the dtype of dst.
+  /// The description of the gradient of src, which has the dtype of dst.
   static TensorDesc diff_src_desc(const Desc& d) { return {d.src.shape, d.dst.dtype, Layout::any()}; }
-  /// The description of the gradient of dst: of the dtype of src.
+  /// The description of the gradient of dst, which has the dtype of src.
   static TensorDesc diff_dst_desc(const Desc& d) { return {d.dst.shape, d.src.dtype, Layout::any()}; }
-  /// The description of the gradient of weights: f32.
+  /// The description of the gradient of weights, which is f32.
   static TensorDesc diff_weights_desc(const Desc& d) { return {d.weights.shape, DType::f32, Layout::any()}; }
 
   template <class K>
@@ -23,7 +23,7 @@ class WeightedPrimitive : public DescribedPrimitive<Desc> {
     static constexpr Verb verb = Verb::forward;
     In<K, Role::src, &Desc::src> src;
     In<K, Role::weights, &Desc::weights> weights;
-    OptionalIn<K, Role::bias, &WeightedPrimitive::bias_desc> bias;  ///< absent where params.bias is false
+    OptionalIn<K, Role::bias, &WeightedPrimitive::bias_desc> bias;  ///< absent if params.bias is false
     Out<K, Role::dst, &Desc::dst> dst;
     Scratch<K> scratch;
   };
@@ -41,16 +41,16 @@ class WeightedPrimitive : public DescribedPrimitive<Desc> {
     In<K, Role::src, &Desc::src> src;
     In<K, Role::diff_dst, &WeightedPrimitive::diff_dst_desc> diff_dst;
     Out<K, Role::diff_weights, &WeightedPrimitive::diff_weights_desc> diff_weights;
-    /// Absent where writes_diff_bias() is false.
+    /// Absent if writes_diff_bias() is false.
     OptionalOut<K, Role::diff_bias, &WeightedPrimitive::bias_desc> diff_bias;
     Scratch<K> scratch;
   };
 
-  /// dst = activation(src weights + bias), where the product is that of the op.
+  /// dst = activation(src weights + bias), with the op's own product.
   virtual void forward(const Forward<Tensors>& args) = 0;
-  /// diff_dst is the gradient of the result before the activation.
+  /// Computes diff_src. diff_dst is the gradient of the result before the activation.
   virtual void backward_data(const BackwardData<Tensors>& args) = 0;
-  /// The same for diff_weights and diff_bias.
+  /// Computes diff_weights and diff_bias from the same diff_dst.
   virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
 };
 

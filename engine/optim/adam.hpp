@@ -26,7 +26,7 @@ struct Adam : Optimizer {
 /// AdamW (Loshchilov & Hutter 2019): Adam whose weight decay is not part of the gradient:
 /// w -= lr * weight_decay * w.
 struct AdamW : Adam {
-  /// As Adam's, with decoupled weight decay.
+  /// As Adam's update_for(), with decoupled weight decay.
   ops::UpdateParams update_for(const std::string& parameter) const override;
   std::string to_string() const override { return describe("adamw"); }
 };

@@ -12,7 +12,8 @@ namespace keelson {
 /// weight decay, scaled to the norm of each parameter. Formulas: engine/ops/lamb.hpp.
 ///
 /// Parameters without weight decay are not scaled, unless nvlamb is set. Parameters of one dimension (biases, scales of
-/// normalization) have no weight decay unless a group names them. With adapt_vectors they are treated as all others.
+/// normalization) have no weight decay unless a group names them. With adapt_vectors they are treated like all other
+/// parameters.
 struct Lamb : Optimizer {
   /// MLPerf's defaults: weight decay 0.01, clip norm 1.
   Lamb() {
@@ -23,8 +24,8 @@ struct Lamb : Optimizer {
   float beta1 = 0.9f,             ///< decay rate of the mean of the gradients
       beta2 = 0.999f,             ///< decay rate of the mean of the squared gradients
       epsilon = 1e-6f;            ///< added to the square root of the second mean
-  bool average_gradients = true;  ///< false: m = beta1 m + x, not m = beta1 m + (1 - beta1) x
-  bool l2 = false;                ///< weight decay is added to the gradient, not to the direction
+  bool average_gradients = true;  ///< true: m = beta1 m + (1 - beta1) x; false: m = beta1 m + x
+  bool l2 = false;                ///< true: weight decay is added to the gradient; false: to the direction
   bool nvlamb = false;            ///< NVLAMB: all parameters are scaled
   bool adapt_vectors = false;     ///< weight decay also for parameters of one dimension
   float norm_min = 0,             ///< lower limit to which a parameter's norm is clipped

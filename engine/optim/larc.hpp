@@ -11,7 +11,7 @@ namespace keelson {
 struct Larc {
   ops::LarcMode mode = ops::LarcMode::none;  ///< none: no LARC; scale; clip
   float eta = 0.002f;                        ///< trust coefficient
-  float floor = 0;                           ///< the local rate where a norm is 0
+  float floor = 0;                           ///< the local rate if a norm is 0
   bool relative = false;                     ///< clip: the local rate is divided by the learning rate
 
   /// Writes these settings into the settings of an update.

@@ -10,12 +10,12 @@ namespace keelson {
 /// has a local rate; ops::UpdateParams has the formulas. Weight decay is L2 and part of the local rate.
 ///
 /// Parameters of one dimension (biases, scales of normalization) have no local rate, and no weight decay unless a group
-/// names them. With adapt_vectors they are treated as all others.
+/// names them. With adapt_vectors they are treated like all other parameters.
 struct Lars : Optimizer {
   /// Weight decay 5e-4 by default.
   Lars() { weight_decay = 5e-4f; }
 
-  float momentum = 0.9f;         ///< part of the last step in the next one; 0: no optimizer state
+  float momentum = 0.9f;         ///< factor of the previous step in the next one; 0: no optimizer state
   float eta = 0.001f;            ///< trust coefficient
   float epsilon = 0;             ///< added to the denominator of the local rate
   bool rate_in_momentum = true;  ///< false: MLPerf's variant, the learning rate is not in the momentum

@@ -3,42 +3,25 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/update_rule.hpp"
+
 namespace keelson {
 
-class UpdateBuilder;
-
-/// Settings for some of the parameters. The first group with a pattern that matches the parameter's name counts. A
-/// parameter without a group has the optimizer's own settings.
+/// Settings for some of the parameters. For each parameter, the first group with a pattern that matches the parameter's
+/// name is used. A parameter without a group has the optimizer's own settings.
 struct ParameterGroup {
   /// Names of parameters, "dense1/weights", or names with a star at the end, `dense*`, or at the start, `*bias`.
   std::vector<std::string> patterns;
-  float weight_decay = 0;   ///< in place of the optimizer's weight decay
+  float weight_decay = 0;   ///< replaces the optimizer's weight decay
   float lr_multiplier = 1;  ///< factor on the learning rate of the schedule
 };
 
-/// How parameters change in a step. An optimizer names the state that each parameter needs, and appends the calls of a
-/// step to a plan. A new optimizer is a class of this kind in engine/optim, plus the kernels that its calls need.
-///
-/// Sums, norms and states are f32 or f64 in every precision. The same gradients give the same bits.
-struct Optimizer {
+/// How parameters change in a step: the rule that plans carry out, and the settings that all optimizers have. A new
+/// optimizer is a class of this kind in engine/optim, plus the kernels that its calls need.
+struct Optimizer : UpdateRule {
   float weight_decay = 0;              ///< of parameters that no group names
   std::vector<ParameterGroup> groups;  ///< settings for some of the parameters
   float clip_norm = 0;                 ///< > 0: all gradients are scaled by min(1, clip_norm / norm of all gradients)
-
-  virtual ~Optimizer() = default;  ///< for derived classes
-
-  /// The names of the arrays that belong to each parameter, as PyTorch has them: "momentum_buffer", "exp_avg". Each
-  /// array has the parameter's shape and layout and is zero at first. Checkpoints store these arrays.
-  virtual std::vector<std::string> state_names() const = 0;
-
-  /// Whether a row of a parameter does not change where its gradient is zero. If so, plans keep gradients with few
-  /// non-zero rows (of an embedding) as rows, and append_updates() has to support such gradients. Else all gradients
-  /// are whole.
-  virtual bool moves_only_rows_with_gradient() const { return false; }
-
-  /// Appends the calls of one step. The calls run when the gradients are summed over all ranks and, if the plan checks
-  /// gradients, checked.
-  virtual void append_updates(UpdateBuilder& builder) const = 0;
 
   /// One line for logs, checkpoints and the comparison of ranks: the name first, then all settings that are in use.
   virtual std::string to_string() const = 0;

@@ -23,18 +23,18 @@ struct Schedule {
   };
   /// A change of the rate.
   struct Step {
-    double epoch;   ///< position from which the factor counts
-    double factor;  ///< of `base`
+    double epoch;   ///< position from which the factor applies
+    double factor;  ///< factor of `base`
   };
   Kind kind = Kind::constant;  ///< shape
   double base = 1e-3;          ///< rate after the warm-up
-  double final = 0;            ///< of linear and cosine: rate from position `epochs` on
-  double epochs = 1;           ///< of linear and cosine: position at which the rate is `final`, counted from the start
-  double warmup_epochs = 0;    ///< length of the warm-up; 0: none
-  double warmup_from = 0;      ///< rate of the first step of the warm-up
-  std::vector<Step> steps;     ///< of steps: in rising order of their epochs
-  double decay_factor = 1;     ///< of decay: factor per epoch
-  std::int64_t flat_epochs = 0;  ///< of decay: epochs with the rate `base` before the decay
+  double final = 0;            ///< for linear and cosine: rate from position `epochs` on
+  double epochs = 1;  ///< for linear and cosine: position at which the rate reaches `final`, counted from the start
+  double warmup_epochs = 0;      ///< length of the warm-up; 0: none
+  double warmup_from = 0;        ///< rate of the first step of the warm-up
+  std::vector<Step> steps;       ///< for steps: in rising order of their epochs
+  double decay_factor = 1;       ///< for decay: factor per epoch
+  std::int64_t flat_epochs = 0;  ///< for decay: epochs with the rate `base` before the decay
 
   double at(double epoch) const;  ///< learning rate at this position
   std::string to_string() const;  ///< for logs: "0.001 -> 0 cosine over 10 epochs, warm-up from 0 over 1 epoch"

@@ -24,7 +24,7 @@ std::string_view name_of(Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// Bytes of src and dst in terms of each other, with `ranks` ranks.
+/// Whether the bytes of src and dst fit each other, with `ranks` ranks.
 bool sizes_fit(Kind kind, std::size_t src, std::size_t dst, std::size_t ranks) {
   switch (kind) {
     case Kind::allgather:
@@ -52,15 +52,15 @@ std::vector<Operand> operands_of(const CommunicationDesc& desc) {
   }
 }
 
-/// A collective to be inserted, by numbers of calls in the program as it is without them.
+/// A collective to be inserted. Call numbers are those of the program without the insertions.
 struct Insertion {
   Call start;
-  int last_writer = -1, first_reader = -1;  ///< -1: none in the sections forward and backward
+  int last_writer = -1, first_reader = -1;  ///< -1: none in the phases forward and backward
 };
 
 bool is_linear(const Call& call) { return call.computation() && call.computation()->primitive->is_linear(); }
 
-/// Knows which calls write and read the partial values of a program.
+/// Finds which calls write and read the partial values of a program, and inserts the collectives.
 class Inserter {
  public:
   explicit Inserter(CompileState& build)
@@ -68,9 +68,7 @@ class Inserter {
         program_(build.program),
         calls_(program_.calls()),
         users_(program_.buffers().size()),
-        forward_end_(section_end(Phase::forward)),
-        backward_end_(section_end(Phase::backward)),
-        exchange_end_(section_end(Phase::exchange)) {
+        ends_{end_of_phase(Phase::forward), end_of_phase(Phase::backward), end_of_phase(Phase::exchange)} {
     for (std::size_t c = 0; c < calls_.size(); ++c) note_users(static_cast<int>(c));
   }
 
@@ -79,16 +77,16 @@ class Inserter {
   void add_gathers(const std::vector<Call>& gathers) {
     for (const Call& start : gathers) insertions_.push_back({start, users(start.operands[0].id).last_writer, -1});
   }
-  Sections insert();
+  PhaseEnds insert();
 
  private:
   /// The calls that use a buffer, or a view of it.
   struct Users {
     int last_writer = -1;
-    int first_reader = -1;  ///< of the whole value, and not only of its own rank's term
+    int first_reader = -1;  ///< that reads the whole value, and not only this rank's term
     bool in_bucket = false;
   };
-  std::size_t section_end(Phase last) const {
+  std::size_t end_of_phase(Phase last) const {
     const auto after = [&](const Call& c) { return c.phase > last; };
     return static_cast<std::size_t>(std::find_if(calls_.begin(), calls_.end(), after) - calls_.begin());
   }
@@ -102,7 +100,7 @@ class Inserter {
   Program& program_;
   std::vector<Call>& calls_;
   std::vector<Users> users_;
-  std::size_t forward_end_, backward_end_, exchange_end_;
+  const PhaseEnds ends_;  ///< in the program without the insertions
   std::vector<Insertion> insertions_;
 };
 
@@ -141,7 +139,7 @@ void Inserter::add_partial_values() {
   }
 }
 
-/// The first call of the section update that reads gradients of this bucket, as a parameter's own or among those of a
+/// The first call of the phase update that reads gradients of this bucket, as a parameter's own or among those of a
 /// larger part of the block; -1: none.
 int Inserter::first_update(const Buffer& bucket) const {
   const auto reads = [&](const Operand& o) {
@@ -150,7 +148,7 @@ int Inserter::first_update(const Buffer& bucket) const {
     return b.storage == Storage::gradients && b.offset < bucket.offset + bucket.bytes &&
            bucket.offset < b.offset + b.bytes;
   };
-  for (std::size_t c = exchange_end_; c < calls_.size(); ++c)
+  for (std::size_t c = ends_.exchange; c < calls_.size(); ++c)
     if (std::any_of(calls_[c].operands.begin(), calls_[c].operands.end(), reads)) return static_cast<int>(c);
   return -1;
 }
@@ -160,12 +158,12 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
   for (BufferId part : parts) {
     const Users& u = users(part);
     i.last_writer = std::max(i.last_writer, u.last_writer);
-    if (u.first_reader < 0 || u.first_reader >= static_cast<int>(backward_end_)) continue;
+    if (u.first_reader < 0 || u.first_reader >= static_cast<int>(ends_.backward)) continue;
     if (i.first_reader < 0 || u.first_reader < i.first_reader) i.first_reader = u.first_reader;
   }
   if (i.first_reader < 0 && users(whole).in_bucket) i.first_reader = first_update(program_.buffer(whole));
   KEELSON_EXPECT(i.first_reader < 0 || i.first_reader > i.last_writer);
-  const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(backward_end_);
+  const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(ends_.backward);
   const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
   const Distribution& terms = program_.buffer(parts[0]).distribution;
   i.start = start_of(build_, {phase, names.node, ""},
@@ -179,8 +177,8 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
   insertions_.push_back(std::move(i));
 }
 
-Sections Inserter::insert() {
-  Sections sections;
+PhaseEnds Inserter::insert() {
+  PhaseEnds ends;
   std::vector<Call> result;
   const auto append_starts = [&](auto chosen) {
     for (const Insertion& i : insertions_)
@@ -190,23 +188,23 @@ Sections Inserter::insert() {
     for (const Insertion& i : insertions_)
       if (chosen(i)) result.push_back(end_of(i.start));
   };
-  // Sums in the tree are of all micro-batches: forward and backward run several times before.
+  // Sums in a tree begin when all micro-batches are done: forward and backward run several times before.
   const auto starts_behind_backward = [&](const Insertion& i) {
     return build_.order == SumOrder::tree && i.start.phase == Phase::exchange;
   };
-  // What is started in forward ends there; what is written there and read later starts in backward.
+  // A collective that starts in forward also ends there. One that is read later starts in backward.
   const auto starts_late = [&](const Insertion& i) {
-    return i.last_writer < static_cast<int>(forward_end_) && i.start.phase != Phase::forward &&
+    return i.last_writer < static_cast<int>(ends_.forward) && i.start.phase != Phase::forward &&
            !starts_behind_backward(i);
   };
   for (std::size_t c = 0; c <= calls_.size(); ++c) {
-    if (c == forward_end_) sections.forward_end = result.size(), append_starts(starts_late);
-    if (c == backward_end_) {
-      sections.backward_end = result.size();
+    if (c == ends_.forward) ends.forward = result.size(), append_starts(starts_late);
+    if (c == ends_.backward) {
+      ends.backward = result.size();
       append_starts(starts_behind_backward);
       append_ends([](const Insertion& i) { return i.first_reader < 0; });
     }
-    if (c == exchange_end_) sections.exchange_end = result.size();
+    if (c == ends_.exchange) ends.exchange = result.size();
     if (c == calls_.size()) break;
     append_ends([&](const Insertion& i) { return i.first_reader == static_cast<int>(c); });
     result.push_back(std::move(calls_[c]));
@@ -215,36 +213,36 @@ Sections Inserter::insert() {
     });
   }
   calls_ = std::move(result);
-  return sections;
+  return ends;
 }
 
 }  // namespace
 
-Call start_of(CompileState& build, CallPlace place, const CommunicationDesc& desc) {
+Call start_of(CompileState& build, CallLabel label, const CommunicationDesc& desc) {
   const Program& program = build.program;
   const std::string_view name = name_of(desc.kind);
   auto operands = operands_of(desc);
   for (const Operand& o : operands)
-    if (o.id == no_buffer) fail("{}: {} of '{}': {} is missing", place.node, name, desc.label, to_string(o.role));
+    if (o.id == no_buffer) fail("{}: {} of '{}': {} is missing", label.node, name, desc.label, to_string(o.role));
   if (desc.group != 0 && desc.kind != Kind::allreduce)
-    fail("{}: {} of '{}' in groups of {} ranks: only an allreduce takes groups", place.node, name, desc.label,
+    fail("{}: {} of '{}' in groups of {} ranks: only an allreduce takes groups", label.node, name, desc.label,
          desc.group);
   const auto ranks = static_cast<std::size_t>(build.ranks(desc.axis));
   if (operands.size() == 2) {
     const std::size_t src = program.buffer(desc.src).bytes, dst = program.buffer(desc.dst).bytes;
     if (!sizes_fit(desc.kind, src, dst, ranks))
-      fail("{}: {} of '{}' over {} ranks: src has {} bytes and dst has {}", place.node, name, desc.label, ranks, src,
+      fail("{}: {} of '{}' over {} ranks: src has {} bytes and dst has {}", label.node, name, desc.label, ranks, src,
            dst);
   }
   if (ranks == 1 && desc.periodic)
-    fail("{}: {} of '{}' in a ring of one rank, which would be its own neighbor: leave it out", place.node, name,
+    fail("{}: {} of '{}' in a ring of one rank, which would be its own neighbor: leave it out", label.node, name,
          desc.label);
   const DType type = program.buffer(operands.back().id).desc.dtype;
   const bool sums = desc.kind == Kind::allreduce || desc.kind == Kind::reduce_scatter;
   if (sums && type != DType::f32 && type != DType::f64)
-    fail("{}: {} of '{}': {} cannot be summed over ranks, expected f32 or f64", place.node, name, desc.label,
+    fail("{}: {} of '{}': {} cannot be summed over ranks, expected f32 or f64", label.node, name, desc.label,
          to_string(type));
-  return {place.phase, std::move(place.node), std::string(name), std::move(operands),
+  return {label.phase, std::move(label.node), std::string(name), std::move(operands),
           Communication{desc, Communication::Step::start, build.program.new_channel()}};
 }
 
@@ -254,7 +252,8 @@ Call end_of(Call start) {
   return start;
 }
 
-Sections insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers) {
+PhaseEnds insert_collectives(CompileState& build, const std::vector<Bucket>& buckets,
+                             const std::vector<Call>& gathers) {
   Inserter inserter(build);
   inserter.add_buckets(buckets);
   inserter.add_partial_values();

@@ -10,16 +10,9 @@ namespace keelson {
 
 /// The start of a collective, checked. Throws Error, naming the node, where an operand is missing, has a dtype that
 /// cannot be summed, or has a size that does not fit the number of ranks. Does not append the call to the program.
-Call start_of(CompileState& build, CallPlace place, const CommunicationDesc& desc);
+Call start_of(CompileState& build, CallLabel label, const CommunicationDesc& desc);
 /// The call that waits for the collective of `start`: the same call with Step::wait.
 Call end_of(Call start);
-
-/// Where the sections of a step end: each number is the index of the first call behind the section. The update follows
-/// from exchange_end to the last call.
-struct Sections {
-  /// End of the section forward; end of the section backward; end of the section exchange
-  std::size_t forward_end = 0, backward_end = 0, exchange_end = 0;
-};
 
 /// Values that are exchanged together: adjacent parts of one buffer.
 struct Bucket {
@@ -35,11 +28,12 @@ struct Bucket {
 /// are the starts of other collectives, for which the pass inserts start and wait in the same way.
 ///
 /// A collective whose value is written in forward and read later starts in backward. The wait for a bucket that updates
-/// read stands in the section update, before the first of these calls: while parameters of one bucket are updated, the
-/// next buckets are on their way. Where the caller (Buffer::keep) reads the sum, the wait stands in the section
-/// exchange, before the computations of that section. Sums in SumOrder::tree start there, too, whenever they are
+/// read stands in the phase update, before the first of these calls: while parameters of one bucket are updated, the
+/// next buckets are on their way. Where the caller (Buffer::keep) reads the sum, the wait stands in the phase exchange,
+/// before the computations of that phase. Sums in SumOrder::tree start there, too, whenever they are
 /// written. With one rank along an axis nothing is inserted for that axis. Buckets of a plan with PlanOptions::lag get
-/// no sum: their copies, which append_updates() makes, are summed.
-Sections insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers);
+/// no sum: their copies, which append_updates() makes, are summed. Returns where the phases end in the program with the
+/// inserted calls.
+PhaseEnds insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers);
 
 }  // namespace keelson

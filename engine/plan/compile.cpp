@@ -2,19 +2,19 @@
 #include <bit>
 #include <optional>
 
-#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/ops/combine.hpp"
 #include "engine/ops/dense.hpp"
 #include "engine/ops/loss_scale.hpp"
 #include "engine/ops/step_params.hpp"
 #include "engine/plan/compiled_graph.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
+#include "engine/plan/input_descs.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
 #include "engine/plan/updates.hpp"
+#include "engine/tune/tuning_ranks.hpp"
 
 namespace keelson {
 
@@ -27,7 +27,7 @@ bool takes_half_activations(Context& context, DType type) {
   return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
 }
 
-/// Throws InputError where ExchangeOptions::reproducible cannot be had.
+/// Throws InputError where ExchangeOptions::reproducible is not possible.
 void require_tree(const Graph& graph, const PlanOptions& options, int ranks) {
   const auto power_of_two = [](std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); };
   if (!power_of_two(options.batch) || !power_of_two(ranks))
@@ -60,7 +60,6 @@ struct Compiler {
   std::vector<BackwardFn> plan_forward();
   void plan_outputs(const Graph& graph, const std::vector<int>& index);
   void plan_backward(const std::vector<BackwardFn>& backward);
-  void adopt_readers_descs();
 
   PlanOptions options;
   CompileState build;
@@ -76,7 +75,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.training = options.training;
   build.batch = options.micro_batch_size();
   build.precision = options.precision;
-  // The host looks at losses when a device has gone on already.
+  // The host sees a loss only after such a device has gone on.
   build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
@@ -102,7 +101,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   if (options.training) plan_backward(backward);
 }
 
-/// Losses read f32, callers too; so do the nodes whose result keeps its sources' type for them.
+/// Losses and callers read f32. A node that keeps the type of its sources then needs f32 sources.
 void Compiler::find_wanted_f32(const Graph& graph, const std::vector<int>& index) {
   for (const auto& [name, node] : graph.outputs()) build.wants_f32[index[node]] = true;
   for (int i = static_cast<int>(build.nodes.size()) - 1; i >= 0; --i) {
@@ -131,7 +130,7 @@ void Compiler::require_room_for_inputs() {
 }
 
 void Compiler::add_inputs() {
-  require_room_for_inputs();  // before sizes are computed that no integer holds
+  require_room_for_inputs();  // sizes that no integer holds must not be computed
   build.step_params = owned("step parameters", TensorDesc::plain({sizeof(ops::StepParams)}, DType::u8));
   if (options.training && build.checks_gradients)
     build.loss_scale = owned("loss scale", TensorDesc::plain({sizeof(ops::LossScale)}, DType::u8));
@@ -144,7 +143,7 @@ void Compiler::add_inputs() {
     const Graph::Node& n = build.nodes[i];
     if (!n.srcs.empty()) continue;
     const Shape shape = n.shape.at_batch(build.batch);
-    // Images and volumes come from disk with channels last, and the fast convolutions read them so.
+    // Images and volumes come from disk with channels last, and fast convolutions read this layout.
     const Layout layout = shape.rank() >= 4 ? Layout::channels_last(shape) : Layout::plain(shape);
     build.values[i] = build.inputs[n.name] = owned(n.name, {shape, n.shape.dtype, layout});
   }
@@ -189,36 +188,9 @@ void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
   gradients.emplace(build, options.exchange);
 }
 
-/// PlanOptions::inputs_as_read. A state stays as it is: the plan itself writes the next one.
-void Compiler::adopt_readers_descs() {
-  Program& program = build.program;
-  auto& calls = program.calls();
-  for (const Graph::Node& n : build.nodes) {
-    if (!n.srcs.empty() || n.is_state) continue;
-    const BufferId input = build.inputs.at(n.name);
-    const auto reads = [&](const Call& call) {
-      return std::any_of(call.operands.begin(), call.operands.end(),
-                         [&](const Operand& o) { return o.id != no_buffer && program.root(o.id) == input; });
-    };
-    if (std::count_if(calls.begin(), calls.end(), reads) != 1) continue;
-    const auto reader = std::find_if(calls.begin(), calls.end(), reads);
-    const Computation* work = reader->computation();
-    if (!work || !dynamic_cast<const ops::Reorder*>(work->primitive.get())) continue;
-    const auto written = std::find_if(reader->operands.begin(), reader->operands.end(),
-                                      [](const Operand& o) { return o.role == ops::Role::dst; });
-    Buffer& result = program.buffer(written->id);
-    if (result.storage != Storage::arena || result.view_of != no_buffer) continue;
-    program.buffer(input).desc = result.desc;
-    program.buffer(input).bytes = result.bytes;
-    result.view_of = input;
-    result.storage = Storage::owned;
-    calls.erase(reader);
-  }
-}
-
 CompiledGraph Compiler::finish() {
   Program& program = build.program;
-  if (options.inputs_as_read) adopt_readers_descs();
+  if (options.inputs_as_read) adopt_readers_descs(build);
   CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
   if (options.training && options.optimizer) {
     append_updates(build, *options.optimizer, gradients->floats(), options.exchange.wire);
@@ -228,8 +200,8 @@ CompiledGraph Compiler::finish() {
     }
   }
   if (options.training && options.recompute) recompute_cheap_values(program);
-  c.sections = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
-                         : insert_collectives(build, {}, {});
+  c.phase_ends = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
+                           : insert_collectives(build, {}, {});
   program.place();
   c.checks_gradients = build.checks_gradients;
   c.step_params = build.step_params;
@@ -254,15 +226,6 @@ CompiledGraph Compiler::finish() {
 
 namespace {
 
-/// The text of the first rank.
-std::string first_ranks(std::string text, Communicator& ranks) {
-  auto size = static_cast<std::int64_t>(text.size());
-  ranks.broadcast(&size, sizeof size, 0);
-  text.resize(static_cast<std::size_t>(size));
-  ranks.broadcast(text.data(), text.size(), 0);
-  return text;
-}
-
 /// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
 /// the elements may lie in another order, and the sums would be wrong without a word.
 void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
@@ -272,22 +235,23 @@ void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
 }
 
 CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
-                            AlgorithmChooser* chooser) {
+                            Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
-  const AlgorithmChooser::RulesOfThumb rules(options.exchange.reproducible ? chooser : nullptr);
+  const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
   Communicator* const ranks = options.peers ? options.peers : options.communicator();
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
   if (!ranks || ranks->size() == 1) return make();
   // What follows is the same on all ranks, whatever they have and their environments say: the first one decides whether
   // anything is measured.
-  const bool measures = chooser && chooser->measures();
+  const bool measures = autotuner && autotuner->measures();
   std::optional<CompiledGraph> compiled;
   on_first_rank(ranks, [&] {
     if (measures) compiled.emplace(make());
   });
-  const std::string choices = first_ranks(measures ? chooser->text() : "", *ranks);  // empty: rules of thumb
-  const AlgorithmChooser::RulesOfThumb as_the_first_rank(choices.empty() ? chooser : nullptr);
-  if (chooser && !choices.empty() && ranks->rank() != 0) chooser->adopt(choices);
+  const std::string choices =
+      tuning_ranks(ranks).from_first(measures ? autotuner->text() : "");  // empty: rules of thumb
+  const Autotuner::RulesOfThumb as_the_first_rank(choices.empty() ? autotuner : nullptr);
+  if (autotuner && !choices.empty() && ranks->rank() != 0) autotuner->adopt(choices);
   if (!compiled) compiled.emplace(make());
   if (options.training) require_same_plans(*compiled, *ranks);
   return std::move(*compiled);
@@ -298,14 +262,14 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
 CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
   constexpr double worth_telling = 1;  // seconds
   Context& context = parameters.context();
-  AlgorithmChooser* const chooser = context.device().chooser();
-  const double before = chooser ? chooser->seconds() : 0;
-  auto compiled = compile_alike(graph, parameters, options, chooser);
-  if (chooser && chooser->seconds() - before > worth_telling)
+  Autotuner* const autotuner = context.device().autotuner();
+  const double before = autotuner ? autotuner->seconds() : 0;
+  auto compiled = compile_alike(graph, parameters, options, autotuner);
+  if (autotuner && autotuner->seconds() - before > worth_telling)
     context.remark(fmt::format(
-        "algorithms were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)", chooser->seconds() - before,
-        chooser->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
-                                : "later starts find the choices in " + chooser->file().string()));
+        "algorithms were timed for {:.1f} s; {} (KEELSON_TUNE=off takes rules of thumb)", autotuner->seconds() - before,
+        autotuner->file().empty() ? "set KEELSON_CACHE to a folder that keeps the choices for later starts"
+                                  : "later starts find the choices in " + autotuner->file().string()));
   return compiled;
 }
 

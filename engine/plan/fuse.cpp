@@ -10,7 +10,7 @@ std::shared_ptr<const Layer> fuse_layers(const Layer& first, const Layer& reader
   return nullptr;
 }
 
-/// The layer that has taken in `reader` finds the parameters of that node by the names that they had there.
+/// After the fusion, `into` finds the parameters of `reader` by the names that they have in `reader`.
 void share_parameters(Graph::Node& into, const Graph::Node& reader, const FusionPlace& at) {
   const auto own = into.layer->parameters(at.srcs);
   for (const ParameterSpec& p : reader.layer->parameters({&at.between, 1})) {
@@ -19,7 +19,7 @@ void share_parameters(Graph::Node& into, const Graph::Node& reader, const Fusion
   }
 }
 
-/// Makes `reader` a part of `producer`, the only node that it reads, whose sources are these; false: no rule does.
+/// Makes `reader` a part of `producer`, the only node that it reads. Returns false where no rule allows that.
 bool move_into(Graph::Node& producer, const std::vector<ValueShape>& srcs, const Graph::Node& reader,
                const PlanOptions& options) {
   const FusionPlace at{options.training, options.micro_batch_size(), srcs, producer.shape};

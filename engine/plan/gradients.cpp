@@ -6,9 +6,9 @@ namespace keelson {
 
 namespace {
 
-constexpr std::int64_t floats_per_line = 16;  // 64 bytes: every gradient is as aligned as the primitives want
+constexpr std::int64_t floats_per_line = 16;  // 64 bytes, the alignment that primitives want
 
-/// The same rows in rising order, each once.
+/// Adds up rows of the same number. The result has rising row numbers.
 SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
   Program& program = build.program;
   const TensorDesc rows = program.buffer(all.rows).desc, values = program.buffer(all.values).desc;

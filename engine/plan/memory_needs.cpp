@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/base/algorithm_chooser.hpp"
+#include "engine/tune/autotuner.hpp"
 
 namespace keelson {
 
@@ -12,9 +12,9 @@ using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
 
 Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
   options.batch = batch;
-  options.grid = nullptr;  // other ranks may have had room
+  options.grid = nullptr;  // other ranks may have enough memory, and do not come here
   options.peers = nullptr;
-  const AlgorithmChooser::RulesOfThumb rules(context.device().chooser());  // a full device is none to time anything on
+  const Autotuner::RulesOfThumb rules(context.device().autotuner());  // a full device is none to time anything on
   Parameters parameters(graph, context, 1);
   const Plan plan(graph, parameters, options);
   Needs needs;
@@ -28,7 +28,7 @@ double total(const Needs& needs) {
   return sum;
 }
 
-/// Of so many samples, along the straight line through the needs of one and of two.
+/// The needs of so many samples, which grow linearly from one sample to two.
 Needs extrapolate(const Needs& one, const Needs& two, std::int64_t batch) {
   Needs needs = one;
   for (std::size_t i = 0; i < needs.size(); ++i)
@@ -50,8 +50,8 @@ std::string list(const Needs& needs) {
 
 }  // namespace
 
-void require_memory_for_parameters(const Graph& graph, Context& context, const Optimizer& optimizer) {
-  double count = 0;  // which may be more than an integer holds
+void require_memory_for_parameters(const Graph& graph, Context& context, const UpdateRule& optimizer) {
+  double count = 0;  // an integer may be too small
   for (const auto& p : graph.parameters()) {
     double elements = 1;
     for (const auto d : p.shape) elements *= static_cast<double>(d);

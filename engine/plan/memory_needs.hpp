@@ -18,6 +18,6 @@ std::string describe_memory_needs(const Graph& graph, Context& context, PlanOpti
 
 /// Throws InputError if the parameters with their gradients and the optimizer's moments need more memory than the
 /// device can give. Allocates none of them.
-void require_memory_for_parameters(const Graph& graph, Context& context, const Optimizer& optimizer);
+void require_memory_for_parameters(const Graph& graph, Context& context, const UpdateRule& optimizer);
 
 }  // namespace keelson

@@ -26,7 +26,7 @@ BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc
 }
 
 Call NodeBuilder::start(const CommunicationDesc& desc) {
-  Call call = start_of(build_, place(""), desc);
+  Call call = start_of(build_, label(""), desc);
   build_.program.calls().push_back(call);
   return end_of(std::move(call));
 }
@@ -83,7 +83,7 @@ BufferId parameter_buffer(CompileState& build, const Parameter& p) {
 
 BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& layout, DType type) {
   Parameter& p = parameter(name);
-  // A copy of another dtype is an element-wise conversion where both lie alike; backends' own layouts depend on it.
+  // A copy in another dtype is made element by element, in the same layout. Backends' own layouts depend on the dtype.
   const bool own = layout.is_strided() || (layout.is_opaque() && type == DType::f32);
   if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.shape));
   return converted(parameter_buffer(build_, p), layout, type);
@@ -107,7 +107,7 @@ BufferId ForwardBuilder::new_dst(const Layout& layout, DType type) {
 
 BackwardBuilder::BackwardBuilder(CompileState& build, int node) : NodeBuilder(build, Phase::backward, node) {
   std::vector<BufferId> terms = build.diffs[node];
-  if (terms.empty()) return;  // the loss: where gradients begin
+  if (terms.empty()) return;  // the loss, where gradients begin
   if (terms.size() == 1) {
     diff_dst_ = terms[0];
     return;

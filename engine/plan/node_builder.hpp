@@ -120,19 +120,19 @@ class NodeBuilder {
   template <class Op>
   void forward(const std::shared_ptr<Op>& op, const typename Op::template Forward<Buffers>& args,
                std::string name = "") {
-    append_call<Op, Op::template Forward>(build_.program, place(std::move(name)), op, args);
+    append_call<Op, Op::template Forward>(build_.program, label(std::move(name)), op, args);
   }
   /// The same for the gradient of the sources.
   template <class Op>
   void backward_data(const std::shared_ptr<Op>& op, const typename Op::template BackwardData<Buffers>& args,
                      std::string name = "") {
-    append_call<Op, Op::template BackwardData>(build_.program, place(std::move(name)), op, args);
+    append_call<Op, Op::template BackwardData>(build_.program, label(std::move(name)), op, args);
   }
   /// The same for the gradients of weights and biases.
   template <class Op>
   void backward_weights(const std::shared_ptr<Op>& op, const typename Op::template BackwardWeights<Buffers>& args,
                         std::string name = "") {
-    append_call<Op, Op::template BackwardWeights>(build_.program, place(std::move(name)), op, args);
+    append_call<Op, Op::template BackwardWeights>(build_.program, label(std::move(name)), op, args);
   }
 
   // ---- communication that the plan does not insert by itself
@@ -151,7 +151,7 @@ class NodeBuilder {
 
  protected:
   /// Phase and node of this builder, with the name of an op; empty: the layer's kind.
-  CallPlace place(std::string op) const {
+  CallLabel label(std::string op) const {
     return {phase_, node().name, op.empty() ? node().layer->kind() : std::move(op)};
   }
 

@@ -8,8 +8,8 @@
 #include "engine/base/process_grid.hpp"
 #include "engine/graph/parameters.hpp"
 #include "engine/ops/peaks.hpp"
-#include "engine/optim/optimizer.hpp"
 #include "engine/plan/precision.hpp"
+#include "engine/plan/update_rule.hpp"
 
 namespace keelson {
 
@@ -37,8 +37,8 @@ struct PlanOptions {
   /// In which type layers multiply. Where a backend also takes results of 16 bits (GPUs), values between layers are
   /// kept in this type, too.
   Precision precision = Precision::fp32;
-  ExchangeOptions exchange;              ///< of gradients over ranks
-  const Optimizer* optimizer = nullptr;  ///< null: gradients only, no update
+  ExchangeOptions exchange;               ///< of gradients over ranks
+  const UpdateRule* optimizer = nullptr;  ///< an Optimizer; null: gradients only, no update
   /// The update reads the gradients of the step before, zero in the first step (SyncMode::Kind::lag). Their exchange
   /// runs beside a whole step. They are one more moment of each parameter, behind those of the optimizer.
   bool lag = false;
@@ -49,7 +49,7 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
-  /// Ranks that compile this plan together and take the algorithms of the first one (AlgorithmChooser), which may have
+  /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
   /// to time them; null: those of communicator(). All of them make the same plans in the same order.
   Communicator* peers = nullptr;
 
@@ -85,7 +85,7 @@ struct PlanRow {
 
 /// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places in
 /// memory. Compilation takes well under a second, and some seconds more where algorithms of convolutions must be timed
-/// (Device::chooser()). A plan does not change; an Executor runs the plan. The context must
+/// (Device::autotuner()). A plan does not change; an Executor runs the plan. The context must
 /// outlive the plan.
 class Plan {
  public:

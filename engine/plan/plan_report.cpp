@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
   for (const Buffer& b : compiled.program.buffers())
     if (b.view_of == no_buffer) bytes[static_cast<int>(b.storage)] += b.bytes;
   const auto of = [&](Storage s) { return bytes[static_cast<int>(s)]; };
-  // One, and one for each level of the tree of sums over micro-batches.
+  // One block, and one for each level of the tree of sums over micro-batches.
   const auto blocks =
       static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(compiled.options.micro_batches())));
   return {{"parameters", of(Storage::parameter)},
@@ -68,7 +68,7 @@ std::vector<PlanRow> plan_rows(const Program& program) {
     r.node = c.node;
     r.op = op_name(c);
     if (computed) {
-      r.backend = computed->primitive->backend();
+      r.backend = computed->primitive->backend_of(computed->verb);
       r.kernel = computed->primitive->name(computed->verb);
       const ops::Cost cost = computed->primitive->cost(computed->verb);
       r.gflop = cost.flops * 1e-9;
@@ -128,7 +128,7 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
   };
   line({"phase", "node", "op", "backend", "kernel", "layout"}, {"GFLOP", "MB", "ms", "GFLOP/s", "of peak"});
   PlanRow total;
-  double at_peak = 0;  // milliseconds that the machine's limits explain; what caches spared cannot make up for others
+  double at_peak = 0;  // milliseconds at the machine's peaks; a call faster than its peak does not count for others
   for (const PlanRow& r : rows) {
     const bool timed = r.milliseconds > 0;
     const double share = peaks ? r.share(*peaks) : 0;

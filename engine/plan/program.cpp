@@ -64,14 +64,14 @@ std::vector<Program::Life> Program::lives() const {
   return lives;
 }
 
-/// Whether the call reads the source's memory through this operand alone. A result may take the place of element i once
-/// that has been read, but a second operand reads it later, or as another element.
+/// Whether this operand alone reads the memory of the source. A result may replace element i when the element has been
+/// read, but a second operand may read it later, or as another element.
 bool Program::reads_once(const Call& call, const Operand& source) const {
   return std::count_if(call.operands.begin(), call.operands.end(),
                        [&](const Operand& o) { return o.id != no_buffer && root(o.id) == root(source.id); }) == 1;
 }
 
-/// Of whole buffers that lie alike. Other parts of a buffer may be read later, so a result never takes a part.
+/// Merges whole buffers of the same desc. A result never replaces a part, since other parts may be read later.
 void Program::merge_in_place() {
   auto life = lives();
   for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
@@ -130,8 +130,8 @@ void Program::place() {
     lower_bound_ = std::max(lower_bound_, alive);
   }
 
-  // Where that leaves gaps: two buffers, mostly large ones, change places in the order, as long as it does no harm.
-  // Ranks must agree, so chance is a function of the attempt alone.
+  // If that leaves gaps, two buffers, mostly large ones, are swapped in the order, and the swap stays if the arena does
+  // not grow. Ranks must get the same result, so the random choice depends on the number of the attempt alone.
   const std::uint64_t attempts = std::min<std::uint64_t>(2000, 100'000'000 / (order.size() * order.size() + 1));
   arena_bytes_ = place_in(order, life);
   auto best = order;

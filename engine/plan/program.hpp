@@ -17,10 +17,16 @@ using BufferId = int;
 /// In place of a buffer's number: the operand is absent.
 inline constexpr BufferId no_buffer = -1;
 
-/// The part of a step that a call belongs to, in the order of the step. exchange: waiting for values of other ranks,
-/// behind the backward pass.
+/// The parts of a step, in their order. In the exchange, behind the backward pass, the rank waits for values of other
+/// ranks. Only the starts and waits of collectives may stand in another phase than the one they belong to.
 enum class Phase : std::uint8_t { forward, backward, exchange, update };
 std::string_view to_string(Phase p);
+
+/// Where phases end in the list of calls: the index of the first call behind the phase. The update ends with the list.
+struct PhaseEnds {
+  /// End of the phase forward; of the phase backward; of the phase exchange
+  std::size_t forward = 0, backward = 0, exchange = 0;
+};
 
 /// Where the memory of a buffer comes from.
 enum class Storage : std::uint8_t {
@@ -64,7 +70,7 @@ struct Operand {
 /// Makes the function that a step executes, from the call's operands in memory: a tensor for each, empty if absent.
 using Bind = std::function<std::function<void()>(const Tensor*)>;
 
-/// One verb of a primitive.
+/// A verb of a primitive.
 struct Computation {
   std::shared_ptr<const ops::Primitive> primitive;  ///< may be shared by several calls
   ops::Verb verb = ops::Verb::forward;              ///< forward, backward_data or backward_weights
@@ -98,9 +104,9 @@ struct Communication {
 
 /// One entry of the flat list that a step runs.
 struct Call {
-  Phase phase;                                    ///< part of the step
-  std::string node, op;                           ///< name of the node, for reports; name of the op: "conv", "reorder"
-  std::vector<Operand> operands;                  ///< in the order of the op's declaration
+  Phase phase;                    ///< part of the step; of a communication: the phase that reads what it brings
+  std::string node, op;           ///< name of the node, for reports; name of the op: "conv", "reorder"
+  std::vector<Operand> operands;  ///< in the order of the op's declaration
   std::variant<Computation, Communication> work;  ///< what the call does
 
   /// The computation, or null for a communication.

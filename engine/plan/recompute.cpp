@@ -16,8 +16,8 @@ bool is_one_of(const ops::Primitive& p) {
   return ((dynamic_cast<const Ops*>(&p) != nullptr) || ...);
 }
 
-/// Sums are not among the cheap ops: the residual connections of a deep network are one long chain of them, all of
-/// which would have to be made again for the last one.
+/// Sums are not among the cheap ops: residual connections make one long chain of sums, and all of them would have to be
+/// made again for the last one.
 bool is_cheap(const Call& call) {
   const Computation* c = call.computation();
   return call.phase == Phase::forward && c && c->verb == ops::Verb::forward &&
@@ -43,9 +43,9 @@ class Recomputation {
   }
 
  private:
-  /// Of a buffer that owns its memory.
+  /// The uses of a buffer that owns its memory.
   struct Value {
-    int writer = -1, writers = 0;  ///< the last call that writes it, and how many do
+    int writer = -1, writers = 0;  ///< the last call that writes it; number of such calls
     int first_backward = -1;       ///< the first call behind the forward pass that reads it
     int last = -1;                 ///< the last call that uses it
     bool chosen = false;
@@ -53,7 +53,7 @@ class Recomputation {
   };
 
   Value& value(BufferId id) {
-    values_.resize(program_.buffers().size());  // made_again() adds some
+    values_.resize(program_.buffers().size());  // made_again() adds buffers
     return values_[static_cast<std::size_t>(program_.root(id))];
   }
 
@@ -68,8 +68,8 @@ class Recomputation {
       }
   }
 
-  /// Whether one cheap call alone writes this buffer, and has no other result. A partial value is no candidate: the sum
-  /// over the ranks, of which the program knows nothing yet, takes its place.
+  /// Whether one cheap call alone writes this buffer, and has no other result. Not for partial values: a later pass
+  /// replaces such a value by the sum over the ranks.
   bool can_be_made_again(BufferId root) {
     const Value& v = value(root);
     const Buffer& b = program_.buffer(root);
@@ -81,7 +81,7 @@ class Recomputation {
                        [&](const Operand& o) { return !o.writes() || o.role == ops::Role::scratch || o.id == root; });
   }
 
-  /// Whether the value is there at call `at` without anything having to live longer, or can be made again then.
+  /// Whether the value is in memory at call `at` without living longer than now, or can be made again then.
   bool available(BufferId root, int at) {
     const Value& v = value(root);
     if (program_.buffer(root).storage != Storage::arena || v.chosen || v.last >= at) return true;
@@ -106,7 +106,7 @@ class Recomputation {
     }
   }
 
-  /// The buffer that stands for `id` at call `at`, of which all sources have been made; appends the calls that make it.
+  /// The buffer that replaces `id` at call `at`. Appends the calls that make it.
   BufferId made_again(BufferId id, int at, std::vector<Call>& calls) {
     const BufferId root = program_.root(id);
     if (value(root).again == no_buffer) {
@@ -135,7 +135,7 @@ class Recomputation {
   }
 
   Program& program_;
-  const std::vector<Call> calls_;  ///< as they were
+  const std::vector<Call> calls_;  ///< before the pass
   std::vector<Value> values_;      ///< by buffer
 };
 

@@ -10,16 +10,16 @@ using ops::Access;
 using ops::OperandInfo;
 using ops::Role;
 
-/// One call under construction, with what its messages begin with.
+/// The checks of one call, and the beginning of their messages.
 struct Check {
   Program& program;
-  const CallPlace& place;
+  const CallLabel& label;
   const ops::Primitive& primitive;
   ops::Verb verb;
 
   template <class... A>
   [[noreturn]] void refuse_call(Role role, fmt::format_string<A...> text, A&&... values) const {
-    fail("{}: {} of {} ({}), operand {}: {}", place.node, to_string(verb), place.op, primitive.name(verb),
+    fail("{}: {} of {} ({}), operand {}: {}", label.node, to_string(verb), label.op, primitive.name(verb),
          to_string(role), fmt::format(text, std::forward<A>(values)...));
   }
 
@@ -46,7 +46,7 @@ struct Check {
     if (o.role == Role::scratch) size(o, ids[0], primitive.scratch_bytes(verb));
   }
 
-  /// What is written shares no memory with other operands, but where the declaration allows it.
+  /// An operand that is written shares memory with others only where the declaration allows it.
   void sharing(const std::vector<Operand>& operands) const {
     for (std::size_t i = 0; i < operands.size(); ++i)
       for (std::size_t j = 0; j < operands.size(); ++j) {
@@ -67,16 +67,16 @@ int first_of(const std::vector<Operand>& operands, Role role) {
 
 }  // namespace
 
-std::vector<Operand> check_operands(Program& program, const CallPlace& place, const ops::Primitive& primitive,
+std::vector<Operand> check_operands(Program& program, const CallLabel& label, const ops::Primitive& primitive,
                                     ops::Verb verb, const std::vector<OperandInfo>& declared,
                                     std::vector<std::vector<BufferId>> ids) {
-  const Check check{program, place, primitive, verb};
+  const Check check{program, label, primitive, verb};
   std::vector<Operand> operands;
   for (std::size_t i = 0; i < declared.size(); ++i) {
     const OperandInfo& o = declared[i];
     if (o.role == Role::scratch && ids[i][0] == no_buffer && primitive.scratch_bytes(verb) > 0) {
       const auto bytes = static_cast<std::int64_t>(primitive.scratch_bytes(verb));
-      ids[i][0] = program.add(place.node + "/scratch", TensorDesc::plain({bytes}, DType::u8));
+      ids[i][0] = program.add(label.node + "/scratch", TensorDesc::plain({bytes}, DType::u8));
     }
     check(o, ids[i]);
     for (BufferId id : ids[i]) operands.push_back({id, o.role, o.access, first_of(operands, o.in_place_of)});

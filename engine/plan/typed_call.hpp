@@ -28,8 +28,8 @@ struct Buffers {
   using List = std::vector<BufferId>;
 };
 
-/// Where a call belongs.
-struct CallPlace {
+/// What a call belongs to.
+struct CallLabel {
   Phase phase;           ///< part of the step
   std::string node, op;  ///< name of the node; name of the op in reports: "conv"
 };
@@ -39,16 +39,16 @@ namespace detail {
 /// The operands of a call, one per buffer of `ids`, checked against their declarations. Throws Error that names the
 /// node, the verb and the operand where one is missing, has another shape, dtype or layout than declared, is too small,
 /// or shares memory with another without leave.
-std::vector<Operand> check_operands(Program& program, const CallPlace& place, const ops::Primitive& primitive,
+std::vector<Operand> check_operands(Program& program, const CallLabel& label, const ops::Primitive& primitive,
                                     ops::Verb verb, const std::vector<ops::OperandInfo>& declared,
                                     std::vector<std::vector<BufferId>> ids);
 
-inline void append_ids(std::vector<std::vector<BufferId>>& ids, const std::vector<BufferId>& field) {
-  ids.push_back(field);
+inline void append_ids(std::vector<std::vector<BufferId>>& ids, const std::vector<BufferId>& list) {
+  ids.push_back(list);
 }
-template <class Field>
-void append_ids(std::vector<std::vector<BufferId>>& ids, const Field& field) {
-  ids.push_back({field.id});
+template <class Buffer>
+void append_ids(std::vector<std::vector<BufferId>>& ids, const Buffer& buffer) {
+  ids.push_back({buffer.id});
 }
 
 }  // namespace detail
@@ -56,18 +56,18 @@ void append_ids(std::vector<std::vector<BufferId>>& ids, const Field& field) {
 /// Appends the call of the verb that `args` belong to. Throws Error, naming node, verb and operand, for operands that
 /// do not fit the declaration.
 template <class Op, template <class> class Args>
-void append_call(Program& program, CallPlace place, std::shared_ptr<Op> op, const Args<Buffers>& args) {
+void append_call(Program& program, CallLabel label, std::shared_ptr<Op> op, const Args<Buffers>& args) {
   constexpr ops::Verb verb = Args<Buffers>::verb;
   std::vector<std::vector<BufferId>> ids;
-  std::apply([&](const auto&... field) { (detail::append_ids(ids, field), ...); }, ops::fields(args));
+  std::apply([&](const auto&... operand) { (detail::append_ids(ids, operand), ...); }, ops::fields(args));
   std::vector<std::size_t> counts;
-  for (const auto& field : ids) counts.push_back(field.size());
+  for (const auto& operand : ids) counts.push_back(operand.size());
   const auto declared = ops::declared_operands<Args>(op->description());
-  auto operands = detail::check_operands(program, place, *op, verb, declared, std::move(ids));
+  auto operands = detail::check_operands(program, label, *op, verb, declared, std::move(ids));
   Bind bind = [op, counts](const Tensor* tensors) -> std::function<void()> {
     return [op, bound = ops::make_args<Args>(tensors, counts)] { ops::execute(*op, bound); };
   };
-  program.calls().push_back({place.phase, std::move(place.node), std::move(place.op), std::move(operands),
+  program.calls().push_back({label.phase, std::move(label.node), std::move(label.op), std::move(operands),
                              Computation{std::move(op), verb, std::move(bind)}});
 }
 

@@ -26,7 +26,7 @@ void UpdateBuilder::append_sum_of_squares(const std::string& node, BufferId src,
 
 BufferId UpdateBuilder::global_norm() {
   if (global_norm_ != no_buffer) return global_norm_;
-  if (build_.lag) {  // which do not lie in the block
+  if (build_.lag) {  // lagged gradients are not in the block
     global_norm_ = new_sums("global norm", std::ssize(parameters_));
     for (std::int64_t i = 0; i < std::ssize(parameters_); ++i) {
       const auto& p = parameters_[static_cast<std::size_t>(i)];

@@ -25,7 +25,7 @@ struct UpdatedParameter {
 /// kernels.
 class UpdateBuilder {
  public:
-  /// `gradients`: f32 elements of the block that holds all whole gradients. `state_names`: Optimizer::state_names().
+  /// `gradients`: f32 elements of the block that holds all whole gradients. `state_names`: UpdateRule::state_names().
   UpdateBuilder(CompileState& build, std::int64_t gradients, std::vector<std::string> state_names);
 
   /// All parameters that have a gradient, each once.

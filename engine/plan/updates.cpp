@@ -27,7 +27,7 @@ void keep_gradients(CompileState& build, UpdateBuilder& builder) {
 
 }  // namespace
 
-void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_t gradients, Wire wire) {
+void append_updates(CompileState& build, const UpdateRule& optimizer, std::int64_t gradients, Wire wire) {
   UpdateBuilder builder(build, gradients, optimizer.state_names());
   auto& calls = build.program.calls();
   const auto starts = build.lag ? exchange_starts(build, builder, wire) : std::vector<Call>();

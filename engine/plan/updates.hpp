@@ -1,7 +1,7 @@
 #pragma once
 
-#include "engine/optim/optimizer.hpp"
 #include "engine/plan/node_builder.hpp"
+#include "engine/plan/update_rule.hpp"
 
 namespace keelson {
 
@@ -9,6 +9,6 @@ namespace keelson {
 /// plan with PlanOptions::lag all of these read the gradients of the step before. Then come the copies of this step's
 /// gradients, and the starts of their exchange, whose waits stand before the checks and updates of the next step.
 /// `gradients`: f32 elements of the block that holds all whole gradients. `wire`: of the exchange with lag.
-void append_updates(CompileState& build, const Optimizer& optimizer, std::int64_t gradients, Wire wire);
+void append_updates(CompileState& build, const UpdateRule& optimizer, std::int64_t gradients, Wire wire);
 
 }  // namespace keelson

@@ -32,11 +32,11 @@ constexpr std::string_view to_string(DType t) {
   return names[static_cast<int>(t)];
 }
 
-/// A number of 16 bits as it lies in memory; to_float() and the functions below (half.hpp) give it a meaning.
+/// A 16-bit number as stored in memory; to_float() and other functions in half.hpp convert it.
 struct bf16 {  ///< the upper half of an IEEE binary32
   std::uint16_t bits;
 };
-/// A number of 16 bits, 5 of them exponent.
+/// A 16-bit number with 5 bits of exponent.
 struct f16 {  ///< IEEE binary16
   std::uint16_t bits;
 };

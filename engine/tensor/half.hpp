@@ -4,8 +4,8 @@
 
 #include "engine/tensor/dtype.hpp"
 
-/// Conversion between f32 and the 16-bit types: to the nearest number, of two equally near ones the even; overflow
-/// gives infinity, a NaN stays a (quiet) NaN, subnormal numbers are kept. Free of state, for host and device code.
+/// Conversion between f32 and the 16-bit types: rounds to the nearest number, ties to even; overflow gives infinity, a
+/// NaN stays a (quiet) NaN, subnormal numbers are kept. Functions without state, for host and device code.
 namespace keelson {
 
 /// Exact.
@@ -24,7 +24,7 @@ constexpr bf16 to_bf16(float x) {
 /// Exact.
 constexpr float to_float(f16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
-  // Scaled by 2^112 the exponents of both formats agree, also those of subnormal numbers.
+  // After scaling by 2^112, the exponents of both formats agree, also for subnormal numbers.
   const float scaled = std::bit_cast<float>(rest << 13) * 0x1p112f;
   const std::uint32_t bits =
       rest >= 0x7c00u ? 0x7f800000u | (rest & 0x3ffu) << 13 : std::bit_cast<std::uint32_t>(scaled);
@@ -37,8 +37,8 @@ constexpr f16 to_f16(float x) {
   const std::uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
   const auto made = [&](std::uint32_t value) { return f16{static_cast<std::uint16_t>(sign | value)}; };
   if (rest > 0x7f800000u) return made(0x7e00u);
-  if (rest >= 0x477ff000u) return made(0x7c00u);  // 65520: half way to what would be 65536
-  if (rest < 0x38800000u)                         // subnormal: adding 0.5 leaves the right number of bits, rounded
+  if (rest >= 0x477ff000u) return made(0x7c00u);  // 65520: half way to 65536, which f16 does not have
+  if (rest < 0x38800000u)                         // subnormal: adding 0.5 rounds to the right number of bits
     return made(std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest) + 0.5f) - 0x3f000000u);
   return made((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
 }

@@ -21,7 +21,7 @@ std::string to_string(const TensorDesc& d) {
 
 namespace {
 
-/// Contiguous strides for dims visited from the fastest varying to the slowest.
+/// Contiguous strides for dimensions visited from the fastest to the slowest.
 Shape packed(const Shape& shape, std::initializer_list<int> fastest_first_tail, bool rest_descending) {
   Shape strides = Shape::filled(shape.rank(), 1);
   std::int64_t step = 1;
@@ -71,7 +71,7 @@ bool Layout::is_dense(const Shape& shape) const {
 
 Layout Layout::without_gaps(const Shape& shape) const {
   if (!is_strided()) return *this;
-  std::vector<int> order(static_cast<std::size_t>(shape.rank()));  // the fastest dim first
+  std::vector<int> order(static_cast<std::size_t>(shape.rank()));  // the fastest dimension first
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return strides_[a] < strides_[b]; });
   Shape strides = shape;

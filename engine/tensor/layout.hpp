@@ -9,7 +9,7 @@
 
 namespace keelson {
 
-/// A backend's own arrangement of elements (blocked, padded). Only that backend can read its meaning; everybody else
+/// A backend's own arrangement of elements (blocked, padded). Only that backend knows where an element lies; other code
 /// may treat the bytes as a flat array of elements whose padding is zero.
 class OpaqueLayout {
  public:
@@ -22,8 +22,8 @@ class OpaqueLayout {
   virtual std::string to_string() const = 0;                 ///< e.g. "aBcde16b"
 };
 
-/// How a tensor's logical elements lie in memory: `any` (a request: the primitive chooses), strided, or opaque. Dims
-/// stay logical.
+/// How a tensor's logical elements lie in memory: `any` (a request: the primitive chooses), strided, or opaque.
+/// Dimensions are always logical.
 class Layout {
  public:
   Layout() = default;  ///< any
@@ -33,45 +33,45 @@ class Layout {
   static Layout plain(const Shape& shape);
   /// N, spatial..., C with C fastest; equals plain for tensors of rank < 3.
   static Layout channels_last(const Shape& shape);
-  /// Element strides, one per dim of `shape`. Strides of extents 1 carry no information and are normalised, so that
-  /// equality is right.
+  /// A layout with these element strides, one per dimension of `shape`. Strides of dimensions of extent 1 have no
+  /// meaning and are normalised, so that equal layouts compare equal.
   static Layout strided(const Shape& shape, const Shape& strides);
-  /// Of a backend.
+  /// A backend's layout.
   static Layout opaque(std::shared_ptr<const OpaqueLayout> layout);
 
   /// Whether this is a request.
   bool is_any() const { return kind_ == Kind::any; }
-  /// Whether strides() say how the elements lie.
+  /// Whether strides() describes the layout.
   bool is_strided() const { return kind_ == Kind::strided; }
-  /// Whether opaque() says how the elements lie.
+  /// Whether opaque() describes the layout.
   bool is_opaque() const { return kind_ == Kind::opaque; }
   /// Whether a tensor of this shape is row-major.
   bool is_plain(const Shape& shape) const { return *this == plain(shape); }
-  /// Whether the channels of a tensor of this shape lie side by side.
+  /// Whether the channels of a tensor of this shape are contiguous (channels-last).
   bool is_channels_last(const Shape& shape) const { return *this == channels_last(shape); }
-  /// True where every element of the allocation belongs to exactly one logical element or is padding that stays zero:
-  /// element-wise work may then run over the bytes as a flat array.
+  /// True if every element of the allocation belongs to exactly one logical element, or is padding that stays zero.
+  /// Element-wise work may then run over the bytes as a flat array.
   bool is_dense(const Shape& shape) const;
 
-  /// A dense layout with the elements of a tensor of this shape in the same order: what a slice is copied to. Layouts
-  /// that are not strided stay as they are.
+  /// A dense layout with the elements of a tensor of this shape in the same order, e.g. for the copy of a slice.
+  /// Layouts that are not strided are returned unchanged.
   Layout without_gaps(const Shape& shape) const;
 
-  /// In elements. Throws Error where the layout is not strided.
+  /// The strides, in elements. Throws Error if the layout is not strided.
   const Shape& strides() const;
-  /// Throws Error where the layout is not opaque.
+  /// The backend's layout. Throws Error if the layout is not opaque.
   const OpaqueLayout& opaque() const;
-  /// Null where the layout is not opaque.
+  /// The same, shared; null if the layout is not opaque.
   std::shared_ptr<const OpaqueLayout> share_opaque() const { return opaque_; }
 
-  /// Bytes of an allocation that holds `shape` in this layout; `any` is refused.
+  /// Bytes of an allocation for `shape` in this layout. Throws Error for `any`.
   std::size_t bytes(const Shape& shape, DType dtype) const;
 
   friend bool operator==(const Layout& a, const Layout& b);
 
   /// "any", "strided 8,1,4,2" or "onednn:aBcde16b"; describe() also knows "plain" and "channels-last".
   std::string to_string() const;
-  /// For people: knows "plain" and "channels-last", which depend on the shape.
+  /// For messages: also "plain" and "channels-last", which depend on the shape.
   std::string describe(const Shape& shape) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace keelson {
 
-/// The most dimensions that a Shape has.
+/// The most dimensions that a Shape can have.
 inline constexpr int max_rank = 6;
 
 /// Up to six integers: the logical extents of a tensor in the order (N, C, D, H, W), the strides of a layout, a

@@ -7,17 +7,17 @@
 
 namespace keelson {
 
-/// What a tensor is, without its data.
+/// A tensor's description, without its data.
 struct TensorDesc {
   Shape shape;               ///< logical: (N, C, D, H, W), (N, features), (O, I, kD, kH, kW), ...
-  DType dtype = DType::f32;  ///< of each element
+  DType dtype = DType::f32;  ///< type of each element
   Layout layout;             ///< `any` in a request
 
-  /// In row-major order.
+  /// A description with row-major order.
   static TensorDesc plain(const Shape& shape, DType dtype = DType::f32) { return {shape, dtype, Layout::plain(shape)}; }
   /// The same shape and dtype in another layout.
   TensorDesc with(const Layout& l) const { return {shape, dtype, l}; }
-  /// Rows and columns exchanged, in the same memory: of strided matrices.
+  /// The transposed matrix in the same memory. Only for strided matrices.
   TensorDesc transposed() const {
     const Shape turned{shape[1], shape[0]};
     return {turned, dtype, Layout::strided(turned, {layout.strides()[1], layout.strides()[0]})};
@@ -32,7 +32,7 @@ struct TensorDesc {
 std::string to_string(const TensorDesc& d);  ///< "2x4x8x8x8 f32 channels-last"
 
 /// A typed array in one context's memory space. Copies share the data. A tensor either shares ownership of its memory
-/// or is a view into memory that somebody else keeps (a plan's arena).
+/// or is a view into memory with another owner (a plan's arena).
 class Tensor {
  public:
   /// No tensor: false, without data.
@@ -43,24 +43,24 @@ class Tensor {
 
   /// Whether there is data.
   explicit operator bool() const { return data_ != nullptr; }
-  /// All but the data.
+  /// The description.
   const TensorDesc& desc() const { return desc_; }
   /// Logical extents.
   const Shape& shape() const { return desc_.shape; }
   /// Type of each element.
   DType dtype() const { return desc_.dtype; }
-  /// How the elements lie; never `any`.
+  /// The layout; never `any`.
   const Layout& layout() const { return desc_.layout; }
   /// Bytes of the allocation, padding included.
   std::size_t bytes() const { return desc_.bytes(); }
   /// Logical elements, without padding.
   std::int64_t elements() const { return desc_.elements(); }
-  /// Elements of the allocation, padding included: what an element-wise kernel on a flat array runs over.
+  /// Elements of the allocation, padding included, over which an element-wise kernel on a flat array runs.
   std::int64_t stored_elements() const { return static_cast<std::int64_t>(bytes() / size_of(dtype())); }
 
   /// The memory, in the address space of the device; null for no tensor.
   void* raw() const { return data_; }
-  /// The memory as elements of type T. Throws Error where T is not the dtype.
+  /// The memory as elements of type T. Throws Error if T is not the dtype.
   template <class T>
   T* data() const {
     KEELSON_EXPECT(dtype_of<T> == dtype());

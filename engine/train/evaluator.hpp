@@ -65,7 +65,7 @@ class Evaluator {
   /// The executor of the current network; valid until set_network(). Throws Error after release_network().
   const Executor& executor() const;
 
-  /// After Communicator::shrink() of the group that the evaluator was made with: deals the samples to the ranks that
+  /// After FaultTolerance::shrink() of the group that the evaluator was made with: deals the samples to the ranks that
   /// are left.
   void regroup();
   /// Destroys plan and executor before the network changes, so that the memory of the parameters can be freed.

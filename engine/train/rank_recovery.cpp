@@ -56,7 +56,7 @@ std::optional<Recovery> RankRecovery::retry_until_agreed(const std::string& what
                                                          const std::function<void()>& work, const Group& group) {
   std::optional<Recovery> recovery;
   Stopwatch watch;
-  while (!ranks_->agree(succeeds(work))) {
+  while (!ranks_->fault_tolerance()->agree(succeeds(work))) {
     if (!recovery) recovery = {.step = state.step, .during = what, .interrupted = watch.seconds()};
     if (restart_) {
       loss_ = recovery;
@@ -75,13 +75,13 @@ void RankRecovery::recover(Recovery& recovery, RunState& state, const Group& gro
     Stopwatch watch;
     group.release();
     const bool was_rank0 = ranks_->rank() == 0;
-    const LostRanks lost = ranks_->shrink();
+    const LostRanks lost = ranks_->fault_tolerance()->shrink();
     if (!was_rank0 && ranks_->rank() == 0) checkpoints_.take_over();
     leave_out(lost, recovery, state);
     recovery.shrink += watch.lap();
     const bool good = succeeds(group.rebuild);
     recovery.rebuild += watch.lap();
-    if (ranks_->agree(good)) return;
+    if (ranks_->fault_tolerance()->agree(good)) return;
   }
   throw RanksLost(fmt::format("the communication of {} on {} broke {} times in a row", counted(ranks_->size(), "rank"),
                               ranks_->host(), most));

@@ -47,7 +47,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
 }
 
 /// Throws InputError where SyncMode does not go with the other options.
-void require_sync_mode(const TrainerOptions& o, const Communicator* ranks) {
+void require_sync_mode(const TrainerOptions& o, Communicator* ranks) {
   if (o.sync.kind == SyncMode::Kind::synchronous) return;
   const auto mode = o.sync.to_string();
   if (o.precision == Precision::fp16)

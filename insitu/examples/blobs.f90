@@ -1,5 +1,6 @@
-!> A simulation in Fortran with a network inside: blobs that drift over columns of cells, which ranks share. It calls every
-!> function of the module keelson_insitu once, and fails if the network has not learned the square of the field.
+!> A simulation in Fortran with a network inside: blobs drift over columns of cells, which are divided among the ranks.
+!> It calls every function of the module keelson_insitu once, and fails if the network has not learned the square of the
+!> field.
 !>
 !> usage: keelson-insitu-blobs [FOLDER]
 module blobs_report

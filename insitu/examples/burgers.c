@@ -2,8 +2,9 @@
  *
  *   du/dt + d(u^2/2)/dx + d(u^2/2)/dy = force(x, y, t),
  *
- * periodic, by Godunov's scheme on slabs of rows, one per rank. A network learns on the fly which cells are in a shock,
- * from u alone; the criterion is how much the flow is compressed there. A trigger writes snapshots of strong shocks.
+ * periodic, solved by Godunov's scheme; each rank has a slab of rows. During the simulation a network learns from u
+ * which cells are in a shock; the true classes come from the compression of the flow. A trigger writes snapshots of strong
+ * shocks.
  *
  * usage: keelson-insitu-burgers [CELLS [STEPS [row|column [GHOSTS [TRAINING STEPS [FOLDER]]]]]]
  */
@@ -52,7 +53,7 @@ static Grid make_grid(int64_t cells, int columns_first, int64_t ghosts) {
   return g;
 }
 
-/* Fills the ghost cells: neighbours' rows, and the other end of each row. */
+/* Fills the ghost cells with the rows of neighbouring ranks, and with the other end of each row. */
 static void exchange(const Grid* g, double* a) {
   const int up = (g->rank + g->ranks - 1) % g->ranks, down = (g->rank + 1) % g->ranks;
   const int64_t count = g->ghosts * g->cells;
@@ -101,7 +102,7 @@ static void advance(Grid* g, double dt, double time) {
   exchange(g, g->u);
 }
 
-/* 1 where the flow is compressed by more than 0.2 per cell. */
+/* Writes 1 for cells in which the flow is compressed by more than 0.2 per cell, else 0. */
 static void find_shocks(const Grid* g) {
   const double* u = g->u;
   for (int64_t i = 0; i < g->rows; ++i)
@@ -111,7 +112,7 @@ static void find_shocks(const Grid* g) {
     }
 }
 
-/* Cells in both, and in one of them, over all ranks. */
+/* Counts the cells in both the true and the found shocks, and the cells in at least one of them, over all ranks. */
 static void overlap(const Grid* g, double counts[2]) {
   for (int64_t i = 0; i < g->rows; ++i)
     for (int64_t j = 0; j < g->cells; ++j) {

@@ -1,9 +1,10 @@
 !> Networks inside a running MPI simulation: the Fortran interface of keelson/insitu.h, whose comments say what the
 !> arguments mean. docs/in-situ.md is the guide.
 !>
-!> All functions return KEELSON_INSITU_OK or why not; keelson_insitu_error gives the message. Arguments that are left out
-!> have the defaults of the C interface, but for `memory`, which is KEELSON_INSITU_HOST: Fortran's arrays lie there. Extents, strides, ghosts, tiles ... have one number for each dimension, in the
-!> order of the array's dimensions: a(nx, ny) has the extents [nx, ny].
+!> All functions return KEELSON_INSITU_OK or an error code; keelson_insitu_error returns the message. Arguments that are
+!> left out have the defaults of the C interface, except `memory`: its default is KEELSON_INSITU_HOST, where Fortran's
+!> arrays lie. Extents, strides, ghosts, tiles ... have one number for each dimension, in the order of the array's
+!> dimensions: a(nx, ny) has the extents [nx, ny].
 module keelson_insitu
   use, intrinsic :: iso_c_binding
   implicit none
@@ -20,7 +21,7 @@ module keelson_insitu
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  !> Where the time of a step, or of all steps, went.
+  !> The seconds of a step, or of all steps, by kind of work.
   type, bind(c), public :: keelson_insitu_times
     integer(c_int64_t) :: step
     real(c_double) :: step_seconds, pack, infer, train, trigger, write, share
@@ -166,7 +167,7 @@ module keelson_insitu
 
 contains
 
-  !> The text as C has it, in `buffer`; a null pointer for a text that was left out.
+  !> The text as a C string in `buffer`; a null pointer if the text was left out.
   function c_text(text, buffer) result(pointer)
     character(len=*), intent(in), optional :: text
     character(kind=c_char, len=:), allocatable, target, intent(inout) :: buffer
@@ -183,7 +184,7 @@ contains
     if (present(from)) to(1:min(3, size(from))) = from(1:min(3, size(from)))
   end subroutine
 
-  !> `comm`: the communicator, as an integer: of mpi_f08, comm%mpi_val.
+  !> `comm`: the communicator as an integer; with mpi_f08, comm%mpi_val.
   integer function keelson_insitu_open(comm, session, log) result(status)
     integer, intent(in) :: comm
     type(keelson_insitu_session), intent(out) :: session
@@ -237,8 +238,8 @@ contains
     status = c_totals(session%handle, totals)
   end function
 
-  !> `data`: c_loc of the array's first element, ghost cells included. Without strides the array is as Fortran has it:
-  !> extents + 2 ghosts in each dimension.
+  !> `data`: c_loc of the array's first element, ghost cells included. Without strides, the array has Fortran's order,
+  !> with extents + 2 ghosts elements in each dimension.
   integer function keelson_insitu_field(session, name, data, dtype, extents, ghosts, strides, global, offset, &
                                         memory) result(status)
     type(keelson_insitu_session), intent(in) :: session

@@ -1,5 +1,6 @@
-/// What an inference costs the simulation that waits for it: in its own process, and by a worker process that takes the
-/// field from a Redis database on the same machine and puts the answer there. scripts/insitu-redis.sh starts all of it.
+/// Measures the time that a simulation waits for an inference: in its own process, and in a worker process that reads
+/// the field from a Redis database on the same machine and writes the answer there. scripts/insitu-redis.sh starts all
+/// processes.
 ///
 /// usage: keelson-insitu-redis worker|simulate SOCKET CELLS [STEPS]
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ class Database {
         redisCommand(context_.get(), "RPUSH %s %b", list, field.data(), field.size() * sizeof(float))));
     if (!reply || reply->type == REDIS_REPLY_ERROR) throw std::runtime_error("RPUSH failed");
   }
-  /// Waits for an entry. False: it has another size, as the one that tells the worker to stop.
+  /// Waits for an entry. False: the entry has another size, like the entry that stops the worker.
   bool pop(const char* list, std::vector<float>& field) {
     const Reply reply(static_cast<redisReply*>(redisCommand(context_.get(), "BLPOP %s 0", list)));
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) throw std::runtime_error("BLPOP failed");
@@ -50,7 +51,7 @@ class Database {
   std::unique_ptr<redisContext, Free> context_;
 };
 
-/// A session with a field, the answer of the network, and the network.
+/// A session with a network, its input field and its answer.
 struct Inference {
   explicit Inference(std::int64_t cells) : u(static_cast<std::size_t>(cells * cells)), answer(u.size()) {
     require(keelson_insitu_open(MPI_COMM_SELF, nullptr, &session));
@@ -123,7 +124,7 @@ void simulate(const std::string& socket, std::int64_t cells, int steps) {
     database.push("fields", u);
     database.pop("answers", answer);
   };
-  median(u, 3, ask);  // the worker has compiled its network
+  median(u, 3, ask);  // warm-up: the worker compiles its network
   const double beside = median(u, steps, ask);
   database.push("fields", {});  // stop
   float difference = 0;

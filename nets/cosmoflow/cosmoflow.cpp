@@ -6,13 +6,13 @@ namespace keelson::nets {
 
 namespace {
 
-/// The width of each layer: as published, or as the options say.
+/// The width of each layer: as published, or as in the options.
 std::map<std::string, std::int64_t> widths_of(const CosmoFlowOptions& o,
                                               std::map<std::string, std::int64_t> published) {
   for (const auto& [layer, width] : o.widths) {
     const auto found = published.find(layer);
     if (found == published.end())
-      refuse("a width of {} is given for the layer '{}', which this CosmoFlow network has not", width, layer);
+      refuse("a width of {} is given for the layer '{}', but this CosmoFlow network has no such layer", width, layer);
     found->second = width;
   }
   return published;
@@ -51,7 +51,7 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& o) {
 
 namespace {
 
-/// Edge of the paper network's last convolution.
+/// Edge of the result of the paper network's last convolution.
 std::int64_t paper_edge(std::int64_t size) {
   const std::int64_t pooled = ((size - 2) / 2 - 3) / 2;
   return (pooled - 4) / 2 + 1 - 6;

@@ -15,16 +15,16 @@ struct CosmoFlowOptions {
   int channels = 4;         ///< redshifts
   int targets = 4;          ///< parameters to predict
   float dropout = 0.5f;     ///< rate
-  /// Filters or units of layers that have others than published: {"conv1", 24}. For networks that are pruned or grown,
-  /// Topology::widths() gives them.
+  /// Number of filters or units of layers for which it differs from the published one: {"conv1", 24}. For pruned or
+  /// grown networks, Topology::widths() returns these numbers.
   std::map<std::string, std::int64_t> widths = {};
 };
 
-/// Inputs "x" (channels, size^3) and "y" (targets); output "prediction". Both networks refuse (InputError) sizes that
-/// do not fit, and widths of layers that they have not.
+/// Inputs "x" (channels, size^3) and "y" (targets); output "prediction". Both networks throw InputError for sizes that
+/// do not fit, and for widths of layers that they do not have.
 
-/// The network of MLPerf HPC: mlcommons/hpc cosmoflow/models/cosmoflow.py. 8,907,556 parameters at 128^3 x 4; sizes
-/// from 32 on.
+/// The network of MLPerf HPC: mlcommons/hpc cosmoflow/models/cosmoflow.py. 8,907,556 parameters at 128^3 x 4; sizes of
+/// at least 32.
 ///
 /// | layer      | result (at 128^3)  |
 /// |------------|--------------------|
@@ -43,8 +43,8 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& options = {});
 /// weights, biases 0.1, mean absolute error.
 ///
 /// As in the authors' code the last convolution is regrouped as rows of 2048 (8 pixels), so one sample gives (edge^3 /
-/// 8) predictions, 64 at 128^3, all compared with its one label; evaluation averages them. Sizes: those whose last edge
-/// is even (80, 96, 112, 128, ...).
+/// 8) predictions, 64 at 128^3, which are all compared with the sample's label; evaluation averages them. Sizes: those
+/// for which the last edge is even (80, 96, 112, 128, ...).
 Graph cosmoflow_paper(const CosmoFlowOptions& options = {.channels = 1, .targets = 3});
 
 }  // namespace keelson::nets

@@ -16,7 +16,7 @@ class DeepCamBuilder {
   std::int64_t width(std::int64_t published) const {
     return std::max<std::int64_t>(1, std::llround(o_.width_multiplier * static_cast<double>(published)));
   }
-  /// Without bias; padding on both sides, also with a stride.
+  /// Convolution without bias; padding on both sides, also with a stride.
   Var plain_conv(Var x, std::int64_t filters, std::int64_t kernel, const std::string& name, std::int64_t stride = 1,
                  std::int64_t dilation = 1, std::int64_t groups = 1) const {
     const std::int64_t pad = dilation * (kernel - 1) / 2;
@@ -60,11 +60,11 @@ class DeepCamBuilder {
 
   struct Block {
     std::string name;
-    std::int64_t inner, filters;  ///< of the first S; of the others
+    std::int64_t inner, filters;  ///< filters of the first S; filters of the others
     std::int64_t stride, dilation;
     bool linear_end;  ///< the last S has the stride, no dilation and no batch norm
   };
-  /// The sum of both ways.
+  /// The sum of the block's two branches.
   Var block(Var x, const Block& b) const {
     const Var skip =
         b.linear_end ? normalized(plain_conv(x, width(b.filters), 1, b.name + "_skip", b.stride), b.name + "_skip_norm")

@@ -10,18 +10,19 @@ namespace keelson::nets {
 
 /// Sizes and settings of MLPerf HPC's DeepCAM; as published by default.
 struct DeepCamOptions {
-  std::int64_t rows = 768, columns = 1152;  ///< of the input: multiples of output_stride
-  std::int64_t channels = 16;               ///< of the input
-  std::int64_t classes = 3;                 ///< of a pixel
-  int output_stride = 16;                   ///< 16 or 8: by what the encoder divides rows and columns
+  std::int64_t rows = 768, columns = 1152;  ///< size of the input: multiples of output_stride
+  std::int64_t channels = 16;               ///< channels of the input
+  std::int64_t classes = 3;                 ///< classes of a pixel
+  int output_stride = 16;                   ///< 16 or 8: the number by which the encoder divides rows and columns
   int middle_blocks = 16;                   ///< blocks of the middle flow
-  float width_multiplier = 1;  ///< of all widths but those of input and result (Howard et al. 2017): for tests
-  int batch_norm_ranks = 1;    ///< as BatchNormOptions::ranks
-  ops::PixelLossParams loss = deepcam_loss();  ///< of each pixel
+  float width_multiplier =
+      1;                     ///< factor of all widths except those of input and result (Howard et al. 2017); for tests
+  int batch_norm_ranks = 1;  ///< as BatchNormOptions::ranks
+  ops::PixelLossParams loss = deepcam_loss();  ///< loss of each pixel
 };
 
 /// Inputs "x" (channels, rows, columns) and "y" (rows, columns) s32, the class of each pixel; output "prediction", the
-/// logits (classes, rows, columns). Refuses (InputError) sizes that do not fit.
+/// logits (classes, rows, columns). Throws InputError for sizes that do not fit.
 ///
 /// The network of MLPerf HPC v1.0 and later: mlcommons/hpc deepcam/src/deepCam/architecture/deeplab_xception.py.
 /// 56,454,720 parameters and 97,760 running statistics.
@@ -42,14 +43,15 @@ struct DeepCamOptions {
 /// | decoder_deconv3, 4 | 3^2 deconvolutions with stride 2, the last one linear without batch norm: 3 x 768 x 1152 |
 ///
 /// S is a depthwise convolution 3^2 and a convolution 1^2. Batch norm and ReLU follow each S and each other
-/// convolution; linear ones have neither. Each block adds its input: as it is in block4 to 19, else through a 1^2 with
-/// batch norm. ReLU follows the sum, but for block20. (Behind block1 it works in place, so that low_level reads the
-/// rectified values, too.) No convolution but decoder_conv3 has a bias. Deconvolutions as in PyTorch with padding 1 and
-/// output padding 1. Weights of the encoder and of aspp1 to 4 He-normal, of all others uniform within 1 / sqrt(fan in).
+/// convolution; linear ones have neither. Each block adds its input: unchanged in block4 to 19, else through a 1^2 with
+/// batch norm. ReLU follows the sum, except in block20. (Behind block1 it works in place, so that low_level reads the
+/// rectified values, too.) Only the convolution decoder_conv3 has a bias. Deconvolutions as in PyTorch with padding 1
+/// and output padding 1. The weights of the encoder and of aspp1 to 4 are He-normal, all others uniform within 1 /
+/// sqrt(fan in).
 ///
 /// Output stride 8: block3 has stride 1, block4 to 19 and the first two S of block20 dilation 2, exit1 to 3 dilation
-/// 4, aspp2 to 4 dilations 12, 24, 36. The published decoder fits output stride 16 alone; here decoder_deconv1 has
-/// stride 1 then.
+/// 4, aspp2 to 4 dilations 12, 24, 36. The published decoder fits only output stride 16; with 8, decoder_deconv1 has
+/// stride 1 here.
 Graph deepcam(const DeepCamOptions& options = {});
 
 }  // namespace keelson::nets

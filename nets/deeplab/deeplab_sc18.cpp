@@ -16,7 +16,7 @@ class Sc18Builder {
   std::int64_t width(std::int64_t published) const {
     return std::max<std::int64_t>(1, std::llround(o_.width_multiplier * static_cast<double>(published)));
   }
-  /// With bias.
+  /// Convolution with bias, without activation.
   Var linear(Var x, std::int64_t filters, std::int64_t kernel, const std::string& name,
              Init init = Init::he_truncated_normal()) const {
     return conv(x, {.filters = filters, .size = kernel, .weights_init = init}, name);
@@ -25,7 +25,7 @@ class Sc18Builder {
     if (!o_.batch_norm) return scale(x, 0.5f);
     return batch_norm(x, {.momentum = 0.0003f, .ranks = o_.batch_norm_ranks}, name + "_norm");
   }
-  /// C of the header: padding on both sides, also with a stride.
+  /// The unit C of the header: padding on both sides, also with a stride.
   Var unit(Var x, std::int64_t published, std::int64_t kernel, const std::string& name, std::int64_t stride = 1,
            std::int64_t dilation = 1) const {
     const std::int64_t pad = dilation * (kernel - 1) / 2;
@@ -45,7 +45,7 @@ class Sc18Builder {
     return transposed_conv(x, {.filters = width(256), .stride = 2, .weights_init = Init::he_uniform()}, name);
   }
 
-  /// The result of a unit, and of its first convolution.
+  /// The result of a unit, and the result of its first convolution.
   struct Unit {
     Var sum, reduced;
   };

@@ -22,7 +22,8 @@ Graph lstm_lm(const LstmLmOptions& o) {
             {.features = o.vocabulary,
              .weights_of = o.tied ? "embedding" : "",
              .weights_init = init,
-             .bias_init = init},  // as in the published code, where one initialiser serves all but the LSTM's biases
+             .bias_init = init},  // as in the published code, where one initialiser is used for all parameters except
+                                  // the LSTM's biases
             "output");
   if (o.logits_output) graph.set_output("logits", v);
   loss(v, y, {.kind = ops::LossKind::cross_entropy, .sum_rows = true});

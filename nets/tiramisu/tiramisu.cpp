@@ -29,7 +29,7 @@ class TiramisuBuilder {
     return layer(x, x.shape().shape[1], 1, 2, fmt::format("transition{}", block));
   }
 
-  /// What the last layer of a block read, and the maps that all of its layers made.
+  /// The input of a block's last layer, and the maps that all layers of the block made.
   struct Block {
     Var before;
     std::vector<Var> made;

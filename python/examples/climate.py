@@ -1,4 +1,4 @@
-"""Tropical cyclones and atmospheric rivers in climate snapshots, by one of three networks."""
+"""Finds tropical cyclones and atmospheric rivers in climate snapshots, with one of three networks."""
 import argparse
 
 import keelson

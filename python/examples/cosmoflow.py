@@ -1,4 +1,4 @@
-"""CosmoFlow: cosmological parameters from cubes of matter. On two ranks: mpirun -n 2 python cosmoflow.py"""
+"""CosmoFlow: predicts cosmological parameters from cubes of matter. On two ranks: mpirun -n 2 python cosmoflow.py"""
 import argparse
 
 import keelson

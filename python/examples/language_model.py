@@ -1,4 +1,4 @@
-"""An LSTM language model on made-up text whose best possible perplexity is known, and text that it writes."""
+"""Trains an LSTM language model on made-up text whose best possible perplexity is known, and writes text with it."""
 import argparse
 
 import numpy
@@ -23,7 +23,7 @@ trainer = keelson.Trainer(parameters, text, held_out, batch=20, epochs=o.epochs,
 trainer.run()
 print(f"perplexity {trainer.state.metric:.2f}, best possible {best['best']:.2f}, of bigrams {best['bigram']:.2f}")
 
-# The same parameters in a network of one token at a time, whose states go on from call to call.
+# The same parameters in a network that reads one token at a time, and keeps its states from call to call.
 writer = keelson.Parameters(nets.lstm_lm(text.vocabulary_size, unroll=1, logits_output=True, **size), keelson.Context())
 for name, values in parameters.items():
     writer[name] = values

@@ -1,4 +1,4 @@
-"""A network of one's own on arrays of NumPy: it learns the amplitude of noise."""
+"""Trains a user-defined network on NumPy arrays: it learns the amplitude of noise."""
 import numpy
 
 import keelson

@@ -22,7 +22,8 @@ import collections.abc as _abc
 import os as _os
 import sys as _sys
 
-# Waiting threads of OpenMP go to sleep soon, so that they share cores well. libgomp reads it when it is loaded.
+# Lets waiting OpenMP threads sleep soon, so that processes can share cores. libgomp reads the variable when it is
+# loaded.
 if "OMP_WAIT_POLICY" not in _os.environ:
     _os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
@@ -49,7 +50,7 @@ _failure = [0, ""]
 
 
 def _note_failure(kind, value, traceback, _hook=_sys.excepthook):
-    """An exception that ends one rank ends the others too, which else would wait for it."""
+    """An exception that ends one rank also ends the others, which would otherwise wait for it."""
     _failure[:] = [1, f"{kind.__name__}: {value}"]
     _hook(kind, value, traceback)
 

@@ -21,7 +21,7 @@ _KNOWN = ("float32", "int32")
 
 
 def _field_dtype(name, dtype, wanted):
-    """The dtype of a field: as wanted, or as it is."""
+    """The dtype of a field: the wanted one, or that of the array."""
     if name in wanted:
         return numpy.dtype(wanted[name]).name
     found = numpy.dtype(dtype).name
@@ -32,16 +32,16 @@ def _field_dtype(name, dtype, wanted):
 
 
 def _as_array(value):
-    """Of PyTorch's tensors and others with DLPack, without a copy where they are on the host."""
+    """A NumPy array of a PyTorch tensor or another object with DLPack; without a copy if the memory is on the host."""
     return value if isinstance(value, numpy.ndarray) else numpy.asarray(value)
 
 
 def _named(sample, names, what):
-    """A sample's or batch's arrays in the order of `names`, of a mapping or a sequence."""
+    """The arrays of a sample or batch (a mapping or a sequence) in the order of `names`."""
     if isinstance(sample, collections.abc.Mapping):
         missing = [n for n in names if n not in sample]
         if missing:
-            raise _errors.InputError(f"{what} has no '{missing[0]}'. Expected {', '.join(names)}, as the first one has")
+            raise _errors.InputError(f"{what} has no '{missing[0]}'. Expected {', '.join(names)}, as in the first one")
         return [_as_array(sample[n]) for n in names]
     if not isinstance(sample, (tuple, list)) or len(sample) != len(names):
         raise _errors.InputError(f"{what} is {type(sample).__name__}. Expected a mapping or a sequence of "
@@ -64,7 +64,7 @@ def from_storage(arrays, dtypes=None):
     """A data set of arrays that are read sample by sample: data sets of h5py or zarr, numpy.memmap.
 
     arrays: by the name of the graph input; each has shape and dtype, and array[i] is sample i, with the dims (C, [D,] H,
-    W). dtypes: {'x': 'float32'} converts on the way. Trainers read in threads of their own, which take Python's lock.
+    W). dtypes: {'x': 'float32'} converts on the way. Trainers read in their own threads, which take the GIL.
     """
     dtypes = dtypes or {}
     if not arrays:
@@ -76,7 +76,7 @@ def from_storage(arrays, dtypes=None):
         fields.append((name, tuple(array.shape[1:]), _field_dtype(name, array.dtype, dtypes)))
         sizes[name] = array.shape[0]
     if len(set(sizes.values())) != 1:
-        raise _errors.InputError(f"the arrays have {sizes} samples. Expected as many in all of them")
+        raise _errors.InputError(f"the arrays have {sizes} samples. Expected the same number in all of them")
     parts = [(array, dtype) for array, (_, _, dtype) in zip(arrays.values(), fields)]
 
     def read(i):
@@ -89,7 +89,7 @@ def from_storage(arrays, dtypes=None):
 def from_samples(samples, names=None, dtypes=None):
     """A data set of an object with len() and samples by index, such as torch.utils.data.Dataset.
 
-    A sample is a mapping of names to arrays, or a sequence with the names `names` (of two: x, y).
+    A sample is a mapping of names to arrays, or a sequence with the names `names` (for two arrays: x, y).
     """
     dtypes = dtypes or {}
     first = samples[0]
@@ -107,9 +107,9 @@ def from_samples(samples, names=None, dtypes=None):
 def from_batches(batches, batch, names=None, dtypes=None, steps=None, ranks=1):
     """A data set of an iterable that yields whole batches, such as torch.utils.data.DataLoader (with drop_last=True).
 
-    It is iterated anew in each epoch, in a thread of the trainer, and its order stays. batch: samples in each batch of
-    this rank, as the trainer has it. steps: batches in an epoch; default: len(batches). ranks: of the job; each has an
-    iterable of its own.
+    Each epoch iterates over it again, in a thread of the trainer, without changing the order. batch: samples in each
+    batch of this rank, as for the trainer. steps: batches in an epoch; default: len(batches). ranks: number of ranks in
+    the job; each rank has its own iterable.
     """
     dtypes = dtypes or {}
     steps = len(batches) if steps is None else steps
@@ -156,8 +156,8 @@ def from_batches(batches, batch, names=None, dtypes=None, steps=None, ranks=1):
 
 
 def as_dataset(given):
-    """What trainers make of their data: data sets stay; mappings become ArrayDataset, or from_storage() where an array is
-    not in memory; objects with len() and samples by index become from_samples()."""
+    """The data set that a trainer uses for an object. Data sets are returned unchanged; mappings become ArrayDataset,
+    or from_storage() if an array is not in memory; objects with len() and samples by index become from_samples()."""
     if isinstance(given, Dataset):
         return given
     if isinstance(given, collections.abc.Mapping):
@@ -185,7 +185,7 @@ def generate_text(folder, *, words=1_000_000, validation_words=100_000, test_wor
                                          "was not made here. Expected another folder")
     tokens = dict(zip(names, (words, validation_words, test_words)))
     settings = dict(vocab_size=vocab_size, branching=branching, topics=topics, sentence=sentence, seed=seed)
-    with open(record, "w") as file:  # from here on the folder is known to be ours
+    with open(record, "w") as file:  # from here on the folder is known to be made here
         json.dump({"seed": seed}, file)
     perplexity = _write_texts(os.fspath(folder), tokens, **settings)
     with open(record, "w") as file:

@@ -1,4 +1,4 @@
-"""The networks that Keelson comes with."""
+"""The networks that are part of Keelson."""
 
 import json
 
@@ -13,9 +13,9 @@ def _flag(text):
 
 
 def from_checkpoint(state):
-    """The network of a checkpoint that one of the programs, or one of these functions, has made.
+    """The network of a checkpoint that was made by one of the programs or by one of these functions.
 
-    `state`: keelson.Checkpoint(path).state. Checkpoints of a recurrent network give a network with the output "logits".
+    `state`: keelson.Checkpoint(path).state. For checkpoints of recurrent networks, the network has the output "logits".
     """
     config = state.config
     topology = json.loads(state.topology)
@@ -23,7 +23,7 @@ def from_checkpoint(state):
     shape = nodes["x"]["shape"] if "x" in nodes else []
 
     def given(**kinds):
-        """The entries of the checkpoint's configuration, under the names of our arguments; others stay as they are."""
+        """The entries of the checkpoint's configuration, by argument of the function; missing ones are left out."""
         found = {name: config.get(name.replace("_", "-")) for name in kinds}
         return {name: kinds[name](text) for name, text in found.items() if text not in (None, "")}
 
@@ -55,5 +55,5 @@ def from_checkpoint(state):
                                                   width=float))
     else:
         raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-* and climate-*: "
-                                 "make others by the functions that made them")
+                                 "make other networks by the functions that made them")
     return graph

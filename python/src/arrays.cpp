@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-/// A dim of the memory that is written: its extent, and the stride of the source in elements.
+/// A dimension of the destination: its extent, and the stride of the source in elements.
 struct Run {
   std::int64_t extent, stride;
 };
 
-/// `runs`: from the slowest to the fastest. Returns the end of what was written.
+/// `runs`: from the slowest to the fastest. Returns the end of the written memory.
 std::uint32_t* copy_runs(const std::uint32_t* src, const Run* runs, std::size_t count, std::uint32_t* dst) {
   if (count == 0) {
     *dst = *src;
@@ -38,8 +38,8 @@ std::uint32_t* copy_runs(const std::uint32_t* src, const Run* runs, std::size_t 
   return dst;
 }
 
-/// The dims in the order of dense memory, from dim `first` on, without those of one element; neighbours that lie in the
-/// source as they shall lie are one.
+/// The dimensions from `first` on, in the order of dense memory, without dimensions of one element. Neighbouring
+/// dimensions that are contiguous in the source are merged.
 std::vector<Run> runs_of(const HostArray& a, int first, bool channels_last) {
   std::vector<int> order;
   for (int i = 0; i < a.shape.rank(); ++i)

@@ -17,7 +17,7 @@ Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer,
     }
     if (!any)
       refuse(
-          "the callback {} has no method that is called. Expected one of on_start, on_epoch_start, on_step, "
+          "the callback {} has no method that the trainer calls. Expected one of on_start, on_epoch_start, on_step, "
           "on_validation_start, "
           "on_epoch, on_checkpoint and on_stop (see keelson.Callback)",
           nb::repr(object).c_str());
@@ -28,13 +28,13 @@ template <class... Arguments>
 void Callbacks::call(Event event, const Arguments&... arguments) {
   if (methods_[event].empty() && event != step) return;
   {
-    const Turns::Pause pause(parameters_.turns);  // no event comes within a step
+    const Turns::Pause pause(parameters_.turns);  // events never come within a step, so others may use the parameters
     if (!methods_[event].empty()) {
       const nb::gil_scoped_acquire acquire;
       for (const auto& method : methods_[event]) method(trainer_, nb::cast(arguments)...);
     }
   }
-  parameters_.computed = nullptr;  // what others have made there goes with the next step
+  parameters_.computed = nullptr;  // the next step overwrites the results of inferences
 }
 
 void Callbacks::on_start(const RunState&, const std::filesystem::path& resumed_from) {

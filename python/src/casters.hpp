@@ -54,7 +54,7 @@ struct type_caster<keelson::Shape> {
 
 namespace keelson::python {
 
-/// The value that `word` names. Throws InputError, listing the words that there are, for another one.
+/// The value that `word` names. For an unknown word, throws InputError that lists the known ones.
 template <class T>
 T choose(std::string_view what, std::string_view word, const std::vector<std::pair<std::string_view, T>>& words) {
   std::string known;
@@ -67,7 +67,7 @@ T choose(std::string_view what, std::string_view word, const std::vector<std::pa
 
 /// "fp32", "tf32", "bf16" or "fp16". Throws InputError for another name.
 Precision precision_of(std::string_view name);
-/// "float32" as NumPy says for DType::f32.
+/// NumPy's name of a dtype: "float32" for DType::f32.
 std::string_view numpy_name(DType type);
 /// The reverse, for the dtypes of graph inputs: float32 and int32. Throws InputError for another name.
 DType input_dtype(std::string_view what, std::string_view name);

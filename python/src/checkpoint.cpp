@@ -7,7 +7,7 @@
 namespace keelson::python {
 namespace {
 
-/// An open checkpoint with the ranks that read it.
+/// An open checkpoint, and the ranks that read it.
 struct OpenCheckpoint {
   OpenCheckpoint(const std::filesystem::path& path, bool best, std::shared_ptr<Ranks> r)
       : ranks(std::move(r)), reader(path, best, communicator_of(ranks)) {}
@@ -15,8 +15,9 @@ struct OpenCheckpoint {
   CheckpointReader reader;
 };
 
-/// Parameters without memory get it from the first plan, in the layout that suits the plan. So others, which lie plain,
-/// are read, and become the values that these begin with.
+/// Loads values into parameters. Parameters that have no memory yet get it from their first plan, in a layout that
+/// suits the plan. In that case the values are read into other parameters with plain layouts, and become the initial
+/// values.
 void load(const OpenCheckpoint& checkpoint, NetworkParameters& parameters) {
   const Turn turn(parameters);
   auto& values = parameters.values;
@@ -46,8 +47,8 @@ void bind_checkpoint(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<OpenCheckpoint>(m, "Checkpoint",
                              "A checkpoint of Python or of a program, open for reading. path: the file, the folder of\n"
-                             "a run, or its folder of checkpoints, of which the newest is taken, or with `best` the\n"
-                             "best. comm: ranks that read it together.")
+                             "a run, or its folder of checkpoints; of a folder, the newest checkpoint is opened, or\n"
+                             "with `best` the best. comm: ranks that read it together.")
       .def(
           "__init__",
           [](OpenCheckpoint* self, const std::filesystem::path& path, bool best, nb::handle comm) {
@@ -57,12 +58,12 @@ void bind_checkpoint(nb::module_& m) {
           },
           nb::arg("path"), nb::kw_only(), nb::arg("best") = false, nb::arg("comm") = nb::none())
       .def_prop_ro(
-          "path", [](const OpenCheckpoint& c) { return c.reader.path(); }, "Of the file.")
+          "path", [](const OpenCheckpoint& c) { return c.reader.path(); }, "Path of the file.")
       .def_prop_ro(
-          "state", [](const OpenCheckpoint& c) { return RunState(c.reader.state()); }, "Where the run stood.")
+          "state", [](const OpenCheckpoint& c) { return RunState(c.reader.state()); }, "State of the run.")
       .def("load", &load, nb::arg("parameters"), Release(),
            "Writes the checkpoint's values into these parameters. Raises InputError, naming the first parameter that\n"
-           "differs, for those of another network. Collective.")
+           "differs, if the checkpoint has another network. Collective.")
       .def("__repr__", [](const OpenCheckpoint& c) {
         return fmt::format("<keelson.Checkpoint {}: {}, step {}>", c.reader.path().string(), c.reader.state().network,
                            c.reader.state().step);

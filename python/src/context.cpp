@@ -18,10 +18,10 @@ struct Process {
   std::mutex mutex;
   std::atomic<bool> ending = false;
   std::vector<Closable*> open;
-  std::optional<comm::MpiSession> mpi;         ///< that world() has started
-  std::weak_ptr<Ranks> world;                  ///< all ranks, while somebody has them
+  std::optional<comm::MpiSession> mpi;         ///< set if world() has started MPI
+  std::weak_ptr<Ranks> world;                  ///< all ranks, while an object refers to them
   std::shared_ptr<backends::Runtime> runtime;  ///< kept, since Kokkos cannot start twice
-  int threads = 0;                             ///< of the runtime
+  int threads = 0;                             ///< threads of the runtime
 };
 
 /// Never destroyed: Python may drop objects after the end of static objects.
@@ -30,14 +30,16 @@ Process& process() {
   return *p;
 }
 
-/// Decides, as the programs do, on how many cores this process computes, and starts the device's runtime there.
+/// Chooses the cores on which this process computes, as the programs do, and starts the device's runtime there.
 std::shared_ptr<backends::Runtime> start_runtime(int threads, Communicator* ranks) {
   Process& p = process();
   if (threads < 0) refuse("threads is {}. Expected at least 1, or 0 for this process' share of the cores", threads);
   if (p.runtime) {
     if (threads != 0 && threads != p.threads)
-      refuse("threads is {}, but this process computes with {} since its first Context. Give the number there", threads,
-             p.threads);
+      refuse(
+          "threads is {}, but this process has computed with {} since its first Context. Give the number when you make "
+          "the first Context",
+          threads, p.threads);
     return p.runtime;
   }
   const auto alone = ranks ? nullptr : comm::make_self();
@@ -121,7 +123,7 @@ ContextObject::ContextObject(const std::string& device, const std::string& backe
   if (ranks) on_device = comm::on_device(ranks->get(), context->device());
 }
 
-/// Memory of the context's device may live on: the context stays while objects refer to it.
+/// Keeps the context, since objects may still have memory of its device.
 void ContextObject::close() { on_device.reset(); }
 
 Context& ContextObject::get() const { return *context; }
@@ -144,10 +146,9 @@ void bind_communicator(nb::module_& m) {
         return r.communicator ? fmt::format("<keelson.Communicator: rank {} of {}>", r.get().rank(), r.get().size())
                               : std::string("<keelson.Communicator: closed>");
       });
-  m.def(
-      "world", &world, nb::call_guard<nb::gil_scoped_release>(),
-      "All ranks of the job that mpirun or srun has started; one rank without a launcher. Starts MPI where nobody has\n"
-      "done so. Scripts that use mpi4py pass its communicators instead.");
+  m.def("world", &world, nb::call_guard<nb::gil_scoped_release>(),
+        "All ranks of the job that mpirun or srun has started; one rank without a launcher. Starts MPI if it has\n"
+        "not been started. Scripts that use mpi4py pass its communicators instead.");
   m.def("_communicator", &ranks_of, nb::arg("comm").none());
 }
 
@@ -155,10 +156,10 @@ void bind_context(nb::module_& m) {
   nb::class_<ContextObject>(
       m, "Context",
       "A device of this process and the ranks that compute with it.\n\n"
-      "device: 'auto', 'cpu' or 'cuda': what this build of the engine computes on.\n"
-      "backends: names separated by commas, such as 'kokkos', which are asked in this order; '': all.\n"
-      "threads: of this process; 0: its share of the cores. All contexts of a process have the same.\n"
-      "comm: the ranks that train together: None (this process alone), keelson.world(), or a\n"
+      "device: 'auto' (the device for which this build is made), 'cpu' or 'cuda'.\n"
+      "backends: names separated by commas, such as 'kokkos', in the order of preference; '': all.\n"
+      "threads: threads of this process; 0: its share of the cores. All contexts of a process have the same number.\n"
+      "comm: the ranks that train together: None (only this process), keelson.world(), or a\n"
       "communicator of mpi4py. Then making a context is collective.")
       .def(
           "__init__",
@@ -171,7 +172,7 @@ void bind_context(nb::module_& m) {
           nb::arg("device") = "auto", nb::kw_only(), nb::arg("backends") = "", nb::arg("threads") = 0,
           nb::arg("comm") = nb::none())
       .def_prop_ro(
-          "comm", [](const ContextObject& d) { return d.ranks; }, "The ranks as given; None: this process alone.")
+          "comm", [](const ContextObject& d) { return d.ranks; }, "The ranks as given; None: only this process.")
       .def_prop_ro(
           "threads", [](const ContextObject& d) { return d.get().device().current_instance().concurrency(); },
           "Threads of the device.")
@@ -191,14 +192,13 @@ void bind_context(nb::module_& m) {
           "require_exact_convolutions",
           [](const ContextObject& d, bool wanted) { d.get().require_exact_convolutions(wanted); },
           nb::arg("wanted") = true,
-          "Whether plans that are made from now on multiply in convolutions exactly as the definition says. Without "
-          "it,\n"
-          "Winograd's algorithms make fewer multiplications where that is faster.")
+          "Whether plans that are made from now on compute convolutions by their definition. If False, Winograd's\n"
+          "algorithms, which need fewer multiplications, are used where they are faster.")
       .def(
           "limit_memory", [](const ContextObject& d, std::size_t bytes) { d.get().device().limit_memory(bytes); },
-          nb::arg("bytes"), "Takes no more than so many bytes of the device in all.")
+          nb::arg("bytes"), "Limits the device's memory that this process uses, in bytes.")
       .def("__repr__", [](const ContextObject& d) { return fmt::format("<keelson.Context: {}>", d.get().describe()); });
-  m.def("backends", &backends::available, "Names of the backends in this build, in the order in which they are asked.");
+  m.def("backends", &backends::available, "Names of the backends in this build, in the order of preference.");
 }
 
 }  // namespace keelson::python

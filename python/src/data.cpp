@@ -12,7 +12,7 @@
 namespace keelson::python {
 namespace {
 
-/// Samples of such a shape lie channels-last (Dataset::read).
+/// Whether samples of this shape are channels-last in memory (Dataset::read).
 bool is_channels_last(const Shape& sample) { return sample.rank() >= 3; }
 
 DType field_dtype(const HostArray& array, const std::string& name) {
@@ -48,8 +48,8 @@ ArrayDataset::ArrayDataset(const nb::dict& arrays) {
     if (arrays_.empty())
       size_ = array.shape[0];
     else if (array.shape[0] != size_)
-      refuse("{} has {} samples (the shape {}), but {} has {}. Expected as many in all arrays", name, array.shape[0],
-             to_string(array.shape), fields_[0].name, size_);
+      refuse("{} has {} samples (the shape {}), but {} has {}. Expected the same number in all arrays", name,
+             array.shape[0], to_string(array.shape), fields_[0].name, size_);
     fields_.push_back({name, without_first(array.shape), type});
     arrays_.push_back(std::move(array));
   }
@@ -96,7 +96,7 @@ void FunctionDataset::read(std::int64_t index, void* const* dst) const {
     auto array = host_array(sample[f], what);
     require_dtype(array, fields_[f].dtype, what);
     if (!(array.shape == fields_[f].shape))
-      refuse("{} has the shape {}. Expected {}, as sample 0 has it", what, to_string(array.shape),
+      refuse("{} has the shape {}. Expected {}, as in sample 0", what, to_string(array.shape),
              to_string(fields_[f].shape));
     // As a batch of one sample.
     Shape shape{1}, strides{array.shape.elements()};
@@ -122,7 +122,7 @@ std::shared_ptr<Dataset> dataset_of(nb::handle given) {
 }
 
 void bind_data(nb::module_& m) {
-  nb::class_<Dataset>(m, "Dataset", "Samples by index, which trainers read in threads of their own.")
+  nb::class_<Dataset>(m, "Dataset", "Samples by index. Trainers read them in their own threads.")
       .def("__len__", &Dataset::size)
       .def(
           "__getitem__",
@@ -143,7 +143,7 @@ void bind_data(nb::module_& m) {
             return sample;
           },
           nb::arg("index"), nb::sig("def __getitem__(self, index: int) -> dict[str, numpy.typing.NDArray]"),
-          "A sample, as arrays by field: (C, [D,] H, W), whose memory is channels-last.")
+          "A sample, as arrays by field: (C, [D,] H, W), channels-last in memory.")
       .def_prop_ro(
           "fields",
           [](const Dataset& data) {
@@ -158,9 +158,10 @@ void bind_data(nb::module_& m) {
 
   nb::class_<ArrayDataset, Dataset>(
       m, "ArrayDataset",
-      "Samples in arrays in memory: NumPy, or anything with __dlpack__ or a buffer. The arrays are not copied.\n\n"
+      "Samples in arrays in memory: NumPy arrays, or objects with __dlpack__ or a buffer. The arrays are not "
+      "copied.\n\n"
       "ArrayDataset(x=images, y=targets) or ArrayDataset({'x': images, 'y': targets}): float32, or int32 for class\n"
-      "numbers and tokens; dims are logical, (N, C, [D,] H, W), and may lie in memory in any order. Arrays whose "
+      "numbers and tokens; dimensions are logical, (N, C, [D,] H, W), in any memory order. Arrays whose "
       "memory\n"
       "is channels-last (keelson.empty, numpy.moveaxis) are read fastest.")
       .def(
@@ -178,7 +179,7 @@ void bind_data(nb::module_& m) {
       m, "FunctionDataset",
       "Samples that a function reads: read(i) returns a sequence of arrays, one per\n"
       "field. fields: (name, shape of a sample, dtype) of each. The function is called\n"
-      "in threads of the trainer. in_order: one after the other, 0, 1, 2 ...")
+      "in threads of the trainer. in_order: True: samples are read in the order 0, 1, 2 ...")
       .def(
           "__init__",
           [](FunctionDataset* self, nb::callable read, std::int64_t size,
@@ -201,8 +202,8 @@ void bind_data(nb::module_& m) {
       nb::sig(
           "def empty(shape: collections.abc.Sequence[int], dtype: str = 'float32', *, channels_last: bool = True) -> "
           "numpy.typing.NDArray"),
-      "An array of NumPy, 64-byte aligned, not initialised. Its dims are logical, (N, C, [D,] H, W); with\n"
-      "channels_last its memory has the channels side by side: what trainers and inferences read without a copy.");
+      "A NumPy array, 64-byte aligned, not initialised. Its dimensions are logical, (N, C, [D,] H, W); with\n"
+      "channels_last the channels are contiguous in memory, and trainers and inferences read it without a copy.");
 }
 
 }  // namespace keelson::python

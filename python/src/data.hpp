@@ -9,18 +9,18 @@
 
 namespace keelson::python {
 
-/// Samples in arrays of NumPy, or of others who share host memory by DLPack: field f of sample i is array f at [i]. The
-/// arrays have logical dims (N, C, D, H, W), in any strided layout, and are read in place.
+/// Samples in NumPy arrays, or in arrays that share host memory by DLPack: field f of sample i is array f at [i]. The
+/// arrays have logical dimensions (N, C, D, H, W), in any strided layout, and are read in place.
 class ArrayDataset final : public Dataset {
  public:
-  /// By name. Throws InputError for arrays of other dtypes than float32 and int32, or with different numbers of
-  /// samples.
+  /// `arrays`: by name of the field. Throws InputError for arrays of other dtypes than float32 and int32, or with
+  /// different numbers of samples.
   explicit ArrayDataset(const nb::dict& arrays);
   std::int64_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(std::int64_t index, void* const* dst) const override;
   std::string describe() const override;
-  /// Knows some of the values, too.
+  /// Also includes some of the values.
   std::uint64_t digest() const override;
 
  private:
@@ -32,7 +32,7 @@ class ArrayDataset final : public Dataset {
 /// Samples that a function of Python reads: read(i) returns a sequence of arrays, one for each field.
 class FunctionDataset final : public Dataset {
  public:
-  /// `in_order`: samples are read one after the other, in the order of the data set.
+  /// `in_order`: samples must be read one after the other, in the order of the data set.
   FunctionDataset(nb::callable function, std::int64_t size, std::vector<Field> fields, std::string description,
                   bool in_order)
       : function_(std::move(function)),
@@ -42,7 +42,8 @@ class FunctionDataset final : public Dataset {
         in_order_(in_order) {}
   std::int64_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return fields_; }
-  /// Takes Python's lock. Throws what the function raises, and InputError for arrays of another shape or dtype.
+  /// Takes the GIL (Python's lock). Throws the function's exceptions, and InputError for arrays of another shape or
+  /// dtype.
   void read(std::int64_t index, void* const* dst) const override;
   std::string describe() const override { return description_; }
   bool in_order() const { return in_order_; }
@@ -58,7 +59,7 @@ class FunctionDataset final : public Dataset {
 /// Whether samples can only be read one after the other: by one thread, without shuffling.
 bool reads_in_order(const Dataset& data);
 
-/// The data set of what a user gives as data: a Dataset, or what keelson.data.as_dataset() takes. Null for None.
+/// The data set of the user's object: a Dataset, or an object that keelson.data.as_dataset() accepts. Null for None.
 std::shared_ptr<Dataset> dataset_of(nb::handle given);
 
 }  // namespace keelson::python

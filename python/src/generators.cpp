@@ -14,7 +14,7 @@
 namespace keelson::python {
 namespace {
 
-/// Lets Ctrl-C end a generator. What is thrown leaves whole files behind.
+/// Lets Ctrl-C end a generator. When it throws, complete files stay.
 void check_signals() {
   const nb::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -64,7 +64,7 @@ std::int64_t generate_snapshots(const std::string& folder, std::int64_t train, s
   return generator.written();
 }
 
-/// Best perplexities by name.
+/// Writes texts, and returns the best possible perplexities by name.
 std::map<std::string, double> write_texts(const std::string& folder, const std::map<std::string, std::int64_t>& tokens,
                                           std::int64_t vocab_size, std::int64_t branching, std::int64_t topics,
                                           std::int64_t sentence, std::uint64_t seed) {

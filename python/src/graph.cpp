@@ -70,16 +70,18 @@ nb::dict inputs_of(const Network& n) {
 
 void bind_graph(nb::module_& m) {
   bind_init(m);
-  nb::class_<Network> network(m, "Graph",
-                              "A network: nodes that function calls append (keelson.layers). It holds no values.\n\n"
-                              "name: stored in checkpoints.\n"
-                              "config: texts by name that checkpoints store, for whoever makes the network again.");
-  nb::class_<Value>(m, "Var", "A value of a graph: what one node makes. Handed from layer function to layer function.")
+  nb::class_<Network> network(
+      m, "Graph",
+      "A network: nodes that function calls append (keelson.layers). A graph has no values.\n\n"
+      "name: stored in checkpoints.\n"
+      "config: texts by name that checkpoints store, from which the network can be made again.");
+  nb::class_<Value>(m, "Var", "A value of a graph: the result of one node, and an argument of layer functions.")
       .def_prop_ro(
           "shape", [](const Value& v) { return v.var.shape().shape; },
           "Shape for a batch of one sample: (1, C, [D,] H, W) or (1, features).")
       .def_prop_ro(
-          "dtype", [](const Value& v) { return std::string(numpy_name(v.var.shape().dtype)); }, "As NumPy names it.")
+          "dtype", [](const Value& v) { return std::string(numpy_name(v.var.shape().dtype)); },
+          "NumPy's name of the dtype.")
       .def_prop_ro(
           "name", [](const Value& v) { return v.network->graph.nodes()[static_cast<std::size_t>(v.var.node)].name; },
           "Name of the node.")
@@ -107,7 +109,8 @@ void bind_graph(nb::module_& m) {
             return Value{n, n->graph.input(name, sample, type)};
           },
           nb::arg("name"), nb::arg("sample"), nb::arg("dtype") = "float32",
-          "A value that the data bring. `sample`: the shape of one sample, without the batch: (4, 128, 128, 128).\n"
+          "An input that gets its values from the data. `sample`: the shape of one sample, without the batch: (4, 128, "
+          "128, 128).\n"
           "`dtype`: 'float32' or 'int32' (class numbers, tokens).")
       .def(
           "state",
@@ -121,7 +124,8 @@ void bind_graph(nb::module_& m) {
             if (v.var.graph != &n.graph) refuse("the output '{}' is a value of another graph", name);
             n.graph.set_output(name, v.var);
           },
-          nb::arg("name"), nb::arg("value"), "Names a value that predictions return and metrics read.")
+          nb::arg("name"), nb::arg("value"),
+          "Makes a value an output with this name. Predictions return outputs, and metrics read them.")
       .def_prop_ro("inputs", &inputs_of, nb::sig("def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]"),
                    "Inputs by name: the shape of a sample, and the dtype.")
       .def_prop_ro(
@@ -142,13 +146,13 @@ void bind_graph(nb::module_& m) {
           nb::sig("def parameters(self) -> dict[str, tuple[int, ...]]"), "Shapes of the parameters by name.")
       .def_prop_ro(
           "parameter_count", [](const Network& n) { return n.graph.parameter_count(); },
-          "Elements of all parameters that are trained.")
+          "Number of elements of all parameters that are trained.")
       .def(
           "summary", [](const Network& n) { return n.graph.summary(); }, "A line for each node, as text.")
       .def_prop_ro(
           "topology", [](const Network& n) { return Topology(n.graph).to_text(); },
           "Nodes, shapes and parameters as JSON, as checkpoints store them.")
-      .def_rw("name", &Network::name, "Stored in checkpoints. The programs know their networks by it.")
+      .def_rw("name", &Network::name, "Stored in checkpoints. The programs recognize their networks by this name.")
       .def_rw("config", &Network::config, "Stored in checkpoints.")
       .def("__repr__", [](const Network& n) {
         return fmt::format("<keelson.Graph {}: {} nodes, {} parameters>", n.name, n.graph.nodes().size(),

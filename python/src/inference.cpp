@@ -15,7 +15,8 @@
 namespace keelson::python {
 namespace {
 
-/// The names of the inputs that the outputs depend on, in the graph's order. Throws InputError without outputs.
+/// The names of the inputs on which the outputs depend, in the graph's order. Throws InputError if there are no
+/// outputs.
 std::vector<std::string> inputs_of_outputs(const Graph& graph) {
   const auto& nodes = graph.nodes();
   if (graph.outputs().empty())
@@ -32,7 +33,7 @@ std::vector<std::string> inputs_of_outputs(const Graph& graph) {
   return names;
 }
 
-/// Keeps the parameters, which keep the device, as long as somebody has the plan. In a turn.
+/// Makes a plan that keeps the parameters alive, which keep the device alive. Called in a turn.
 std::shared_ptr<Plan> keep_plan(std::shared_ptr<NetworkParameters> parameters, const PlanOptions& options) {
   struct Kept {
     Kept(std::shared_ptr<NetworkParameters> p, const PlanOptions& options)
@@ -44,7 +45,7 @@ std::shared_ptr<Plan> keep_plan(std::shared_ptr<NetworkParameters> parameters, c
   return {kept, &kept->plan};
 }
 
-/// Predictions of a network for arrays. Constructed without Python's lock.
+/// Predictions of a network for arrays. Constructed without the GIL.
 class Inference final : public Closable {
  public:
   Inference(std::shared_ptr<NetworkParameters> parameters, std::int64_t batch, const std::string& precision)
@@ -60,9 +61,9 @@ class Inference final : public Closable {
     for (const auto& name : inputs_) tensors_.push_back(executor_->input(name));
     copies_.resize(inputs_.size());
   }
-  /// No turn: nobody else has this object, and whoever drops it may hold other parameters.
+  /// Takes no turn: no other thread has this object, and the thread that drops it may be in a turn of other parameters.
   ~Inference() override = default;
-  /// Without Python's lock. Waits for a call under way.
+  /// Waits for a running call to end. Called without the GIL.
   void close() override {
     const Turn turn(*parameters_);
     executor_.reset();
@@ -73,29 +74,29 @@ class Inference final : public Closable {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::shared_ptr<Plan>& plan() const { return plan_; }
   const std::shared_ptr<NetworkParameters>& parameters() const { return parameters_; }
-  /// Any number of samples. With Python's lock.
+  /// Predicts for any number of samples. Called with the GIL.
   nb::dict predict(const nb::dict& arrays, bool carry);
-  void reset_states();  ///< without Python's lock
-  /// An output of the last batch, and the memory that predict() keeps it in from now on. With Python's lock.
+  void reset_states();  ///< called without the GIL
+  /// An output of the last batch, and the memory in which predict() keeps this output from now on. Called with the GIL.
   std::pair<TensorDesc, std::shared_ptr<void>> keep(const std::string& output);
 
  private:
-  Executor& get() const {  ///< in a turn
+  Executor& get() const {  ///< called in a turn
     if (!executor_) fail("this inference was closed");
     return *executor_;
   }
-  /// By input.
+  /// The arrays in the order of the inputs. Throws InputError for arrays that do not fit.
   std::vector<HostArray> check(const nb::dict& arrays) const;
-  /// The samples of a batch from `first` on.
+  /// Makes samples [first, first + count) the inputs of the next batch.
   void feed(const std::vector<HostArray>& arrays, std::int64_t first, std::int64_t count);
   Device& device() const { return parameters_->device->get().device(); }
 
   std::shared_ptr<NetworkParameters> parameters_;
   std::int64_t batch_;
   std::vector<std::string> inputs_;
-  std::vector<Tensor> tensors_;  ///< of the inputs; their memory is the executor's until that reads from elsewhere
-  std::vector<Tensor> copies_;   ///< by input: of arrays that cannot be read in place
-  std::map<std::string, std::shared_ptr<void>> kept_;  ///< by output: the last batch's, for views
+  std::vector<Tensor> tensors_;  ///< the inputs; their memory is the executor's, unless it reads from elsewhere
+  std::vector<Tensor> copies_;   ///< by input: copies of arrays that cannot be read in place
+  std::map<std::string, std::shared_ptr<void>> kept_;  ///< by output: results of the last batch, for views
   std::shared_ptr<Plan> plan_;
   std::unique_ptr<Executor> executor_;
   std::uint64_t step_ = 0;
@@ -117,7 +118,7 @@ std::vector<HostArray> Inference::check(const nb::dict& arrays) const {
   for (const auto& [key, value] : arrays) {
     const auto name = nb::cast<std::string>(key);
     if (std::find(inputs_.begin(), inputs_.end(), name) == inputs_.end())
-      refuse("there is no input '{}' that predictions depend on. Expected {}", name, joined(inputs_));
+      refuse("predictions do not depend on an input '{}'. Expected {}", name, joined(inputs_));
   }
   std::vector<HostArray> held;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -135,8 +136,8 @@ std::vector<HostArray> Inference::check(const nb::dict& arrays) const {
              one ? ": for a single one give x[None]" : "");
     }
     if (!held.empty() && array.shape[0] != held[0].shape[0])
-      refuse("{} has {} samples, but {} has {}. Expected as many in all inputs", name, array.shape[0], inputs_[0],
-             held[0].shape[0]);
+      refuse("{} has {} samples, but {} has {}. Expected the same number in all inputs", name, array.shape[0],
+             inputs_[0], held[0].shape[0]);
     held.push_back(std::move(array));
   }
   return held;
@@ -155,7 +156,8 @@ void Inference::feed(const std::vector<HostArray>& arrays, std::int64_t first, s
     const bool aligned = reinterpret_cast<std::uintptr_t>(part.data) % alignment == 0;
     if (device().shares_host_memory()) {
       if (count == batch_ && aligned && is_dense(part, channels_last)) {
-        executor_->read_input_from(inputs_[i], const_cast<std::byte*>(part.data));  // forward only reads it
+        executor_->read_input_from(inputs_[i],
+                                   const_cast<std::byte*>(part.data));  // the forward pass only reads the array
         continue;
       }
       if (!copies_[i]) copies_[i] = parameters_->device->get().allocate(tensor.desc(), inputs_[i]);
@@ -227,7 +229,7 @@ std::pair<TensorDesc, std::shared_ptr<void>> Inference::keep(const std::string& 
   });
 }
 
-/// An array over the memory that keep() gives. It keeps that memory, and the device.
+/// An array over the memory of keep(). Keeps the memory and the device alive.
 nb::object view_of(Inference& inference, const std::string& name) {
   struct Owner {
     std::shared_ptr<ContextObject> device;
@@ -263,7 +265,7 @@ Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>
   parameters.computed = nullptr;
   Evaluator evaluator(parameters.network->graph, parameters.values, *data, parameters.device->communicator(), options);
   const auto evaluation = evaluator.run();
-  parameters.computed = nullptr;  // a metric may have made predictions
+  parameters.computed = nullptr;  // a metric may have computed predictions
   return evaluated(evaluation, options.evaluation.metrics);
 }
 
@@ -340,20 +342,20 @@ void bind_inference(nb::module_& m) {
       .def("__call__", &call, nb::arg("arrays"), nb::arg("carry_states") = false, nb::arg("named"),
            nb::sig("def __call__(self, *arrays, carry_states: bool = False, **named) -> numpy.typing.NDArray | "
                    "dict[str, numpy.typing.NDArray]"),
-           "Predicts. carry_states: recurrent states go on from batch to batch, and to the next call.")
+           "Predicts. carry_states: recurrent states are kept from batch to batch, and for the next call.")
       .def(
           "reset_states", [](Inference& i) { i.reset_states(); }, nb::call_guard<nb::gil_scoped_release>(),
           "Sets all recurrent states to zero.")
-      .def_prop_ro("inputs", &Inference::inputs, "Names of the inputs that the outputs depend on.")
+      .def_prop_ro("inputs", &Inference::inputs, "Names of the inputs on which the outputs depend.")
       .def_prop_ro(
-          "plan", [](const Inference& i) { return i.plan(); }, "What is computed.")
+          "plan", [](const Inference& i) { return i.plan(); }, "The compiled plan.")
       .def("view", &view_of, nb::arg("output"),
-           "The output of the last batch in the device's memory: an array of NumPy, or on a GPU an object with\n"
+           "The output of the last batch in the device's memory: a NumPy array, or on a GPU an object with\n"
            "__dlpack__. Each later call of this inference writes its last batch there; nothing else does. The memory\n"
-           "lives as long as the array, also after close().")
+           "stays as long as the array, also after close().")
       .def(
           "close", [](Inference& i) { i.close(); }, nb::call_guard<nb::gil_scoped_release>(),
-          "Gives memory back now. Waits for a call under way.");
+          "Frees the memory now. Waits for a running call to end.");
   m.def(
       "evaluate",
       [](NetworkParameters& parameters, nb::handle given, std::int64_t batch,

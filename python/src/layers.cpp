@@ -13,10 +13,10 @@ namespace {
 
 using Name = const std::string&;
 
-/// One number for all spatial dims, or one for each.
+/// One number for all spatial dimensions, or one for each.
 using Extents = std::variant<std::int64_t, Shape>;
 
-/// Padding by name, or extents: zeros before and after each spatial dim.
+/// Padding by name, or by extents: zeros before and after each spatial dimension.
 struct Pads {
   Padding kind = Padding::given;
   Shape begin, end;
@@ -41,7 +41,7 @@ Pads read_pads(nb::handle given, int dims) {
 
 int spatial_dims(const Value& x) { return std::max(x.var.shape().shape.rank() - 2, 0); }
 
-/// The cubic extent, or the shape.
+/// Sets `size` from one number, or `kernel` from a shape.
 void set_kernel(const Extents& given, std::int64_t& size, Shape& kernel) {
   if (const auto* shape = std::get_if<Shape>(&given))
     kernel = *shape;
@@ -49,7 +49,7 @@ void set_kernel(const Extents& given, std::int64_t& size, Shape& kernel) {
     size = std::get<std::int64_t>(given);
 }
 
-/// What both kinds of convolution are told alike.
+/// The options that both kinds of convolution have.
 template <class Options>
 Options conv_options(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
                      std::int64_t dilation, std::int64_t groups, bool bias, const Init& weights,
@@ -106,7 +106,7 @@ void bind_convolutions(nb::module_& m) {
         nb::arg("stride") = 1, nb::arg("padding") = "same", nb::arg("output_padding") = 0, nb::arg("dilation") = 1,
         nb::arg("groups") = 1, nb::arg("bias") = true, nb::arg("weights_init") = Init::fan_in_uniform(),
         nb::arg("bias_init") = zero, nb::arg("name") = "",
-        "Transposed convolution (deconvolution). padding: what is cut off the result: 'same' (every extent becomes\n"
+        "Transposed convolution (deconvolution). padding: elements cut off the result: 'same' (every extent becomes\n"
         "stride times the source's, as in TensorFlow), 'valid' (nothing), or numbers, as in PyTorch.\n"
         "Parameters 'weights' (C, filters / groups, kernel...) and 'bias' (filters).");
   m.def(
@@ -115,7 +115,7 @@ void bind_convolutions(nb::module_& m) {
         return Value{x.network, max_pool(x.var, pool_options(x, size, stride, padding), name)};
       },
       nb::arg("x"), nb::arg("size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
-      nb::arg("name") = "", "The largest element of each window. stride 0: windows side by side.");
+      nb::arg("name") = "", "The largest element of each window. stride 0: windows do not overlap.");
   m.def(
       "average_pool",
       [](const Value& x, const Extents& size, std::int64_t stride, nb::handle padding, bool count_padding, Name name) {
@@ -124,7 +124,8 @@ void bind_convolutions(nb::module_& m) {
         return Value{x.network, average_pool(x.var, o, name)};
       },
       nb::arg("x"), nb::arg("size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
-      nb::arg("count_padding") = false, nb::arg("name") = "", "The mean of each window. stride 0: side by side.");
+      nb::arg("count_padding") = false, nb::arg("name") = "",
+      "The mean of each window. stride 0: windows do not overlap.");
   m.def(
       "global_average_pool",
       [](const Value& x, Name name) { return Value{x.network, global_average_pool(x.var, name)}; }, nb::arg("x"),
@@ -142,7 +143,7 @@ void bind_convolutions(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("rows"), nb::arg("columns"), nb::kw_only(), nb::arg("grid") = "half_pixel",
       nb::arg("name") = "",
-      "Bilinear interpolation of (N, C, H, W) to (N, C, rows, columns). grid: 'half_pixel' as PyTorch, 'asymmetric' "
+      "Bilinear interpolation of (N, C, H, W) to (N, C, rows, columns). grid: 'half_pixel' as in PyTorch, 'asymmetric' "
       "as\n"
       "TensorFlow 1, or 'align_corners'.");
 }
@@ -171,7 +172,7 @@ void bind_dense_layers(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("entries"), nb::arg("features"), nb::kw_only(),
       nb::arg("weights_init") = Init::uniform(0.1f), nb::arg("name") = "",
-      "Rows of a table by number: x (N) or (N, steps) int32 -> (N * steps, features).");
+      "Looks up rows of a table: x (N) or (N, steps) int32 -> (N * steps, features).");
   const auto recurrent = [&m](const char* kind, Var (*layer)(Var, const RecurrentOptions&, const std::string&),
                               const char* text) {
     m.def(
@@ -200,8 +201,8 @@ void bind_normalization(nb::module_& m) {
       },
       nb::arg("x"), nb::kw_only(), nb::arg("momentum") = 0.1f, nb::arg("epsilon") = 1e-5f, nb::arg("ranks") = 0,
       nb::arg("scale_init") = Init::constant(1), nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
-      "Batch normalization. ranks: whose samples make the statistics of training: 0: all ranks', 1: each rank's own,\n"
-      "n: those of groups of n neighbouring ranks.");
+      "Batch normalization. ranks: over whose samples training takes its statistics: 0: all ranks, 1: each rank\n"
+      "alone, n: groups of n neighbouring ranks.");
   m.def(
       "rms_norm",
       [](const Value& x, float epsilon, Name name) { return Value{x.network, rms_norm(x.var, epsilon, name)}; },
@@ -210,7 +211,7 @@ void bind_normalization(nb::module_& m) {
   m.def(
       "dropout", [](const Value& x, float rate, Name name) { return Value{x.network, dropout(x.var, rate, name)}; },
       nb::arg("x"), nb::arg("rate"), nb::kw_only(), nb::arg("name") = "",
-      "Drops elements with this probability in training; evaluation passes x on.");
+      "Sets elements to 0 with this probability in training; in evaluation the result is x.");
 }
 
 void bind_activations(nb::module_& m) {
@@ -240,7 +241,7 @@ void bind_activations(nb::module_& m) {
       nb::arg("x"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "exp(x) / sum of exp(x) along `axis`.");
 }
 
-/// Throws InputError for no value at all.
+/// Throws InputError for an empty list.
 std::vector<Var> vars_of(const std::vector<Value>& xs, const char* layer) {
   if (xs.empty()) refuse("{} was given no value. Expected at least one", layer);
   std::vector<Var> vars;
@@ -257,27 +258,27 @@ void bind_shapes(nb::module_& m) {
         return Value{x.network, flatten(x.var, o, features, name)};
       },
       nb::arg("x"), nb::kw_only(), nb::arg("order") = "logical", nb::arg("features") = 0, nb::arg("name") = "",
-      "A sample's elements as rows of `features`; 0: one row. order: 'logical' as PyTorch flattens, or\n"
-      "'channels_last' as TensorFlow does.");
+      "A sample's elements as rows of `features`; 0: one row. order: 'logical' as in PyTorch, or\n"
+      "'channels_last' as in TensorFlow.");
   m.def(
       "reshape",
       [](const Value& x, const Shape& sample, Name name) { return Value{x.network, reshape(x.var, sample, name)}; },
       nb::arg("x"), nb::arg("sample"), nb::kw_only(), nb::arg("name") = "",
-      "The same elements in logical order, with other dims of a sample.");
+      "The same elements in logical order, with another shape of a sample.");
   m.def(
       "add",
       [](const std::vector<Value>& xs, Name name) {
         const auto vars = vars_of(xs, "add");
         return Value{xs[0].network, add(vars, name)};
       },
-      nb::arg("xs"), nb::kw_only(), nb::arg("name") = "", "The sum of values of one shape.");
+      nb::arg("xs"), nb::kw_only(), nb::arg("name") = "", "The sum of values of the same shape.");
   m.def(
       "concat",
       [](const std::vector<Value>& xs, int axis, Name name) {
         const auto vars = vars_of(xs, "concat");
         return Value{xs[0].network, concat(vars, axis, name)};
       },
-      nb::arg("xs"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "Values side by side along `axis`.");
+      nb::arg("xs"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "Concatenates values along `axis`.");
 }
 
 void bind_losses(nb::module_& m) {
@@ -297,8 +298,8 @@ void bind_losses(nb::module_& m) {
       nb::arg("prediction"), nb::arg("target"), nb::arg("kind"), nb::kw_only(), nb::arg("delta") = 1.0f,
       nb::arg("sum_rows") = false, nb::arg("name") = "loss",
       "Compares a prediction (rows, F) with a target input and makes the result the graph's loss. kind: 'mse', 'mae',\n"
-      "'huber' (with delta) or 'cross_entropy' (target: int32 class numbers). sum_rows: the rows of a sample count by\n"
-      "their sum instead of their mean.");
+      "'huber' (with delta) or 'cross_entropy' (target: int32 class numbers). sum_rows: a sample's loss is the\n"
+      "sum over its rows instead of their mean.");
   const auto simple = [&m](const char* kind, LossKind loss_kind, const char* text) {
     m.def(
         kind,
@@ -337,7 +338,8 @@ void bind_losses(nb::module_& m) {
       nb::arg("sampled_pixels") = 0.0f, nb::arg("name") = "loss",
       "Cross entropy of each pixel, as the graph's loss: logits (N, classes, spatial...), target (N, spatial...) "
       "int32.\n"
-      "mean: by what the sum over pixels is divided: 'none', 'all' pixels, or those 'counted' (of a class with "
+      "mean: the number by which the sum over pixels is divided: 'none', 'all' pixels, or those 'counted' (of a class "
+      "with "
       "weight).");
 }
 

@@ -17,7 +17,7 @@
 namespace keelson::python {
 namespace {
 
-/// The mean over all samples of a number that a function of Python makes of each sample's prediction and target.
+/// The mean, over all samples, of a number that a Python function computes from each sample's prediction and target.
 class FunctionMetric final : public Metric {
  public:
   FunctionMetric(nb::callable function, std::string name, bool higher_is_better)
@@ -87,13 +87,13 @@ nb::object array_of(const Predictions& p, const std::vector<float>& values) {
 void bind_metrics(nb::module_& m) {
   using Targets = std::vector<std::tuple<std::string, double, double>>;
   using Names = std::vector<std::string>;
-  nb::class_<Metric>(m, "Metric", "A number that says how good a network is. Evaluation.metrics has the values.")
-      .def_prop_ro("name", &Metric::name, "For logs and reports.")
+  nb::class_<Metric>(m, "Metric", "A number that measures how good a network is. Evaluation.metrics has the values.")
+      .def_prop_ro("name", &Metric::name, "Name in logs and reports.")
       .def_prop_ro("higher_is_better", &Metric::higher_is_better, "True for an accuracy, false for an error.")
       .def("__repr__", [](const Metric& metric) { return "<keelson.metrics: " + metric.name() + ">"; });
   nb::class_<MeanAbsoluteError, Metric>(m, "MeanAbsoluteError",
                                         "Mean of |prediction - target|, per target. targets: (name, scale, offset) of\n"
-                                        "each; a value y of the network is scale * y + offset in the user's units.")
+                                        "each; y in the network's units is scale * y + offset in the user's units.")
       .def(
           "__init__",
           [](MeanAbsoluteError* self, const Targets& targets) { new (self) MeanAbsoluteError(units_of(targets)); },
@@ -111,19 +111,19 @@ void bind_metrics(nb::module_& m) {
       .def(nb::init<Names>(), nb::arg("classes") = Names());
   nb::class_<Perplexity, Metric>(m, "Perplexity", "exp(mean loss per unit), for language models.").def(nb::init<>());
   nb::class_<Predictions, Metric>(m, "Predictions",
-                                  "Collects predictions and targets on rank 0: of every k-th sample, at most `most`;\n"
+                                  "Collects predictions and targets of every k-th sample on rank 0, at most `most`;\n"
                                   "0: of all samples.")
       .def(nb::init<std::int64_t>(), nb::arg("most") = 0)
       .def_prop_ro(
           "predicted", [](const Predictions& p) { return array_of(p, p.predicted()); },
           nb::sig("def predicted(self) -> numpy.typing.NDArray[numpy.float32]"),
-          "(samples kept, targets) in the order of the data set; empty on other ranks than 0.")
+          "(samples kept, targets) in the order of the data set; empty on all ranks except 0.")
       .def_prop_ro(
           "truth", [](const Predictions& p) { return array_of(p, p.truth()); },
           nb::sig("def truth(self) -> numpy.typing.NDArray[numpy.float32]"), "The targets of the same samples.");
   nb::class_<FunctionMetric, Metric>(
       m, "FunctionMetric",
-      "The mean over all samples of what a function gives for each: it gets predictions\n"
+      "The mean, over all samples, of a function's results. The function gets predictions\n"
       "(n, rows, ...) and targets (n, ...) of a batch and returns n numbers.")
       .def(nb::init<nb::callable, std::string, bool>(), nb::arg("function"), nb::arg("name"), nb::kw_only(),
            nb::arg("higher_is_better") = false);

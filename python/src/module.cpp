@@ -31,7 +31,7 @@ PyObject* error_class(const char* name) { return nb::module_::import_("keelson._
 NB_MODULE(_engine, m) {
   using namespace keelson::python;
   m.doc() = "Keelson's engine. Import keelson instead.";
-  // Variables of a notebook live until the interpreter ends, and are no leak.
+  // A notebook's variables live until the interpreter ends. They are not a leak.
   nb::set_leak_warnings(false);
   error = error_class("Error");
   input_error = error_class("InputError");
@@ -45,7 +45,7 @@ NB_MODULE(_engine, m) {
   bind_graph(m);
   nb::module_ layers = m.def_submodule("layers", "Layers as functions: each appends a node and returns its value.");
   bind_layers(layers);
-  nb::module_ nets = m.def_submodule("nets", "The networks that Keelson comes with.");
+  nb::module_ nets = m.def_submodule("nets", "The networks that are part of Keelson.");
   bind_nets(nets);
   bind_parameters(m);
   nb::module_ optimizers = m.def_submodule("optim", "Optimizers and learning rates.");
@@ -54,7 +54,7 @@ NB_MODULE(_engine, m) {
   bind_data(data);
   bind_readers(data);
   bind_records(m);
-  nb::module_ metrics = m.def_submodule("metrics", "Numbers that say how good a network is.");
+  nb::module_ metrics = m.def_submodule("metrics", "Numbers that measure how good a network is.");
   bind_metrics(metrics);
   bind_checkpoint(m);
   bind_trainer(m);

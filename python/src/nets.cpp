@@ -152,13 +152,13 @@ void bind_nets(nb::module_& m) {
       nb::arg("widths") = std::map<std::string, std::int64_t>(),
       "CosmoFlow, which predicts cosmological parameters from cubes of matter: inputs 'x' (channels, size^3) and 'y'\n"
       "(targets), output 'prediction'. net: 'mlperf' (MLPerf HPC; 4 channels, 4 targets) or 'paper' (SC18; 1, 3).\n"
-      "widths: filters of layers that have others than published: {'conv1': 24}.");
-  m.def(
-      "lstm_lm", &lstm_lm, nb::arg("vocabulary") = 10000, nb::kw_only(), nb::arg("hidden") = 200, nb::arg("layers") = 2,
-      nb::arg("unroll") = 20, nb::arg("embedding") = 0, nb::arg("dropout") = 0.0f, nb::arg("init") = 0.1f,
-      nb::arg("tied") = false, nb::arg("cell") = "lstm", nb::arg("logits_output") = false,
-      "A recurrent language model (Zaremba et al. 2014): inputs 'x' and 'y' (unroll) int32, the tokens and those that\n"
-      "follow. With logits_output, the output 'logits' (rows, vocabulary). cell: 'lstm' or 'gru'.");
+      "widths: filters of layers for which they differ from the published number: {'conv1': 24}.");
+  m.def("lstm_lm", &lstm_lm, nb::arg("vocabulary") = 10000, nb::kw_only(), nb::arg("hidden") = 200,
+        nb::arg("layers") = 2, nb::arg("unroll") = 20, nb::arg("embedding") = 0, nb::arg("dropout") = 0.0f,
+        nb::arg("init") = 0.1f, nb::arg("tied") = false, nb::arg("cell") = "lstm", nb::arg("logits_output") = false,
+        "A recurrent language model (Zaremba et al. 2014): inputs 'x' and 'y' (unroll) int32, tokens and the next "
+        "tokens.\n"
+        "With logits_output, the output 'logits' (rows, vocabulary). cell: 'lstm' or 'gru'.");
   m.def(
       "tiramisu", &tiramisu, nb::kw_only(), nb::arg("rows") = t.rows, nb::arg("columns") = t.columns,
       nb::arg("channels") = t.channels, nb::arg("classes") = t.classes, nb::arg("first") = t.first,
@@ -170,12 +170,13 @@ void bind_nets(nb::module_& m) {
   m.def("deepcam", &deepcam, nb::kw_only(), nb::arg("rows") = 768, nb::arg("columns") = 1152, nb::arg("channels") = 16,
         nb::arg("classes") = 3, nb::arg("output_stride") = 16, nb::arg("middle_blocks") = 16, nb::arg("width") = 1.0f,
         nb::arg("batch_norm_ranks") = 1, nb::arg("loss") = "auto",
-        "DeepLabv3+ of MLPerf HPC's DeepCAM: inputs, output and loss as tiramisu(). width: factor of the filters.");
+        "DeepLabv3+ of MLPerf HPC's DeepCAM: inputs, output and loss as in tiramisu(). width: factor for the numbers "
+        "of filters.");
   m.def("deeplab_sc18", &deeplab_sc18, nb::kw_only(), nb::arg("rows") = 768, nb::arg("columns") = 1152,
         nb::arg("channels") = 16, nb::arg("classes") = 3, nb::arg("decoder") = "deconv1x", nb::arg("resnet") = 50,
         nb::arg("batch_norm") = false, nb::arg("batch_norm_ranks") = 1, nb::arg("width") = 1.0f,
         nb::arg("loss") = "auto",
-        "DeepLabv3+ of SC18: inputs, output and loss as tiramisu(). decoder: 'deconv1x', 'deconv' or 'bilinear'.");
+        "DeepLabv3+ of SC18: inputs, output and loss as in tiramisu(). decoder: 'deconv1x', 'deconv' or 'bilinear'.");
 }
 
 }  // namespace keelson::python

@@ -19,16 +19,17 @@
 #include "engine/graph/parameters.hpp"
 #include "turns.hpp"
 
-/// All sources see the same casters: a cast that is compiled with and without one would be two functions of one name.
+/// All sources must include the same casters: a cast that is compiled with and without a caster would be two different
+/// functions with the same name.
 ///
-/// What the module's classes are made of. Each object shares ownership of what it needs, so that Python may drop
-/// objects in any order.
+/// The objects behind the module's classes. Each object shares ownership of the objects that it needs, so that Python
+/// may drop objects in any order.
 namespace keelson::python {
 
 namespace nb = nanobind;
 
-/// Something that has to end before MPI and Kokkos do, although Python may keep the object: shut_down() closes those
-/// that are left when the interpreter ends.
+/// An object that must end before MPI and Kokkos do, even if Python still refers to it. When the interpreter ends,
+/// shut_down() closes the objects that are left.
 class Closable {
  public:
   /// Objects are closed in the order of their stages.
@@ -36,7 +37,7 @@ class Closable {
   explicit Closable(Stage stage);
   virtual ~Closable();
   Closable(const Closable&) = delete;
-  virtual void close() = 0;  ///< again: no effect
+  virtual void close() = 0;  ///< a second call has no effect
 
  private:
   friend void shut_down(int exit_code, const std::string& message);
@@ -52,16 +53,17 @@ struct Ranks : Closable {
   std::unique_ptr<Communicator> communicator;
 };
 
-/// The ranks of a Python object: None, a Communicator of this module, or one of mpi4py (through py2f()). Null for None.
-/// Throws InputError for anything else. Collective.
+/// The ranks of a Python object: None, a Communicator of this module, or a communicator of mpi4py (through py2f()).
+/// Null for None. Throws InputError for anything else. Collective.
 std::shared_ptr<Ranks> ranks_of(nb::handle comm);
-/// The communicator of these ranks; null where there are none.
+/// The communicator of these ranks; null if `ranks` is null.
 Communicator* communicator_of(const std::shared_ptr<Ranks>& ranks);
-/// All ranks of the job. Starts MPI where a launcher has started this process and nobody has done so.
+/// All ranks of the job. Starts MPI if a launcher has started this process and MPI has not been started.
 std::shared_ptr<Ranks> world();
-/// Ends what is left, in order, when the interpreter ends. With an exit code other than 0 the other ranks are told.
+/// Closes all remaining objects, in order, when the interpreter ends. If the exit code is not 0, the other ranks are
+/// notified.
 void shut_down(int exit_code, const std::string& message);
-/// Whether shut_down() was called: a thread that still trains ends after its step.
+/// Whether shut_down() was called. A thread that still trains ends after its step.
 bool is_ending();
 
 /// A device with its backends, and the ranks that compute together.
@@ -70,20 +72,21 @@ struct ContextObject : Closable {
   ~ContextObject() override { close(); }
   void close() override;
   Context& get() const;  ///< throws Error after close()
-  /// What exchanges arrays of this device; null: this rank alone.
+  /// The communicator for arrays of this device; null: only this rank.
   Communicator* communicator() const { return on_device.get(); }
 
   std::shared_ptr<backends::Runtime> runtime;
-  std::shared_ptr<Ranks> ranks;  ///< null: alone
+  std::shared_ptr<Ranks> ranks;  ///< null: only this rank
   std::unique_ptr<Context> context;
   std::unique_ptr<Communicator> on_device;
 };
 
-/// A graph, with what checkpoints store about it.
+/// A graph, and its data for checkpoints.
 struct Network {
   Graph graph;
-  std::string name = "network";               ///< RunState::network
-  std::map<std::string, std::string> config;  ///< RunState::config: what the programs need to make the network again
+  std::string name = "network";  ///< RunState::network
+  std::map<std::string, std::string>
+      config;  ///< RunState::config: texts from which the programs can make the network again
 };
 
 /// A value of a network.
@@ -92,8 +95,9 @@ struct Value {
   Var var;
 };
 
-/// The parameters of a network on a device. All that computes with them, or looks at their memory, takes a Turn: the
-/// calls share the parameters and the arena. Their instance is their own, so that others compute beside them.
+/// The parameters of a network on a device. Every call that computes with them, or reads their memory, takes a Turn,
+/// since the calls share the parameters and the arena. They have their own execution instance, so that other networks
+/// can compute at the same time.
 struct NetworkParameters {
   NetworkParameters(std::shared_ptr<Network> n, std::shared_ptr<ContextObject> d, std::uint64_t seed)
       : network(std::move(n)),
@@ -105,11 +109,11 @@ struct NetworkParameters {
   std::shared_ptr<ContextObject> device;
   std::shared_ptr<ExecutionInstance> instance;
   Turns turns;
-  const void* computed = nullptr;  ///< the inference whose results the arena holds; null: none. Read in a turn
+  const void* computed = nullptr;  ///< the inference whose results are in the arena; null: none. Read in a turn
   Parameters values;
 };
 
-/// While one is alive, the calling thread alone computes with the parameters. Made without Python's lock.
+/// While a Turn exists, only the thread that made it computes with the parameters. Made without the GIL.
 class Turn {
  public:
   explicit Turn(NetworkParameters& parameters) : lock_(parameters.turns), scope_(*parameters.instance) {}
@@ -119,7 +123,7 @@ class Turn {
   const InstanceScope scope_;
 };
 
-/// What `work` returns, done in a turn. Called with Python's lock; `work` is called without.
+/// Calls `work` in a turn and returns its result. Called with the GIL; `work` is called without the GIL.
 template <class Work>
 auto in_turn(NetworkParameters& parameters, const Work& work) {
   const nb::gil_scoped_release release;

@@ -90,7 +90,7 @@ void bind_schedule(nb::module_& m) {
 void bind_optimizers(nb::module_& m) {
   nb::class_<ParameterGroup>(m, "ParameterGroup",
                              "Settings for the parameters whose names match a pattern: 'dense1/weights', 'dense*',\n"
-                             "'*bias'. The first group that matches counts.")
+                             "'*bias'. The first matching group is used.")
       .def(
           "__init__",
           [](ParameterGroup* self, std::vector<std::string> patterns, float weight_decay, float lr_multiplier) {
@@ -98,7 +98,8 @@ void bind_optimizers(nb::module_& m) {
           },
           nb::arg("patterns"), nb::kw_only(), nb::arg("weight_decay") = 0.0f, nb::arg("lr_multiplier") = 1.0f);
   nb::class_<Optimizer>(m, "Optimizer", "How parameters change in a step.")
-      .def_prop_ro("state_names", &Optimizer::state_names, "Names of the arrays that it keeps per parameter.")
+      .def_prop_ro("state_names", &Optimizer::state_names,
+                   "Names of the arrays that the optimizer keeps per parameter.")
       .def("__repr__", &Optimizer::to_string);
   nb::class_<Sgd, Optimizer>(m, "SGD", "Stochastic gradient descent: v = momentum v + g, w -= lr v.")
       .def(
@@ -137,7 +138,7 @@ void bind_optimizers(nb::module_& m) {
           nb::kw_only(), nb::arg("momentum") = 0.9f, nb::arg("eta") = 0.001f, nb::arg("epsilon") = 0.0f,
           nb::arg("rate_in_momentum") = true, nb::arg("adapt_vectors") = false, nb::arg("weight_decay") = 5e-4f,
           nb::arg("clip_norm") = 0.0f, nb::arg("groups") = Groups());
-  nb::class_<Lamb, Optimizer>(m, "LAMB", "Adam's direction, scaled to the norm of each parameter, as MLPerf has it.")
+  nb::class_<Lamb, Optimizer>(m, "LAMB", "Adam's direction, scaled to the norm of each parameter, as in MLPerf.")
       .def(
           "__init__",
           [](Lamb* self, float beta1, float beta2, float epsilon, bool nvlamb, bool adapt_vectors, float weight_decay,

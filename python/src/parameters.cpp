@@ -43,7 +43,7 @@ nb::object get(NetworkParameters& p, const std::string& name, int moment) {
   return array_of(parameter.shape, in_turn(p, [&] { return p.values.get(parameter, moment); }));
 }
 
-/// Of a parameter that no plan has given memory yet, these become the values that it begins with.
+/// Sets a parameter's values. If the parameter has no memory yet, they become its initial values.
 void set(NetworkParameters& p, const std::string& name, nb::handle given) {
   Parameter& parameter = parameter_of(p, name);
   const auto array = host_array(given, name);
@@ -106,7 +106,7 @@ void bind_parameters(nb::module_& m) {
           },
           nb::arg("name"), nb::arg("default") = nb::none(),
           nb::sig("def get(self, name: str, default=None) -> numpy.typing.NDArray[numpy.float32] | typing.Any"),
-          "A copy of the values, or `default` where nothing has this name.")
+          "A copy of the values, or `default` if no parameter has this name.")
       .def(
           "state",
           [](NetworkParameters& p, const std::string& name) {
@@ -117,7 +117,7 @@ void bind_parameters(nb::module_& m) {
             return arrays;
           },
           nb::arg("name"), nb::sig("def state(self, name: str) -> list[numpy.typing.NDArray[numpy.float32]]"),
-          "Copies of what the optimizer keeps for a parameter; empty before the first trainer.")
+          "Copies of the optimizer's arrays for a parameter; empty before the first trainer.")
       .def(
           "view",
           [](nb::handle self, const std::string& name) {
@@ -130,18 +130,18 @@ void bind_parameters(nb::module_& m) {
             return view(value, p.device->get().device().shares_host_memory(), self, name);
           },
           nb::arg("name"),
-          "The values without a copy: an array of NumPy, or on a GPU an object with __dlpack__. It keeps the "
+          "The values without a copy: a NumPy array, or on a GPU an object with __dlpack__. It keeps the "
           "parameters\n"
-          "alive, and changes with each step. Raises InputError where only the backend can read the memory.")
+          "alive, and changes with each step. Raises InputError if only the backend can read the memory.")
       .def_prop_ro(
           "graph", [](const NetworkParameters& p) { return p.network; }, "The graph.")
       .def_prop_ro(
-          "context", [](const NetworkParameters& p) { return p.device; }, "Where the arrays lie.")
+          "context", [](const NetworkParameters& p) { return p.device; }, "The context in whose memory the arrays lie.")
       .def_prop_ro(
-          "seed", [](const NetworkParameters& p) { return p.values.seed(); }, "Of the initial values.")
+          "seed", [](const NetworkParameters& p) { return p.values.seed(); }, "Seed of the initial values.")
       .def_prop_ro(
           "count", [](const NetworkParameters& p) { return p.values.count(); },
-          "Elements of all parameters and statistics together.")
+          "Number of elements of all parameters and statistics together.")
       .def("__repr__", [](const NetworkParameters& p) {
         return fmt::format("<keelson.Parameters: {} arrays, {} elements>", p.values.all().size(), p.values.count());
       });

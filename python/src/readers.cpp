@@ -23,7 +23,7 @@ namespace {
 
 using cosmoflow::UniverseDataset;
 using Release = nb::call_guard<nb::gil_scoped_release>;
-/// Name, scale and offset of each target, as metrics take them.
+/// Name, scale and offset of each target, for metrics.
 using Targets = std::vector<std::tuple<std::string, double, double>>;
 
 void construct_universes(UniverseDataset* self, const std::string& path, std::int64_t size, std::vector<int> channels,
@@ -76,7 +76,8 @@ void construct_text(TextDataset* self, const std::vector<std::string>& files, st
                          {.streams = streams, .unroll = unroll, .pad = pad});
 }
 
-/// Rank 0 looks beside the training data, as keelson-climate does; else all samples are read once.
+/// Rank 0 looks for a statistics file beside the training data, as keelson-climate does. If there is none, all samples
+/// are read once.
 climate::ChannelRanges find_ranges(const climate::SnapshotDataset& data, Communicator* ranks) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(data.file_of(0)).parent_path();
@@ -114,7 +115,8 @@ void bind_universes(nb::module_& m) {
   nb::class_<UniverseDataset, Dataset>(
       m, "UniverseDataset",
       "Simulated universes in HDF5, as keelson-cosmoflow reads them. path: a file, a folder or a pattern.\n"
-      "size: edge of the cubes; stored volumes are cut into such ones; 0: as stored. normalise: 'log1p', 'mean', "
+      "size: edge of the cubes; stored volumes are cut into cubes of this size; 0: as stored. normalise: 'log1p', "
+      "'mean', "
       "'none'.\n"
       "comm: ranks that open the files together; then making it is collective.")
       .def("__init__", &construct_universes, nb::arg("path"), nb::kw_only(), nb::arg("size") = 0,
@@ -123,7 +125,7 @@ void bind_universes(nb::module_& m) {
            nb::arg("target_mean") = std::vector<float>(), nb::arg("target_std") = std::vector<float>(),
            nb::arg("comm") = nb::none())
       .def_prop_ro("targets", &targets_of,
-                   "(name, scale, offset) of each target, as keelson.metrics.MeanAbsoluteError takes them.");
+                   "(name, scale, offset) of each target, for keelson.metrics.MeanAbsoluteError.");
 }
 
 void bind_texts(nb::module_& m) {
@@ -142,9 +144,10 @@ void bind_texts(nb::module_& m) {
       .def_prop_ro(
           "vocabulary_size", [](const TextDataset& d) { return d.vocabulary->size(); }, "Different tokens.")
       .def_prop_ro(
-          "vocabulary", [](const TextDataset& d) { return d.vocabulary->to_text(); }, "As checkpoints store it.")
+          "vocabulary", [](const TextDataset& d) { return d.vocabulary->to_text(); },
+          "The vocabulary as text, in the form of checkpoints.")
       .def_prop_ro(
-          "tokens", [](const TextDataset& d) { return d.windows.tokens(); }, "In the text.")
+          "tokens", [](const TextDataset& d) { return d.windows.tokens(); }, "Number of tokens in the text.")
       .def(
           "decode",
           [](const TextDataset& d, const std::vector<std::int32_t>& ids) {
@@ -164,7 +167,7 @@ void bind_texts(nb::module_& m) {
             for (const auto& token : tokens) ids.push_back(d.vocabulary->id(token));
             return ids;
           },
-          nb::arg("tokens"), "The numbers of these tokens; unknown ones have that of <unk>.");
+          nb::arg("tokens"), "The numbers of these tokens; unknown tokens have the number of <unk>.");
 }
 
 void bind_snapshots(nb::module_& m) {

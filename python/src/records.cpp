@@ -21,8 +21,8 @@ void bind_records(nb::module_& m) {
   nb::class_<StepRecord>(m, "Step", "Results of one optimizer step.")
       .def_ro("step", &StepRecord::step, "Steps done, this one included.")
       .def_ro("epoch", &StepRecord::epoch, "Position in training: epochs done, with their fraction.")
-      .def_ro("loss", &StepRecord::loss, "Mean over the samples of all ranks.")
-      .def_ro("learning_rate", &StepRecord::learning_rate, "Of this step.")
+      .def_ro("loss", &StepRecord::loss, "Mean loss over the samples of all ranks.")
+      .def_ro("learning_rate", &StepRecord::learning_rate, "Learning rate of this step.")
       .def_ro("rate", &StepRecord::rate, "Samples per second of all ranks together.")
       .def("__repr__", [](const StepRecord& s) { return fmt::format("<step {}: loss {:.6g}>", s.step, s.loss); });
   nb::class_<EpochRecord>(m, "Epoch", "Results of one epoch.")
@@ -32,7 +32,7 @@ void bind_records(nb::module_& m) {
       .def_ro("validation_loss", &EpochRecord::validation_loss, "NaN without validation.")
       .def_ro("metric", &EpochRecord::metric, "The first metric (the loss without metrics); NaN without validation.")
       .def_ro("metric_values", &EpochRecord::metric_values, "The parts of the first metric.")
-      .def_ro("learning_rate", &EpochRecord::learning_rate, "Of the last step.")
+      .def_ro("learning_rate", &EpochRecord::learning_rate, "Learning rate of the last step.")
       .def_ro("rate", &EpochRecord::rate, "Samples per second of training, all ranks together.")
       .def_ro("validation_seconds", &EpochRecord::validation_seconds, "Wall time; 0 without validation.")
       .def_ro("best", &EpochRecord::best, "Whether the validation was better than all before.")
@@ -42,9 +42,9 @@ void bind_records(nb::module_& m) {
       });
   nb::class_<Evaluated>(m, "Evaluation", "Results of a network on a data set, the same on all ranks.")
       .def_prop_ro(
-          "samples", [](const Evaluated& e) { return e.evaluation.samples; }, "In the data set.")
+          "samples", [](const Evaluated& e) { return e.evaluation.samples; }, "Number of samples in the data set.")
       .def_prop_ro(
-          "loss", [](const Evaluated& e) { return e.evaluation.loss; }, "Mean over all samples.")
+          "loss", [](const Evaluated& e) { return e.evaluation.loss; }, "Mean loss over all samples.")
       .def_prop_ro(
           "metric", [](const Evaluated& e) { return e.evaluation.metric; },
           "The first metric; without metrics the loss.")
@@ -56,26 +56,26 @@ void bind_records(nb::module_& m) {
         return fmt::format("<{} samples: loss {:.6g}, metric {:.6g}>", e.evaluation.samples, e.evaluation.loss,
                            e.evaluation.metric);
       });
-  nb::class_<RunState>(m, "RunState", "Where a training run stands.")
+  nb::class_<RunState>(m, "RunState", "State of a training run.")
       .def_ro("network", &RunState::network, "The graph's name.")
-      .def_ro("config", &RunState::config, "What a program needs to make network and data again.")
+      .def_ro("config", &RunState::config, "Texts from which a program can make network and data again.")
       .def_ro("texts", &RunState::texts, "Larger texts by name: 'vocabulary'.")
-      .def_ro("topology", &RunState::topology, "What the network consists of, as JSON.")
-      .def_ro("seed", &RunState::seed, "Of sample order, transform and dropout.")
+      .def_ro("topology", &RunState::topology, "The parts of the network, as JSON.")
+      .def_ro("seed", &RunState::seed, "Seed of sample order, transform and dropout.")
       .def_ro("epoch", &RunState::epoch, "Finished epochs.")
       .def_ro("step", &RunState::step, "Optimizer steps done.")
-      .def_ro("step_in_epoch", &RunState::step_in_epoch, "Steps done of the epoch under way.")
+      .def_ro("step_in_epoch", &RunState::step_in_epoch, "Steps done in the current epoch.")
       .def_ro("samples", &RunState::samples, "Training samples used so far, all ranks together.")
       .def_ro("global_batch", &RunState::global_batch, "Samples of a full step, all ranks together.")
       .def_ro("train_samples", &RunState::train_samples, "Samples of the training data.")
-      .def_ro("seconds", &RunState::seconds, "Spent training so far, all runs together.")
-      .def_ro("best_metric", &RunState::best_metric, "Of the best validation.")
+      .def_ro("seconds", &RunState::seconds, "Seconds of training so far, in all starts of the run.")
+      .def_ro("best_metric", &RunState::best_metric, "Metric of the best validation.")
       .def_ro("best_epoch", &RunState::best_epoch, "Finished epochs at the best validation; -1: none.")
-      .def_ro("metric", &RunState::metric, "Of the last validation; NaN: none.")
-      .def_ro("validation_loss", &RunState::validation_loss, "Of the last validation; NaN: none.")
-      .def_ro("optimizer", &RunState::optimizer, "With its settings, as text.")
+      .def_ro("metric", &RunState::metric, "Metric of the last validation; NaN: none.")
+      .def_ro("validation_loss", &RunState::validation_loss, "Loss of the last validation; NaN: none.")
+      .def_ro("optimizer", &RunState::optimizer, "The optimizer with its settings, as text.")
       .def_ro("schedule", &RunState::schedule, "The learning rate, as text.")
-      .def_ro("version", &RunState::version, "Of Keelson, in a checkpoint.")
+      .def_ro("version", &RunState::version, "Version of Keelson, in a checkpoint.")
       .def_ro("created", &RunState::created, "Time in UTC, in a checkpoint.")
       .def("__repr__", [](const RunState& s) {
         return fmt::format("<keelson.RunState of {}: epoch {}, step {}>", s.network, s.epoch, s.step);

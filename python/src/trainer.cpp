@@ -17,14 +17,7 @@ namespace {
 
 using Rate = std::variant<double, Schedule>;
 
-struct Requested {
-  std::optional<std::string> name;
-  std::optional<std::uint64_t> seed;
-  std::optional<std::filesystem::path> checkpoints;
-  std::vector<nb::object> callbacks;
-};
-
-/// The graph's and the options' entries; those that the caller gives win.
+/// The entries of the graph and of the options; entries of the caller replace them.
 std::map<std::string, std::string> stored_config(const TrainerOptions& o, const Network& network,
                                                  const std::map<std::string, std::string>& given) {
   auto config = given;
@@ -85,7 +78,7 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), observer);
 }
 
-/// With Python's lock.
+/// Called with the GIL.
 template <class Work>
 auto look(TrainerObject& trainer, const Work& work) {
   const nb::gil_scoped_release release;
@@ -154,12 +147,13 @@ void bind_trainer(nb::module_& m) {
       m, "Trainer",
       "Trains the network of `parameters` on data, together with the ranks of its context.\n\n"
       "training, validation: a data set of keelson.data, or arrays by the name of the graph input that they feed:\n"
-      "{'x': images, 'y': targets}; all ranks have the same. batch: samples per step and rank.\n"
-      "learning_rate: a number or a keelson.optim.Schedule. metrics: of validations; the first one judges.\n"
+      "{'x': images, 'y': targets}; all ranks must have the same data. batch: samples per step and rank.\n"
+      "learning_rate: a number or a keelson.optim.Schedule. metrics: metrics of validations; the first one judges the "
+      "network.\n"
       "prediction, target_field: the graph output and the data field that metrics compare.\n"
       "target: > 0: training ends when the metric is this value or better.\n"
-      "checkpoints: folder for step-N.h5 and best.h5, which the programs read as well; None: none are written.\n"
-      "Checkpoints of another run that lie there move to a folder abandoned-<n> in it before the first one is "
+      "checkpoints: folder for step-N.h5 and best.h5, which the programs can read; None: writes no checkpoints.\n"
+      "Checkpoints of another run in this folder are moved to abandoned-<n> in it before the first one is "
       "written,\n"
       "with a UserWarning.\n"
       "callbacks: objects with methods of keelson.Callback. config, texts: stored in checkpoints.\n\n"
@@ -181,7 +175,7 @@ void bind_trainer(nb::module_& m) {
       .def(
           "run", [](TrainerObject& t) { return to_string(t.run()); }, Release(),
           "Trains to the end and returns the reason: 'all epochs done', 'step limit reached', 'target reached', 'time\n"
-          "limit'. Ctrl-C ends it after the step, with a checkpoint, and raises KeyboardInterrupt. Collective.")
+          "limit'. Ctrl-C ends training after the step, with a checkpoint, and raises KeyboardInterrupt. Collective.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__next__",
@@ -190,23 +184,24 @@ void bind_trainer(nb::module_& m) {
             if (!record) throw nb::stop_iteration();
             return *record;
           },
-          Release(), "The next step.")
+          Release(), "Makes the next step.")
       .def("step", &TrainerObject::step, nb::arg("batch"),
-           "A step on these arrays, by field, of at most `batch` samples, instead of the next ones of the training "
+           "Makes a step on these arrays, by field, of at most `batch` samples, instead of the next samples of the "
+           "training "
            "data.\n"
            "Full batches that are 64-byte aligned and channels-last (keelson.data.empty) are not copied. Collective.")
       .def("end_epoch", &TrainerObject::end_epoch, Release(),
-           "Ends an epoch whose steps are all done: validates, and counts it as done. Collective.")
+           "Ends an epoch whose steps are all done: validates, and counts the epoch as done. Collective.")
       .def_prop_ro(
           "epoch_done", [](TrainerObject& t) { return look(t, [](const Trainer& r) { return r.epoch_done(); }); },
           "Whether all steps of the epoch are done and end_epoch() has not been called.")
       .def("validate", &TrainerObject::validate, Release(), "Evaluates the network on the validation data. Collective.")
       .def("save_checkpoint", &TrainerObject::save, nb::arg("best") = false, Release(),
-           "Writes step-N.h5 into the folder of checkpoints, while training goes on. best: best.h5 is it, too.\n"
-           "wait() returns when it is written. Collective.")
+           "Writes step-N.h5 into the folder of checkpoints, while training goes on. best: also as best.h5.\n"
+           "wait() returns when the file is written. Collective.")
       .def("resume", &TrainerObject::resume, nb::arg("path"), Release(),
-           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. Of a refused one\n"
-           "nothing is taken over. Later checkpoints in the trainer's folder move to abandoned-<n> in it before the "
+           "Continues from a checkpoint, or the newest one of a folder, of Python or of a program. If it is refused,\n"
+           "nothing changes. Later checkpoints in the trainer's folder are moved to abandoned-<n> in it before the "
            "next\n"
            "step, with a UserWarning. Collective.")
       .def(
@@ -218,14 +213,14 @@ void bind_trainer(nb::module_& m) {
           "The latest step whose loss is known.")
       .def_prop_ro(
           "state", [](TrainerObject& t) { return look(t, [](const Trainer& r) { return RunState(r.state()); }); },
-          "Where the training stands: a copy.")
+          "A copy of the training state.")
       .def_prop_ro(
           "stop_reason",
           [](TrainerObject& t) {
             const auto reason = look(t, [](const Trainer& r) { return r.stop_reason(); });
             return reason ? std::optional(to_string(*reason)) : std::nullopt;
           },
-          "Why no further step will be made; None: there is one.")
+          "Why training makes no further step; None: it makes one.")
       .def_prop_ro(
           "steps_per_epoch",
           [](TrainerObject& t) { return look(t, [](const Trainer& r) { return r.steps_per_epoch(); }); },
@@ -238,7 +233,7 @@ void bind_trainer(nb::module_& m) {
           "The latest checkpoint that was written or resumed from; '.' : none.")
       .def(
           "close", [](TrainerObject& t) { t.close(); }, Release(),
-          "Gives memory and threads back now. Waits for a call under way.")
+          "Frees memory and threads now. Waits for a running call to end.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__",

@@ -13,11 +13,11 @@
 
 namespace keelson::python {
 
-/// Calls methods of Python objects: those of keelson.Callback that they have.
+/// Calls the methods of keelson.Callback that Python objects have.
 class Callbacks final : public TrainObserver {
  public:
-  /// `trainer`: the Python object, the first argument of each call. `parameters`: others may compute with them while a
-  /// callback runs, and between steps. Both outlive this.
+  /// `trainer`: the Python object, which is the first argument of each call. `parameters`: other calls may use them
+  /// while a callback runs, and between steps. Both must outlive this object.
   Callbacks(const std::vector<nb::object>& objects, nb::handle trainer, NetworkParameters& parameters);
   void on_start(const RunState& state, const std::filesystem::path& resumed_from) override;
   void on_epoch_start(const RunState& state) override;
@@ -25,7 +25,7 @@ class Callbacks final : public TrainObserver {
   void on_validation_start(const RunState& state) override;
   void on_epoch(const RunState& state, const EpochRecord& epoch, const Evaluation* validation) override;
   void on_checkpoint(const RunState& state, const std::filesystem::path& path, bool best) override;
-  /// Warns in Python's way (UserWarning).
+  /// Issues a Python warning (UserWarning).
   void on_set_aside(const RunState& state, const std::filesystem::path& folder) override;
   void on_stop(const RunState& state, StopReason reason) override;
 
@@ -39,29 +39,32 @@ class Callbacks final : public TrainObserver {
   std::vector<nb::object> methods_[events];
 };
 
-/// A Trainer with what it refers to. All but step() are called without Python's lock. One call at a time trains; while
-/// it does, others may look at the trainer, and compute with its parameters, between two steps.
+/// A Trainer with the objects that it refers to. All functions except step() are called without the GIL. Only one call
+/// at a time trains. Meanwhile, other calls may read the trainer, and compute with its parameters, between two steps.
 class TrainerObject final : public Closable {
  public:
-  /// Without Python's lock. Takes the callbacks over, unless it throws: they can only be destroyed with that lock.
+  /// Called without the GIL. Takes the callbacks over, unless it throws, since callbacks can only be destroyed with the
+  /// GIL.
   TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
                 std::shared_ptr<Dataset> validation, TrainerOptions options, std::unique_ptr<Callbacks>& callbacks);
   ~TrainerObject() override;
-  /// Waits for a call under way. Throws Error where that call, by a callback, is what closes.
+  /// Waits for a running call to end. Throws Error if a callback of that call calls close().
   void close() override;
 
-  /// What `work` makes of the trainer, between two steps. Throws Error after close().
+  /// Calls `work` with the trainer, between two steps, and returns its result. Throws Error after close().
   template <class Work>
   auto look(const Work& work) {
     const Turn turn(*parameters_);
     return work(std::as_const(get()));
   }
   void wait();  ///< until all steps are done and the last checkpoint is written
-  /// Steps, validations and checkpoints to the end, as Trainer::run(). Raises KeyboardInterrupt where that ended it.
+  /// Makes all steps, validations and checkpoints, as Trainer::run(). Raises KeyboardInterrupt if an interrupt ended
+  /// training.
   StopReason run();
-  /// The next step, after what run() would do behind the step before: validation and checkpoints. None at the end.
+  /// Makes the next step, after the validation and the checkpoint that are due after the previous step. None at the
+  /// end.
   std::optional<StepRecord> next();
-  /// A step on the caller's arrays, by field. With Python's lock.
+  /// Makes a step on the caller's arrays, by field. Called with the GIL.
   StepRecord step(const nb::dict& arrays);
   EpochRecord end_epoch();
   Evaluated validate();
@@ -69,7 +72,7 @@ class TrainerObject final : public Closable {
   void resume(const std::string& path);
 
  private:
-  /// What each call that trains holds.
+  /// The guard that each call that trains holds.
   class Call {
    public:
     explicit Call(TrainerObject& t) : lock_(t.calls_), turn_(*t.parameters_), parameters_(*t.parameters_) {
@@ -83,29 +86,30 @@ class TrainerObject final : public Closable {
     const Turn turn_;
     NetworkParameters& parameters_;
   };
-  Trainer& get() const;  ///< in a turn; throws Error after close()
-  /// Whether Python has a signal to handle. Called once per step, in the thread that trains.
+  Trainer& get() const;  ///< called in a turn; throws Error after close()
+  /// Whether a Python signal is pending. Called once per step, in the thread that trains.
   bool interrupted();
-  /// Raises the exception of a signal's handler, or KeyboardInterrupt if that came to another rank.
+  /// Raises the exception of a signal's handler, or KeyboardInterrupt if another rank got the signal.
   void raise_if_interrupted();
   void finish();
-  /// Memory of field `f` with the samples of this array, of which there are `count`.
+  /// Memory of field `f` that contains the `count` samples of this array.
   void* staged(std::size_t f, const HostArray& array, std::int64_t count);
 
   std::shared_ptr<NetworkParameters> parameters_;
-  Turns calls_;  ///< before those of the parameters
+  Turns calls_;  ///< taken before the parameters' turns
   std::shared_ptr<Dataset> training_, validation_;
   std::vector<std::shared_ptr<Metric>> metrics_;
   std::int64_t batch_;
   std::optional<nb::python_error> signal_;
   std::unique_ptr<Callbacks> callbacks_;
   std::unique_ptr<Trainer> trainer_;
-  bool step_pending_ = true;  ///< next() has not done what follows the latest step
+  bool step_pending_ = true;  ///< next() has not yet done the work that follows the latest step
   bool ended_ = false;
   std::vector<std::shared_ptr<void>> staging_;  ///< by field
 };
 
-/// What the programs store about how they train, so that they can continue a run of Python: "lr", "optimizer" ...
+/// The training options in the form in which the programs store them, so that the programs can continue a run of
+/// Python: "lr", "optimizer" ...
 std::map<std::string, std::string> program_config(const TrainerOptions& options);
 
 }  // namespace keelson::python

@@ -27,15 +27,16 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
   trainer_->observe({callbacks_.get()});
 }
 
-/// Ending the threads that read samples may have to wait for one that needs Python's lock. No turn: nobody else has
-/// this object, and whoever drops it may hold other parameters.
+/// Releases the GIL, since a thread that reads samples may need it before it can end. Takes no turn: no other thread
+/// has this object, and the thread that drops it may be in a turn of other parameters.
 TrainerObject::~TrainerObject() {
   const nb::gil_scoped_release release;
   trainer_.reset();
 }
 
 void TrainerObject::close() {
-  if (calls_.mine()) fail("this trainer was closed by a callback of its own. Expected close() when its call has ended");
+  if (calls_.mine())
+    fail("this trainer was closed by its own callback. Expected close() after the call that trains has ended");
   const Call call(*this);
   trainer_.reset();
 }
@@ -98,7 +99,7 @@ void* TrainerObject::staged(std::size_t f, const HostArray& array, std::int64_t 
   constexpr std::size_t alignment = 64;
   const bool aligned = reinterpret_cast<std::uintptr_t>(array.data) % alignment == 0;
   if (count == batch_ && aligned && is_dense(array, channels_last))
-    return const_cast<std::byte*>(array.data);  // the step only reads it
+    return const_cast<std::byte*>(array.data);  // the step only reads the array
   const auto bytes = static_cast<std::size_t>(field.shape.elements() * batch_) * size_of(field.dtype);
   if (!staging_[f])
     staging_[f] = {::operator new(bytes, std::align_val_t(alignment)),
@@ -132,7 +133,7 @@ StepRecord TrainerObject::step(const nb::dict& arrays) {
     for (const auto extent : f.shape) expected.push_back(extent);
     const std::int64_t count = expected[0];
     if (!(array.shape == expected) || count < 1 || count > batch_ || (!held.empty() && held[0].shape[0] != count))
-      refuse("{} has the shape {}. Expected {}x{}: as many samples in all fields, and at most {}", f.name,
+      refuse("{} has the shape {}. Expected {}x{}: the same number of samples in all fields, and at most {}", f.name,
              to_string(array.shape), held.empty() ? batch_ : held[0].shape[0], to_string(f.shape), batch_);
     held.push_back(std::move(array));
   }

@@ -7,16 +7,15 @@
 
 namespace keelson::python {
 
-/// A lock that is handed on in the order in which threads have asked for it. The thread that holds it may lock it
-/// again. Whoever holds it may need Python's lock (callbacks, functions of data sets), so no thread waits for it while
-/// it has Python's lock.
+/// A recursive lock that threads get in the order in which they asked for it. The thread that holds this lock may need
+/// the GIL (for callbacks and functions of data sets). So no thread may wait for this lock while it holds the GIL.
 class Turns {
  public:
   void lock();
   void unlock();
-  bool mine() const;  ///< whether the calling thread holds it
+  bool mine() const;  ///< whether the calling thread holds the lock
 
-  /// Lets others have their turn while it lives, where the calling thread has locked it once.
+  /// Releases the lock during its lifetime, if the calling thread has locked it exactly once.
   class Pause {
    public:
     explicit Pause(Turns& turns);
@@ -24,13 +23,13 @@ class Turns {
     Pause(const Pause&) = delete;
 
    private:
-    Turns* turns_;  ///< null: nothing to take back
+    Turns* turns_;  ///< null: nothing to lock again
   };
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t asked_ = 0, served_ = 0;  ///< numbers that were given out, and those that have had their turn
+  std::uint64_t asked_ = 0, served_ = 0;  ///< how many numbers were given out, and how many threads have had their turn
   std::thread::id owner_;
   int depth_ = 0;
 };

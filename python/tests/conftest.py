@@ -1,4 +1,4 @@
-"""What the tests share. They run on one rank and under mpirun: each rank runs all of them, in the same order."""
+"""Fixtures and helpers. Tests run on one rank and under mpirun: each rank runs all of them in the same order."""
 
 import os
 
@@ -24,13 +24,13 @@ def context():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder that all ranks share: that of rank 0."""
+    """Rank 0's folder, which all ranks share."""
     return ranks.allgather(str(tmp_path))[0]
 
 
 @pytest.fixture
 def alone():
-    """For tests of what one process does by itself."""
+    """For tests that need only one process."""
     if ranks.size > 1:
         pytest.skip("a test for one rank")
 
@@ -44,7 +44,7 @@ def program():
 
 
 def batch_of(samples):
-    """Samples per rank, of so many in all."""
+    """Samples per rank, given the number for all ranks."""
     return samples // ranks.size
 
 

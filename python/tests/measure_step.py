@@ -1,8 +1,8 @@
-"""What a step costs from Python beside the same step from C++: python measure_step.py --size 32 --batch 4
+"""Compares the time of a step from Python with the same step from C++: python measure_step.py --size 32 --batch 4
 
-The time that Python adds is that of a step in `for step in trainer`, less that of a step in Trainer.run(), whose loop is
-C++. It does not depend on the network, so that a network of one weight shows it best: medians over rounds, in turns. Then
-CosmoFlow is trained in both ways for the share that this is of a real step.
+The time that Python adds is the time of a step in `for step in trainer` minus that of a step in Trainer.run(), whose
+loop is in C++. It does not depend on the network, so a network of one weight shows it best (medians over rounds, both
+ways in turn). Then CosmoFlow is trained in both ways, to see which share of a real step this time is.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from keelson import data, layers, nets
 
 
 def step_seconds(trainer, steps):
-    """Per step, by run() and by a loop of Python."""
+    """Seconds per step, by run() and by a Python loop."""
 
     def timed(train):
         with trainer(steps) as t:
@@ -28,7 +28,7 @@ def step_seconds(trainer, steps):
 
 
 def medians(trainer, steps, rounds):
-    step_seconds(trainer, steps)  # warms up
+    step_seconds(trainer, steps)  # warm-up
     return [statistics.median(seconds) for seconds in zip(*(step_seconds(trainer, steps) for _ in range(rounds)))]
 
 

@@ -1,5 +1,5 @@
 """Installs the engine of a build tree and the Python package, as pip does it, into folders of the build, and runs the
-package's tests on one rank and on two. Exit code 77: a package that this needs is not installed."""
+package's tests on one rank and on two. Exit code 77: a package that the tests need is not installed."""
 
 import argparse
 import importlib.util
@@ -22,13 +22,13 @@ def run(*command, **variables):
 
 def install(o, work):
     """The folder with the package. Its wheel is made by the function that pip calls (PEP 517), in this process' Python:
-    pip itself wants certificates, which a private Debian has not."""
+    pip itself needs certificates, which a private Debian does not have."""
     from scikit_build_core.build import build_wheel
 
     prefix, site = work / "prefix", work / "site"
     for folder in (prefix, site):
         shutil.rmtree(folder, ignore_errors=True)
-    (work / "build" / "CMakeCache.txt").unlink(missing_ok=True)  # libraries may have come and gone since
+    (work / "build" / "CMakeCache.txt").unlink(missing_ok=True)  # libraries may have been added or removed since then
     run(o.cmake, "--install", o.build, "--config", o.config, "--prefix", str(prefix))
     settings = {"build-dir": str(work / "build"), "cmake.define.CMAKE_CXX_COMPILER_LAUNCHER": o.launcher,
                 "cmake.define.CMAKE_PREFIX_PATH": f"{prefix};{o.prefix_path}", "cmake.define.CMAKE_CXX_COMPILER": o.cxx,
@@ -53,7 +53,7 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     site = install(o, work)
     tests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(PYTHON / "tests"))
-    os.chdir(work)  # in python/ the sources would be found, not the package
+    os.chdir(work)  # in python/ Python would import the sources, not the installed package
     variables = {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     run(*tests, **variables)
     run(*os.environ.get("KEELSON_MPIEXEC", "mpirun").split(), "-n", "2", *tests, **variables, OMP_NUM_THREADS="1")

@@ -1,4 +1,4 @@
-"""Data of NumPy, h5py, DLPack, samples and batches of others, and of the programs."""
+"""Data from NumPy, h5py and DLPack, samples and batches of other packages, and data of the programs."""
 
 import ctypes
 
@@ -12,7 +12,7 @@ from keelson import data as kd
 
 
 class Tensor:
-    """What other packages' tensors have: DLPack, and no buffer."""
+    """Stands for a tensor of another package: it has DLPack, but no buffer."""
 
     def __init__(self, array):
         self.array = array

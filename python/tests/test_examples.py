@@ -1,4 +1,4 @@
-"""The examples run, and say what they should."""
+"""The examples run and print the expected text."""
 
 import pathlib
 import re

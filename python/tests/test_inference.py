@@ -14,7 +14,7 @@ def context():
 
 
 def reference(parameters, x):
-    """The small network by NumPy."""
+    """The small network, computed by NumPy."""
     w, b = parameters["conv1/weights"], parameters["conv1/bias"]
     padded = numpy.pad(x[:, 0], ((0, 0), (1, 1), (1, 1), (1, 1)))
     sums = numpy.zeros((len(x), 8, 8, 8, 8))

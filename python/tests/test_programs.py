@@ -1,4 +1,4 @@
-"""Checkpoints go from Python to the programs and back."""
+"""Runs go from Python to the programs and back through checkpoints."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def test_cosmoflow(alone, program, tmp_path):
     assert told["value"] == pytest.approx(result.metric, rel=1e-5)
     assert [t["name"] for t in told["targets"]] == [name for name, _, _ in training.targets]
 
-    # The program goes on where Python was, with Python's options, and Python where the program was.
+    # The program continues Python's run with Python's options, and Python continues the program's run.
     run(program("keelson-cosmoflow"), "train", "--resume", tmp_path / "run1", "--data", tmp_path / "data", "--epochs", 2,
         "--out", tmp_path / "program")
     whole, both = trainer(2)

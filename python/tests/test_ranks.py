@@ -1,4 +1,4 @@
-"""What ranks do together. On one rank these tests hold, too."""
+"""Collective work of ranks. These tests also pass on one rank."""
 
 import os
 import subprocess
@@ -76,7 +76,7 @@ def test_scripts_under_mpirun_end_well(alone):
 
 
 def test_a_script_that_ends_while_threads_read_ends(alone):
-    """Variables that live until the interpreter ends: a trainer whose threads wait for Python's lock."""
+    """Variables that live until the interpreter ends: a trainer whose threads wait for the GIL."""
     code = """
 import numpy, time, keelson
 from keelson import layers

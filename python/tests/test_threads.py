@@ -1,4 +1,4 @@
-"""What threads may do beside each other, and how long memory lives."""
+"""What threads may do at the same time, and how long memory lives."""
 
 import concurrent.futures
 import threading
@@ -18,7 +18,7 @@ def context():
 
 
 def in_threads(*functions):
-    """Their results, or what they raised."""
+    """The results of the functions, or their exceptions."""
     with concurrent.futures.ThreadPoolExecutor(len(functions)) as pool:
         return [future.result(timeout=100) for future in [pool.submit(f) for f in functions]]
 
@@ -59,7 +59,7 @@ def test_close_waits_for_a_call_under_way(context):
             begun.set()
             try:
                 return inference(x)
-            except keelson.Error as e:  # close() came before the call
+            except keelson.Error as e:  # the call came after close()
                 return str(e)
 
         def close():
@@ -148,7 +148,7 @@ def test_a_callback_may_wait_for_a_thread_that_predicts(context):
             counted.append(in_threads(lambda: self.inference(x))[0].shape)
 
         def on_step(self, trainer, step):
-            with pytest.raises(keelson.Error, match="closed by a callback"):
+            with pytest.raises(keelson.Error, match="closed by its own callback"):
                 trainer.close()
 
     waits = Waits()

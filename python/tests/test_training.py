@@ -1,4 +1,4 @@
-"""Training, in all the ways that a notebook does it."""
+"""Training in all the ways that notebooks use."""
 
 import os
 import signal
@@ -112,7 +112,7 @@ def test_an_exception_of_a_callback_ends_the_training(context):
     _, trainer = make(context, callbacks=[Stop()])
     with pytest.raises(LookupError, match="enough"):
         trainer.run()
-    with pytest.raises(keelson.InputError, match="has no method that is called"):
+    with pytest.raises(keelson.InputError, match="has no method that the trainer calls"):
         make(context, callbacks=[print])
     with pytest.raises(keelson.InputError):
         make(context, cubes(3), callbacks=[Stop()])
@@ -183,7 +183,7 @@ def test_a_loss_that_is_not_finite_names_its_cause(context):
 
 
 def test_ctrl_c_ends_run_with_a_checkpoint(context, folder, world):
-    """As a user's SIGINT: it comes while C++ trains without Python's lock."""
+    """Like a user's SIGINT: it comes while C++ trains without the GIL."""
     _, trainer = make(context, epochs=10**6, checkpoints=folder, checkpoint_epochs=0)
     if world.rank == 0:
         threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

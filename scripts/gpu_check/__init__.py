@@ -1,1 +1,2 @@
-"""The stages of scripts/gpu-check.sh. Only Python's standard library; PyTorch where it is there, in processes of its own."""
+"""The stages of scripts/gpu-check.sh. They use only Python's standard library, and PyTorch, if installed, in separate
+processes."""

@@ -1,4 +1,4 @@
-"""gpu-check.sh: the stages in their order, their results, the table."""
+"""gpu-check.sh: runs the stages in order, collects their results, and prints the table."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ def two_ranks(check):
 
 
 class Stage:
-    """seconds: its own limit. needs_gpu: it says nothing on a CPU, so it does not run there."""
+    """seconds: the stage's time limit. needs_gpu: the stage has no meaning on a CPU, so it does not run there."""
 
     def __init__(self, name, seconds, needs_gpu, run):
         self.name, self.seconds, self.needs_gpu, self.run = name, seconds, needs_gpu, run
@@ -41,10 +41,10 @@ STAGES = [
 ]
 EPILOG = """stages: """ + ", ".join(s.name for s in STAGES) + """
 
---out gets results.jsonl (one JSON object per result, as they come), summary.json (the machine, the targets, what failed),
-table.txt, logs/ with the output of every command, and logs.tar.gz, which is all of it in one file.
+--out gets results.jsonl (one JSON object per result, in order of time), summary.json (the machine, the targets, the
+failures), table.txt, logs/ with the output of every command, and logs.tar.gz with all of these files.
 exit codes: 0 all targets hold; 1 something failed; 2 the command line or the archive cannot be used; 77 nothing failed,
-but something was skipped (all targets, where there is no GPU)."""
+but something was skipped (all targets, if there is no GPU)."""
 
 
 def parse(arguments):
@@ -52,14 +52,18 @@ def parse(arguments):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--archive", action="append", metavar="FILE",
-                      help="archive by cpack; once more for each that belongs to it (-check, -nvidia)")
+                      help="archive made by cpack; repeat the option for each that belongs to it (-check, -nvidia)")
     what.add_argument("--programs", metavar="DIR", help="folder with the programs: bin/ of a build or of an unpacked "
                       "archive. Default: bin/ beside this script's folder, as in the archive")
     parser.add_argument("--out", default="gpu-check", metavar="DIR", help="folder for the results (default: %(default)s)")
-    parser.add_argument("--stages", metavar="LIST", help="these alone, e.g. bench,torch; `machine` always runs")
-    parser.add_argument("--time-limit", type=float, default=530, metavar="SECONDS", help="of all (default: %(default)s)")
-    parser.add_argument("--stage-limit", type=float, metavar="SECONDS", help="of each stage, instead of its own")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: does the check itself work? A minute or less")
+    parser.add_argument("--stages", metavar="LIST",
+                        help="run only these stages, e.g. bench,torch; `machine` always runs")
+    parser.add_argument("--time-limit", type=float, default=530, metavar="SECONDS",
+                        help="time limit of the whole check (default: %(default)s)")
+    parser.add_argument("--stage-limit", type=float, metavar="SECONDS",
+                        help="time limit of each stage, instead of its own")
+    parser.add_argument("--quick", action="store_true",
+                        help="use tiny sizes, to see whether the check itself works; takes a minute or less")
     options = parser.parse_args(arguments)
     names = [s.name for s in STAGES]
     chosen = options.stages.split(",") if options.stages else names
@@ -90,12 +94,13 @@ def run_stage(check, stage, limit):
     else:
         try:
             stage.run(check)
-        except Exception as e:  # a fault of a stage must not take the others' results along
+        except Exception as e:  # a fault of one stage must not lose the results of the others
             check.record(stage.name, FAILED, reason=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
 
 
 def monitor(check):
-    """nvidia-smi, which writes clocks, power and load to logs/gpu.csv every second; None where it is not there."""
+    """Starts nvidia-smi, which writes clocks, power and load to logs/gpu.csv every second; None if it is not
+    installed."""
     tool = check.node.tool("nvidia-smi")
     if not tool or check.gpu != "":
         return None
@@ -126,7 +131,7 @@ def conclude(check, started):
         print(f"No GPU: {check.gpu}")
     for r in failed:
         print(f"failed: {r['stage']}: {r['name']}: {r.get('reason', 'see ' + r.get('log', 'results.jsonl'))}")
-    print(f"Results: {check.out}; send logs.tar.gz of it to whoever shall mend what failed.", flush=True)
+    print(f"Results: {check.out}; to have failures analysed, send logs.tar.gz from this folder.", flush=True)
     return code
 
 

@@ -1,4 +1,4 @@
-"""What all stages share: commands within time limits, and results that are written as they come."""
+"""Parts that all stages share: commands with time limits, and results that are written at once."""
 
 import json
 import os
@@ -11,13 +11,14 @@ import time
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 NO_TIME = "not begun: the time of the stage is used up"
-LEAST_SECONDS = 15  # a command that has less left would only be ended
+LEAST_SECONDS = 15  # with less time left, a command is not started
 TAIL_LINES = 25
-HIDDEN = ("stage", "name", "status", "seconds", "log", "exit_code", "traceback")  # from the line on the screen
+HIDDEN = ("stage", "name", "status", "seconds", "log", "exit_code", "traceback")  # left out of the line on the screen
 
 
 def end_group(process, number):
-    """Sends the signal to the command and all it has started, and waits a little for the command to end."""
+    """Sends the signal to the command and to all processes that it has started, and waits a little for the command to
+    end."""
     try:
         os.killpg(process.pid, number)
         process.wait(5)
@@ -26,10 +27,11 @@ def end_group(process, number):
 
 
 class Ended:
-    """A command that has ended, or was ended at its limit."""
+    """A command that has ended, or that was ended at its time limit."""
 
     def __init__(self, command, code, seconds, log, reason):
-        """code: None where it was not begun, or ended at its limit. reason: why it failed; None where it did not."""
+        """code: None if the command was not started, or was ended at its limit. reason: why it failed; None if it did
+        not fail."""
         self.command, self.code, self.seconds, self.log, self.reason = command, code, seconds, log, reason
 
     @property
@@ -60,7 +62,7 @@ class Check:
         self.end = time.monotonic() + seconds
         self.stage, self.stage_end, self.stage_seconds = "", self.end, seconds
         self.results = []
-        # Known after the stage `machine`: whether the programs run here, and why they find no GPU ("": they find one).
+        # Set by the stage `machine`: whether the programs run here, and why they find no GPU ("": they find one).
         self.programs_run, self.gpu = False, None
         self.lock = threading.Lock()
         self.file = open(self.out / "results.jsonl", "w", buffering=1)
@@ -71,11 +73,12 @@ class Check:
         print(f"=== {stage} (at most {max(0, self.stage_end - time.monotonic()):.0f} s)", flush=True)
 
     def left(self):
-        """Seconds that the stage at hand still has."""
+        """Seconds that the present stage still has."""
         return self.stage_end - time.monotonic()
 
     def run(self, name, command, limit=3600.0, env=None, cwd=None):
-        """Runs a command; its output goes to logs/<stage>-<name>.out and .err. At the limit its whole group is ended."""
+        """Runs a command; its output goes to logs/<stage>-<name>.out and .err. At the limit its whole group is
+        ended."""
         log = self.logs / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{self.stage}-{name}")
         command = [str(c) for c in command]
         limit = min(limit, self.left())
@@ -94,12 +97,13 @@ class Check:
                 reason = None if code == 0 else f"exit code {code}" if code > 0 else f"ended by signal {-code}"
             except subprocess.TimeoutExpired:
                 code, reason = None, f"ended after its limit of {limit:.0f} s"
-                end_group(process, signal.SIGTERM)  # mpirun then ends its ranks, which are groups of their own
-            end_group(process, signal.SIGKILL)  # whatever is left of it
+                end_group(process, signal.SIGTERM)  # mpirun then ends its ranks, which are separate process groups
+            end_group(process, signal.SIGKILL)  # ends all remaining processes
         return Ended(command, code, time.monotonic() - start, log, reason)
 
     def record(self, name, status, ended=None, **values):
-        """One line of results.jsonl. A failure takes the command and the last lines of its output along."""
+        """Writes one line of results.jsonl. For a failure, the line also has the command and the last lines of its
+        output."""
         result = {"stage": self.stage, "name": name, "status": status, **values}
         if ended is not None:
             result["seconds"] = round(ended.seconds, 3)

@@ -8,18 +8,19 @@ import re
 from .check import FAILED, PASSED, SKIPPED
 
 PROGRAMS = ("test_nets", "test_ops", "test_cuda", "test_train", "test_execute", "test_plan")  # the longest suites first
-# These read files of the sources, which an archive has not.
+# These tests read source files, which an archive does not have.
 NEED_SOURCES = "SupportTable.DocumentShowsIt:Checkpoint.ReadsOlderFilesOfThisFormat"
-MOST_FAILURES = 20  # of a suite, in the results; all are in its log
+MOST_FAILURES = 20  # most failures of a suite in the results; its log has all
 AT_A_TIME = max(2, min(8, len(os.sched_getaffinity(0)) // 2))  # processes that share the GPU
-# Every sixteenth test of each kind of kernel: what compute-sanitizer makes many times slower must be small.
+# Every sixteenth test of each kind of kernel: compute-sanitizer makes programs many times slower, so they must be
+# small.
 REDUCED = ("Softmax/*:Eltwise/*:Pool/*:Reorder/*:Sum/*:Concat/*:Update/*:UpdateRows/*:SumSquares/*:CheckGradients/*:"
            "Embedding/*:Dropout/*:Loss/*:RecurrentCell/*:Cases/*:ConvMaxPool/*:Conv/ConvOneCase.*:Dense/*:MatMul/*:Lamb/*")
-QUICK = ("Softmax/SoftmaxTest", "Eltwise", "Flops")  # of test_ops
+QUICK = ("Softmax/SoftmaxTest", "Eltwise", "Flops")  # suites of test_ops
 
 
 def suites(check, program):
-    """The names of a GoogleTest program's suites; None where it does not start."""
+    """The names of a GoogleTest program's suites; None if it does not start."""
     listed = check.run(f"list {program}", [check.node.program(program), "--gtest_list_tests"], 30)
     if not listed.ok:
         check.record(program, FAILED, listed)
@@ -28,7 +29,7 @@ def suites(check, program):
 
 
 def outcome(done, report):
-    """What a GoogleTest program found: counts, and its failures, also those of a program that crashed."""
+    """The results of a GoogleTest program, also of one that crashed: counts, and failures."""
     started = re.findall(r"^\[ RUN      \] (\S+)", done.text(), re.M)
     found = {"tests": len(started), "skipped": len(set(re.findall(r"^\[  SKIPPED \] (\S+) \(", done.text(), re.M))),
              "failures": []}
@@ -45,7 +46,7 @@ def outcome(done, report):
 
 
 def run_suite(check, program, suite):
-    """In a process of its own: what breaks the device for one suite leaves the others alone."""
+    """Runs a suite in a separate process, so that a suite that breaks the device does not affect the others."""
     name = f"{program} {suite}"
     report = check.logs / (re.sub(r"[^A-Za-z0-9._-]+", "_", f"{check.stage}-{name}") + ".json")
     done = check.run(name, [check.node.program(program), f"--gtest_filter={suite}.*:-{NEED_SOURCES}",
@@ -55,7 +56,7 @@ def run_suite(check, program, suite):
 
 
 def ops(check):
-    """Every suite of the tests that use the device. KEELSON_TUNE=off: the libraries' first proposals."""
+    """Runs every suite of the tests that use the device. KEELSON_TUNE=off: uses the libraries' first proposals."""
     todo = []
     for program in PROGRAMS if not check.quick else ("test_ops",):
         if not check.node.program(program):
@@ -71,14 +72,14 @@ def ops(check):
 
 
 def is_clean(text):
-    """Whether compute-sanitizer summed up and found nothing: "ERROR SUMMARY: 0 errors", under racecheck "RACECHECK SUMMARY:
-    0 hazards displayed (0 errors, 0 warnings)"."""
+    """Whether compute-sanitizer has printed a summary without errors: "ERROR SUMMARY: 0 errors", with racecheck
+    "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"."""
     summaries = re.findall(r"^=+ \w* ?SUMMARY: (\d+) ", text, re.M)
     return bool(summaries) and set(summaries) == {"0"}
 
 
 def sanitizer(check):
-    """compute-sanitizer on some tests of each kind of kernel, and on a whole small step."""
+    """Runs compute-sanitizer on some tests of each kind of kernel, and on a whole small step."""
     tool = check.node.tool("compute-sanitizer")
     if not tool:
         check.record("compute-sanitizer", SKIPPED, reason="no compute-sanitizer, in PATH or CUDA_HOME")
@@ -102,7 +103,7 @@ def sanitizer(check):
 
 
 def mpi_tests(check):
-    """The tests of communication between two ranks, which here share the GPU."""
+    """Runs the tests of communication between two ranks, which share the GPU here."""
     if not check.node.program("test_mpi") or not check.node.mpiexec():
         check.record("test_mpi", SKIPPED, reason="no test_mpi, or no mpirun")
         return

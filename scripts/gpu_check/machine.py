@@ -1,4 +1,4 @@
-"""Stage `machine`: what the node has, and whether the programs find a GPU there. Everything else builds on its answer."""
+"""Stage `machine`: facts about the node, and whether the programs find a GPU. All other stages depend on this."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from .check import FAILED, PASSED, SKIPPED
 SMI = ("name", "driver_version", "memory.total", "compute_cap", "clocks.sm", "clocks.max.sm", "clocks.mem", "clocks.max.mem",
        "power.limit", "temperature.gpu", "persistence_mode", "compute_mode", "mig.mode.current", "ecc.mode.current")
 
-# Run by a process that has the programs' LD_LIBRARY_PATH: versions of the very files that the programs load.
+# Runs in a process with the programs' LD_LIBRARY_PATH: prints the versions of the libraries that the programs load.
 VERSIONS = """
 import ctypes, json, re, subprocess, sys
 found, seen = {}, subprocess.run(["ldd", sys.argv[1]], text=True, stdout=subprocess.PIPE).stdout
@@ -40,7 +40,7 @@ print(json.dumps(found))
 
 
 def smi(check):
-    """What nvidia-smi says of each GPU."""
+    """The facts that nvidia-smi prints for each GPU."""
     tool = check.node.tool("nvidia-smi")
     if not tool:
         return "no nvidia-smi"
@@ -58,7 +58,7 @@ def first_line_with(check, name, command, pattern):
 
 
 def facts(check):
-    """Versions and places, for whoever reads the results elsewhere."""
+    """Records versions and paths, for readers on other machines."""
     bench = check.node.program("keelson-bench")
     versions = check.run("libraries", [sys.executable, "-c", VERSIONS, bench], 20)
     with open("/proc/cpuinfo") as f:

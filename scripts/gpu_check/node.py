@@ -1,4 +1,4 @@
-"""The node: where the programs are, where the libraries that they load are, how two ranks are started."""
+"""The node: paths of the programs and of the libraries that they load, and the command that starts two ranks."""
 
 import os
 import pathlib
@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tarfile
 
-# What the programs load of NVIDIA's, wherever it lies; cuDNN loads its parts by their names.
+# NVIDIA's libraries that the programs load; cuDNN loads its parts by their names.
 NVIDIA = ("libcudart.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcudnn*.so.*", "libnccl.so.*", "libnvrtc*.so.*")
 
 
 class Unusable(Exception):
-    """What the user can change: the text says what was found, what was expected, what to try."""
+    """An error that the user can correct: the text says what was found, what was expected, what to try."""
 
 
 def cuda_home():
@@ -63,7 +63,7 @@ def unpack(archives, where):
 
 class Node:
     def __init__(self, programs, out):
-        """programs: the folder with keelson-bench and the others. Next to it an archive may have lib/ and mpi/."""
+        """programs: the folder with keelson-bench and the others. An archive may have lib/ and mpi/ next to it."""
         self.programs = pathlib.Path(programs).resolve()
         bench = self.programs / "keelson-bench"
         if not bench.exists():
@@ -73,7 +73,7 @@ class Node:
                         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", GTEST_COLOR="no")
         self.folders = library_folders()
         mpi = self.programs.parent / "mpi"
-        if mpi.is_dir():  # Open MPI of the machine that built, for nodes without one
+        if mpi.is_dir():  # Open MPI of the build machine, for nodes without MPI
             self.env.update(OPAL_BINDIR=f"{mpi}/bin", OPAL_LIBDIR=f"{mpi}/lib", OPAL_PKGLIBDIR=f"{mpi}/plugins",
                             OPAL_PKGDATADIR=f"{mpi}/share", OPAL_SYSCONFDIR=f"{mpi}/share",
                             OMPI_MCA_mca_base_component_path=f"{mpi}/plugins",
@@ -90,7 +90,7 @@ class Node:
         return path if path.exists() else None
 
     def mpiexec(self):
-        """How N ranks are started, but for "-n N"; None where there is no mpirun."""
+        """The command that starts ranks, without "-n N"; None if there is no mpirun."""
         if "KEELSON_MPIEXEC" in os.environ:
             return shlex.split(os.environ["KEELSON_MPIEXEC"])
         mpirun = shutil.which("mpirun", path=self.env["PATH"])

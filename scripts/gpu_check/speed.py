@@ -7,7 +7,7 @@ import sys
 
 from .check import FAILED, PASSED, SKIPPED
 
-RATES = {"mlperf": "samples_per_second", "paper": "samples_per_second"}  # the others: words_per_second
+RATES = {"mlperf": "samples_per_second", "paper": "samples_per_second"}  # other networks: words_per_second
 TURNS = 2
 
 
@@ -18,7 +18,8 @@ def size_of(check, net):
 
 
 def cases(check):
-    """(net, precision, batch, with the plan's rows), the most telling ones first; batch 0 is the network's own."""
+    """(net, precision, batch, with the plan's rows), the most important ones first; batch 0 is the network's
+    default."""
     if check.quick:
         return [("mlperf", "fp32", 1, True), ("lstm-small", "fp32", 0, False)]
     telling = [("mlperf", "bf16", 1), ("lstm-medium", "bf16", 0), ("lstm-large", "bf16", 0), ("mlperf", "fp32", 1),
@@ -35,7 +36,7 @@ def rate(net, result):
 
 
 def step(check, name, net, precision, batch, *options):
-    """keelson-bench step; returns what ended and its JSON."""
+    """Runs keelson-bench step; returns the ended command and its JSON."""
     steps = 2 if check.quick else 20
     done = check.run(name, [check.node.program("keelson-bench"), "step", "--net", net, *size_of(check, net), "--batch", batch,
                             "--precision", precision, "--steps", steps, "--json", *options], env={"KEELSON_VERBOSE": "1"})
@@ -43,7 +44,8 @@ def step(check, name, net, precision, batch, *options):
 
 
 def time_case(check, name, net, precision, batch):
-    """KEELSON_VERBOSE=1: what the tuner measured, and what was not recorded as a CUDA graph, is in the log."""
+    """With KEELSON_VERBOSE=1, the log says what the tuner measured, and which parts were not captured as a CUDA
+    graph."""
     done, result = step(check, name, net, precision, batch)
     if not done.ok:
         check.record(name, FAILED, done)
@@ -58,7 +60,7 @@ def time_case(check, name, net, precision, batch):
 
 
 def time_calls(check, name, net, precision, batch):
-    """The plan's rows. In a run of its own, since calls that are timed one by one make a step slower."""
+    """Records the plan's rows, in a separate run, since timing calls one by one makes a step slower."""
     done, result = step(check, name, net, precision, batch, "--plan")
     if not done.ok:
         check.record(name, FAILED, done)
@@ -71,7 +73,7 @@ def time_calls(check, name, net, precision, batch):
 
 
 def bench(check, again=False):
-    """Each network in each precision; again: only those that were skipped the first time."""
+    """Times each network in each precision; again: only those that were skipped the first time."""
     for net, precision, batch, rows in cases(check):
         name = f"{net} {precision}" + (f" batch {batch}" if batch else "")
         for title, run in ((name, time_case), (f"plan {name}", time_calls)) if rows else ((name, time_case),):
@@ -81,13 +83,13 @@ def bench(check, again=False):
 
 
 def rest(check):
-    """What stage `bench` had no time for, in the time that all others have left."""
+    """Runs the cases for which stage `bench` had no time, in the time that all other stages have left."""
     check.stage = "bench"
     bench(check, again=True)
 
 
 def torch(check):
-    """Keelson, PyTorch, Keelson, PyTorch: PyTorch's fastest settings (torch_step.py) on the same GPU."""
+    """Runs Keelson, PyTorch, Keelson, PyTorch on the same GPU, with PyTorch's fastest settings (torch_step.py)."""
     python = os.environ.get("KEELSON_TORCH_PYTHON", sys.executable)
     script = pathlib.Path(__file__).with_name("torch_step.py")
     plain = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}  # PyTorch brings its own libraries

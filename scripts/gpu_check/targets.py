@@ -1,11 +1,11 @@
-"""The table: what must hold, what was measured, whether it holds."""
+"""The table: targets, measured values, and whether the targets hold."""
 
 from .check import FAILED, PASSED, SKIPPED
 
 
 class Target:
-    """name; measure(check) returns (text, whether it holds), or None where nothing was measured; whether it holds is None
-    where a part was not measured. stage: where it comes from."""
+    """name; measure(check) returns (text, whether the target holds), or None if nothing was measured; the second is
+    None if a part was not measured. stage: the stage that measures it."""
 
     def __init__(self, name, stage, measure):
         self.name, self.stage, self.measure = name, stage, measure
@@ -17,7 +17,8 @@ def value(check, stage, name, key):
 
 
 def all_passed(stage, prefix=""):
-    """The last result of each name of the stage that begins with the prefix passed; not known if one was skipped."""
+    """All results of the stage whose names begin with the prefix must pass (the last result of each name); unknown if
+    one was skipped."""
     def measure(check):
         last = {r["name"]: r["status"] for r in check.results if r["stage"] == stage and r["name"].startswith(prefix)}
         bad = [name for name, status in last.items() if status == FAILED]
@@ -47,7 +48,8 @@ def at_least(least, text, *where):
 
 
 def files_of_step(check):
-    """Training from files over the step alone; the step of stage `bench`, if that is there, else of stage `input`."""
+    """The rate of training from files divided by that of the step alone (from stage `bench` if measured, else from
+    stage `input`)."""
     training = value(check, "input", "training", "samples_per_second")
     step = value(check, "bench", "mlperf bf16 batch 1", "rate") or value(check, "input", "step", "samples_per_second")
     return None if not training or not step else (f"{training:.0f} of {step:.0f} samples/s, {training / step:.3f}",
@@ -84,7 +86,7 @@ TARGETS = [
 
 
 def why_not_measured(check, stage):
-    """The reason that the stage itself gave, the worst first, or that it did not run."""
+    """The reason that the stage recorded, the worst first, or that the stage did not run."""
     results = [r for r in check.results if r["stage"] == stage]
     for status in (FAILED, SKIPPED):
         for r in results:
@@ -94,7 +96,8 @@ def why_not_measured(check, stage):
 
 
 def judge(check):
-    """Each target as {"target", "stage", "status", "measured"}. Without a GPU, or in small, none passes: all are skipped."""
+    """Each target as {"target", "stage", "status", "measured"}. Without a GPU, or with --quick, no target passes: all
+    are skipped."""
     rows = []
     for target in TARGETS:
         measured = target.measure(check)

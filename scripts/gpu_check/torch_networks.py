@@ -1,4 +1,4 @@
-"""The networks of nets/ in PyTorch, with inputs on the device: for torch_step.py."""
+"""The networks of nets/ in PyTorch, with inputs on the device, for torch_step.py."""
 
 import torch
 from torch import nn
@@ -24,7 +24,8 @@ class CosmoFlow(nn.Module):
 
     def loss(self):
         x = self.features(self.x)
-        # channels last, as these networks flatten; the paper's makes rows of 2048, all compared with one label
+        # flattens channels-last, as these networks do; the paper's network makes rows of 2048, all compared with one
+        # label
         x = x.permute(0, 2, 3, 4, 1).reshape((self.x.shape[0], -1, 2048) if self.paper else (self.x.shape[0], -1))
         prediction = self.head(x).float()
         if self.paper:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A training step of our networks in PyTorch, in its fastest settings, for stage `torch` of gpu-check.sh.
+"""A training step of Keelson's networks in PyTorch, with its fastest settings, for stage `torch` of gpu-check.sh.
 
-Prints one JSON object: samples/s (words/s for language models) of each variant: eager or recorded as a CUDA graph. On a
+Prints one JSON object: samples/s (words/s for language models) of each variant: eager or captured as a CUDA graph. On a
 GPU: autocast, channels_last_3d, cudnn.benchmark, fused optimizers. Steps are timed ten at a time, as keelson-bench
 does. fp16 runs without a gradient scaler, which only makes PyTorch faster.
 """
@@ -25,7 +25,7 @@ def describe():
 
 
 class Step:
-    """One step: forward, backward, update, on inputs that stay where they are."""
+    """One step: forward, backward, update, on constant inputs."""
 
     def __init__(self, net, options, device):
         self.net, self.device, self.dtype = net, device, DTYPES[options.precision]
@@ -35,7 +35,7 @@ class Step:
 
     def __call__(self):
         self.optimizer.zero_grad(set_to_none=True)
-        # Without its cache of converted parameters, as PyTorch's documentation asks for within recordings.
+        # Without the cache of converted parameters, as PyTorch's documentation requires for graph capture.
         with torch.autocast(self.device, dtype=self.dtype or torch.bfloat16, enabled=self.dtype is not None,
                             cache_enabled=False):
             loss = self.net.loss()
@@ -69,7 +69,7 @@ def rate(run, units, steps, device):
 
 
 def recorded(step):
-    """The step as a CUDA graph, after some steps on a stream of its own, as PyTorch's documentation asks for."""
+    """The step as a CUDA graph, after some steps on a separate stream, as PyTorch's documentation requires."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -102,7 +102,7 @@ def measure(options):
             else:
                 run = step
             variants[name] = rate(run, net.units, options.steps, device)
-        except RuntimeError as e:  # this variant is not to be had: the others still count
+        except RuntimeError as e:  # this variant does not run; the others still count
             variants[name] = {"error": str(e).splitlines()[0] if str(e) else type(e).__name__}
     if not any("rate" in v for v in variants.values()):
         raise SystemExit(f"no variant runs: {variants}")
@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--precision", choices=DTYPES, default="bf16")
     parser.add_argument("--steps", type=int, default=20, help="timed steps, or on a GPU tens of steps")
-    parser.add_argument("--version", action="store_true", help="print the versions alone")
+    parser.add_argument("--version", action="store_true", help="print only the versions")
     options = parser.parse_args()
     print(json.dumps(describe() if options.version else measure(options)))
 

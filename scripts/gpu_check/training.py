@@ -5,11 +5,11 @@ import os
 
 from .check import FAILED, PASSED, SKIPPED
 
-NEAR = 0.02  # of the validation MAE in fp32
+NEAR = 0.02  # relative to the validation MAE in fp32
 
 
 def universes(check):
-    """The folder with the universes, made once; None where they cannot be made. Two folders of the same files:
+    """The folder with the universes, made once; None if they cannot be made. It has two folders of the same files:
     train/, and many/ with each file several times, so that an epoch lasts some seconds."""
     folder = check.out / "universes"
     if not check.found("data"):
@@ -32,7 +32,7 @@ def universes(check):
 
 
 def train(check, name, data, *options, ranks=0, env=None):
-    """Trains; returns what ended and the records of metrics.jsonl."""
+    """Trains; returns the ended command and the records of metrics.jsonl."""
     run = check.out / "runs" / name.replace(" ", "-")
     launcher = check.node.mpiexec() + ["-n", ranks] if ranks else []
     done = check.run(name, [*launcher, check.node.program("keelson-cosmoflow"), "train", "--data", data, "--out", run,
@@ -46,7 +46,8 @@ def losses(records):
 
 
 def accuracy(check):
-    """200 steps in each precision, from the same parameters, in the same order; then the MAE of the validation data."""
+    """Trains 200 steps in each precision, from the same parameters and with the same order of samples; then compares
+    the MAE of the validation data."""
     data = universes(check)
     if not data:
         return
@@ -66,13 +67,14 @@ def accuracy(check):
         mae[precision] = epochs_done[-1]["metric"]
         apart = abs(mae[precision] / mae["fp32"] - 1) if "fp32" in mae else None
         near = precision == "fp32" or (apart is not None and apart <= NEAR)
-        # A few steps on a CPU say nothing about accuracy: they show that this stage works.
+        # A few steps on a CPU say nothing about accuracy; they only show that this stage works.
         check.record(precision, PASSED if near or check.quick else FAILED, done, steps=epochs_done[-1]["step"],
                      mae=mae[precision], apart=apart, first_mae=epochs_done[0]["metric"], losses=losses(records))
 
 
 def input_from_files(check):
-    """Samples/s while training from files, beside the reader alone. The target divides it by the step alone."""
+    """Measures samples/s while training from files, and of the reader alone. The target divides the first by the rate
+    of the step alone."""
     data = universes(check)
     if not data:
         return
@@ -91,7 +93,7 @@ def input_from_files(check):
     done, records = train(check, "training", data, "--train", data / "many", "--batch", 1, "--epochs", 2, "--precision",
                           precision, "--log-every", 4 if check.quick else 60)
     rates = [r["samples_per_second"] for r in records if r["type"] == "step"]
-    settled = sorted(rates[len(rates) // 2:])  # the second epoch
+    settled = sorted(rates[len(rates) // 2:])  # the second half: the second epoch
     if not done.ok or not settled:
         check.record("training", FAILED, done)
         return
@@ -101,12 +103,12 @@ def input_from_files(check):
 
 
 def replay(check):
-    """Losses of recorded steps against those of KEELSON_CHECK=1, which runs call by call: the same bits. Small samples, since
-    KEELSON_CHECK=1 copies every operand of every call to the host."""
+    """Losses of captured steps must have the same bits as with KEELSON_CHECK=1, which runs call by call. Samples are
+    small, since KEELSON_CHECK=1 copies every operand of every call to the host."""
     data = universes(check)
     if not data:
         return
-    steps = 4  # recorded in the second, replayed in the third and fourth
+    steps = 4  # captured in the second, launched in the third and fourth
     for precision in ("bf16", "fp16", "fp32"):
         options = ("--size", 32, "--precision", precision, "--batch", 1, "--max-steps", steps, "--log-every", 1)
         recorded, first = train(check, f"recorded {precision}", data, *options, env={"KEELSON_VERBOSE": "1"})
@@ -119,7 +121,8 @@ def replay(check):
 
 
 def ranks(check):
-    """Two ranks that share a GPU, gradients through host memory, against one rank with the same global batch."""
+    """Compares two ranks that share a GPU, with gradients through host memory, with one rank and the same global
+    batch."""
     if not check.node.mpiexec():
         check.record("two ranks", SKIPPED, reason="no mpirun")
         return

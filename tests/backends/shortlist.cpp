@@ -1,4 +1,4 @@
-#include "backends/detail/shortlist.hpp"
+#include "backends/common/shortlist.hpp"
 
 #include <gtest/gtest.h>
 

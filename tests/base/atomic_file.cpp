@@ -167,6 +167,20 @@ TEST_F(AtomicFileTest, ReplacesAFileOfHdf5ByHdf5Alone) {
   EXPECT_EQ(message(folder_ / "best.h5", Target::hdf5), "(written)");
 }
 
+TEST_F(AtomicFileTest, WritesNoOutputBesideCheckpoints) {
+  fs::create_directories(folder_ / "run/checkpoints/abandoned-1");
+  fs::create_directories(folder_ / "run/checkpoints/figures");
+  fs::create_directory_symlink("run/checkpoints", folder_ / "link");
+  fs::create_symlink("run/checkpoints/best.h5", folder_ / "dangling");
+  put(folder_ / "run/checkpoints/notes.txt", "old");
+  for (const char* name : {"run/checkpoints/best.h5", "run/checkpoints/notes.txt", "run/checkpoints/abandoned-1/a.onnx",
+                           "run/checkpoints/figures/../a.onnx", "link/a.onnx", "dangling", "new/checkpoints/a.onnx"})
+    expect_refused(folder_ / name, Target::output, "lies in a folder of checkpoints, where only runs write");
+  EXPECT_EQ(message(folder_ / "run/checkpoints/figures/a.svg", Target::output), "(written)");
+  EXPECT_EQ(message(folder_ / "run/a.onnx", Target::output), "(written)");
+  EXPECT_EQ(message(folder_ / "run/checkpoints/notes.txt", Target::own), "(written)");
+}
+
 TEST_F(AtomicFileTest, RefusesAFolder) {
   for (const auto target : {Target::own, Target::hdf5, Target::output})
     expect_refused(folder_, target, "is a folder; expected the name of a file");

@@ -1,4 +1,4 @@
-#include "backends/detail/divider.hpp"
+#include "backends/common/divider.hpp"
 
 #include <gtest/gtest.h>
 

@@ -41,9 +41,9 @@ MachineFile poor_machine() {
   m.price_per_hour.reason = "no --price-per-hour was given";
   m.peaks.reason = "peaks missing here";
   m.energy.reason = "there is no /sys/class/powercap";
-  m.collectives.reason = "one rank has nobody to talk to";
+  m.collectives.reason = "one rank has no other rank to exchange with";
   m.input.reason = "no room for samples";
-  m.scaling.reason = "one rank has nothing to scale to";
+  m.scaling.reason = "weak scaling needs more than one rank";
   m.steps.push_back(
       {"mlperf", "64", "fp32", "mlperf 64^3", "sample", 1, 1, Measured<StepFigures>::missing("no memory")});
   return m;
@@ -130,7 +130,7 @@ TEST(ComparisonPage, HoldsWhatWasMeasuredPublishedAndMissed) {
   expect_well_formed(html);
   for (const char* text :
        {"Big &lt;one&gt;", "A &amp; B", "not measured: no memory", "not measured: a step would take about 99 s",
-        "not measured: peaks missing here", "not measured: one rank has nobody to talk to",
+        "not measured: peaks missing here", "not measured: one rank has no other rank to exchange with",
         "not measured: there is no /sys/class/powercap", "not measured: no room for samples", "samples/s of a device",
         "GB/s on the bus", "stroke-dasharray:4 2", "hpc_results_v3.0", "arXiv:1808.04728", "arXiv:1810.01993",
         "time to 1000 samples", "20.0 %", "80.0 %"})

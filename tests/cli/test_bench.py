@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -15,7 +16,7 @@ MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
 
 def run(*arguments, ranks=0, cache=None):
     launcher = MPIEXEC + ["-n", str(ranks)] if ranks else []
-    environment = {**os.environ, "XDG_CACHE_HOME": cache or Bench.folder}
+    environment = {**os.environ, "XDG_CACHE_HOME": Bench.folder, **({"KEELSON_CACHE": cache} if cache else {})}
     return subprocess.run(launcher + [PROGRAM] + [str(a) for a in arguments], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=120, env=environment)
 
@@ -126,21 +127,42 @@ class Bench(unittest.TestCase):
 
     def test_peaks_are_kept(self):
         cache = self.path("another")
-        step = ("step", "--size", 32, "--steps", 1, "--warmup", 0, "--plan", "--json")
-        first = json.loads(self.succeed(*step, cache=cache))["peaks"]
-        file = os.path.join(cache, "keelson", "peaks.json")
+        step = ("step", "--size", 32, "--steps", 1, "--warmup", 0, "--plan")
+
+        def peaks(*more):
+            return json.loads(self.succeed(*step, *more, "--json", cache=cache))["peaks"]
+
+        first = peaks()
+        file = os.path.join(cache, "peaks.json")
         with open(file) as f:
             kept = json.load(f)
         self.assertEqual(list(kept.values()), [first])
+        self.assertLess(abs(time.time() - first["measured"]), 600)
         key = next(iter(kept))
-        known = {"flops_per_second": 1e9, "copy_bytes_per_second": 2e9}
-        with open(file, "w") as f:
-            json.dump({key: known}, f)
-        self.assertEqual(json.loads(self.succeed(*step, cache=cache))["peaks"], known)
-        self.assertNotEqual(json.loads(self.succeed(*step, "--remeasure", cache=cache))["peaks"], known)
+
+        def store(age, **changes):
+            entry = {"flops_per_second": 1e9, "copy_bytes_per_second": 2e9, "measured": int(time.time()) - age, **changes}
+            with open(file, "w") as f:
+                json.dump({key: entry}, f)
+            return entry
+
+        hour = 3600
+        known = store(3 * hour)
+        self.assertEqual(peaks(), known)
+        self.assertRegex(self.succeed(*step, cache=cache),
+                         r"machine's peaks: 1\.0 GFLOP/s .*, 2\.0 GB/s .*; measured 3 hours ago\n")
+        # What was measured long ago, or never, gives way to what is better now. What was better then stays.
+        for old in {"age": 25 * hour}, {"age": 0, "measured": "once"}:
+            store(flops_per_second=1e18, **old)
+            found = peaks()
+            self.assertEqual(found["flops_per_second"], 1e18)
+            self.assertGreater(found["copy_bytes_per_second"], 2e9)
+            self.assertLess(abs(time.time() - found["measured"]), 600)
+        self.assertEqual(peaks(), found)
+        self.assertLess(peaks("--remeasure")["flops_per_second"], 1e18)
         with open(file, "w") as f:
             f.write('{"%s": {"flops_per_second": "many"' % key)
-        self.assertNotEqual(json.loads(self.succeed(*step, cache=cache))["peaks"], known)
+        self.assertGreater(peaks()["flops_per_second"], 1e9)
 
     def test_cache_that_cannot_be_written_is_no_error(self):
         with open(self.path("file"), "w"):

@@ -331,7 +331,7 @@ class Train(programs.Case):
         self.train(self.out, "--epochs", 1)
         evaluate = ("evaluate", "--checkpoint", self.out)
         self.succeed(*evaluate, "--require", 0.1)
-        self.ends(1, *evaluate, "--require", 0.99, says="not good enough: the mean IoU .* is 0.*, must be at least 0.99")
+        self.ends(1, *evaluate, "--require", 0.99, says="not good enough: the mean IoU .* is 0.*, expected at least 0.99")
         self.ends(1, *evaluate, "--require-margin", 0.9, says="not good enough: .* that of the heuristics")
 
     def test_refusals(self):

@@ -252,11 +252,14 @@ class Training(Case):
             f.attrs["parameter_maximum"] = f.attrs["parameter_maximum"] - 0.001
         for done, says in (
             (run("export", "--checkpoint", self.out, "--onnx", best), "best.h5: is an HDF5 file"),
+            (run("export", "--checkpoint", best, "--onnx", best.with_name("step-0000000099.h5")),
+             "--onnx .*step-0000000099.h5: lies in a folder of checkpoints, where only runs write"),
             (run("evaluate", "--checkpoint", self.out, "--data", damaged),
              r"damaged.h5: .* say 'Omega_m .*', but the training data of .*best.h5 has 'Omega_m ")):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(errors(done)[0], says)
         self.assertEqual(best.read_bytes(), before)
+        self.assertFalse(best.with_name("step-0000000099.h5").exists())
 
     def test_two_ranks_do_as_one(self):
         self.succeed(self.train("--batch", 4, "--epochs", 2, "--log-every", 1, "--augment", "--dropout", 0.5))
@@ -323,12 +326,15 @@ class Training(Case):
         content = first.read_bytes()
 
         def little_space():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 4, resource.RLIM_INFINITY))
 
-        done = run("train", "--resume", self.out, "--max-steps", 4, preexec_fn=little_space)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertEqual(len(errors(done)), 1, done.stderr)
-        self.assertIn("cannot write the checkpoint", errors(done)[0])
+        for verb, says in ((("train", "--resume", self.out, "--max-steps", 4), "cannot write the checkpoint"),
+                           (("export", "--checkpoint", self.out, "--onnx", self.folder / "a.onnx"), "cannot write .*a.onnx: File")):
+            done = run(*verb, preexec_fn=little_space)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertEqual(len(errors(done)), 1, done.stderr)
+            self.assertRegex(errors(done)[0], says)
+        self.assertEqual([p.name for p in self.folder.glob("*.onnx*")], [])
         self.assertEqual([p.name for p in (self.out / "checkpoints").iterdir()], [first.name])
         self.assertEqual(first.read_bytes(), content)
         self.succeed(run("train", "--resume", self.out, "--max-steps", 4))

@@ -61,7 +61,7 @@ class Exchange(Case):
     def test_refusals(self):
         train = ["train", "--data", self.data, "--out", self.folder / "refused"]
         for options, variables, says in (
-                (("--wire", "bf16"), {"KEELSON_ALLREDUCE": "mpi"}, "mpi .*cannot be had here with numbers of 16 bits"),
+                (("--wire", "bf16"), {"KEELSON_ALLREDUCE": "mpi"}, "mpi .*is not possible here with numbers of 16 bits"),
                 ((), {"KEELSON_ALLREDUCE": "rings"}, "allreduce algorithm 'rings' .*expected auto, mpi, two-level"),
                 ((), {"KEELSON_NODE_RANKS": "none"}, "KEELSON_NODE_RANKS is 'none'"),
                 (("--bucket-mb", "-1"), {}, "--bucket-mb")):

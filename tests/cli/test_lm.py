@@ -64,7 +64,7 @@ class Vocab(Case):
         self.refused("vocab", "--data", self.write("latin1", b"na\xefve\n"), says="latin1: byte 2 is 0xef.*iconv")
         self.refused("vocab", "--data", self.write("long", "x" * 3000000), says="without white space.*--level char")
         good = self.write("good", "a b\n")
-        self.refused("vocab", "--data", good, "--vocab-size", 1, says="1 tokens is asked for. Expected 3")
+        self.refused("vocab", "--data", good, "--vocab-size", 1, says="1 tokens is not possible. Expected 3")
         self.refused("vocab", "--data", good, "--min-count", 9, says="--min-count")
         self.refused("vocab", "--data", good, "--level", "syllable", says="--level")
         done = LM.run("vocab", "--data", good, "--out", self.folder / "no" / "v.txt")

@@ -94,13 +94,13 @@ class Refusals(LmCase):
             done = cosmoflow.run(*arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
         for verb in ("evaluate", "sample"):
-            self.refused(verb, "--checkpoint", other, says="is of the network cosmoflow-mlperf, not of language model")
-        self.refused("train", "--resume", other, says="is of the network cosmoflow-mlperf, not of language model")
+            self.refused(verb, "--checkpoint", other, says="cosmoflow-mlperf, expected a network of language model")
+        self.refused("train", "--resume", other, says="cosmoflow-mlperf, expected a network of language model")
         self.train("--hidden", 4, "--max-steps", 0)
         for verb, option in (("evaluate", "--checkpoint"), ("train", "--resume")):
             done = cosmoflow.run(verb, option, self.out)
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertRegex(cosmoflow.errors(done)[0], "is of the network lm-lstm, not of CosmoFlow")
+            self.assertRegex(cosmoflow.errors(done)[0], "has the network lm-lstm, expected a network of CosmoFlow")
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ class Scaling(LmCase):
     def test_one_batch_shared_out(self):
         report = self.folder / "scaling.html"
         printed = self.scaling("--strong", "--batch", 6, "--report", report)
-        self.assertIn("one global batch, shared out among the ranks", printed)
+        self.assertIn("one global batch, divided among the ranks", printed)
         rows = [line.split()[:2] for line in printed.splitlines() if line.endswith(" %")]
         self.assertEqual(rows, [["1", "6"], ["2", "3"]])
         self.assertIn(f"report: {report}", printed)

@@ -140,7 +140,7 @@ class Ranks(Case):
         evaluate = ["evaluate", "--checkpoint", self.out, "--data", "t.txt"]
         done = self.start(LM, evaluate, evaluate, folders=folders)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertRegex(done.stderr, "rank 1 .*t.txt: holds another text here than where it was scanned")
+        self.assertRegex(done.stderr, "rank 1 .*t.txt: has another text here than on the rank that scanned it")
 
 
 if __name__ == "__main__":

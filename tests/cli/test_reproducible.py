@@ -1,4 +1,4 @@
-"""--reproducible: the same bits for 1, 2 and 4 ranks, and what cannot be had with it."""
+"""--reproducible: the same bits for 1, 2 and 4 ranks, and what is not possible with it."""
 
 import json
 import os
@@ -85,7 +85,7 @@ class Reproducible(Case):
                 (("--global-batch", 4, "--wire", "bf16"), {}, 2, "are exchanged in fp32"),
                 (("--global-batch", 4, "--precision", "auto"), {}, 2, "--precision auto"),
                 (("--global-batch", 4, "--sync", "gossip"), {}, 2, "synchronization gossip with reproducible sums"),
-                (("--global-batch", 4), {"KEELSON_ALLREDUCE": "ring"}, 2, "ring .*cannot be had .*choose halving or")):
+                (("--global-batch", 4), {"KEELSON_ALLREDUCE": "ring"}, 2, "ring .*is not possible .*choose halving or")):
             with self.subTest(says):
                 self.refused(*train, *options, ranks=ranks, says=says, env=ONE_THREAD | variables)
 

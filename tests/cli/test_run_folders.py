@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import unittest
+import zlib
 
 from lm_support import LM, SMALL, LmCase
 from programs import attributes, needs_h5py, newest, records
@@ -131,6 +132,14 @@ class Folders(LmCase):
         checkpoints = self.out / "checkpoints"
         self.train("--max-steps", 12, "--checkpoint-steps", 2, "--keep", 5, "--wire", "bf16", "--exact-conv",
                    "--log-every", 1, *self.arguments[2:])
+
+        def contents():
+            return {p.name: zlib.crc32(p.read_bytes()) for p in self.out.rglob("*") if p.is_file()}
+
+        before = contents()
+        told = self.succeed("train", "--resume", checkpoints / "step-0000000004.h5", "--max-steps", 4)
+        self.assertIn("step limit reached after epoch 0, step 4", told)
+        self.assertEqual(before, contents(), "no step, no change")
         told = self.succeed("train", "--resume", checkpoints / "step-0000000004.h5", "--max-steps", 6,
                             "--checkpoint-steps", 1, "--keep", 2, "--log-every", 1)
         self.assertEqual(sorted(p.name for p in checkpoints.iterdir()),

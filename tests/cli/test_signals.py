@@ -80,7 +80,7 @@ class Ranks(LmCase):
                     os.kill(rank, number)
                 out, err = run.communicate(timeout=100)
                 self.assertEqual(run.returncode, 75, err)
-                self.assertIn("signalled to end: a checkpoint follows after this step", err)
+                self.assertIn("signalled to end: writes a checkpoint after this step", err)
                 self.assertIn("interrupted after epoch", out)
                 self.resumes()
                 shutil.rmtree(self.out)

@@ -83,7 +83,7 @@ class Spares(SparedRuns):
         run = self.start_with(1)
         self.wait_until(run, lambda: self.steps_done() >= 9)
         self.kill(run, 1, 3)
-        self.assertRegex(self.ends_with(run, 1), r"error: .*ranks? .* lost; 3 are left, but 4 shall train. Start the job again, with more --spares; "
+        self.assertRegex(self.ends_with(run, 1), r"error: .*ranks? .* lost; 3 are left, but 4 must train. Start the job again, with more --spares; "
                                       rf"to continue: keelson-lm train --resume {self.out}")
 
     @long_test
@@ -99,8 +99,8 @@ class Spares(SparedRuns):
         arguments = self.workload.arguments(self.data_of(self.workload), self.out)
         for words, ranks, launcher, says in (
                 (["--spares", 1], 3, None, "--with-ft ulfm"),
-                (["--spares", 2], 3, ULFM, "two at least must train"),
-                (["--progress", "thread"], 2, ULFM, "progress by a thread cannot be had here"),
+                (["--spares", 2], 3, ULFM, "at least two of"),
+                (["--progress", "thread"], 2, ULFM, "progress by a thread is not possible here"),
                 (["--spares", 1, "--vocab", self.folder / "none"], 3, ULFM, "none")):
             with self.subTest(says):
                 options = {"launcher": launcher} if launcher else {}

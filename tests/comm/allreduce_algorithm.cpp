@@ -29,7 +29,7 @@ TEST(AllreduceAlgorithmTest, CandidatesCanBeHad) {
           const auto all = allreduce_candidates(facts, bytes);
           ASSERT_FALSE(all.empty());
           for (const auto& a : all) {
-            EXPECT_TRUE(can_be_had(a, facts));
+            EXPECT_TRUE(is_supported(a, facts));
             EXPECT_LT(a.piece_bytes, bytes);
             EXPECT_EQ(std::count(all.begin(), all.end(), a), 1);
           }

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "comm/detail/cgroup.hpp"
+#include "comm/placement/cgroup.hpp"
 
 namespace keelson::comm {
 namespace {

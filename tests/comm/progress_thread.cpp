@@ -1,4 +1,4 @@
-#include "comm/detail/progress_thread.hpp"
+#include "comm/mpi/progress_thread.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,15 +12,15 @@ TEST(ProgressThread, WorksOnlyWhileItMay) {
   ProgressThread thread([&] { ++calls; }, {});
   EXPECT_EQ(calls, 0);
   for (int turn = 0; turn < 100; ++turn) {
-    thread.lend();
+    thread.resume();
     if (turn % 2 == 0) std::this_thread::yield();
-    thread.reclaim();
+    thread.pause();
     const long before = calls;
     std::this_thread::yield();
     EXPECT_EQ(calls, before);
     ++calls;
   }
-  thread.reclaim();  // nothing to end
+  thread.pause();  // nothing to end
 }
 
 TEST(ProgressThread, HandsOverWhatWasThrown) {
@@ -31,10 +31,10 @@ TEST(ProgressThread, HandsOverWhatWasThrown) {
         throw std::runtime_error("broken");
       },
       {});
-  thread.lend();
+  thread.resume();
   while (!called) std::this_thread::yield();
-  EXPECT_THROW(thread.reclaim(), std::runtime_error);
-  thread.lend();
+  EXPECT_THROW(thread.pause(), std::runtime_error);
+  thread.resume();
   EXPECT_NO_THROW(std::this_thread::yield());
 }
 

@@ -30,7 +30,7 @@ TEST(SelfCommunicator, IsAWorldOfOne) {
   std::vector<float> data{1, 2, 3};
   const auto sum = self->make_allreduce(data.data(), data.size(), "data");
   sum->start();
-  self->progress();
+  self->progress().advance();
   EXPECT_TRUE(sum->test());
   sum->wait();
   EXPECT_EQ(data, (std::vector<float>{1, 2, 3}));
@@ -72,20 +72,20 @@ class Variable {
 };
 
 TEST(Watchdog, ReadsTheEnvironment) {
-  EXPECT_EQ(Watchdog::from_environment().seconds, 300);
-  EXPECT_EQ(Watchdog::from_environment().abort_seconds, 900);
-  EXPECT_EQ(Watchdog::from_environment().abort_elsewhere_seconds, 0);
+  EXPECT_EQ(WatchdogOptions::from_environment().seconds, 300);
+  EXPECT_EQ(WatchdogOptions::from_environment().abort_seconds, 900);
+  EXPECT_EQ(WatchdogOptions::from_environment().abort_elsewhere_seconds, 0);
   const Variable limit("KEELSON_WATCHDOG", "2.5");
-  EXPECT_EQ(Watchdog::from_environment().seconds, 2.5);
-  EXPECT_EQ(Watchdog::from_environment().abort_seconds, 7.5);
+  EXPECT_EQ(WatchdogOptions::from_environment().seconds, 2.5);
+  EXPECT_EQ(WatchdogOptions::from_environment().abort_seconds, 7.5);
   for (const double seconds : {9.0, 0.0}) {
     const Variable abort("KEELSON_WATCHDOG_ABORT", fmt::format("{}", seconds).c_str());
-    EXPECT_EQ(Watchdog::from_environment().abort_seconds, seconds);
-    EXPECT_EQ(Watchdog::from_environment().abort_elsewhere_seconds, seconds);
+    EXPECT_EQ(WatchdogOptions::from_environment().abort_seconds, seconds);
+    EXPECT_EQ(WatchdogOptions::from_environment().abort_elsewhere_seconds, seconds);
   }
   for (const char* wrong : {"-1", "soon", "5s", "nan"}) {
     const Variable bad("KEELSON_WATCHDOG", wrong);
-    EXPECT_THROW(Watchdog::from_environment(), InputError) << wrong;
+    EXPECT_THROW(WatchdogOptions::from_environment(), InputError) << wrong;
   }
 }
 

@@ -1,16 +1,16 @@
 #include <gtest/gtest.h>
 
-#include "comm/detail/transport.hpp"
+#include "comm/device/transport.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::comm::detail {
 namespace {
 
-std::vector<TransportFacts> four_ranks_on_two_nodes(const std::string& wish = "") {
-  return {{wish, "n0", "0000:1b:00.0"},
-          {wish, "n0", "0000:1c:00.0"},
-          {wish, "n1", "0000:1b:00.0"},
-          {wish, "n1", "0000:1c:00.0"}};
+std::vector<TransportFacts> four_ranks_on_two_nodes(const std::string& requested = "") {
+  return {{requested, "n0", "0000:1b:00.0"},
+          {requested, "n0", "0000:1c:00.0"},
+          {requested, "n1", "0000:1b:00.0"},
+          {requested, "n1", "0000:1c:00.0"}};
 }
 
 std::string refusal(const std::vector<TransportFacts>& ranks, bool nccl_built) {
@@ -25,11 +25,11 @@ std::string refusal(const std::vector<TransportFacts>& ranks, bool nccl_built) {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(TransportPlan, TakesNcclOrStagesByItself) {
-  for (const char* wish : {"", "auto"}) {
-    const auto with = plan_transport(four_ranks_on_two_nodes(wish), true);
+  for (const char* requested : {"", "auto"}) {
+    const auto with = plan_transport(four_ranks_on_two_nodes(requested), true);
     EXPECT_TRUE(with.nccl);
     EXPECT_FALSE(with.mpi) << "nor should NCCL not start";
-    const auto without = plan_transport(four_ranks_on_two_nodes(wish), false);
+    const auto without = plan_transport(four_ranks_on_two_nodes(requested), false);
     EXPECT_FALSE(without.nccl || without.mpi);
   }
 }
@@ -52,15 +52,15 @@ TEST(TransportPlan, FollowsTheWish) {
   EXPECT_TRUE(plan_transport(four_ranks_on_two_nodes("nccl"), true).nccl);
 }
 
-TEST(TransportPlan, RefusesWhatCannotBeHad) {
+TEST(TransportPlan, RefusesUnsupportedRequests) {
   EXPECT_TRUE(contains(refusal(four_ranks_on_two_nodes("pigeon"), true), "expected auto, nccl, mpi or staged"));
   EXPECT_TRUE(contains(refusal(four_ranks_on_two_nodes("nccl"), false), "-DKEELSON_WITH_NCCL=ON"));
   auto ranks = four_ranks_on_two_nodes("nccl");
   ranks[1].bus_id = ranks[0].bus_id;
   EXPECT_TRUE(contains(refusal(ranks, true), "ranks 0 and 1 share the GPU")) << refusal(ranks, true);
   ranks = four_ranks_on_two_nodes();
-  ranks[3].wish = "mpi";
-  EXPECT_TRUE(contains(refusal(ranks, true), "rank 3 wants collectives 'mpi'")) << refusal(ranks, true);
+  ranks[3].requested = "mpi";
+  EXPECT_TRUE(contains(refusal(ranks, true), "rank 3 requests collectives 'mpi'")) << refusal(ranks, true);
 }
 
 }  // namespace

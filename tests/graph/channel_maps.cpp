@@ -146,18 +146,19 @@ TEST(ChannelMaps, RefuseWhatTheyDoNotKnow) {
     return message_of<InputError>([&] { channel_maps(g, channels); });
   };
   const Graph g = branches(cases[0].widths);
-  EXPECT_NE(refusal(g, {{"conv1", {0}}}).find("'conv1', which the network has not"), std::string::npos);
+  EXPECT_NE(refusal(g, {{"conv1", {0}}}).find("'conv1', but the network has no such node"), std::string::npos);
   EXPECT_NE(refusal(g, {{"a", {0, 1}}}).find("add1: its sources keep different channels"), std::string::npos);
   EXPECT_NE(refusal(g, {{"depthwise", {0}}}).find("depthwise: it has no weights that make channels"),
             std::string::npos);
-  EXPECT_NE(refusal(g, {{"x", {0}}}).find("x: layers of the kind input do not say"), std::string::npos);
-  EXPECT_NE(refusal(g, {{"out", {0}}}).find("layers of the kind mse do not say"), std::string::npos);
+  EXPECT_NE(refusal(g, {{"x", {0}}}).find("x: it is not known how a layer of kind input passes channels on"),
+            std::string::npos);
+  EXPECT_NE(refusal(g, {{"out", {0}}}).find("a layer of kind mse passes channels on"), std::string::npos);
   EXPECT_NE(refusal(g, {{"c", {4}}}).find("c: channel 4: expected 0 to 3"), std::string::npos);
   EXPECT_NE(refusal(g, {{"c", {}}}).find("c: no channel of 4 is left"), std::string::npos);
   Graph recurrent;
   const Var x = recurrent.input("x", {5, 3}), y = recurrent.input("y", {2});
   mse(dense(flatten(lstm(dense(reshape(x, {15}), 15, "d"), {.hidden = 4}, "lstm")), 2), y);
-  EXPECT_NE(refusal(recurrent, {{"lstm1_input", {0, 1, 2, 3}}}).find("layers of the kind lstm do not say"),
+  EXPECT_NE(refusal(recurrent, {{"lstm1_input", {0, 1, 2, 3}}}).find("a layer of kind lstm passes channels on"),
             std::string::npos);
   EXPECT_EQ(channel_maps(recurrent, {{"d", {0, 1, 2}}}).size(), 3u) << "lstm1_input is a dense layer";
   Graph mixing;

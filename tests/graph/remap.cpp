@@ -174,9 +174,10 @@ TEST_P(Remap, RefusesWhatDoesNotFit) {
             std::string::npos);
   EXPECT_NE(refusal(net(5, 6), bias({0, 1, 2, 3, 4, 7})).find("index 7 of dimension 0: expected 0 to 6"),
             std::string::npos);
-  EXPECT_NE(refusal(net(5, 7), {{"convv/bias", {}}}).find("'convv/bias', which the new network has not"),
+  EXPECT_NE(refusal(net(5, 7), {{"convv/bias", {}}}).find("'convv/bias', but the new network has no such parameter"),
             std::string::npos);
-  EXPECT_NE(refusal(net(5, 7), {{"conv/bias", {.from = "x"}}}).find("takes it from 'x', which the old network has not"),
+  EXPECT_NE(refusal(net(5, 7), {{"conv/bias", {.from = "x"}}})
+                .find("takes it from 'x', but the old network has no such parameter"),
             std::string::npos);
   EXPECT_NE(refusal(net(5, 7), {{"conv/bias", {.from = "conv/weights"}}}).find("give the new parameter another name"),
             std::string::npos);

@@ -158,7 +158,7 @@ TEST(TextCorpus, RefusesAFileThatHasChanged) {
   write_file(path, "a b c d\n");
   EXPECT_NE(message_of<InputError>([&] { TextCorpus{scan}; }).find("has 8 bytes here, but had 6"), std::string::npos);
   write_file(path, "abcde\n");
-  EXPECT_NE(message_of<InputError>([&] { TextCorpus{scan}; }).find("holds another text here"), std::string::npos);
+  EXPECT_NE(message_of<InputError>([&] { TextCorpus{scan}; }).find("has another text here"), std::string::npos);
   write_file(path, "a b c\n");
   const TextCorpus corpus(scan);
   const Vocabulary vocabulary(scan);

@@ -42,8 +42,8 @@ class AllreduceTest : public MpiTest, public ::testing::WithParamInterface<Way> 
   /// Whether this algorithm can sum with this group's ranks.
   bool possible(Wire wire) const {
     const int node = std::atoi(GetParam().node_ranks), nodes = (size() + node - 1) / node;
-    return comm::detail::can_be_had(comm::detail::AllreduceAlgorithm::parse(GetParam().algorithm),
-                                    {size(), nodes, node > 1, wire});
+    return comm::detail::is_supported(comm::detail::AllreduceAlgorithm::parse(GetParam().algorithm),
+                                      {size(), nodes, node > 1, wire});
   }
   static float term(int rank, int step, std::size_t i) {
     return static_cast<float>((i * 7 + static_cast<std::size_t>(step)) % 1021) * static_cast<float>(rank + 1);
@@ -118,7 +118,7 @@ TEST_P(AllreduceTest, ManyAreUnderWay) {
     for (std::size_t a = 0; a < counts.size(); ++a) {
       put_terms(data[a], step);
       all[a]->start();
-      for (int n = 0; n < 5 * rank(); ++n) group->progress();
+      for (int n = 0; n < 5 * rank(); ++n) group->progress().advance();
     }
     if (step == 1) world().barrier();  // of another group: this rank's share goes on
     // Ranks wait in different orders.
@@ -129,7 +129,7 @@ TEST_P(AllreduceTest, ManyAreUnderWay) {
 
 TEST_P(AllreduceTest, AThreadBesideDoesItAll) {
   if (!possible(Wire::fp32)) GTEST_SKIP();
-  if (!group->use_progress_thread(true, {})) GTEST_SKIP() << "no such thread here";
+  if (!group->progress().use_thread(true, {})) GTEST_SKIP() << "no such thread here";
   constexpr std::size_t count = 300001;
   Floats data(count);
   const auto sum = group->make_allreduce(data.data(), count, "sums");
@@ -140,17 +140,17 @@ TEST_P(AllreduceTest, AThreadBesideDoesItAll) {
     const auto begin = std::chrono::steady_clock::now();
     // No call of the group but these: this thread has other things to do.
     for (bool there = false; !there && std::chrono::steady_clock::now() - begin < std::chrono::minutes(2);) {
-      const bool lent = group->lend();
+      const bool lent = group->progress().resume_thread();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      group->reclaim();
+      group->progress().pause_thread();
       there = data == wanted;
       EXPECT_TRUE(lent || there);
     }
     EXPECT_EQ(data, wanted);
     sum->wait();
   }
-  EXPECT_TRUE(group->use_progress_thread(false, {}));
-  EXPECT_FALSE(group->lend());
+  EXPECT_TRUE(group->progress().use_thread(false, {}));
+  EXPECT_FALSE(group->progress().resume_thread());
 }
 
 TEST_P(AllreduceTest, WorksInPartsOfParts) {

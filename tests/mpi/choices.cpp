@@ -7,11 +7,11 @@
 
 #include "backends/registry.hpp"
 
-#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/plan/memory_needs.hpp"
 #include "engine/plan/plan.hpp"
+#include "engine/tune/autotuner.hpp"
 #include "tests/mpi/world.hpp"
 
 /// Ranks that have measured different algorithms to be the fastest.
@@ -75,7 +75,7 @@ class Choices : public MpiTest {
 
 /// These tests run with other numbers of threads on the ranks, too.
 TEST_F(Choices, AreThoseOfTheFirstRank) {
-  if (!backends::make_context()->device().chooser()) GTEST_SKIP() << "this device measures elsewhere";
+  if (!backends::make_context()->device().autotuner()) GTEST_SKIP() << "this device measures elsewhere";
   const auto own = kernels(nullptr);
   if (rank() > 0) {
     change_choices();
@@ -87,7 +87,7 @@ TEST_F(Choices, AreThoseOfTheFirstRank) {
 }
 
 TEST_F(Choices, AreThoseOfTheFirstRankWhereOthersDoNotMeasure) {
-  if (!backends::make_context()->device().chooser()) GTEST_SKIP() << "this device measures elsewhere";
+  if (!backends::make_context()->device().autotuner()) GTEST_SKIP() << "this device measures elsewhere";
   const auto thumb = [] {
     ::setenv("KEELSON_TUNE", "off", 1);
     return kernels(nullptr);
@@ -103,7 +103,7 @@ TEST_F(Choices, AreThoseOfTheFirstRankWhereOthersDoNotMeasure) {
 }
 
 TEST_F(Choices, AreRulesOfThumbWhereTheFirstRankDoesNotMeasure) {
-  if (!backends::make_context()->device().chooser()) GTEST_SKIP() << "this device measures elsewhere";
+  if (!backends::make_context()->device().autotuner()) GTEST_SKIP() << "this device measures elsewhere";
   ::setenv("KEELSON_TUNE", "off", 1);
   const auto thumb = kernels(nullptr);
   if (rank() > 0) {
@@ -121,7 +121,7 @@ TEST_F(Choices, AreNeitherMadeNorSharedToTellMemoryNeeds) {
   o.peers = &world();
   if (rank() == 0) {
     EXPECT_NE(describe_memory_needs(network(), *context, o).find("a batch of 1 needs"), std::string::npos);
-    if (const auto* chooser = context->device().chooser()) {
+    if (const auto* chooser = context->device().autotuner()) {
       EXPECT_EQ(chooser->seconds(), 0);
     }
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/mpi_support.hpp"
+#include "comm/mpi/support.hpp"
 #include "comm/on_device.hpp"
 #include "engine/base/error.hpp"
 #include "tests/mpi/device_array.hpp"
@@ -16,6 +16,8 @@
 namespace keelson::testing {
 namespace {
 
+using Kind = CollectiveDesc::Kind;
+using Element = CollectiveDesc::Element;
 using Ints = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
 
@@ -65,7 +67,8 @@ constexpr std::size_t int_bytes = sizeof(std::int32_t);
 TEST_P(CollectivesTest, ReduceScatters) {
   for (const std::size_t count : counts) {
     auto src = floats(count * ranks()), dst = floats(count);
-    const auto sum = comm->make_reduce_scatter(src.data(), dst.data(), count, "sums");
+    const auto sum =
+        comm->make_collective({Kind::reduce_scatter, src.data(), dst.data(), count, Element::f32, 0, "sums"});
     for (int step = 0; step < 3; ++step) {
       Floats mine(src.size()), expected(count);
       for (std::size_t i = 0; i < mine.size(); ++i)
@@ -86,7 +89,8 @@ TEST_P(CollectivesTest, ReduceScatters) {
 TEST_P(CollectivesTest, Allgathers) {
   for (const std::size_t count : counts) {
     auto src = ints(count), dst = ints(count * ranks());
-    const auto gather = comm->make_allgather(src.data(), dst.data(), count * int_bytes, "parts");
+    const auto gather =
+        comm->make_collective({Kind::allgather, src.data(), dst.data(), count * int_bytes, Element::byte, 0, "parts"});
     for (int step = 0; step < 3; ++step) {
       Ints expected;
       for (int r = 0; r < size(); ++r) append(expected, of(r, 0, step, count));
@@ -100,7 +104,8 @@ TEST_P(CollectivesTest, Allgathers) {
 TEST_P(CollectivesTest, SendsAllToAll) {
   for (const std::size_t count : counts) {
     auto src = ints(count * ranks()), dst = ints(count * ranks());
-    const auto exchange = comm->make_all_to_all(src.data(), dst.data(), count * int_bytes, "transposed");
+    const auto exchange = comm->make_collective(
+        {Kind::all_to_all, src.data(), dst.data(), count * int_bytes, Element::byte, 0, "transposed"});
     for (int step = 0; step < 3; ++step) {
       Ints mine, expected;
       for (int r = 0; r < size(); ++r) {
@@ -138,7 +143,7 @@ TEST_P(CollectivesTest, SendsRoundARing) {
       // All send first, then all receive first, then every second rank so.
       const bool send_first = step == 0 || (step >= 2 && (rank() + step) % 2 == 0);
       (send_first ? send : receive)->start();
-      comm->progress();
+      comm->progress().advance();
       (send_first ? receive : send)->start();
       (step == 3 ? send : receive)->wait();
       (step == 3 ? receive : send)->wait();
@@ -233,7 +238,8 @@ TEST_P(CollectivesTest, OverlapsAllKinds) {
   auto gradient = floats(count), shards = floats(count * ranks()), shard = floats(count), edge = floats(count),
        halo = floats(count), weights = floats(count);
   std::vector<std::unique_ptr<Collective>> all;
-  all.push_back(comm->make_reduce_scatter(shards.data(), shard.data(), count, "shards"));
+  all.push_back(
+      comm->make_collective({Kind::reduce_scatter, shards.data(), shard.data(), count, Element::f32, 0, "shards"}));
   all.push_back(comm->make_send(edge.data(), count * sizeof(float), next(), "edge"));
   all.push_back(comm->make_receive(halo.data(), count * sizeof(float), last(), "halo"));
   all.push_back(comm->make_allreduce(gradient.data(), count, "gradient"));
@@ -246,7 +252,7 @@ TEST_P(CollectivesTest, OverlapsAllKinds) {
     weights = Floats(count, rank() == size() - 1 ? value : -1);
     for (const auto& each : all) {
       each->start();
-      comm->progress();
+      comm->progress().advance();
     }
     double one = 1;
     comm->allreduce(&one, 1, Reduction::sum);  // another call comes between
@@ -305,9 +311,11 @@ TEST_P(PiecesTest, ArriveWhereTheyBelong) {
   const std::size_t bytes = count * int_bytes;
   std::vector<std::unique_ptr<Collective>> every;
   every.push_back(comm->make_allreduce(sums.data(), count, "sums"));
-  every.push_back(comm->make_reduce_scatter(shards.data(), shard.data(), count, "shards"));
-  every.push_back(comm->make_allgather(mine.data(), all.data(), bytes, "parts"));
-  every.push_back(comm->make_all_to_all(out.data(), in.data(), bytes, "transposed"));
+  every.push_back(
+      comm->make_collective({Kind::reduce_scatter, shards.data(), shard.data(), count, Element::f32, 0, "shards"}));
+  every.push_back(comm->make_collective({Kind::allgather, mine.data(), all.data(), bytes, Element::byte, 0, "parts"}));
+  every.push_back(
+      comm->make_collective({Kind::all_to_all, out.data(), in.data(), bytes, Element::byte, 0, "transposed"}));
   every.push_back(comm->make_broadcast(weights.data(), bytes, 0, "weights"));
   every.push_back(comm->make_send(edge.data(), bytes, next(), "edge"));
   every.push_back(comm->make_receive(halo.data(), bytes, last(), "halo"));

@@ -90,13 +90,6 @@ TEST_F(CommunicatorTest, SplitsIntoGroups) {
   }
 }
 
-TEST_F(CommunicatorTest, Agrees) {
-  EXPECT_TRUE(world().agree(true));
-  if (world().survives_losses()) return;  // a disagreement breaks the group
-  for (int r = 0; r < size(); ++r) EXPECT_FALSE(world().agree(rank() != r));
-  EXPECT_THROW(world().shrink(), Error);
-}
-
 TEST_F(CommunicatorTest, SumsOverAndOver) {
   std::vector<float> data(1000);
   const auto sum = world().make_allreduce(data.data(), data.size(), "data");
@@ -124,12 +117,12 @@ TEST_F(CommunicatorTest, OverlapsReductions) {
   }
   for (const auto& sum : sums) {
     sum->start();
-    world().progress();
+    world().progress().advance();
   }
-  for (int i = 0; i < 100; ++i) world().progress();
-  while (!sums[1]->test()) world().progress();
+  for (int i = 0; i < 100; ++i) world().progress().advance();
+  while (!sums[1]->test()) world().progress().advance();
   for (std::size_t i = sums.size(); i-- > 0;) sums[i]->wait();
-  world().progress();  // nothing is under way
+  world().progress().advance();  // nothing is under way
   for (const auto& d : data)
     for (double value : d) ASSERT_EQ(value, size() * (size() + 1) / 2);
 }
@@ -139,7 +132,7 @@ TEST_F(CommunicatorTest, ProgressAloneCompletes) {
   const auto sum = world().make_allreduce(data.data(), data.size(), "data");
   sum->start();
   world().barrier();  // all have started
-  for (int i = 0; i < 1000000 && data.back() != static_cast<float>(size()); ++i) world().progress();
+  for (int i = 0; i < 1000000 && data.back() != static_cast<float>(size()); ++i) world().progress().advance();
   EXPECT_TRUE(size() == 1 || data.back() == static_cast<float>(size()));
   sum->wait();
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/communicators.hpp"
-#include "comm/detail/watched_call.hpp"
+#include "comm/watch/watched_call.hpp"
 #include "engine/base/error.hpp"
 #include "tests/mpi/device_array.hpp"
 #include "tests/mpi/world.hpp"
@@ -22,6 +22,8 @@
 namespace keelson::testing {
 namespace {
 
+using Kind = CollectiveDesc::Kind;
+using Element = CollectiveDesc::Element;
 using Reach = FakeAsyncDevice::Reach;
 
 template <class T>
@@ -60,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, OnDeviceTest, ::testing::Values("staged", "
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(OnDeviceTest, SaysHow) {
-  EXPECT_EQ(comm->collectives(), size() == 1 ? "" : staged() ? "staged through host memory" : "CUDA-aware MPI");
+  EXPECT_EQ(comm->transport(), size() == 1 ? "" : staged() ? "staged through host memory" : "CUDA-aware MPI");
 }
 
 TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
@@ -80,7 +82,7 @@ TEST_P(OnDeviceTest, SumsManyBucketsLikeHostsDo) {
       arrays[i] = exact_waves<float>(counts[i], rank(), step);
       sums[i]->start();
       // Each rank gets on at its own pace, and all meet in other calls in between.
-      for (int n = 0; n < 3 * rank() + step; ++n) comm->progress();
+      for (int n = 0; n < 3 * rank() + step; ++n) comm->progress().advance();
       if (i == 2) {
         std::int64_t one = 1;
         comm->allreduce(&one, 1, Reduction::sum);
@@ -115,7 +117,8 @@ TEST_P(OnDeviceTest, TakesItsPlaceAmongTheDevicesWork) {
 
 TEST_P(OnDeviceTest, GathersRows) {
   DeviceArray<std::int32_t> mine(device, 5), all(device, 5 * static_cast<std::size_t>(size()));
-  const auto gather = comm->make_allgather(mine.data(), all.data(), 5 * sizeof(std::int32_t), "rows");
+  const auto gather = comm->make_collective(
+      {Kind::allgather, mine.data(), all.data(), 5 * sizeof(std::int32_t), Element::byte, 0, "rows"});
   for (int step = 0; step < 3; ++step) {
     std::vector<std::int32_t> own(5), expected;
     for (int r = 0; r < size(); ++r) {
@@ -164,7 +167,7 @@ TEST_P(OnDeviceTest, LeavesTheHostsArraysToTheWorld) {
   const auto votes = comm->on_host().make_allreduce(vote.data(), 1, "vote");
   sum->start();
   votes->start();
-  while (!votes->test()) comm->progress();
+  while (!votes->test()) comm->progress().advance();
   EXPECT_EQ(vote[0], size());
   sum->wait();
   EXPECT_EQ(array.values(), std::vector<float>(10, static_cast<float>(size())));
@@ -210,10 +213,11 @@ TEST(OnDeviceByMpi, GivesTheDevicesMemoryToBlockingCollectivesAlone) {
     c->wait();
   };
   run(comm->make_allreduce(one.data(), 30, "allreduce"));
-  run(comm->make_allgather(one.data(), all.data(), 120, "allgather"));
-  run(comm->make_all_to_all(all.data(), all.data() + 15 * ranks, 60, "all-to-all"));
+  run(comm->make_collective({Kind::allgather, one.data(), all.data(), 120, Element::byte, 0, "allgather"}));
+  run(comm->make_collective(
+      {Kind::all_to_all, all.data(), all.data() + 15 * ranks, 60, Element::byte, 0, "all-to-all"}));
   run(comm->make_broadcast(one.data(), 120, 0, "broadcast"));
-  run(comm->make_reduce_scatter(all.data(), sums.data(), 30, "reduce-scatter"));
+  run(comm->make_collective({Kind::reduce_scatter, all.data(), sums.data(), 30, Element::f32, 0, "reduce-scatter"}));
   std::vector<float> host(30);
   run(comm->on_host().make_broadcast(host.data(), 120, 0, "on the host"));
   EXPECT_EQ(given_without_waiting, std::vector<const void*>{host.data()});
@@ -231,11 +235,11 @@ TEST_F(OnDeviceChoice, LeavesHostMemoryToTheWorld) {
   Device& device = context("kokkos").device();
   if (!device.shares_host_memory()) GTEST_SKIP() << "this build computes on " << device.describe();
   const auto comm = comm::on_device(world(), device, "staged");
-  EXPECT_EQ(comm->collectives(), world().collectives());
+  EXPECT_EQ(comm->transport(), world().transport());
   std::vector<float> data(10, 1.0f);
   const auto sum = comm->make_allreduce(data.data(), data.size(), "data");
   sum->start();
-  comm->progress();
+  comm->progress().advance();
   sum->wait();
   EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(size())));
 }
@@ -243,10 +247,10 @@ TEST_F(OnDeviceChoice, LeavesHostMemoryToTheWorld) {
 TEST_F(OnDeviceChoice, HeedsTheVariable) {
   FakeAsyncDevice device(Reach::libraries);
   setenv("KEELSON_COLLECTIVES", "mpi", 1);
-  EXPECT_EQ(comm::on_device(world(), device, "staged")->collectives(), size() == 1 ? "" : "CUDA-aware MPI");
+  EXPECT_EQ(comm::on_device(world(), device, "staged")->transport(), size() == 1 ? "" : "CUDA-aware MPI");
   for (const char* wish : {"", "auto", "staged"}) {
     setenv("KEELSON_COLLECTIVES", wish, 1);
-    EXPECT_EQ(comm::on_device(world(), device)->collectives(), size() == 1 ? "" : "staged through host memory") << wish;
+    EXPECT_EQ(comm::on_device(world(), device)->transport(), size() == 1 ? "" : "staged through host memory") << wish;
   }
   setenv("KEELSON_COLLECTIVES", "pigeon", 1);
   EXPECT_THROW(comm::on_device(world(), device), InputError);
@@ -262,7 +266,7 @@ class OnDeviceWatchdog : public MpiTest {
   static constexpr double limit = 2, late_by = 4.5;
 
   void SetUp() override {
-    comm::Watchdog watchdog;
+    comm::WatchdogOptions watchdog;
     watchdog.seconds = limit;
     watchdog.report = [this](const std::string& text) { reports += text + "\n"; };
     watched = comm::make_world(watchdog);
@@ -333,7 +337,7 @@ TEST_F(OnDeviceWatchdog, ReportsForWhoeverPolls) {
   const auto begin = clock::now();
   for (double seconds = 0; rank() != 1 && seconds < late_by; sleep(0.01)) {
     seconds = std::chrono::duration<double>(clock::now() - begin).count();
-    comm->poll("the loss of step 12", seconds);
+    comm->watchdog().poll("the loss of step 12", seconds);
   }
   if (rank() == 1) sleep(late_by);
   comm->barrier();

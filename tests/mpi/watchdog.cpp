@@ -18,7 +18,7 @@ class WatchdogTest : public MpiTest {
   static constexpr double limit = 2, late_by = 4.5;
 
   void SetUp() override {
-    comm::Watchdog watchdog;
+    comm::WatchdogOptions watchdog;
     watchdog.seconds = limit;
     watchdog.report = [this](const std::string& text) { reports_.push_back(text); };
     watched_ = comm::make_world(watchdog);
@@ -78,10 +78,10 @@ TEST_F(WatchdogTest, NamesTheStep) {
 TEST_F(WatchdogTest, AJobThatWasSuspendedHasNotWaited) {
   KEELSON_NEED_RANKS(2);
   if (rank() == 0) {  // the lowest, who speaks
-    watched_->poll("the loss", 0.6);
-    watched_->poll("the loss", 3600);
+    watched_->watchdog().poll("the loss", 0.6);
+    watched_->watchdog().poll("the loss", 3600);
     EXPECT_TRUE(reports_.empty());
-    watched_->poll("the loss", 3600 + limit);
+    watched_->watchdog().poll("the loss", 3600 + limit);
     ASSERT_EQ(reports_.size(), 1u);
     EXPECT_TRUE(contains(reports_[0], "has waited 3 s for the loss")) << reports_[0];
   }

@@ -1,4 +1,4 @@
-#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 
 #include "engine/tensor/half.hpp"
 #include "tests/ops/op_test.hpp"

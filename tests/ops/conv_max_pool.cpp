@@ -1,8 +1,8 @@
 #include "engine/ops/conv_max_pool.hpp"
 
-#include "backends/kokkos/channels.hpp"
-#include "backends/kokkos/conv_max_pool_device.hpp"
-#include "backends/kokkos/unpooled_conv.hpp"
+#include "backends/composed/dense_conv_max_pool.hpp"
+#include "backends/kokkos/norm/channels.hpp"
+#include "backends/kokkos/pool/conv_max_pool_device.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -118,39 +118,6 @@ TEST_P(ConvMaxPoolTest, MatchesPoolingAndConvolutionOneAfterTheOther) {
 INSTANTIATE_TEST_SUITE_P(ConvMaxPool, ConvMaxPoolTest, ::testing::ValuesIn(on_every_context(conv_max_pool_cases())),
                          CaseName());
 
-/// A primitive of a context for who wants to own one.
-class OwnedConv final : public ops::Conv {
- public:
-  explicit OwnedConv(std::shared_ptr<ops::Conv> op) : op_(std::move(op)) {}
-  Layout layout(Verb v, Role r) const override { return op_->layout(v, r); }
-  std::string name(Verb v) const override { return op_->name(v); }
-  std::size_t scratch_bytes(Verb v) const override { return op_->scratch_bytes(v); }
-  void forward(const Forward<ops::Tensors>& args) override { op_->forward(args); }
-  void backward_data(const BackwardData<ops::Tensors>& args) override { op_->backward_data(args); }
-  void backward_weights(const BackwardWeights<ops::Tensors>& args) override { op_->backward_weights(args); }
-
- private:
-  std::shared_ptr<ops::Conv> op_;
-};
-class OwnedReorder final : public ops::Reorder {
- public:
-  explicit OwnedReorder(std::shared_ptr<ops::Reorder> op) : op_(std::move(op)) {}
-  Layout layout(Verb v, Role r) const override { return op_->layout(v, r); }
-  std::string name(Verb v) const override { return op_->name(v); }
-  std::size_t scratch_bytes(Verb v) const override { return op_->scratch_bytes(v); }
-  void forward(const Forward<ops::Tensors>& args) override { op_->forward(args); }
-
- private:
-  std::shared_ptr<ops::Reorder> op_;
-};
-
-template <class Owned, class Desc>
-ops::Expected<typename Desc::Op> owned(Context& c, const Desc& d) {
-  auto op = c.try_make(d);
-  if (!op) return std::string("no backend of the context takes it");
-  return std::unique_ptr<typename Desc::Op>(std::make_unique<Owned>(std::move(op)));
-}
-
 TEST_P(ConvMaxPoolTest, DenseConvolutionsOfUnpooledPlanesMatch) {
   if (!ctx().device().has_small_caches()) GTEST_SKIP() << "its tiles are for CPUs";
   const auto conv = c().conv();
@@ -173,15 +140,12 @@ TEST_P(ConvMaxPoolTest, DenseConvolutionsOfUnpooledPlanesMatch) {
                 want_dx = oracle::conv_backward_data(diff, w, c().src, conv);
     for (const std::size_t planes : {std::size_t{1}, std::size_t{3}, std::size_t{1000}}) {
       SCOPED_TRACE(fmt::format("{}, tiles of {} planes", to_string(type), planes));
-      const backends::TileMakers makers{[&](const ops::ConvDesc& d) { return owned<OwnedConv>(ctx(), d); },
-                                        {},
-                                        [&](const ops::ReorderDesc& d) { return owned<OwnedReorder>(ctx(), d); },
-                                        planes * plane * size_of(type)};
       ops::ConvMaxPoolDesc d{conv, pool, last(c().src), last(c().weights()), last(pooled)};
       d.exact = true;
       d.compute = type;
-      const auto of_weights = kokkos::make_unpooled_conv(d, Verb::backward_weights, makers);
-      const auto of_data = kokkos::make_unpooled_conv(d, Verb::backward_data, makers);
+      const auto tile_bytes = planes * plane * size_of(type);
+      const auto of_weights = composed::make_dense_conv_max_pool(d, Verb::backward_weights, ctx(), tile_bytes);
+      const auto of_data = composed::make_dense_conv_max_pool(d, Verb::backward_data, ctx(), tile_bytes);
       const auto diff_dst = put(ctx(), dy, last(pooled).layout);
       if (of_weights.primitive) {
         const auto dw = destination(ctx(), c().weights(), d.weights.layout);

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "backends/kokkos/decode_voxels.hpp"
+#include "backends/kokkos/elementwise/decode_voxels.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "backends/registry.hpp"
-#include "engine/base/algorithm_chooser.hpp"
 #include "engine/base/error.hpp"
+#include "engine/tune/autotuner.hpp"
 #include "tests/support/fake_async_device.hpp"
 
 namespace keelson::testing {
@@ -46,7 +46,7 @@ TEST(Devices, AutoIsWhatTheBuildKnows) {
 
 std::string choices_of(const std::string& backends) {
   const auto context = backends::make_context("", backends);
-  const auto* chooser = context->device().chooser();
+  const auto* chooser = context->device().autotuner();
   return chooser ? chooser->file().filename().string() : "";
 }
 
@@ -54,7 +54,7 @@ std::string choices_of(const std::string& backends) {
 TEST(Devices, KeepChoicesOfAlgorithmsForTheirProcessorAndBuild) {
   if (std::string why; !backends::device_available(&why)) GTEST_SKIP() << why;
   const auto context = backends::make_context("", "kokkos");
-  const auto* chooser = context->device().chooser();
+  const auto* chooser = context->device().autotuner();
   if (!chooser || chooser->file().empty()) GTEST_SKIP() << "this device measures elsewhere, or keeps no file";
   const auto width = fmt::format("-{}-floats", context->device().vector_width());
   const auto own = choices_of("kokkos"), all = choices_of("");

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "backends/kokkos/few_rows_matmul.hpp"
+#include "backends/kokkos/matmul/skinny_gemm.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -135,7 +135,7 @@ TEST_P(MatMulTest, MatchesOracle) {
 
 TEST_P(MatMulTest, OfFewRowsMatchesOracle) {
   const auto d = describe();
-  const auto made = kokkos::make_few_rows_matmul(d);
+  const auto made = kokkos::make_skinny_gemm(d);
   const bool wanted = c().uses > 1 && c().rows <= 128 && ctx().device().has_small_caches();
   EXPECT_EQ(made.primitive != nullptr, wanted) << made.unsupported_reason;
   if (!made.primitive) return;

@@ -174,13 +174,13 @@ TEST(TransposedConvShape, SameIsTheStrideTimesTheSource) {
       }
 }
 
-TEST(TransposedConvShape, TheTurnedConvolutionGoesBack) {
+TEST(TransposedConvShape, TheSwappedConvolutionGoesBack) {
   for (const auto& c : transposed_conv_cases()) {
     const auto dst = c.dst();
     EXPECT_EQ(dst, oracle::transposed_conv_shape(c.src, c.weights(), c.params)) << c.name;
     ops::TransposedConvDesc d{c.params, TensorDesc::plain(c.src), TensorDesc::plain(c.weights()),
                               TensorDesc::plain(dst)};
-    EXPECT_EQ(ops::conv_dst_shape(dst, ops::turned_conv(d).params, c.src[1]), c.src) << c.name;
+    EXPECT_EQ(ops::conv_dst_shape(dst, ops::swapped_conv(d).params, c.src[1]), c.src) << c.name;
   }
 }
 

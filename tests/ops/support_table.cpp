@@ -30,7 +30,7 @@ const std::vector<SupportRow>& support_table() {
       {"Conv",               "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
       {"Conv",               "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"Conv",               "dilated depthwise, in training",   takes,  never,  never,   if_fast, may},
-      {"ConvMaxPool",        "on a device with small caches",    takes,  never,  takes,   never,   never},
+      {"ConvMaxPool",        "on a device with small caches",    takes,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device",                never,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device, weights alone", takes,  takes,  never,   never,   never},
       {"ConvMaxPoolForward", "on a device with small caches",    if_fast, never, if_fast, never,   never},

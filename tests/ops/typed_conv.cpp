@@ -1,8 +1,8 @@
-#include "backends/kokkos/gemm_conv.hpp"
+#include "backends/kokkos/conv/gemm_conv.hpp"
 
 #include <limits>
 
-#include "backends/kokkos/channels.hpp"
+#include "backends/kokkos/norm/channels.hpp"
 #include "engine/tensor/half.hpp"
 #include "tests/ops/conv_cases.hpp"
 #include "tests/ops/op_test.hpp"

@@ -1,4 +1,4 @@
-#include "backends/kokkos/winograd.hpp"
+#include "backends/kokkos/winograd/winograd.hpp"
 
 #include <cmath>
 

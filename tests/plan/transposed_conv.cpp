@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "engine/base/algorithm_chooser.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/tune/autotuner.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/networks.hpp"
 
@@ -76,7 +76,7 @@ TEST_P(TransposedConvPlan, ExactConvolutionsAreDirectOnes) {
   Graph g;
   const Var x = g.input("x", {32, 16, 16}), y = g.input("y", {32 * 16 * 16});
   mse(flatten(transposed_conv(x, {.filters = 32, .padding = Padding::given, .pad_begin = {1, 1}}, "a")), y);
-  const AlgorithmChooser::RulesOfThumb rules(ctx().device().chooser());
+  const Autotuner::RulesOfThumb rules(ctx().device().autotuner());
   const auto has_winograd = [&](bool exact) {
     ctx().require_exact_convolutions(exact);
     Parameters parameters(g, ctx(), 1);

@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <new>
 
-// These functions replace the program's. In all cases memory comes from and goes back to the C library's own allocator,
-// so that whatever is not replaced here still fits.
+// These functions replace the program's allocation functions. All memory comes from and goes back to the C library's
+// own allocator, so functions that are not replaced here still work with it.
 
 namespace {
 
-// Constant-initialised: malloc is called before any constructor runs.
+// Constant-initialised, since malloc is called before any constructor runs.
 constinit thread_local keelson::testing::Allocations used;
 
 void count(std::size_t bytes) {
@@ -69,7 +69,7 @@ void* allocate(std::size_t bytes) {
 void* allocate(std::size_t bytes, std::align_val_t alignment) {
   count(bytes);
   const auto a = static_cast<std::size_t>(alignment);
-  return std::aligned_alloc(a, (bytes + a) / a * a);  // a whole, non-zero multiple
+  return std::aligned_alloc(a, (bytes + a) / a * a);  // a non-zero multiple of the alignment
 }
 
 void* checked(void* p) {

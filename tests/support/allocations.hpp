@@ -4,8 +4,8 @@
 
 namespace keelson::testing {
 
-/// Heap use by this thread since it started, of the whole program with all its libraries. With glibc every malloc
-/// counts; elsewhere, and under sanitizers (which need malloc for themselves), only operator new does.
+/// Heap use by this thread since it started, of the whole program with all its libraries. With glibc every malloc is
+/// counted; elsewhere, and under sanitizers (which need malloc for themselves), only operator new.
 struct Allocations {
   std::int64_t calls = 0;
   std::int64_t bytes = 0;
@@ -13,7 +13,7 @@ struct Allocations {
 
 Allocations allocations_of_this_thread();
 
-/// What `work` allocates on this thread.
+/// The allocations of `work` on this thread.
 template <class Work>
 Allocations allocations_of(Work&& work) {
   const auto before = allocations_of_this_thread();

@@ -10,7 +10,8 @@
 
 namespace keelson::testing {
 
-/// While it lives, algorithms are measured, and choices are kept in a folder of its own, which is empty at first.
+/// While this object exists, algorithms are measured, and choices are kept in a separate folder, which is empty at
+/// first.
 class ChoiceFolder {
  public:
   explicit ChoiceFolder(const std::string& name)

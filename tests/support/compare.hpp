@@ -19,8 +19,8 @@ struct Tolerance {
   double element = 0;
 };
 
-/// The one table of tolerances: what a correct kernel with f32 accumulation (f64 for f64) over the tests' sums of up to
-/// a few thousand terms stays well within, and a wrong one does not.
+/// The table of tolerances. For the tests' sums of up to a few thousand terms, a correct kernel with f32 accumulation
+/// (f64 for f64) stays well within them, and a wrong kernel does not.
 constexpr Tolerance tolerance(DType t) {
   switch (t) {
     case DType::f64:
@@ -44,8 +44,8 @@ inline constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = st
 
 bool all_finite(const Array& a);
 
-/// Passes where every element is within the tolerance, and NaN exactly where NaN is wanted. Otherwise the message names
-/// `what`, the worst element, both values and how many are wrong.
+/// Passes if every element is within the tolerance, and is NaN exactly where NaN is wanted. Otherwise the message names
+/// `what`, the worst element, both values, and the number of wrong elements.
 ::testing::AssertionResult close(const Array& got, const Array& want, std::string_view what,
                                  Tolerance t = tolerance(DType::f32));
 

@@ -26,7 +26,8 @@ const std::vector<std::string>& contexts() {
   static const std::vector<std::string> names = [] {
     auto list = backends::selected();  // a user's own KEELSON_BACKEND restricts the tests to it
     if (list.size() > 1) list.push_back("mix");
-    std::erase(list, "cuda");  // it makes no reorders, by which tests put and get operands
+    std::erase(list,
+               "cuda");  // the cuda backend alone makes no reorders, which the tests need to write and read operands
     return list;
   }();
   return names;

@@ -6,10 +6,10 @@
 
 #include "engine/data/hdf5.hpp"
 
-/// What tests of data share: a folder of their own, and files that other programs might have written.
+/// Parts that tests of data share: a temporary folder, and files that other programs might have written.
 namespace keelson::testing {
 
-/// A new folder that goes with its content.
+/// A new folder. The destructor removes it with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -23,7 +23,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-/// The message of the E that `f` throws; "" and a failed test if it throws none.
+/// The message of the exception E that `f` throws; if `f` does not throw, the test fails, and the result is "".
 std::string missing_exception();
 template <class E, class F>
 std::string message_of(F&& f) {
@@ -41,7 +41,7 @@ std::string write_file(const std::string& path, const std::string& bytes);
 
 /// How other programs may store the same numbers.
 enum class Storage { big_endian, compressed, little_endian_compact };
-/// Adds a dataset of int16 to a file, which is made if it is not there.
+/// Adds a dataset of int16 to a file, which is made if it does not exist.
 void write_foreign_int16(const std::string& path, const std::string& dataset, Storage storage, const hdf5::Dims& shape,
                          const std::vector<std::int16_t>& data);
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace ops;
 
-/// 16-bit operands as f32 for as long as a kernel runs, and back. Operands that share memory go on doing so.
+/// Converts 16-bit operands to f32 while a kernel runs, and back. Operands that share memory still share it.
 class AsF32 {
  public:
   explicit AsF32(std::vector<Tensor>& operands) {
@@ -83,7 +83,7 @@ class AsyncBase : public Op {
   bool converts_;
 };
 
-/// The verbs of Op that its header declares, each queued as it is.
+/// Queues each verb that Op's header declares.
 template <class Base, class Op>
 struct WithForward : Base {
   using Base::Base;
@@ -181,7 +181,7 @@ Desc widened(Desc d) {
   return d;
 }
 
-/// Whether kernels run on widened operands although the kernel as described would be supported.
+/// Whether kernels run on converted operands even if the described kernel is supported.
 bool always_converts(const EmbeddingDesc&) { return true; }  // its description says nothing of dst's dtype
 bool always_converts(const RecurrentCellDesc& d) { return is_half(d.type); }
 template <class Desc>
@@ -213,7 +213,7 @@ std::unique_ptr<OpFactory> make_fake_async_factory(FakeAsyncDevice& device) {
   auto factory = std::make_unique<OpFactory>("fake");
   const auto near = std::make_shared<Near>();
   for_each_type(OpList(), [&]<class Desc>() {
-    // What is for the caches of CPUs: a GPU's backend has none of these.
+    // These two ops are for the caches of CPUs; a GPU's backend does not have them.
     if constexpr (!std::is_same_v<Desc, ConvMaxPoolDesc> && !std::is_same_v<Desc, ConvMaxPoolForwardDesc>)
       factory->add<Desc>([&device, near](const Desc& d) { return make_async(device, *near, d); });
   });
@@ -223,7 +223,8 @@ std::unique_ptr<OpFactory> make_fake_async_factory(FakeAsyncDevice& device) {
 }  // namespace
 
 std::unique_ptr<Context> make_fake_async_context() {
-  if (backends::devices() != std::vector<std::string>{"cpu"}) skip("needs kernels for CPUs, which this build has not");
+  if (backends::devices() != std::vector<std::string>{"cpu"})
+    skip("needs kernels for CPUs, which this build does not have");
   auto device = std::make_unique<FakeAsyncDevice>(FakeAsyncDevice::Reach::device);
   std::vector<std::unique_ptr<OpFactory>> factories;
   factories.push_back(make_fake_async_factory(*device));

@@ -4,13 +4,13 @@
 
 namespace keelson::testing {
 
-/// Kokkos' kernels on a device that works asynchronously: what a GPU's context looks like to the engine, on a CPU.
-/// Kernels run when somebody waits, on operands as they are then. Values of 16 bits are taken everywhere: where a
-/// kernel has no such version, they are converted around it. The test ends as skipped in a build whose kernels are a
-/// GPU's.
+/// Kokkos' kernels on a device that works asynchronously: for the engine it looks like a GPU's context, but it runs on
+/// a CPU. Kernels run when a caller waits, on the operands' values at that time. 16-bit values are accepted everywhere;
+/// if a kernel has no 16-bit version, operands are converted. In a build with kernels for GPUs the test ends as
+/// skipped.
 std::unique_ptr<Context> make_fake_async_context();
 
-/// The device of such a context.
+/// The device of a context made by make_fake_async_context().
 FakeAsyncDevice& fake_async_device(Context& context);
 
 }  // namespace keelson::testing

@@ -14,7 +14,7 @@ namespace keelson::testing {
 
 namespace {
 
-/// An empty array may lie nowhere, which memcpy must not be told.
+/// An empty array may be a null pointer, which must not be passed to memcpy.
 void move_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -121,7 +121,7 @@ std::shared_ptr<void> FakeAsyncDevice::allocate(std::size_t bytes, const std::st
     munmap(p, size);
     munmap(inside, size);
   });
-  zero(outside, size);  // in the order of the work, so that a queue which does not wait for that may come first
+  zero(outside, size);  // in the order of the work, so that a queue that does not wait may run before it
   return owner;
 }
 

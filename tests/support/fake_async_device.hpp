@@ -12,16 +12,16 @@
 
 namespace keelson::testing {
 
-/// Work that is done in order, when someone needs it and not before.
+/// Work that is done in order, and only when a caller waits for it.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   void add(std::function<void()> work) { pending_.push_back(std::move(work)); }
-  void run_to(std::uint64_t count);  ///< the first `count` of all that was ever added
+  void run_to(std::uint64_t count);  ///< runs the first `count` of all work that was ever added
   void run() { run_to(added()); }
   std::uint64_t added() const { return done_ + pending_.size(); }
   std::uint64_t done() const { return done_; }
   bool idle() const { return pending_.empty(); }
-  /// What `add` is given while `work` runs, instead of taking it.
+  /// Returns the work that is added while `work` runs; it is not queued.
   std::vector<std::function<void()>> kept(const std::function<void()>& work) {
     std::deque<std::function<void()>> before;
     before.swap(pending_);
@@ -36,14 +36,13 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::uint64_t done_ = 0;
 };
 
-/// A device with memory of its own, made to catch whoever forgets what differs from the host's: touching its memory is
-/// a segmentation fault; all its work is put off until someone waits, so that orders that nobody asked for do not come
-/// about by themselves; an execution instance waits for another one only where that was asked for; a queue does one
-/// thing after several calls of idle(), each queue at another pace; and memory of allocate_host() is gone at once when
-/// it is given back.
+/// A device with its own memory that detects code which treats it like the host. Access to its memory from the host is
+/// a segmentation fault. All its work is delayed until a caller waits, so that work is never in order by accident. An
+/// execution instance waits for another one only if that was requested. A queue does one piece of work after several
+/// calls of idle(), and each queue has another pace. Memory of allocate_host() is unmapped at once when it is freed.
 class FakeAsyncDevice : public Device {
  public:
-  /// Who beside the device may read and write its memory: nobody, or libraries that know it (MPI).
+  /// Who may read and write the device's memory: only the device, or also libraries that know it (MPI).
   enum class Reach : std::uint8_t { device, libraries };
   explicit FakeAsyncDevice(Reach reach, std::string bus_id = "");
 
@@ -72,34 +71,34 @@ class FakeAsyncDevice : public Device {
 
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
 
-  /// Kernels on this device: `work` is done in order with everything else.
+  /// Queues a kernel: `work` is done in order with all other work.
   void queue(std::function<void()> work) { lane().add(std::move(work)); }
-  int launches() const { return replays_; }  ///< recordings started so far
-  bool idle() const;                         ///< whether all work but that of queues has ended
-  /// From now on nothing is done for so long; a wait for a queue ends that queue's stall.
+  int launches() const { return replays_; }  ///< captured graphs launched so far
+  bool idle() const;                         ///< whether all work, except that of queues, has ended
+  /// For this time no work is done; a wait for a queue ends that queue's stall.
   void stall(double seconds);
   bool stalls() const { return std::chrono::steady_clock::now() < stalls_until_; }
-  int queues_at_work() const;  ///< those with something left to do
+  int queues_at_work() const;  ///< number of queues with work left
   char* inside(const void* device) const;
 
  private:
   friend class FakeQueue;
   struct Area {
-    char *outside, *inside;  ///< the same memory, as it is given out and as this device sees it
+    char *outside, *inside;  ///< the same memory: the address that callers get, and the address that the device uses
     std::size_t bytes;
   };
 
   friend class FakeCapturedGraph;
   friend class FakeInstance;
-  Lane& lane() const;  ///< of the current instance
+  Lane& lane() const;  ///< lane of the current instance
   Reach reach_;
   std::string bus_id_;
   DeviceEnergy energy_{std::nullopt, "no counter"};
   int replays_ = 0;
   std::vector<std::weak_ptr<Lane>> instances_;  ///< lanes of the execution instances
   std::shared_ptr<ExecutionInstance> main_;
-  ExecutionInstance* current_ = nullptr;    ///< null: main_. Such a device is for one host thread
-  std::vector<std::weak_ptr<Lane>> lanes_;  ///< of the queues
+  ExecutionInstance* current_ = nullptr;    ///< null: main_. This device supports one host thread
+  std::vector<std::weak_ptr<Lane>> lanes_;  ///< lanes of the queues
   std::vector<Area> areas_;
   std::chrono::steady_clock::time_point stalls_until_{};
 };

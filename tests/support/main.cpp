@@ -3,7 +3,7 @@
 #include "backends/registry.hpp"
 #include "tests/support/contexts.hpp"
 
-/// One runtime for the whole program; contexts end before it does. Programs that need MPI bring their own main().
+/// One runtime for the whole program; contexts end before the runtime. Programs that need MPI have their own main().
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();

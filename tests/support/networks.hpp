@@ -3,7 +3,7 @@
 #include "engine/execute/executor.hpp"
 #include "tests/oracle/tape.hpp"
 
-/// Small helpers to run a plan on Arrays and hold it against the oracle's tape.
+/// Small helpers to run a plan on Arrays and compare it with the oracle's tape.
 namespace keelson::testing {
 
 using oracle::Array;
@@ -16,10 +16,10 @@ Array get_output(Context& context, const Executor& executor, const std::string& 
 Graph volumes();
 /// A network of embedding, LSTM, dropout and dense layer, with cross-entropy: "x" to "y", integers below 12.
 Graph words();
-/// Fills "x" and "y" of these with data of step number `step`.
+/// Fills "x" and "y" of volumes() or words() with data of step number `step`.
 void fill_inputs(Context& context, const Executor& executor, int step);
 
-/// Every parameter as the plan's training will start from, in plain order.
+/// The values of every parameter with which training will start, in plain order.
 std::map<std::string, Array> plain_parameters(const Parameters& parameters);
 
 /// ||got - want|| / ||want|| in the Euclidean norm.

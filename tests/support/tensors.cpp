@@ -19,7 +19,7 @@ std::vector<T> cast(const Array& a) {
   return std::vector<T>(a.data.begin(), a.data.end());
 }
 
-/// f32 into a 16-bit type or back, by the context's own reorder.
+/// Converts f32 to a 16-bit type or back, by the context's own reorder.
 void convert(Context& context, const Tensor& src, const Tensor& dst) {
   const auto op = context.make(ops::ReorderDesc{src.desc(), dst.desc()});
   op->forward({src, dst, scratch(context, op->scratch_bytes(ops::Verb::forward))});

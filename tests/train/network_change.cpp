@@ -71,19 +71,9 @@ TrainerOptions changing_options() {
   return o;
 }
 
-struct ChangingTraining {
+struct ChangingTraining : Training {
   explicit ChangingTraining(TrainerOptions options, Context& where = context(network_contexts().back()))
-      : graph(network(first_widths)),
-        parameters(graph, where, options.seed),
-        training(18),
-        validation(7, 6, 99),
-        trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}
-  TrainResult go() { return trainer.run({&recorder}); }
-  Graph graph;
-  Parameters parameters;
-  CubeDataset training, validation;
-  Trainer trainer;
-  Recorder recorder;
+      : Training(network(first_widths), std::move(options), where) {}
 };
 
 class ChangedResume : public ::testing::TestWithParam<int> {};

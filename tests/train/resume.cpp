@@ -75,6 +75,26 @@ TEST(GoingBack, KeepsWhatItWritesAndSetsTheRestAside) {
   EXPECT_EQ(names_in(folder / "c/abandoned-2"), (Names{"best.h5", "step-0000000007.h5", "step-0000000008.h5"}));
 }
 
+/// The limit of steps is that of the checkpoint, or lies before it: nothing follows that could take the others' place.
+TEST(GoingBack, ARunThatMakesNoStepLeavesLaterCheckpoints) {
+  const Folder folder;
+  GoingRun(into(folder, 12, 2, 5)).go();
+  const auto before = names_in(folder / "c");
+  for (const std::int64_t limit : {4, 3}) {
+    GoingRun none(into(folder, limit, 1, 2));
+    none.trainer.resume(folder / "c/step-0000000004.h5");
+    EXPECT_EQ(none.go().reason, StopReason::max_steps);
+    EXPECT_EQ(names_in(folder / "c"), before);
+    EXPECT_EQ(none.aside.calls, Names{"start"});
+    // A checkpoint that the caller asks for is one of this run.
+    none.trainer.save_checkpoint();
+    none.trainer.wait();
+    EXPECT_EQ(none.aside.calls, (Names{"start", "abandoned-1 at 4"}));
+    std::filesystem::remove_all(folder / "c");
+    GoingRun(into(folder, 12, 2, 5)).go();
+  }
+}
+
 /// As a script of Python that is run again.
 TEST(GoingBack, ANewRunSetsAsideWhatAnotherHasWritten) {
   const Folder folder;

@@ -206,12 +206,14 @@ struct Recorder final : TrainObserver {
   void on_checkpoint(const RunState&, const std::filesystem::path& path, bool) override { checkpoints.push_back(path); }
 };
 
-/// A trainer of the small network with all that it refers to.
+/// A trainer of the small network, or of another one for the same cubes, with all that it refers to.
 struct Training {
   explicit Training(TrainerOptions options, std::int64_t samples = 18, float dropout = 0.25f,
                     const std::string& where = network_contexts().back())
-      : graph(small_network(dropout)),
-        parameters(graph, context(where), options.seed),
+      : Training(small_network(dropout), std::move(options), context(where), samples) {}
+  Training(Graph network, TrainerOptions options, Context& where, std::int64_t samples = 18)
+      : graph(std::move(network)),
+        parameters(graph, where, options.seed),
         training(samples),
         validation(7, 6, 99),
         trainer(graph, parameters, training, &validation, nullptr, std::move(options)) {}

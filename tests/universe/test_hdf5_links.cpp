@@ -170,7 +170,7 @@ TEST(Hdf5Links, AVirtualDataSetWithMissingPartsIsRefused) {
     short_source.write("x", counts<std::int16_t>(32, 0).data(), {2, 4, 4, 1});
     short_source.close();
   }
-  EXPECT_TRUE(says(written("e.h5", virtual_set("short.hdf")), "less than what is taken from it"));
+  EXPECT_TRUE(says(written("e.h5", virtual_set("short.hdf")), "which is smaller than the selection"));
 }
 
 TEST(Hdf5Links, AVirtualDataSetOfItselfIsRefused) {

@@ -27,7 +27,7 @@ std::string render_comparison(const Comparison& c) {
   out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>Machines compared</title>";
   out += std::string("<style>") + app::report_style + page_style + "</style></head><body><main>";
   out += "<h1>Machines compared</h1>";
-  out += fmt::format("<p class='sub'>{} measured by Keelson, beside published figures of others</p>",
+  out += fmt::format("<p class='sub'>{} measured by Keelson, beside published figures of other programs</p>",
                      c.machines.size() == 1 ? "1 machine" : fmt::format("{} machines", c.machines.size()));
   out +=
       "<p><b>What is measured:</b> the same networks, sizes and recipes on each machine, trained by the same program "

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first word of a file; nothing, and why, where there is none.
+/// The first word of a file. If there is none: nothing, and the reason in `why`.
 std::optional<std::string> word_of(const fs::path& file, std::string* why = nullptr) {
   errno = 0;
   std::ifstream in(file);
@@ -41,7 +41,7 @@ bool counts(const std::string& name, bool packages) {
   return packages ? name.starts_with("package") || name == "dram" : name == "psys";
 }
 
-/// The folders of zones, in order of their names.
+/// The folders of the zones, sorted by name.
 std::vector<fs::path> zone_folders(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -117,7 +117,7 @@ double PowercapReader::joules() const {
 
 EnergyMeter::EnergyMeter(Communicator& world, Device& device, const fs::path& powercap)
     : world_(world), device_(device), processors_(powercap) {
-  // Ranks may share a GPU: the lowest of them reads it.
+  // Ranks may share a GPU: the lowest of these ranks reads its counter.
   const auto reading = device.energy();
   const auto places = world.allgather(fmt::format("{} {}", world.host(), device.bus_id()));
   const auto& mine = places[static_cast<std::size_t>(world.rank())];
@@ -125,7 +125,7 @@ EnergyMeter::EnergyMeter(Communicator& world, Device& device, const fs::path& po
   reads_device_ = reading.joules && first;
   reads_processors_ = world.local_rank() == 0 && processors_.reason().empty();
 
-  // What one node or GPU cannot tell is missing in the sum.
+  // If one node or GPU has no counter, the sum leaves out this kind of counter on all of them.
   const auto common = [&](const std::string& why) {
     for (const auto& text : world_.allgather(why))
       if (!text.empty()) return text;

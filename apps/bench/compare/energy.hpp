@@ -9,58 +9,59 @@
 #include "engine/base/communicator.hpp"
 #include "engine/ops/device.hpp"
 
-/// What a machine uses, in joules, where its counters can be read.
+/// The energy that a machine uses, in joules, if its counters can be read.
 namespace keelson::bench::comparison {
 
-/// Where Linux shows the processors' energy counters (RAPL, of Intel and AMD alike).
+/// The folder in which Linux shows the processors' energy counters (RAPL; Intel and AMD).
 inline constexpr const char* powercap_folder = "/sys/class/powercap";
 
 /// The energy counters of this node's processors and memory, as Linux shows them (Documentation/power/powercap): a
-/// folder per zone with the files name, energy_uj and max_energy_range_uj. What is counted: every zone "package-*",
-/// which has the cores and what is beside them on the chip, and every zone "dram", which is beside the packages. Zones
-/// "core" and "uncore" are parts of packages; "psys" has all of these and counts only where no package does; zones of
-/// the control type "intel-rapl-mmio" are the packages once more, read in another way.
+/// folder per zone with the files name, energy_uj and max_energy_range_uj. These zones are added up: every zone
+/// "package-*" (the whole chip), and every zone "dram", which is not part of a package. Zones "core" and "uncore" are
+/// parts of packages. Zone "psys" contains all of these and is used only if there is no package. Zones of the control
+/// type "intel-rapl-mmio" are the same packages, read in another way.
 class PowercapReader {
  public:
   explicit PowercapReader(const std::filesystem::path& folder = powercap_folder);
 
-  const std::string& reason() const { return reason_; }  ///< why nothing can be measured; empty: it can
+  const std::string& reason() const { return reason_; }  ///< why nothing can be measured; empty: energy can be measured
   /// "package-0, dram"
   std::string zones() const;
-  /// Takes the counters now.
+  /// Reads the counters now.
   void start();
-  /// Joules since start(). A counter that has begun anew counts on from its range; it must not do so twice. Throws
-  /// Error for a counter that can no longer be read.
+  /// Joules since start(). A counter may wrap around once, not more. Throws Error if a counter can no longer be read.
   double joules() const;
 
  private:
   struct Zone {
     std::string name;
     std::filesystem::path counter;
-    std::uint64_t range = 0;  ///< microjoules at which the counter begins anew
+    std::uint64_t range = 0;  ///< microjoules at which the counter wraps around
     std::uint64_t begin = 0;  ///< microjoules at start()
   };
   std::vector<Zone> zones_;
   std::string reason_;
 };
 
-/// The energy of a job: processors and memory of each of its nodes, whoever uses them, and the GPUs that its ranks
-/// compute on, each once.
+/// The energy of a job: processors and memory of each of its nodes (including what other jobs use there), and the GPUs
+/// on which its ranks compute, each GPU once.
 class EnergyMeter {
  public:
-  /// `world` and `device` must outlive it. Collective.
+  /// `world` and `device` must outlive this object. Collective.
   EnergyMeter(Communicator& world, Device& device, const std::filesystem::path& powercap = powercap_folder);
 
-  const std::string& reason() const { return reason_; }  ///< why nothing can be measured; empty: it can. On all ranks
+  /// Why nothing can be measured; empty: energy can be measured. The same on all ranks.
+  const std::string& reason() const { return reason_; }
   const std::string& source() const { return source_; }  ///< what is counted, and what is not
-  void start();                                          ///< takes the counters now
+  void start();                                          ///< reads the counters now
   double joules();                                       ///< of the whole job since start(), on all ranks; collective
 
  private:
   Communicator& world_;
   Device& device_;
   PowercapReader processors_;
-  bool reads_processors_ = false, reads_device_ = false;  ///< this rank does, for its node and its GPU
+  bool reads_processors_ = false,
+       reads_device_ = false;  ///< whether this rank reads the counters of its node and its GPU
   double device_begin_ = 0;
   std::string reason_, source_;
 };

@@ -15,7 +15,7 @@
 namespace keelson::bench::comparison {
 namespace {
 
-/// Shared libraries whose version explains a speed, as the system has loaded them: "libdnnl.so.3.12".
+/// The loaded shared libraries whose versions matter for speed: "libdnnl.so.3.12".
 std::string loaded_libraries() {
   constexpr std::array<std::string_view, 12> known = {"libkokkoscore", "libdnnl",  "libmpi.", "libhdf5.",
                                                       "libfftw3",      "libgomp",  "libomp.", "libcudart",

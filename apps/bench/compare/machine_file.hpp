@@ -9,32 +9,33 @@
 #include <utility>
 #include <vector>
 
-/// What `keelson-bench compare --out` writes of one machine, and what it reads of many. Units: seconds, bytes, FLOP,
+/// The file that `keelson-bench compare --out` writes for one machine and reads for many. Units: seconds, bytes, FLOP,
 /// joules.
 namespace keelson::bench::comparison {
 
-/// Of the file. Readers refuse files of a newer one.
+/// The file's schema. Readers refuse files with a newer schema.
 inline constexpr int schema_version = 1;
 
 /// A figure, or the reason why there is none. In the file: the figure, or {"value": null, "reason": "..."}.
 template <class T>
 struct Measured {
-  std::optional<T> value;  ///< what was measured
-  std::string reason;      ///< without a value: why; never empty
+  std::optional<T> value;  ///< the figure
+  std::string reason;      ///< why there is no value; then never empty
 
-  /// Nothing was measured.
+  /// A figure that was not measured.
   static Measured missing(std::string why) { return {std::nullopt, std::move(why)}; }
 };
 
-/// Of one rank's device while all ranks are at work.
+/// The peaks of one rank's device while all ranks are at work.
 struct Peaks {
   double multiply_adds = 0;  ///< FLOP/s of f32 multiply-adds in registers
   double copy = 0;           ///< bytes/s of a copy, read + written
   /// FLOP/s of a product of two square matrices of `product_size`, by precision.
   std::map<std::string, Measured<double>> products;
-  std::int64_t product_size = 0;  ///< edge of those matrices
+  std::int64_t product_size = 0;  ///< rows and columns of the matrices
 
-  /// FLOP/s at best in a precision: the larger of its product and, in fp32, the multiply-adds; 0: unknown.
+  /// The highest FLOP/s in a precision: that of the product, or in fp32 that of the multiply-adds if it is larger; 0:
+  /// unknown.
   double of(const std::string& precision) const;
 };
 
@@ -47,25 +48,25 @@ struct Call {
 /// The energy of the timed steps.
 struct StepEnergy {
   double joules_per_sample = 0;
-  double joules_per_sample_above_idle = 0;  ///< without what the idle machine would have used meanwhile
+  double joules_per_sample_above_idle = 0;  ///< without the energy that the idle machine would have used in that time
   double watts = 0;                         ///< mean of the whole job
-  double seconds = 0;                       ///< for which the counters were watched
+  double seconds = 0;                       ///< time between the readings of the counters
 };
 
-/// What the timed steps of a network came to.
+/// The results of a network's timed steps.
 struct StepFigures {
-  double seconds = 0, fastest = 0, slowest = 0;  ///< of a step, of the slowest rank; median, least, most
-  int steps = 0;                                 ///< timed
+  double seconds = 0, fastest = 0, slowest = 0;  ///< seconds of a step on the slowest rank: median, least, most
+  int steps = 0;                                 ///< timed steps
   double samples_per_second = 0;                 ///< of the whole job
   double flops_per_second = 0;                   ///< of the whole job, as executed
   Measured<double> share_of_peak;                ///< flops_per_second over all ranks' peak in this precision
   Measured<StepEnergy> energy;
-  std::vector<Call> calls;  ///< rank 0's, profiled: those that take the most time first
+  std::vector<Call> calls;  ///< calls of rank 0, profiled, sorted by time, longest first
 };
 
 /// One network in one size and precision.
 struct Step {
-  std::string net, size;  ///< as --net and --size of `keelson-bench step`; size empty: it has one
+  std::string net, size;  ///< as --net and --size of `keelson-bench step`; size empty: the network has one size
   std::string precision, title, unit;
   std::int64_t units_per_sample = 1, batch = 1;  ///< batch: of a rank
   Measured<StepFigures> figures;
@@ -90,7 +91,7 @@ struct InputRate {
 struct ScalingPoint {
   int ranks = 1;
   double samples_per_second = 0;
-  double efficiency = 1;  ///< samples/s of a rank over those of one rank alone
+  double efficiency = 1;  ///< samples/s of a rank, divided by those of one rank alone
 };
 
 /// The weak scaling of one network.
@@ -100,16 +101,16 @@ struct Scaling {
   std::vector<ScalingPoint> points;
 };
 
-/// What is counted as energy.
+/// Which counters the energy comes from.
 struct EnergySource {
   std::string source;
-  double idle_watts = 0;  ///< of the whole job's nodes before the measurements
+  double idle_watts = 0;  ///< of all nodes of the job, before the measurements
 };
 
-/// Everything that one machine's file holds.
+/// The contents of one machine's file.
 struct MachineFile {
   int schema = schema_version;
-  std::string name, measured;   ///< the user's name for it; UTC
+  std::string name, measured;   ///< the user's name for the machine; time in UTC
   std::string keelson, commit;  ///< version; commit of the source, empty if unknown
   bool quick = false;           ///< --quick
   std::string layout, device;   ///< "2 ranks on 1 node, ..."; "OpenMP, 2 threads; backends ..."
@@ -124,16 +125,16 @@ struct MachineFile {
   Measured<InputRate> input;
   Measured<Scaling> scaling;
 
-  /// What published figures are counted per: GPUs, or nodes of processors.
+  /// The number of devices, by which published figures are divided: GPUs, or nodes without GPUs.
   int devices() const { return gpu ? ranks : nodes; }
 };
 
 nlohmann::json json_of(const MachineFile& machine);
-/// Throws InputError, naming `file`, for what is no machine file, for a newer schema, and for what does not fit.
+/// Throws InputError, naming `file`, if `json` is no machine file, has a newer schema, or does not fit the schema.
 MachineFile machine_file_of(const nlohmann::json& json, const std::string& file);
-/// Throws InputError for a file that is not there, too.
+/// As machine_file_of(). Also throws InputError if the file does not exist.
 MachineFile read_machine_file(const std::filesystem::path& file);
-/// Replaces it in one step. Throws Error.
+/// Replaces the file atomically. Throws Error.
 void write_machine_file(const MachineFile& machine, const std::filesystem::path& file);
 
 }  // namespace keelson::bench::comparison

@@ -21,7 +21,7 @@
 namespace keelson::bench::comparison {
 namespace {
 
-/// FLOP/s of this rank in a product of two n x n matrices, the fastest of some.
+/// FLOP/s of this rank in a product of two n x n matrices: the fastest of several.
 double product_rate(Session& s, std::int64_t n, const std::string& precision) {
   Graph graph;
   graph.set_output("y", dense(graph.input("x", {n}), {.features = n, .bias = false}, "product"));
@@ -47,7 +47,7 @@ double product_rate(Session& s, std::int64_t n, const std::string& precision) {
   return best;
 }
 
-/// Universes of made-up counts in a folder that ends with this object: what training reads, without a simulation.
+/// Universes of made-up counts, in a folder that the destructor removes: input for training without a simulation.
 class MadeUpUniverses {
  public:
   MadeUpUniverses(Communicator& world, const std::string& scratch, std::int64_t edge, int files)
@@ -150,7 +150,8 @@ Peaks measure_peaks(Session& s) {
 std::vector<SumTime> measure_sums(Session& s) {
   if (s.ranks().size() == 1)
     refuse(
-        "one rank has nobody to talk to: start this under mpirun or srun, with as many ranks as the machine has "
+        "one rank has no other rank to exchange with: start this under mpirun or srun, with as many ranks as the "
+        "machine has "
         "devices");
   std::vector<SumTime> sums;
   const std::uint64_t most = s.options.quick ? 4u << 20 : 64u << 20;
@@ -167,7 +168,7 @@ InputRate measure_reading(Session& s) {
   InputOptions o{.data = s.options.data};
   std::optional<MadeUpUniverses> made;
   if (o.data.empty()) {
-    // Enough of them for each rank and thread.
+    // Enough files for each rank and thread.
     const int files = (s.options.quick ? 4 : 16) * s.job.world.size();
     made.emplace(s.job.world, s.options.scratch, s.options.quick ? 32 : 64, files);
     o.data = made->folder();

@@ -14,11 +14,11 @@
 namespace keelson::bench::comparison {
 namespace {
 
-constexpr std::size_t most_calls = 60;  ///< of a step that the file keeps
+constexpr std::size_t most_calls = 60;  ///< most calls of a step that the file keeps
 constexpr double part_of_memory = 0.8;
-constexpr double part_of_peak = 0.3;  ///< that a step is guessed to reach, to leave out those that take too long
+constexpr double part_of_peak = 0.3;  ///< estimate of what a step reaches, to leave out steps that would take too long
 
-/// Networks that --quick leaves out unless they are asked for: making their plans and first values takes seconds.
+/// Networks that --quick leaves out unless the user names them: making their plans and initial values takes seconds.
 constexpr std::array<std::string_view, 3> slow_to_begin = {"deeplab-sc18", "tiramisu", "lstm-large"};
 
 struct Case {
@@ -42,7 +42,7 @@ std::vector<Case> cases_of(const MeasureOptions& o) {
       else if (word == "published")
         c.size = published_size(net);
       else if ((word.find('x') == std::string::npos) != edge)
-        continue;  // meant for other networks
+        continue;  // a size for other networks
       if (cases.empty() || cases.back().net != c.net || cases.back().size != c.size) cases.push_back(c);
     }
   return cases;
@@ -56,14 +56,14 @@ double gflop_of(const std::vector<PlanRow>& rows) {
   return std::accumulate(rows.begin(), rows.end(), 0.0, [](double sum, const PlanRow& r) { return sum + r.gflop; });
 }
 
-/// Refuses a step that this machine has no memory or no time for.
+/// Refuses a step for which this machine has not enough memory or time.
 void require_room(const Session& s, const Plan& plan, const std::string& precision) {
   double bytes = 0;
   for (const auto& part : plan.memory()) bytes += static_cast<double>(part.second);
   const auto memory = s.device().memory();
   const double room = part_of_memory * static_cast<double>(memory.available) / (s.gpu() ? 1 : s.job.world.local_size());
   if (memory.total > 0 && bytes > room)
-    refuse("it needs {:.1f} GB for each rank, and {:.1f} GB are there", bytes * 1e-9, room * 1e-9);
+    refuse("it needs {:.1f} GB for each rank, but only {:.1f} GB are available", bytes * 1e-9, room * 1e-9);
   if (!s.peaks.value) return;
   const double peak = std::max(s.peaks.value->of(precision), s.peaks.value->of("fp32"));
   const double seconds = peak > 0 ? gflop_of(plan.rows()) * 1e9 / (part_of_peak * peak) : 0;
@@ -99,7 +99,7 @@ class Training {
     step_ = first_step(*executor_, ranks);
   }
 
-  /// Seconds of one of `count` steps.
+  /// Mean seconds of `count` steps.
   double time(int count) { return time_steps(count, *executor_, ranks_, session_.device(), step_); }
   Executor& executor() { return *executor_; }
   double samples() const { return static_cast<double>(executor_->batch() * ranks_.size()); }
@@ -115,10 +115,10 @@ class Training {
   ops::StepParams step_;
 };
 
-/// A device is waited for at the end of so many steps, not of each.
+/// The number of steps after which to wait for the device.
 int steps_together(const Session& s) { return s.device().is_asynchronous() ? 10 : 1; }
 
-/// Steps that fill the time for them, after one that warms up.
+/// Times as many steps as fit into seconds_for_steps(), after one step for warm-up.
 std::vector<double> time_many(const Session& s, Training& training) {
   training.time(1);
   const int together = steps_together(s), least = s.options.quick ? 2 : 3, most = s.options.quick ? 10 : 50;
@@ -131,7 +131,7 @@ std::vector<double> time_many(const Session& s, Training& training) {
 StepFigures time_network(Session& s, const Case& c, const std::string& precision) {
   using clock = std::chrono::steady_clock;
   if (s.options.quick && s.options.nets.empty() && std::ranges::find(slow_to_begin, c.net) != slow_to_begin.end())
-    refuse("--quick leaves out {}, which takes long to begin", c.net);
+    refuse("--quick leaves out {}, whose start takes long", c.net);
   Training training(s, s.ranks(), c, precision);
   const bool metered = s.energy.value.has_value();
   if (metered) s.meter.start();
@@ -208,7 +208,7 @@ Scaling measure_scaling(Session& s) {
   auto& world = s.job.world;
   if (world.size() == 1)
     refuse(
-        "one rank has nothing to scale to: start this under mpirun or srun, with as many ranks as the machine has "
+        "weak scaling needs more than one rank: start this under mpirun or srun, with as many ranks as the machine has "
         "devices");
   const Case c = cases_of(s.options).front();
   const auto precision = s.precisions().back();
@@ -233,7 +233,8 @@ Scaling measure_scaling(Session& s) {
       }
     }
     ended->start();
-    while (!ended->test()) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // leaves the core to others
+    while (!ended->test())
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // leaves the core to the ranks at work
     for (const auto& text : world.allgather(why))
       if (!text.empty()) refuse("{}", text);
     const double alone = result.points.empty() ? rate : result.points.front().samples_per_second;

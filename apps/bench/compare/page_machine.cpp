@@ -100,9 +100,8 @@ std::string peaks_section(const Comparison& c) {
   }
   return "<h2 id='peaks'>Peaks</h2>" + chart_cards(rates, copies) +
          html_table({"machine", "ranks", "what", "at best"}, rows, 3) +
-         "<p class='note'>Of one rank while all ranks of its node are at work. The peak of a precision is the rate of "
-         "a large "
-         "product of matrices, in fp32 that of multiply-adds where it is larger.</p>";
+         "<p class='note'>Figures of one rank while all ranks of its node are at work. The peak of a precision is the "
+         "rate of a large product of matrices; in fp32 the rate of multiply-adds, if that is larger.</p>";
 }
 
 std::string scaling_section(const Comparison& c) {
@@ -224,8 +223,7 @@ std::string reading_section(const Comparison& c) {
     else
       rows.back().push_back(missing_text(in.reason));
   }
-  return "<h2 id='input'>Input</h2>" +
-         card(svg(chart), "Rates of different data are not the same thing: see the table.") +
+  return "<h2 id='input'>Input</h2>" + card(svg(chart), "Rates of different data cannot be compared: see the table.") +
          html_table({"machine", "data", "samples/s", "MB/s", "decoding threads a rank"}, rows, 2);
 }
 
@@ -236,7 +234,7 @@ std::string published_section(const Comparison& c) {
                     f.what, f.source, f.where});
   return "<h2 id='published'>Published figures and where they are from</h2><p class='note'>Not measured by Keelson, "
          "and not "
-         "under the same conditions. Values are of the whole job.</p><div class='sources'>" +
+         "under the same conditions. Values are for the whole job.</p><div class='sources'>" +
          html_table({"device", "machine", "network", "quantity", "value", "precision", "what", "source", "where"}, rows,
                     9) +
          "</div>";

@@ -33,7 +33,7 @@ std::string html_table(const std::vector<std::string>& head, const std::vector<s
   for (const auto& row : rows) {
     out += "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
-      // A row that ends early ends with a reason, which takes the columns that are left.
+      // If a row is short, its last cell is a reason, which fills the remaining columns.
       const bool last = i + 1 == row.size() && row.size() < head.size();
       if (last)
         out += fmt::format("<td class='missing' colspan='{}'>{}</td>", head.size() - i, escape(row[i]));

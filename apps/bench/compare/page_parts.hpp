@@ -6,31 +6,31 @@
 #include "apps/bench/compare/comparison_page.hpp"
 #include "apps/common/report/svg_bars.hpp"
 
-/// The sections of the page, and what they share.
+/// The sections of the page, and functions that they share.
 namespace keelson::bench::comparison {
 
-/// A network in one size, as some machines have timed it or others have published it.
+/// A network in one size that machines have timed or that has published figures.
 struct Group {
   std::string net, size;
   std::string title;  ///< "mlperf 64^3"
   std::string unit = "sample";
 };
 
-/// In the order of the files; then what was published alone.
+/// In the order of the files; then groups that have only published figures.
 std::vector<Group> groups_of(const Comparison& c);
 
 /// An HTML table in a card; cells are escaped, and all but the first `texts` columns are aligned as numbers.
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
                        int texts = 1);
 std::string card(const std::string& content, const std::string& note = "");  ///< `note` is HTML
-/// Cards with those charts that have a bar, in one line where there is room; empty where none has: then the table tells
-/// the reasons.
+/// Cards with the charts that have a bar, side by side if there is room. Empty if no chart has a bar; the table then
+/// tells the reasons.
 std::string chart_cards(const app::plot::BarChart& left, const app::plot::BarChart& right);
 
 /// Three or four digits: "0.0123", "45.2", "1230".
 std::string figure(double value);
 std::string missing_text(const std::string& reason);  ///< "not measured: ..."
-/// The name of machine number i, with its number where another has the same name.
+/// The name of machine number i; if another machine has the same name, with the number.
 std::string name_of(const Comparison& c, std::size_t i);
 /// "H100 80GB: NVIDIA Eos, 64 DGX H100 (published)"
 std::string name_of(const PublishedFigure& f);

@@ -28,11 +28,11 @@ std::vector<Entry> entries_of(const Comparison& c, const Group& g) {
 }
 
 std::string label_of(const Comparison& c, const Entry& e) {
-  // What differs within a machine comes first: long names are cut.
+  // The words that differ within a machine come first, since long labels are cut.
   return fmt::format("{}, batch {}: {}", e.step->precision, e.step->batch, name_of(c, e.machine));
 }
 
-/// A bar of a figure of a step; `value` is asked where the step was measured.
+/// A bar for a figure of a step. `value` is called only if the step was measured.
 template <class Value>
 Bar bar_of(const Comparison& c, const Entry& e, const Value& value) {
   Bar bar{label_of(c, e)};
@@ -98,7 +98,7 @@ std::string speed_of(const Comparison& c, const Group& g) {
                     rows, 4);
 }
 
-/// GFLOP/s of a device: what networks in different sizes can be compared by.
+/// GFLOP/s of a device: a figure by which networks of different sizes can be compared.
 std::string arithmetic_of(const Comparison& c, const std::string& net) {
   BarChart chart{net + ": arithmetic in training", "GFLOP/s of a device (a GPU, or a node of processors)", {}, 1080};
   std::vector<std::vector<std::string>> rows;
@@ -144,7 +144,7 @@ std::string arithmetic_section(const Comparison& c) {
     if (f.quantity == "flops_per_second" && std::find(nets.begin(), nets.end(), f.net) == nets.end())
       nets.push_back(f.net);
   std::string out =
-      "<h2 id='arithmetic'>Arithmetic in training</h2><p class='note'>For the networks of which FLOP/s were published. "
+      "<h2 id='arithmetic'>Arithmetic in training</h2><p class='note'>For networks with published FLOP/s. "
       "The "
       "papers count operations in their own way.</p>";
   for (const auto& net : nets) out += arithmetic_of(c, net);
@@ -154,8 +154,8 @@ std::string arithmetic_section(const Comparison& c) {
 std::string cost_section(const Comparison& c) {
   std::string out = fmt::format(
       "<h2 id='cost'>Time, energy and price</h2><p class='note'>For one sample and for {} samples, with the whole job. "
-      "Joules are those of what the machine's file names as its source, while the steps ran; above idle: without what "
-      "the idle machine uses in that time. ",
+      "Joules are measured while the steps run, by the counters that the machine's file names; above idle: without the "
+      "energy that the idle machine uses in that time. ",
       c.samples);
   for (std::size_t i = 0; i < c.machines.size(); ++i) {
     const auto& e = c.machines[i].energy;

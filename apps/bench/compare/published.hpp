@@ -5,7 +5,7 @@
 
 namespace keelson::bench::comparison {
 
-/// What others have published of a machine, and where it was read.
+/// A figure that others have published about a machine, and its source.
 struct PublishedFigure {
   std::string device;     ///< "H100 80GB"
   std::string machine;    ///< "NVIDIA Eos, 64 DGX H100"
@@ -13,12 +13,12 @@ struct PublishedFigure {
   std::string net, size;  ///< as --net and --size of `keelson-bench step`
   std::string quantity;   ///< "samples_per_second", "flops_per_second", "seconds_to_target" or "efficiency"
   double value = 0;       ///< of the whole job
-  std::string precision;  ///< or that nothing is said of it
-  std::string what;       ///< what was measured, and how the value follows from the source
+  std::string precision;  ///< or that the source does not say it
+  std::string what;       ///< what was measured, and how the value was computed from the source
   std::string source;     ///< publication or repository
   std::string where;      ///< place in it
 
-  /// A device's part of a rate.
+  /// One device's share of a rate.
   double per_device() const { return value / devices; }
 };
 

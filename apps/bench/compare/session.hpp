@@ -11,7 +11,7 @@
 /// The parts of measure_machine().
 namespace keelson::bench::comparison {
 
-/// What all of them need.
+/// Data that all of them need.
 struct Session {
   const MeasureOptions& options;
   app::Job& job;
@@ -28,10 +28,12 @@ struct Session {
   Context& context() const { return *place.context; }
   Device& device() const { return place.context->device(); }
   bool gpu() const { return !place.context->device().shares_host_memory(); }
-  double seconds_for_steps() const { return options.quick ? 0.4 : 2.5; }  ///< of timed steps of one network
-  /// The precisions that were asked for; else those that the device multiplies in with instructions of its own.
+  double seconds_for_steps() const {
+    return options.quick ? 0.4 : 2.5;
+  }  ///< total time for the timed steps of one network
+  /// The precisions that the user asked for; else those for which the device has multiply instructions.
   std::vector<std::string> precisions() const;
-  /// A line for a person, from rank 0.
+  /// Prints a line for the user, on rank 0.
   template <class... A>
   void tell(fmt::format_string<A...> text, A&&... args) const {
     if (job.world.rank() != 0) return;
@@ -40,7 +42,7 @@ struct Session {
   }
 };
 
-/// What `measure` returns; a missing figure with its message where it refuses or finds no memory on any rank.
+/// The result of `measure`. If it throws InputError or OutOfMemory on any rank: a missing figure with the message.
 template <class Measure>
 auto attempt(Communicator& world, const Measure& measure) {
   Measured<decltype(measure())> result;
@@ -64,7 +66,7 @@ Scaling measure_scaling(Session& s);
 std::vector<SumTime> measure_sums(Session& s);
 InputRate measure_reading(Session& s);
 
-/// Of the sources that this program was built from: "4b110c6", with "-dirty" where files had changed; empty: unknown.
+/// The commit from which this program was built: "4b110c6", with "-dirty" if files had changed; empty: unknown.
 const char* source_commit();
 
 /// Names of the instructions of this machine's processor that matter here: "avx2", "avx512_bf16", ...

@@ -7,16 +7,16 @@
 
 namespace keelson::bench {
 
-/// A sum that was timed, and the same one simulated.
+/// The measured and the simulated time of a sum.
 struct ComparedSum {
   std::size_t bytes = 0;
   std::string algorithm;
   double measured = 0, simulated = 0;  ///< seconds
 };
 
-/// Simulates what is in `file`, which keelson-bench allreduce --json has printed: all algorithms but those in pieces
-/// and the MPI library's. The fastest of the repeated measurements counts: nothing disturbs the simulation. Throws
-/// InputError for another file.
+/// Simulates the sums in `file`, which is the output of keelson-bench allreduce --json: all algorithms except those
+/// that work in pieces and that of the MPI library. Of repeated measurements the fastest is used, since nothing
+/// disturbs the simulation. Throws InputError if `file` is something else.
 std::vector<ComparedSum> compare_with(const std::string& file, const Machine& machine,
                                       const std::filesystem::path& program);
 

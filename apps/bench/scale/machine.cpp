@@ -19,8 +19,7 @@ constexpr double us = 1e-6, GB = 1e9, TFLOPS = 1e12;
 ///   deployment, and evaluation of the CORAL pre-exascale systems".
 /// - 11.9 TFLOP/s per GPU in f32 training: 325.8 PFLOP/s on 27,360 GPUs, Kurth et al., SC 2018, arXiv:1810.01993.
 /// - Assumed: 1.5 us from node to node, 5 us for a message within a node and 4 us of overhead per message (starting
-/// work
-///   on a GPU); 200 GB/s of sums (three streams of a 900 GB/s memory, shared with the step); 1 % imbalance.
+///   work on a GPU); 200 GB/s of sums (three streams of a 900 GB/s memory, shared with the step); 1 % imbalance.
 Machine summit() {
   return {.name = "summit",
           .title = "like Summit: 6 V100 a node, two EDR rails, non-blocking fat tree",
@@ -45,8 +44,8 @@ Machine summit() {
 /// on
 ///   a router, 96 routers in a group: Faanes et al., SC 2012, "Cray Cascade".
 /// - 45 TB/s of bisection bandwidth for 12,076 nodes in 32 groups (NERSC): 22.5 TB/s each way through half of the
-///   groups, 1.4 TB/s for each. A group has twice as much to all others, but adaptive routing takes two hops through
-///   the core where the direct one is busy, so 1.4 TB/s is what all traffic can use.
+///   groups, 1.4 TB/s for each. A group has links with twice that bandwidth to all others, but adaptive routing takes
+///   two hops through the core if the direct link is busy. So all traffic can use 1.4 TB/s.
 /// - 0.535 TFLOP/s per node in training: Mathuriya et al., SC 2018, arXiv:1808.04728.
 /// - Assumed: 3.5 GB/s of sums (one slow core); 1 us of overhead per message; 1 % imbalance.
 Machine cori() {
@@ -89,7 +88,7 @@ Machine cluster() {
           .imbalance = 0.01};
 }
 
-/// Calls `f` with the name and the member of everything that a description has.
+/// Calls `f` with the name and the value of each member of a description.
 template <class M, class F>
 void each_member(M& m, F f) {
   f("name", m.name);
@@ -110,7 +109,7 @@ void each_member(M& m, F f) {
   f("imbalance", m.imbalance);
 }
 
-/// What a member must be, or nullptr if the value will do.
+/// nullptr if the value is allowed, else which values are allowed.
 const char* objection(const std::string&, const std::string&) { return nullptr; }
 const char* objection(const std::string&, bool) { return nullptr; }
 const char* objection(const std::string&, int value) { return value > 0 ? nullptr : "a whole number above 0"; }

@@ -20,11 +20,11 @@ struct Machine {
   double node_bandwidth = 0, node_latency = 0;    ///< from a node to its group's switch, all rails together
   double group_bandwidth = 0, group_latency = 0;  ///< from a group to the core
 
-  double message_overhead = 0;  ///< of the processor, for each message sent or received
-  double sum_bandwidth = 0;     ///< bytes of received f32 that a rank adds up in a second, beside its computation
-  bool spare_core = true;       ///< false: what the rank does for the exchange stops its computation
+  double message_overhead = 0;  ///< seconds of the processor for each message sent or received
+  double sum_bandwidth = 0;     ///< bytes of received f32 that a rank adds up in a second while it computes
+  bool spare_core = true;       ///< false: while the rank works for the exchange, its computation stops
   double flops_per_second = 0;  ///< of a rank, in whole training steps
-  double imbalance = 0;         ///< standard deviation of a rank's time for one step, as a part of that time
+  double imbalance = 0;         ///< standard deviation of a rank's time for one step, relative to that time
 
   int ranks_per_group() const { return ranks_per_node * nodes_per_group; }
 };

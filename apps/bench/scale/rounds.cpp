@@ -8,7 +8,7 @@ namespace {
 
 using comm::detail::Schedule;
 
-/// Bytes of part `i` of `parts`: whole floats, as even as they come.
+/// Bytes of part `i` of `parts`: whole floats, parts as equal as possible.
 std::size_t part(std::size_t bytes, int parts, int i) {
   const std::size_t floats = bytes / 4, n = static_cast<std::size_t>(parts), k = static_cast<std::size_t>(i);
   return 4 * ((k + 1) * floats / n - k * floats / n);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file that is gone when this object is.
+/// A file that the destructor removes.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text) {
@@ -51,7 +51,7 @@ fs::path replay_program() {
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path() / "keelson-scale-replay";
   if (error || ::access(program.c_str(), X_OK) != 0)
     refuse(
-        "{} is missing, which simulates: install SimGrid (Debian: libsimgrid-dev) and build with "
+        "the simulator {} is missing: install SimGrid (Debian: libsimgrid-dev) and build with "
         "-DKEELSON_WITH_SIMGRID=ON",
         program.string());
   return program;

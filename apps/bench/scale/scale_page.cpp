@@ -64,7 +64,8 @@ std::string render_scale(const ScalePage& page) {
          efficiency_plot(page, page.weak, "The same samples for each rank", true) + "<p class='note'>";
   for (const auto& e : page.exchanges) out += fmt::format("{}: {}. ", escape(e.name), escape(e.what));
   out +=
-      "Each adds one thing to the one before. Efficiency: the step of a rank alone over the simulated step.</p></div>";
+      "Each way adds one thing to the way before. Efficiency: the time of a step on one rank alone, divided by the "
+      "simulated time.</p></div>";
   out += table(page.weak);
   if (!page.strong.empty())
     out += "<h2>Strong scaling</h2><div class='card'>" +

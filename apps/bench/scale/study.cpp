@@ -46,7 +46,7 @@ ScalePoint ScaleStudy::simulate(const NamedExchange& exchange, int ranks, double
                 .update = p.update,
                 .buckets = {},
                 .exchange = exchange.settings};
-  // With less than a node there is one level only.
+  // If all ranks fit on one node, there is only one level.
   if (ranks <= machine.ranks_per_node && job.exchange.algorithm == "two-level") job.machine.ranks_per_node = ranks;
   for (const auto& b : p.buckets(exchange.settings.bucket_bytes)) job.buckets.push_back({b.bytes, b.ready});
   return {exchange.name, ranks, samples, p.seconds(), run_replay(program, job)};

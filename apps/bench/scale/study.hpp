@@ -19,15 +19,15 @@ struct NamedExchange {
   ExchangeSettings settings;
 };
 
-/// Each adds one thing to the one before: blocking, buckets, overlap, two-level (where nodes have several ranks),
-/// compressed.
+/// The ways to exchange; each adds one thing to the way before: blocking, buckets, overlap, two-level (where nodes have
+/// several ranks), compressed.
 std::vector<NamedExchange> exchanges(const Machine& machine, std::size_t bucket_bytes);
 
-/// What was measured on a real machine, to compare with.
+/// A figure that was measured on a real machine, for comparison.
 struct Published {
   int ranks = 0;
   double efficiency = 0;
-  std::string what;  ///< what ran, and who says so
+  std::string what;  ///< what ran, and the source
 };
 std::optional<Published> published_on(const Machine& machine);
 
@@ -38,32 +38,33 @@ struct ScalePoint {
   double samples = 1;  ///< of a rank, per step; relative to the profile
   double alone = 0;    ///< seconds of the step without exchange and imbalance
   ReplayResult result;
-  double efficiency = 0;  ///< rate of all ranks over the ideal one
+  double efficiency = 0;  ///< rate of all ranks, divided by the ideal rate
 
   double imbalance() const { return result.slowest - alone; }  ///< seconds that others wait for the slowest rank
-  /// Seconds of communication that nothing hides, not even the wait for the slowest rank.
+  /// Seconds of communication that are hidden neither by computation nor by the wait for the slowest rank.
   double exposed() const { return std::max(0.0, result.step - result.slowest); }
 };
 
-/// What does not change from point to point.
+/// The data that are the same for all points.
 struct ScaleStudy {
-  StepProfile profile;  ///< as long as on the machine
+  StepProfile profile;  ///< with the times of the machine
   Machine machine;
-  int steps = 2;  ///< simulated ones, of which the mean counts
+  int steps = 2;  ///< simulated steps; results are means over them
   unsigned seed = 1;
   std::filesystem::path program;  ///< keelson-scale-replay
 
   /// Weak scaling: each rank has the profile's samples. Runs the simulation.
   ScalePoint weak(const NamedExchange& exchange, int ranks) const;
-  /// Strong scaling: all ranks together have `samples` times the profile's samples. The ideal is one rank alone with
-  /// all of them.
+  /// Strong scaling: all ranks together have `samples` times the profile's samples. The ideal is the rate of one rank
+  /// alone with all of these samples.
   ScalePoint strong(const NamedExchange& exchange, int ranks, double samples) const;
 
  private:
   ScalePoint simulate(const NamedExchange& exchange, int ranks, double samples) const;
 };
 
-/// keelson-scale-replay beside the program that runs. Throws InputError, saying how to get it, where there is none.
+/// Path of keelson-scale-replay, which lies beside this program. If it is missing, throws InputError that says how to
+/// get it.
 std::filesystem::path replay_program();
 
 /// Runs the simulation. Throws Error with what the program printed if it fails.

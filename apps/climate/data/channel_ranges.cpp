@@ -48,8 +48,8 @@ ChannelRanges read_ranges(const std::string& path) {
   const auto file = hdf5::File::open(path);
   if (!(file.has(kMinima) && file.has(kMaxima)) && !file.has(kStatistics)) {
     refuse(
-        "{}: holds no statistics of channels. Expected '{}' and '{}' (as MLPerf HPC has them) or '{}' (as SC18); name "
-        "another file, or leave it out: the training data are then read for their statistics",
+        "{}: holds no statistics of channels. Expected '{}' and '{}' (as in MLPerf HPC) or '{}' (as in SC18); name "
+        "another file, or leave it out: then the statistics are computed from the training data",
         path, kMinima, kMaxima, kStatistics);
   }
   const ChannelRanges r = file.has(kMinima) ? read_lists(file) : read_table(file);

@@ -13,12 +13,12 @@ class SnapshotDataset;
 /// (x - least) / (most - least). Empty: they are not normalised.
 struct ChannelRanges {
   std::vector<float> least;  ///< one for each channel
-  std::vector<float> most;   ///< as many
-  /// Whether they are those of the channels that a data set has chosen, in its order. Else they are of all 16 channels,
-  /// or of those that its files hold, as statistics files have them.
+  std::vector<float> most;   ///< one for each channel
+  /// True: the ranges belong to the channels that a data set has chosen, in its order. False: they belong to all 16
+  /// channels, or to those that the files hold, as in statistics files.
   bool chosen = false;
 
-  /// Whether snapshots are left as they are.
+  /// True: snapshots are not normalised.
   bool empty() const { return least.empty(); }
   /// Number of channels.
   std::size_t size() const { return least.size(); }
@@ -27,11 +27,12 @@ struct ChannelRanges {
 
 /// Reads a statistics file of either public layout: MLPerf HPC's `climate/minval` and `climate/maxval`, or SC18's
 /// `climate/stats` (channels, 4) with the columns mean, largest, smallest, standard deviation. Throws InputError for a
-/// file with neither, and for ranges that are not finite or upside down.
+/// file with neither layout, and for ranges that are not finite or whose least value is above the largest.
 ChannelRanges read_ranges(const std::string& path);
 
-/// Reads all samples of `data`, which is not normalised, once, each by one rank, and finds their ranges: the same on
-/// any number of ranks. Throws InputError on all ranks for data that cannot be read. `world` null: alone. Collective.
+/// Finds the ranges of the samples of `data`, which must not be normalised. Each sample is read once, by one rank; the
+/// result does not depend on the number of ranks. Throws InputError on all ranks for data that cannot be read. `world`
+/// null: one rank. Collective.
 ChannelRanges measure_ranges(const SnapshotDataset& data, Communicator* world);
 
 }  // namespace keelson::climate

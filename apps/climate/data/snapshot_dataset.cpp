@@ -117,8 +117,8 @@ SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRan
   if (ranges.chosen ? ranges.size() != chosen : ranges.size() != kChannels && ranges.size() != stored) {
     const auto more = ranges.chosen || stored == kChannels ? "" : fmt::format(" or {}", stored);
     refuse(
-        "{}: has statistics of {} channels. Expected {}{}, as {} has them; name the statistics of these data, or leave "
-        "them out: the training data are then read for their statistics",
+        "{}: has statistics of {} channels. Expected {}{}, as {} has; name the statistics of these data, or leave them "
+        "out: then they are computed from the training data",
         source, ranges.size(), ranges.chosen ? chosen : std::size_t{kChannels}, more, d.path);
   }
   d.ranges = {.chosen = true};

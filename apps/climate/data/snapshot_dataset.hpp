@@ -13,24 +13,25 @@
 namespace keelson::climate {
 
 struct SnapshotOptions {
-  std::vector<int> channels;  ///< as Channel numbers them, in this order; empty: all 16
-  int labels = 0;             ///< which map of labels
-  bool needs_labels = true;   ///< false: files without labels are taken, too; read() then refuses
-  std::int64_t multiple = 1;  ///< rows and columns have to be multiples of it, for the network's sake
+  std::vector<int> channels;  ///< values of enum Channel, in this order; empty: all 16
+  int labels = 0;             ///< number of the map of labels
+  bool needs_labels = true;   ///< false: files without labels are accepted, too; read() refuses them
+  std::int64_t multiple = 1;  ///< the network needs rows and columns that are multiples of this
 };
 
 /// Climate snapshots in HDF5, one for each file, in the layouts of the public CAM5 data (SnapshotFile). Fields: "x"
 /// (channels, H, W) f32, written (H, W, channels), and "y" (H, W) s32, the class of each point.
 ///
-/// Rank 0 lists the files, and each rank opens a share of them to see that they fit. A file is opened anew when its
+/// Rank 0 lists the files, and each rank opens a share of them to check that they fit. A file is opened again when its
 /// sample is read. Contiguous float32 in the machine's byte order is read without HDF5's lock.
 class SnapshotDataset final : public Dataset {
  public:
   /// `path`: a file, a folder, or a pattern; a file named stats.h5 is left out. The samples are not normalised. Throws
-  /// InputError on all ranks for files that do not fit the first one or the options. `world` null: alone. Collective.
+  /// InputError on all ranks for files that do not fit the first file or the options. `world` null: one rank.
+  /// Collective.
   SnapshotDataset(const std::string& path, const SnapshotOptions& options, Communicator* world = nullptr);
-  /// The same files, normalised. Throws InputError, naming `source`, for ranges of another number of channels. Opens
-  /// nothing.
+  /// The files of `opened`, with normalised samples. Opens no files. Throws InputError, naming `source`, if `ranges`
+  /// has another number of channels.
   SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source);
   ~SnapshotDataset() override;
 
@@ -38,11 +39,11 @@ class SnapshotDataset final : public Dataset {
   const std::vector<Field>& fields() const override;
   /// Throws InputError, naming file and place, for numbers that are not finite and labels outside 0..2.
   void read(std::int64_t index, void* const* dst) const override;
-  /// The field "x" alone.
+  /// Reads only the field "x".
   void read_data(std::int64_t index, float* dst) const;
-  /// The field "y" alone.
+  /// Reads only the field "y".
   void read_labels(std::int64_t index, std::int32_t* dst) const;
-  /// Whether the file of a sample has the labels of the options; always, where they are needed.
+  /// Whether the file of a sample has the labels of the options. True for all samples if the options need labels.
   bool has_labels(std::int64_t index) const;
   std::string describe() const override;
   std::uint64_t digest() const override;
@@ -51,7 +52,7 @@ class SnapshotDataset final : public Dataset {
   const SnapshotLayout& layout() const;
   /// The chosen channels.
   const std::vector<int>& channels() const;
-  /// One for each chosen channel; empty: not normalised.
+  /// The ranges of the chosen channels; empty: the samples are not normalised.
   const ChannelRanges& ranges() const;
   /// The file of a sample, as a path.
   std::string file_of(std::int64_t index) const;

@@ -14,7 +14,8 @@ namespace keelson::climate {
 namespace {
 
 constexpr const char *kDataName = "climate/data", *kChannelsName = "climate/channels", *kLabelsName = "climate/labels";
-constexpr std::int64_t kBlockBytes = 1 << 20;  // of stored numbers, which stay in a cache until decoded
+constexpr std::int64_t kBlockBytes =
+    1 << 20;  // bytes of stored numbers in a block, which stay in a cache until they are decoded
 
 std::vector<int> stored_channels(const hdf5::File& file) {
   std::vector<int> channels(kChannels);
@@ -38,12 +39,11 @@ SnapshotLayout layout_of(const hdf5::File& file, const hdf5::DatasetInfo& data) 
   const auto n = static_cast<std::int64_t>(layout.channels.size());
   const auto& s = data.shape;
   if (data.type == hdf5::Type::other || s.size() != 3 || data.elements() == 0 || (s[2] != n && s[0] != n)) {
-    refuse(
-        "{}: '{}' is {} {}. Expected numbers of {} channels, (H, W, {}) or ({}, H, W){}", file.path(), kDataName,
-        data.type_name, hdf5::to_string(s), n, n, n,
-        file.has(kChannelsName)
-            ? fmt::format(", since '{}' names {}", kChannelsName, n)
-            : fmt::format("; where channels are left out, '{}' has to list the numbers of the others", kChannelsName));
+    refuse("{}: '{}' is {} {}. Expected numbers of {} channels, (H, W, {}) or ({}, H, W){}", file.path(), kDataName,
+           data.type_name, hdf5::to_string(s), n, n, n,
+           file.has(kChannelsName)
+               ? fmt::format(", since '{}' names {}", kChannelsName, n)
+               : fmt::format("; if channels are left out, '{}' must list the numbers of the others", kChannelsName));
   }
   layout.channels_last = s[2] == n;
   layout.rows = layout.channels_last ? s[0] : s[1];
@@ -51,7 +51,7 @@ SnapshotLayout layout_of(const hdf5::File& file, const hdf5::DatasetInfo& data) 
   return layout;
 }
 
-/// Memory of this thread for `elements` undecoded numbers.
+/// Memory of this thread for `elements` numbers that are not yet decoded.
 float* snapshot_scratch(std::int64_t elements) {
   thread_local std::vector<float> memory;
   if (memory.size() < static_cast<std::size_t>(elements)) memory.resize(static_cast<std::size_t>(elements));
@@ -90,7 +90,7 @@ std::optional<SnapshotFile::Labels> SnapshotFile::find_labels(int map) const {
     if (!file_.has(name)) continue;
     Labels found{file_.info(name)};
     const auto& s = found.info.shape;
-    const bool own = name != kLabelsName;  // a data set of this map alone
+    const bool own = name != kLabelsName;  // an HDF5 data set with only this map
     const bool axis = s.size() == 3;
     if (found.info.type == hdf5::Type::other || s.size() < 2 || s.size() > 3 || s[s.size() - 2] != layout_.rows ||
         s[s.size() - 1] != layout_.columns) {
@@ -108,11 +108,11 @@ std::optional<SnapshotFile::Labels> SnapshotFile::find_labels(int map) const {
 struct SnapshotFile::Block {
   const float* src = nullptr;
   std::int64_t row_step = 0, column_step = 0, channel_step = 0;  ///< in elements
-  bool chosen = false;                                           ///< src has the wanted channels alone
+  bool chosen = false;                                           ///< src has only the chosen channels
   std::int64_t first = 0, rows = 0;
 };
 
-/// `dst` may be src, where all channels are wanted in their order.
+/// `dst` may be src if all channels are chosen in their order.
 void SnapshotFile::decode(const Block& b, const Values& values, float* dst) const {
   const auto n = static_cast<std::int64_t>(values.positions.size());
   std::vector<std::int64_t> steps;
@@ -123,7 +123,7 @@ void SnapshotFile::decode(const Block& b, const Values& values, float* dst) cons
   };
   const float *shift = values.shift.data(), *scale = values.scale.data();
   for (std::int64_t row = 0; row < b.rows; ++row) {
-    std::uint32_t largest = 0;  // magnitude, as bits
+    std::uint32_t largest = 0;  // largest magnitude, as bits
     float* to = dst + (b.first + row) * layout_.columns * n;
     for (std::int64_t column = 0; column < layout_.columns; ++column, to += n) {
       for (std::int64_t k = 0; k < n; ++k) {
@@ -136,7 +136,7 @@ void SnapshotFile::decode(const Block& b, const Values& values, float* dst) cons
     to = dst + (b.first + row) * layout_.columns * n;
     for (std::int64_t column = 0; column < layout_.columns; ++column) {
       for (std::int64_t k = 0; k < n; ++k) {
-        // In place, the number is gone; what it became is as little finite.
+        // In place, the stored number is overwritten; but a number that is not finite stays so.
         const float value = b.src == dst + b.first * layout_.columns * n ? to[column * n + k] : stored(row, column, k);
         if (!std::isfinite(value))
           refuse_value(value, b.first + row, column, values.positions[static_cast<std::size_t>(k)]);
@@ -152,7 +152,7 @@ void SnapshotFile::refuse_value(double value, std::int64_t row, std::int64_t col
          kChannelNames[static_cast<std::size_t>(layout_.channels[static_cast<std::size_t>(position)])]);
 }
 
-/// In blocks of rows. `read(dst, elements, first element)` reads stored numbers.
+/// Reads and decodes in blocks of rows. `read(dst, elements, first element)` reads stored numbers.
 template <class Read>
 void SnapshotFile::read_blocks(const Values& values, const Read& read, float* dst) const {
   const auto stored = static_cast<std::int64_t>(layout_.channels.size());
@@ -189,7 +189,7 @@ void SnapshotFile::read_data(const Values& values, float* dst) const {
         dst);
     return;
   }
-  const auto all = file_.read<float>(kDataName);  // compressed, say: HDF5 reads it at once
+  const auto all = file_.read<float>(kDataName);  // e.g. compressed data: HDF5 reads the whole array at once
   read_blocks(
       values,
       [&](float* to, std::int64_t elements, std::int64_t first) { std::copy_n(all.data() + first, elements, to); },

@@ -16,7 +16,7 @@ struct SnapshotLayout {
   std::int64_t rows = 0;      ///< latitudes
   std::int64_t columns = 0;   ///< longitudes
   bool channels_last = true;  ///< (rows, columns, channels); else (channels, rows, columns)
-  std::vector<int> channels;  ///< what is stored, in this order, as Channel numbers them
+  std::vector<int> channels;  ///< the stored channels in this order, as values of enum Channel
 
   /// Number of points.
   std::int64_t points() const { return rows * columns; }
@@ -29,25 +29,26 @@ std::string to_string(const SnapshotLayout& layout);
 std::string names_of(std::span<const int> channels);
 
 /// An HDF5 file with one snapshot, in the layouts of the public CAM5 data (docs/file-formats.md): `climate/data` as
-/// (H, W, C) or (C, H, W); where it has not all 16 channels, `climate/channels` says which. Labels are numbers of any
-/// type in `climate/labels_0` and `climate/labels_1` (H, W), or in `climate/labels` (maps, H, W) or (H, W).
+/// (H, W, C) or (C, H, W); if it does not have all 16 channels, `climate/channels` lists those that it has. Labels are
+/// numbers of any type in `climate/labels_0` and `climate/labels_1` (H, W), or in `climate/labels` (maps, H, W) or (H,
+/// W).
 class SnapshotFile {
  public:
   /// Throws InputError for a file that holds no snapshot. `folder`: as in hdf5::File::open().
   explicit SnapshotFile(const std::string& path, const std::string& folder = "");
 
-  /// As given.
+  /// The path as given.
   const std::string& path() const { return file_.path(); }
   /// How the channels are stored.
   const SnapshotLayout& layout() const { return layout_; }
   /// Whether the file holds this map of labels (0 or 1).
   bool has_labels(int map) const { return find_labels(map).has_value(); }
 
-  /// Which numbers of each point become which values: (stored - shift[k]) * scale[k] of channel positions[k].
+  /// The values to make of each point: value k is (stored - shift[k]) * scale[k], of the channel at positions[k].
   struct Values {
-    std::vector<std::int64_t> positions;  ///< in SnapshotLayout::channels
-    std::vector<float> shift;             ///< one for each position
-    std::vector<float> scale;             ///< as many
+    std::vector<std::int64_t> positions;  ///< positions in SnapshotLayout::channels
+    std::vector<float> shift;             ///< one for each value
+    std::vector<float> scale;             ///< one for each value
   };
   /// Writes (rows, columns, positions). Throws InputError, naming the place, for numbers that are not finite.
   void read_data(const Values& values, float* dst) const;
@@ -58,7 +59,7 @@ class SnapshotFile {
  private:
   struct Labels {
     hdf5::DatasetInfo info;
-    std::int64_t map = -1;  ///< on the first axis; -1: there is no such axis
+    std::int64_t map = -1;  ///< index on the first axis; -1: there is no such axis
   };
   struct Block;
   std::optional<Labels> find_labels(int map) const;

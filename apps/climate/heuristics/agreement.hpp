@@ -12,20 +12,21 @@ namespace keelson::climate {
 
 /// How far labels agree with the truth.
 struct Agreement {
-  ConfusionMatrix pixels{kClasses};  ///< of all snapshots
+  ConfusionMatrix pixels{kClasses};  ///< over all snapshots together
   ImageIoU images{kClasses};         ///< snapshot by snapshot
 
   /// Adds a snapshot.
   void add(std::span<const std::int32_t> truth, std::span<const std::int32_t> labels);
-  /// Adds up what the ranks have, on all ranks. Call it once. Collective.
+  /// Adds up the counts of all ranks; all ranks get the result. Call it once. Collective.
   void reduce(Communicator& world);
 };
 
-/// An intersection over union for people; "-" for a class that does not occur (NaN).
+/// An intersection over union as text; "-" for a class that does not occur (NaN).
 std::string iou_text(double iou);
 
-/// Labels the snapshots under `path` by the heuristics, as they are by default, and compares with their labels `map`.
-/// The same on all ranks, whatever their number. Throws InputError for snapshots without all 16 channels. Collective.
+/// Labels the snapshots under `path` by the heuristics with default thresholds, and compares with their labels `map`.
+/// All ranks get the same result, which does not depend on their number. Throws InputError for snapshots without all 16
+/// channels. Collective.
 Agreement heuristics_agreement(const std::string& path, int map, Communicator& world);
 
 }  // namespace keelson::climate

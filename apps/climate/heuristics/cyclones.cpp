@@ -17,7 +17,7 @@ struct Point {
   friend bool operator==(const Point&, const Point&) = default;
 };
 
-/// What is looked for in a snapshot. Columns are periodic.
+/// Finds the extrema of a snapshot. Columns are periodic.
 class Detector {
  public:
   Detector(const SnapshotFields& fields, const CycloneHeuristic& heuristic)
@@ -57,7 +57,8 @@ class Detector {
     return latitude < 0 ? -anticlockwise : anticlockwise;
   }
 
-  /// Calls visit(point, distance in degrees) for the points within `degrees` of `centre` and for its neighbours.
+  /// Calls visit(point, distance in degrees) for all points within `degrees` of `centre`, and for all neighbours of
+  /// `centre`.
   template <class Visit>
   void around(Point centre, double degrees, const Visit& visit) const {
     const double latitude = f_.grid.latitude(centre.row), east = 2 * std::numbers::pi / f_.grid.columns;
@@ -74,7 +75,7 @@ class Detector {
     }
   }
 
-  /// Whether no point of the window has more vorticity.
+  /// Whether no point of the window around `p` has more vorticity.
   bool is_strongest(Point p) const {
     const int rows = static_cast<int>(h_.window / 2 * kDegree / step_);
     const int columns = static_cast<int>(h_.window / 2 / 360 * f_.grid.columns);
@@ -99,8 +100,8 @@ class Detector {
     return best;
   }
 
-  /// Whether `quantity` falls by so much in each of 16 directions, within so many degrees of `centre`, and at least to
-  /// the next point.
+  /// Whether `quantity` falls by `fall` in each of 16 directions, within `degrees` of `centre`. Each direction is
+  /// followed at least to the next point.
   bool falls(Point centre, const Quantity& quantity, double fall, double degrees) const {
     constexpr int directions = 16;
     const double most = quantity(centre), latitude = f_.grid.latitude(centre.row);
@@ -145,7 +146,7 @@ class Detector {
 
   const SnapshotFields& f_;
   const CycloneHeuristic& h_;
-  double step_;  // between rows, radians
+  double step_;  // distance between rows, radians
   std::vector<double> vorticity_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace keelson::climate {
 
-/// The 16 channels of a snapshot, to look at.
+/// A view of a snapshot's 16 channels.
 struct SnapshotFields {
   Grid grid;
   std::span<const float> data;  ///< (rows, columns, 16), SI units

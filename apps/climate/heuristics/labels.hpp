@@ -13,10 +13,10 @@ struct LabelHeuristics {
   CycloneHeuristic cyclone;
 };
 
-/// Classes of points, from masks of rivers and cyclones: where both are, it is a cyclone.
+/// Classes of points, from masks of rivers and cyclones; a point in both masks is a cyclone.
 std::vector<std::int32_t> combine(const std::vector<std::uint8_t>& rivers, const std::vector<std::uint8_t>& cyclones);
 
-/// The class of each point (rows, columns) as the heuristics see it.
+/// The class of each point (rows, columns) by the heuristics.
 std::vector<std::int32_t> heuristic_labels(const SnapshotFields& fields, const LabelHeuristics& heuristics);
 
 }  // namespace keelson::climate

@@ -6,8 +6,8 @@
 
 namespace keelson::climate {
 
-/// The value below which `percent` of the values lie, linear between the two nearest ones, as numpy.percentile has it.
-/// `values` is not empty.
+/// The value below which `percent` of the values lie, interpolated linearly between the two nearest ones, as
+/// numpy.percentile does. `values` must not be empty.
 inline double percentile(std::vector<float> values, double percent) {
   const double place = percent / 100 * (static_cast<double>(values.size()) - 1), below = std::floor(place);
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(below);

@@ -8,7 +8,7 @@
 namespace keelson::climate {
 namespace {
 
-constexpr double kAreaRadius = 6.17e6;  // m; of the published code
+constexpr double kAreaRadius = 6.17e6;  // m; as in the published code
 
 std::vector<float> damped_measure(const SnapshotFields& f, const RiverHeuristic& h) {
   std::vector<float> values(static_cast<std::size_t>(f.grid.points()));

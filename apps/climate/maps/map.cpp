@@ -17,9 +17,9 @@ using app::Colour;
 using app::plot::escape;
 
 constexpr int kWidest = 576;         // pixels of an image
-constexpr double kCutPercent = 0.5;  // of the values at each end: they have the last colours
+constexpr double kCutPercent = 0.5;  // percent of the values at each end, which get the first and the last colour
 
-/// 256 colours between a few.
+/// 256 colours, interpolated between a few.
 std::vector<Colour> colours_between(const std::vector<Colour>& few) {
   std::vector<Colour> all(256);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -50,7 +50,7 @@ const std::vector<MappedField>& mapped_fields() {
   return all;
 }
 
-/// A field in pixels, from the north to the south.
+/// The pixels of a field, from north to south.
 struct Image {
   int width = 0, height = 0;
   std::vector<float> values;
@@ -92,7 +92,7 @@ std::string draw_field(const SnapshotFields& f, const MappedField& field, const 
       app::base64(app::png(image.width, image.height, pixels, field.colours)), lines, least, stops, most);
 }
 
-/// Appends the straight pieces of one direction; `across` true: those between rows.
+/// Appends the straight lines of one direction; `across` true: lines between rows.
 void append_pieces(std::string& path, std::span<const std::int32_t> labels, int rows, int columns, int of_class,
                    bool across) {
   const auto inside = [&](int row, int column) {

@@ -15,7 +15,7 @@ inline constexpr std::array<const char*, kChannels> kChannelNames{"TMQ",    "U85
                                                                   "PS",     "PSL",   "T200", "T500", "PRECT", "TS",
                                                                   "TREFHT", "Z1000", "Z200", "ZBOT"};
 
-/// What a pixel belongs to: the values of labels.
+/// The class of a pixel: the values of labels.
 enum Class { kBackground, kCyclone, kRiver };
 
 inline constexpr int kClasses = 3;

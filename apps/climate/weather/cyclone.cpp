@@ -9,7 +9,7 @@
 namespace keelson::climate {
 namespace {
 
-constexpr double kOuter = 1500e3, kTaper = 700e3;    // m: the edge, and over which distance the cyclone fades
+constexpr double kOuter = 1500e3, kTaper = 700e3;    // m: the edge, and the distance over which the cyclone fades
 constexpr double kDensity = 1.15;                    // of air, kg/m3
 constexpr double kGale = 12;                         // m/s
 constexpr double kWater = 18, kWaterRadius = 250e3;  // kg/m2, m
@@ -61,14 +61,14 @@ void Cyclone::add(WeatherRow& row) const {
     row.v1000[i] += north;
 
     const double pressure = sea_level_pressure(row.z1000[i], row.t1000[i]);
-    const double sink = kRd * row.t1000[i] / kGravity * std::log1p(-deficit(r) / pressure);  // of the 1000 hPa surface
+    const double sink = kRd * row.t1000[i] / kGravity * std::log1p(-deficit(r) / pressure);  // of 1000 hPa, in m
     row.z1000[i] += sink;
     const double warming = kGravity * -1.1 * sink / kRd;  // times ln 5: the 200 hPa surface rises by 0.1 of that
     row.t500[i] += warming / layers;
     row.t200[i] += warming / layers / 2;
     row.water[i] += kWater * std::exp(-square(r / kWaterRadius));
     row.rain[i] += rain(r);
-    if (v > kGale || r < radius_) row.labels[i] = kCyclone;  // also the calm of the eye
+    if (v > kGale || r < radius_) row.labels[i] = kCyclone;  // also the calm eye
   }
 }
 

@@ -10,20 +10,21 @@ namespace keelson::climate {
 /// least 50 km. Rain: shaped as in Tuleya, DeMaria and Kuligowski, Wea. Forecasting 22 (2007) 56.
 class Cyclone {
  public:
-  /// A function of key and number alone.
+  /// The result depends only on `key` and `number`.
   Cyclone(const SnapshotKey& key, int number);
 
-  double wind(double r) const;     ///< tangential, m/s, at r metres from the centre
-  double deficit(double r) const;  ///< of the pressure, Pa
+  double wind(double r) const;     ///< tangential wind, m/s, at r metres from the centre
+  double deficit(double r) const;  ///< deficit of the pressure, Pa
 
   /// Adds wind, low pressure, warmth, water and rain, and labels the places up to the outer radius of winds of 12 m/s
-  /// (Chavas and Emanuel, Geophys. Res. Lett. 37 (2010) L18816). The row's z200 stays: it follows from the rest.
+  /// (Chavas and Emanuel, Geophys. Res. Lett. 37 (2010) L18816). Does not change the row's z200, which follows from the
+  /// other fields.
   void add(WeatherRow& row) const;
 
   const Place& centre() const { return centre_; }
   double latitude() const { return latitude_; }         ///< of the centre, radians
   double strongest_wind() const { return strongest_; }  ///< m/s, without the Earth's rotation
-  double radius() const { return radius_; }             ///< of the strongest wind, m
+  double radius() const { return radius_; }             ///< radius of the strongest wind, m
 
  private:
   double profile(double r) const;  ///< (R/r)^B

@@ -19,13 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormat = 1;                          // raise it when the same options give other numbers
-constexpr std::int64_t kMaxSnapshots = 10'000'000;  // of a split: names have seven digits
-constexpr double kMostObjects = 100;                // of a kind in a snapshot, on average
+constexpr int kFormat = 1;                          // increase it when the same options give other numbers than before
+constexpr std::int64_t kMaxSnapshots = 10'000'000;  // snapshots of a split: names have seven digits
+constexpr double kMostObjects = 100;                // objects of one kind in a snapshot, on average
 
 std::string name_of(std::int64_t index) { return fmt::format("data-{:07d}.h5", index); }
 
-/// The index of the snapshot that name_of() has given this name.
+/// The inverse of name_of(): the index of the snapshot with this file name.
 std::optional<std::int64_t> index_of(const std::string& name) {
   const std::string digits = name.substr(std::min<std::size_t>(5, name.size()), 7);
   if (digits.size() != 7 || !std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) return {};
@@ -40,7 +40,7 @@ auto list(const Range& values) {
   return std::vector(values.begin(), values.end());
 }
 
-/// What decides about the contents of all files.
+/// The options that determine the contents of all files.
 std::string settings(const GenerateOptions& o) {
   return fmt::format("format {}; seed {}; {} x {} points; {} cyclones, {} rivers on average; noise {}", kFormat, o.seed,
                      o.grid.rows, o.grid.columns, o.rates.cyclones, o.rates.rivers, o.noise);
@@ -53,7 +53,7 @@ std::string settings(const GenerateOptions& o) {
       path.string(), found, expected);
 }
 
-/// Rows mean, largest, smallest, standard deviation.
+/// Writes rows of mean, largest, smallest, standard deviation.
 void write_data_statistics(hdf5::File& file, const ChannelStatistics& s) {
   std::vector<float> table;
   for (const auto* row : {&s.mean, &s.most, &s.least, &s.deviation})
@@ -61,7 +61,7 @@ void write_data_statistics(hdf5::File& file, const ChannelStatistics& s) {
   file.write("climate/data_stats", table.data(), {4, kChannels});
 }
 
-/// Mean, largest, smallest, standard deviation, shares of background, cyclones and rivers.
+/// Writes mean, largest, smallest, standard deviation, and the shares of background, cyclones and rivers.
 void write_label_statistics(hdf5::File& file, const std::array<std::int64_t, kClasses>& pixels, double points) {
   double mean = 0, square = 0, least = kClasses, most = 0;
   for (int k = 0; k < kClasses; ++k) {
@@ -91,7 +91,7 @@ void check(const GenerateOptions& o) {
     all += o.snapshots[s];
   }
   if (all == 0)
-    refuse("no snapshots asked for: give a number of training, validation or test snapshots, for example --train 100");
+    refuse("no snapshots to make: give a number of training, validation or test snapshots, for example --train 100");
   const auto check_rate = [](const char* name, double rate) {
     if (!(rate >= 0 && rate <= kMostObjects))
       refuse("--{} {}: expected 0 to {} per snapshot on average", name, rate, kMostObjects);
@@ -146,8 +146,8 @@ void Generator::make_folders() {
   }
 }
 
-/// A training program would read whatever lies in a folder. So other files are refused; those that this generator may
-/// have made are removed where the user wants to overwrite.
+/// A training program reads all files in a folder, so other files are refused. With --overwrite, files that this
+/// generator may have made are removed.
 void Generator::check_others(int split) {
   const fs::path folder = options_.directory / kSplits[split];
   if (!fs::is_directory(folder)) return;
@@ -164,7 +164,7 @@ void Generator::check_others(int split) {
       others.insert(entry.path());
   }
   if (others.empty()) return;
-  refuse("{} holds {} ({}{}) besides the {} asked for; choose another --out, or remove {}{}", folder.string(),
+  refuse("{} holds {} ({}{}) besides the {} to make; choose another --out, or remove {}{}", folder.string(),
          counted(static_cast<std::int64_t>(others.size()), "other file"), others.begin()->filename().string(),
          others.size() == 1 ? "" : " and more", counted(options_.snapshots[split], "snapshot"),
          others.size() == 1 ? "it" : "them",
@@ -175,7 +175,7 @@ void Generator::count(const File& file, const ChannelSums& sums, const std::arra
   if (file.split == 0) training_.add(sums, pixels);
 }
 
-/// Whether the file is there, whole and of this configuration; then it is counted.
+/// Whether the file exists, is complete and has this configuration. If so, its snapshot is added to the statistics.
 bool Generator::is_complete(const File& file) {
   const fs::path path = this->path(file);
   if (present_[file.split] == 0 || !fs::exists(path)) return false;
@@ -247,7 +247,7 @@ void Generator::prepare() {
   on_each_rank(&world_, [&] { survey(); });
   auto missing = static_cast<std::int64_t>(missing_.size());
   world_.allreduce(&missing, 1, Reduction::sum);
-  on_first_rank(&world_, [&] {  // until all is there, nobody shall take the statistics for whole
+  on_first_rank(&world_, [&] {  // no reader may take the statistics for complete before all files exist
     if (missing > 0) fs::remove(options_.directory / "stats.h5");
   });
 }

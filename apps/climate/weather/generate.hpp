@@ -15,19 +15,19 @@ namespace keelson::climate {
 inline constexpr std::array<const char*, 3> kSplits{"train", "validation", "test"};
 
 struct GenerateOptions {
-  std::filesystem::path directory;          ///< gets the folders of kSplits, and stats.h5
+  std::filesystem::path directory;          ///< will contain the folders of kSplits, and stats.h5
   std::array<std::int64_t, 3> snapshots{};  ///< of each split
   Grid grid;
   Rates rates;
   double noise = 0.001;  ///< in units of each channel's standard deviation
   std::uint64_t seed = 1;
-  bool overwrite = false;  ///< replace snapshots made with other options, which are refused otherwise
+  bool overwrite = false;  ///< true: replace snapshots that were made with other options; false: refuse them
 };
 
 /// Throws InputError for options that cannot work.
 void check(const GenerateOptions& options);
 
-/// Which snapshot: number `index` of a split is a function of (seed, split, index), grid, rates and noise alone.
+/// The key of snapshot number `index` of a split. A snapshot depends only on its key, grid, rates and noise.
 SnapshotKey key_of(std::uint64_t seed, int split, std::int64_t index);
 
 /// Makes a data set of labelled snapshots in the layout of the public CAM5 data (docs/file-formats.md): one HDF5 file
@@ -37,11 +37,11 @@ class Generator {
  public:
   Generator(const GenerateOptions& options, Communicator& world, int threads);
 
-  /// Makes the folders and finds out what is there. Throws InputError, on all ranks, for folders that hold anything
-  /// else than this data set, and for a disk without room for the rest.
+  /// Makes the folders and finds the files that exist. Throws InputError, on all ranks, if the folders hold anything
+  /// other than this data set, or if the disk has no room for the missing files.
   void prepare();
-  /// Makes this rank's missing snapshots. `progress(done, total)` is called after each; what it throws leaves whole
-  /// files behind.
+  /// Makes this rank's missing snapshots. `progress(done, total)` is called after each; if it throws, complete files
+  /// stay.
   void make(const std::function<void(std::int64_t done, std::int64_t total)>& progress);
   /// Writes stats.h5 about the training snapshots, if there are any, and returns what is in it.
   Statistics write_statistics();
@@ -70,7 +70,7 @@ class Generator {
   int threads_;
   std::vector<File> missing_;
   StatisticsSums training_;
-  std::array<std::int64_t, 3> present_{};  ///< files of each split that were there, whatever is in them
+  std::array<std::int64_t, 3> present_{};  ///< number of files of each split that existed, with any content
   std::int64_t written_ = 0, found_ = 0;
 };
 

@@ -6,7 +6,7 @@
 namespace keelson::climate {
 
 /// Points of a snapshot: rows from the south pole to the north pole, both included, and columns from longitude 0
-/// eastward. Columns are periodic: the last one is beside the first.
+/// eastward. Columns are periodic: the last column is beside the first.
 struct Grid {
   int rows = 768, columns = 1152;
 
@@ -20,7 +20,7 @@ void check(const Grid& grid);
 
 using Vector = std::array<double, 3>;
 
-/// Where a place is on the unit sphere, and which way is east and north there.
+/// A place on the unit sphere (`up`), and the directions east and north there.
 struct Place {
   Vector up, east, north;
 };

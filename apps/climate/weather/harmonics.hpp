@@ -26,23 +26,23 @@ class Harmonics {
   std::vector<std::complex<double>> c_;
 };
 
-/// sqrt((n^2 - m^2) / (4 n^2 - 1)): the recurrence mu P_nm = e_nm P_(n-1)m + e_(n+1)m P_(n+1)m has it.
+/// sqrt((n^2 - m^2) / (4 n^2 - 1)): the factor e_nm in the recurrence mu P_nm = e_nm P_(n-1)m + e_(n+1)m P_(n+1)m.
 double recurrence_factor(int n, int m);
 
-/// The largest degree of the flow that the grid can show: 170 from 510 rows on.
+/// The largest degree of the flow that the grid can show: 170 for 510 rows or more.
 int largest_degree(const Grid& grid);
 
-/// Kinetic energy (m2/s2) of degrees 0 to `top`, in all `speed`^2 / 2: proportional to n^-3 beyond n = 6 (Charney, J.
-/// Atmos. Sci. 28 (1971) 1087; Boer and Shepherd, 40 (1983) 164; Nastrom and Gage, 42 (1985) 950) and cut off smoothly
-/// near `top`. Nothing below degree 3.
+/// Kinetic energy (m2/s2) of degrees 0 to `top`; the sum is `speed`^2 / 2. Proportional to n^-3 beyond n = 6 (Charney,
+/// J. Atmos. Sci. 28 (1971) 1087; Boer and Shepherd, 40 (1983) 164; Nastrom and Gage, 42 (1985) 950) and cut off
+/// smoothly near `top`. 0 below degree 3.
 std::vector<double> kinetic_energy(int top, double speed);
 
 /// A Gaussian random function: each of the 2 n + 1 real coefficients of degree n is normal with variance variance(n).
-/// A coefficient is a function of key, use, n and m alone, so a finer grid has the same large scales.
+/// A coefficient depends only on key, use, n and m, so a finer grid has the same large scales.
 Harmonics draw_harmonics(const SnapshotKey& key, RandomStream use, int top, const std::function<double(int)>& variance);
 
-/// Geopotential (m2/s2) in linear balance with a streamfunction (m2/s): laplacian Phi = div(f grad psi), exactly. Has
-/// one degree more.
+/// Geopotential (m2/s2) in linear balance with a streamfunction (m2/s): laplacian Phi = div(f grad psi), exactly. The
+/// result has one degree more than `psi`.
 Harmonics linear_balance(const Harmonics& psi);
 
 }  // namespace keelson::climate

@@ -17,7 +17,7 @@ void for_each_row(int threads, int rows, const std::function<void(int, int)>& wo
     try {
       for (int row; (row = next.fetch_add(1)) < rows;) work(thread, row);
     } catch (...) {
-      next = rows;  // the others stop, too
+      next = rows;  // makes the other threads stop, too
       const std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
     }

@@ -4,9 +4,9 @@
 
 namespace keelson::climate {
 
-/// work(thread, row) for each row from 0 to rows - 1, by `threads` threads that take the next row when they are done
-/// with one; the calling thread is thread 0. What `work` throws is thrown here, once all threads have ended. Results do
-/// not depend on the number of threads where each row's work writes memory of its own.
+/// Calls work(thread, row) for each row from 0 to rows - 1 in `threads` threads; a thread that has finished a row takes
+/// the next one. The calling thread is thread 0. An exception of `work` is thrown again here, after all threads have
+/// ended. Results do not depend on the number of threads if the work of each row writes only its own memory.
 void for_each_row(int threads, int rows, const std::function<void(int thread, int row)>& work);
 
 }  // namespace keelson::climate

@@ -7,7 +7,7 @@
 /// Constants and formulas of the atmosphere, in SI units.
 namespace keelson::climate {
 
-inline constexpr double kRadius = 6.371e6;  ///< of the Earth, m
+inline constexpr double kRadius = 6.371e6;  ///< radius of the Earth, m
 inline constexpr double kOmega = 7.292e-5;  ///< rotation of the Earth, 1/s
 inline constexpr double kGravity = 9.80616;
 inline constexpr double kRd = 287.04;   ///< gas constant of dry air, J/(kg K)
@@ -18,7 +18,7 @@ inline double square(double x) { return x * x; }
 
 inline double clip(double x, double least, double most) { return std::min(std::max(x, least), most); }
 
-/// From 0 at x = 0 to 1 at x = 1, smooth at both ends.
+/// Rises from 0 at x = 0 to 1 at x = 1, smooth at both ends.
 inline double rise(double x) { return square(std::sin(std::numbers::pi / 2 * clip(x, 0, 1))); }
 
 inline double coriolis(double latitude) { return 2 * kOmega * std::sin(latitude); }

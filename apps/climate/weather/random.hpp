@@ -19,13 +19,13 @@ enum class RandomStream : std::uint32_t {
   kNoise = philox::stream_of("climate/noise"),
 };
 
-/// Which snapshot: all that random numbers depend on besides use and index.
+/// Identifies a snapshot. Random numbers depend only on this key, use and index.
 struct SnapshotKey {
   std::uint64_t seed = 1;
   std::uint64_t sample = 0;
 };
 
-/// Four random words: a function of (seed, sample, use, index) alone.
+/// Four random words; depend only on seed, sample, use and index.
 constexpr philox::Block random_block(const SnapshotKey& key, RandomStream use, std::uint64_t index) {
   return philox::block(key.seed ^ (std::uint64_t{static_cast<std::uint32_t>(use)} << 32), key.sample, index);
 }
@@ -44,17 +44,17 @@ inline std::pair<float, float> normal_pair_f32(std::uint32_t a, std::uint32_t b)
   return {r * std::cos(phase), r * std::sin(phase)};
 }
 
-/// Uniform numbers one after the other, for the few that describe an object.
+/// A sequence of random numbers, for the few that describe an object.
 class Draws {
  public:
   Draws(const SnapshotKey& key, RandomStream use, std::uint64_t object) : key_(key), use_(use), index_(object << 32) {}
 
-  /// In (least, most).
+  /// A uniform number in (least, most).
   double uniform(double least, double most) {
     const double u = (random_block(key_, use_, index_++)[0] + 0.5) * 0x1p-32;
     return least + (most - least) * u;
   }
-  /// Poisson's distribution, by multiplying uniform numbers (Knuth). `mean` up to some hundreds.
+  /// A number from Poisson's distribution, by multiplying uniform numbers (Knuth). `mean` may be up to some hundreds.
   int poisson(double mean) {
     int n = 0;
     for (double p = uniform(0, 1); p > std::exp(-mean); p *= uniform(0, 1)) ++n;

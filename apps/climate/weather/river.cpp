@@ -10,9 +10,9 @@ namespace keelson::climate {
 namespace {
 
 constexpr int kAxisPoints = 121;
-constexpr double kCut = 6;        // half-widths, where exp(-x^2/2) is 2e-8
-constexpr double kEnd = 0.15;     // of the length, over which a river begins and ends
-constexpr double kSurface = 0.6;  // of the wind at 850 hPa
+constexpr double kCut = 6;        // half-widths at which the river is cut: exp(-x^2/2) is 2e-8 there
+constexpr double kEnd = 0.15;     // share of the length over which a river begins and ends
+constexpr double kSurface = 0.6;  // share of the wind at 850 hPa
 constexpr double kWarming = 3;    // K
 
 Vector minus(const Vector& a, const Vector& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }

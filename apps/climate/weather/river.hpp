@@ -13,17 +13,18 @@ namespace keelson::climate {
 /// Res. 120 (2015) 12514; Shields et al., Geosci. Model Dev. 11 (2018) 2455.
 class River {
  public:
-  /// A function of key and number alone.
+  /// The result depends only on `key` and `number`.
   River(const SnapshotKey& key, int number);
 
-  /// Adds wind, height and temperature, sets `river_water`, and labels the places where the strength is above 0.5.
+  /// Adds wind, height and temperature, sets `river_water`, and labels the places where the river's strength is above
+  /// 0.5.
   void add(WeatherRow& row) const;
 
  private:
   struct AxisPoint {
     Place place;
     Vector along, left;  ///< unit vectors
-    double before;       ///< length of the axis up to here, m
+    double before;       ///< length of the axis up to this point, m
   };
   struct Spot {
     double strength;  ///< of the jet's core at this position along the axis, 0 to 1
@@ -36,7 +37,7 @@ class River {
   Vector middle_;
   double half_width_, speed_, water_;  ///< m, m/s, kg/m2
   double length_ = 0, reach_;          ///< m; radians around `middle_`
-  double south_, north_;               ///< latitudes of all that the river changes
+  double south_, north_;               ///< range of latitudes that the river changes
 };
 
 }  // namespace keelson::climate

@@ -9,12 +9,13 @@
 namespace keelson::climate {
 namespace {
 
-constexpr double kLowestLayer = 0.99256;                  // its pressure, as a part of that at the surface
-constexpr double kSlowdown = 0.75, kTurn = 18 * kDegree;  // of the wind in the lowest layer by friction
-constexpr double kEquator = 5 * kDegree;                  // friction turns the wind by less within this latitude
+constexpr double kLowestLayer = 0.99256;  // its pressure, relative to that at the surface
+constexpr double kSlowdown = 0.75,
+                 kTurn = 18 * kDegree;    // slowdown and turn of the wind in the lowest layer, by friction
+constexpr double kEquator = 5 * kDegree;  // within this latitude friction turns the wind less
 
-/// Rain of moist air: Bretherton, Peters and Back, J. Climate 17 (2004) 1517. m/s, of the relative humidity of the
-/// column.
+/// Rain of moist air (m/s) from the relative humidity of the column: Bretherton, Peters and Back, J. Climate 17 (2004)
+/// 1517.
 double rain_rate(double humidity) { return std::min(120.0, std::exp(15.6 * (humidity - 0.603))) * 1e-3 / 86400; }
 
 void fill_channels(const WeatherRow& row, float* data, float* labels) {
@@ -68,7 +69,7 @@ void merge(ChannelSums& into, const ChannelSums& s) {
   }
 }
 
-/// Sums over the rows, added up in their order.
+/// The sums of all rows, added up in the order of rows.
 ChannelSums total(const std::vector<ChannelSums>& rows) {
   ChannelSums sums = rows.front();
   for (std::size_t r = 1; r < rows.size(); ++r) merge(sums, rows[r]);

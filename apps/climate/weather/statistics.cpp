@@ -34,7 +34,7 @@ void StatisticsSums::add(const ChannelSums& sums, const std::array<std::int64_t,
 }
 
 Statistics StatisticsSums::reduce(Communicator& world) {
-  if (snapshots_ == 0) {  // this rank has none
+  if (snapshots_ == 0) {  // this rank has no snapshots
     least_.fill(std::numeric_limits<float>::infinity());
     most_.fill(-std::numeric_limits<float>::infinity());
   }

@@ -16,26 +16,26 @@ struct ChannelStatistics {
   std::array<float, kChannels> mean{}, most{}, least{}, deviation{}, mean_square{};
 };
 
-/// Of `points` values per channel.
+/// The statistics of `points` values per channel.
 ChannelStatistics channel_statistics(const ChannelSums& sums, std::int64_t points);
 
-/// About a set of snapshots.
+/// Statistics of a set of snapshots.
 struct Statistics {
   std::int64_t snapshots = 0;
   ChannelStatistics channels;
-  std::array<double, kClasses> shares{};  ///< of the pixels, by class
+  std::array<double, kClasses> shares{};  ///< shares of the classes in all pixels
 };
 
-/// Adds snapshots up, exactly: the result depends neither on their order nor on which rank has which.
+/// Exact sums over snapshots: the result depends neither on their order nor on their distribution over ranks.
 class StatisticsSums {
  public:
   void add(const ChannelSums& sums, const std::array<std::int64_t, kClasses>& pixels);
-  /// Of the snapshots of all ranks, on all ranks. Call it once. Collective.
+  /// The statistics of the snapshots of all ranks; all ranks get the result. Call it once. Collective.
   Statistics reduce(Communicator& world);
 
  private:
   std::int64_t snapshots_ = 0;
-  std::array<ExactSum, 2 * kChannels> sums_;  ///< then the squares
+  std::array<ExactSum, 2 * kChannels> sums_;  ///< sums of values, then sums of squares
   std::array<float, kChannels> least_{}, most_{};
   std::array<std::int64_t, kClasses> pixels_{};
 };

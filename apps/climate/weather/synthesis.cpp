@@ -74,7 +74,7 @@ double Synthesis::factor(int n, int m) const {
   return factors_[static_cast<std::size_t>(m) * static_cast<std::size_t>(top_ + 1) + static_cast<std::size_t>(n)];
 }
 
-/// Values of order 0: sums over P_n0 itself.
+/// The values of order 0: sums over P_n0.
 void Synthesis::order_zero(double mu, Scratch& scratch, Sums& sums) const {
   auto& p = scratch.legendre;
   p[0] = 1;

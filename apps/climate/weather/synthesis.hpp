@@ -13,20 +13,20 @@ namespace keelson::climate {
 /// order, then one inverse Fourier transform for each field. The poles need no special case.
 class Synthesis {
  public:
-  /// `psi`: a streamfunction, of which u and v are made. `values`: functions of which the values are made. No degree is
-  /// above largest_degree(grid) + 1.
+  /// `psi`: streamfunction of u and v. `values`: the functions whose values are computed. No degree may be above
+  /// largest_degree(grid) + 1.
   static constexpr int kValues = 3, kFields = kValues + 2;
   Synthesis(const Grid& grid, const Harmonics& psi, const std::array<const Harmonics*, kValues>& values);
   ~Synthesis();
 
   /// Fields of one row: u = -d psi / d north and v = d psi / d east (m/s), then the values.
   using Row = std::array<std::vector<double>, kFields>;
-  /// What a thread needs besides.
+  /// Working memory of a thread.
   struct Scratch {
     std::vector<std::complex<double>> modes;
     std::vector<double> legendre;
   };
-  /// Threads may make rows at the same time, each with its own row and scratch. FFTW's plans are those of
+  /// Threads may make rows at the same time, each with its own row and scratch. FFTW's plans are made with
   /// FFTW_ESTIMATE, so the same program gives the same bits in every run.
   void make(int row, Row& dst, Scratch& scratch) const;
 
@@ -41,7 +41,7 @@ class Synthesis {
   int top_;
   std::vector<Sums> coefficients_;  ///< [m][n]
   std::vector<double> factors_;     ///< recurrence_factor [m][n]
-  std::vector<double> zonal_;       ///< of u, by degree: factors of P_n1
+  std::vector<double> zonal_;       ///< for u, by degree: factors of P_n1
   std::unique_ptr<Plan> plan_;
 };
 

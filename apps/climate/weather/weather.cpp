@@ -9,7 +9,7 @@ namespace keelson::climate {
 namespace {
 
 constexpr double kSpeed = 7;  // m/s: the root of twice the random flow's kinetic energy
-// The flow at other levels, of streamfunctions A and B at 850 hPa and above.
+// The flow at other levels, made from the streamfunctions A (850 hPa) and B (above).
 constexpr double kAt1000 = 0.8, kAt200 = 1.6, kShareA = 0.75, kShareB = 0.66;
 
 double zonal_wind_850(double latitude) {
@@ -18,9 +18,9 @@ double zonal_wind_850(double latitude) {
          6 * std::exp(-square(degrees / 14));
 }
 
-constexpr double kZonal1000 = 0.55;  // of the zonal wind at 850 hPa
+constexpr double kZonal1000 = 0.55;  // share of the zonal wind at 850 hPa
 
-/// Column relative humidity without what is random: moist tropics, dry subtropics.
+/// Column relative humidity without the random part: moist tropics, dry subtropics.
 double zonal_humidity(double latitude) {
   const double degrees = latitude / kDegree;
   return 0.56 + 0.26 * std::exp(-square((degrees - 6) / 8)) - 0.14 * std::exp(-square((std::abs(degrees) - 24) / 9));
@@ -34,7 +34,7 @@ Harmonics draw_flow(const SnapshotKey& key, RandomStream use, int top) {
 
 /// A function with variance 1 and the spectrum of the flow.
 Harmonics draw_scalar(const SnapshotKey& key, int top) {
-  const auto energy = kinetic_energy(top, std::sqrt(2.0));  // 1 in all
+  const auto energy = kinetic_energy(top, std::sqrt(2.0));  // the sum is 1
   return draw_harmonics(key, RandomStream::kMoisture, top, [&](int n) { return energy[n] / (2 * n + 1); });
 }
 
@@ -52,10 +52,10 @@ Weather::Weather(const Grid& grid, const SnapshotKey& key, const Rates& rates) :
   for (int i = 0; i < cyclones; ++i) cyclones_.emplace_back(key, i);
 }
 
-/// In gradient-wind balance with the zonal wind: d Phi / d phi = -(f + u tan(phi) / a) u a; 105 m in the mean over the
-/// sphere.
+/// Heights in gradient-wind balance with the zonal wind: d Phi / d phi = -(f + u tan(phi) / a) u a. The mean over the
+/// sphere is 105 m.
 void Weather::zonal_heights() {
-  constexpr int kSteps = 2048;  // from pole to pole, whatever the grid
+  constexpr int kSteps = 2048;  // from pole to pole, for any grid
   std::vector<double> z(kSteps + 1);
   const double step = std::numbers::pi / kSteps;
   double sum = 0;
@@ -85,7 +85,7 @@ void Weather::background(int row, WeatherRow& dst, Workspace& work) const {
     dst.v1000[i] = kAt1000 * v[i];
     const double phi1000 = kAt1000 * phi_a[i], phi200 = kAt200 * (kShareA * phi_a[i] + kShareB * phi_b[i]);
     dst.z1000[i] = zonal_z1000_[static_cast<std::size_t>(row)] + phi1000 / kGravity;
-    // The mean anomaly of the layer that the two surfaces bound, and how the levels share it.
+    // The mean temperature anomaly of the layer between the two surfaces, and its distribution over the levels.
     const double layer = clip((phi200 - phi1000) / (kRd * ln5), -18, 18);
     const double t1000 = layer * std::min(std::abs(latitude) / (30 * kDegree), 1.0), t200 = -0.5 * layer;
     dst.t1000[i] = zonal_t1000 + t1000;
@@ -94,7 +94,7 @@ void Weather::background(int row, WeatherRow& dst, Workspace& work) const {
   }
 }
 
-/// Column water from relative humidity and saturation, and what rivers bring. Specific humidity falls as p^3.5.
+/// Column water from relative humidity and saturation, plus the water of rivers. Specific humidity falls as p^3.5.
 void Weather::moisten(WeatherRow& dst, const std::vector<double>& eta) const {
   for (std::size_t i = 0; i < eta.size(); ++i) {
     const double pressure = sea_level_pressure(dst.z1000[i], dst.t1000[i]);

@@ -10,16 +10,15 @@
 
 namespace keelson::climate {
 
-/// How many objects a snapshot has on average. By default the classes have the shares of the pixels that MLPerf HPC's
-/// DeepCAM states: 0.046 % cyclones, 1.33 % rivers.
+/// How many objects a snapshot has on average. The defaults give the shares of pixels that MLPerf HPC's DeepCAM states:
+/// 0.046 % cyclones, 1.33 % rivers.
 struct Rates {
   double cyclones = 1.7, rivers = 4.3;
 };
 
 /// One state of the atmosphere, drawn at random and consistent: winds without divergence, heights in linear balance
-/// with them, temperatures in hydrostatic balance with the heights, moisture bounded by saturation; and in it rivers
-/// and cyclones. A function of grid, key and rates alone. A finer grid shows the same weather with smaller scales
-/// besides.
+/// with them, temperatures in hydrostatic balance with the heights, moisture bounded by saturation; with rivers and
+/// cyclones in it. Depends only on grid, key and rates. A finer grid shows the same weather and also smaller scales.
 class Weather {
  public:
   /// Throws InputError as check(grid) does.
@@ -29,7 +28,7 @@ class Weather {
   const std::vector<River>& rivers() const { return rivers_; }
   const std::vector<Cyclone>& cyclones() const { return cyclones_; }
 
-  /// What a thread needs.
+  /// Working memory of a thread.
   struct Workspace {
     Synthesis::Row flow;
     Synthesis::Scratch scratch;

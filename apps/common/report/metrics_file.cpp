@@ -65,10 +65,10 @@ void add(History& h, const Json& j) {
   if (type == "event") h.events.push_back({j.value("event", ""), j.at("step"), j.value("text", "")});
 }
 
-/// Lines that are left out.
+/// The lines that are left out.
 struct LeftOut {
-  std::int64_t lines = 0, first = 0;  ///< first: number of the first of them
-  std::string why;                    ///< of the first
+  std::int64_t lines = 0, first = 0;  ///< line number of the first
+  std::string why;                    ///< why the first line is left out
 
   void add(std::int64_t number, const std::string& reason) {
     if (lines++ > 0) return;
@@ -77,19 +77,19 @@ struct LeftOut {
   }
 };
 
-/// Throws InputError unless it is a regular file or not there.
+/// Throws InputError if `path` exists and is no regular file.
 void require_regular(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     refuse("{}: is a folder, a pipe or a device; expected a file of metrics, or none: remove it", path.string());
 }
 
-/// The lines of a file. Of a line that is longer than records are, the beginning, which is no record.
+/// Reads the lines of a file. A line that is longer than any record is cut; its beginning is not a valid record.
 class Lines {
  public:
   explicit Lines(const std::filesystem::path& path) : in_(path) {}
 
-  /// False: the file has ended.
+  /// Reads the next line. False: the file has ended.
   bool next() {
     ++number_;
     in_.getline(buffer_.data(), std::ssize(buffer_));
@@ -102,7 +102,7 @@ class Lines {
     in_.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
     return true;
   }
-  const std::string& text() const { return text_; }  ///< without the line's end
+  const std::string& text() const { return text_; }  ///< without the newline
   std::int64_t number() const { return number_; }    ///< from 1 on
   bool torn() const { return torn_; }                ///< the file ends within the line
 
@@ -114,8 +114,8 @@ class Lines {
   bool torn_ = false;
 };
 
-/// Calls visit(text, object, number of the line) for every line that is a record, and returns those that are none. A
-/// last line without its end is what a run leaves that was killed, and not counted.
+/// Calls visit(text, object, line number) for every line that is a record, and returns the lines that are no records. A
+/// last line without a newline is not counted: a killed run may leave such a line.
 template <class Visit>
 LeftOut each_record(const std::filesystem::path& path, Visit&& visit) {
   require_regular(path);
@@ -126,7 +126,7 @@ LeftOut each_record(const std::filesystem::path& path, Visit&& visit) {
     bool record = j.is_object() && whole("step") && j.contains("type") && (j.at("type") != "epoch" || whole("epoch"));
     if (record) try {
         visit(lines.text(), j, lines.number());
-      } catch (const Json::exception&) {  // a value of another type
+      } catch (const Json::exception&) {  // a value has another type
         record = false;
       }
     if (!record && !lines.torn()) none.add(lines.number(), "is no record");
@@ -134,8 +134,8 @@ LeftOut each_record(const std::filesystem::path& path, Visit&& visit) {
   return none;
 }
 
-/// The records up to this step. Those are left out that do not come after all others of their kind: what plots them
-/// would go back in time.
+/// The records up to this step. A record whose step or epoch is not larger than that of all earlier records of its type
+/// is left out: a plot would go back in time.
 std::string kept_records(const std::filesystem::path& path, std::int64_t last_step, LeftOut& left_out) {
   std::string kept;
   std::map<std::string, std::int64_t> latest;
@@ -144,7 +144,7 @@ std::string kept_records(const std::filesystem::path& path, std::int64_t last_st
     if (j.at("step").get<std::int64_t>() > last_step) return;
     const std::string type = j.at("type");
     History read;
-    add(read, j);  // throws where it cannot be read
+    add(read, j);  // throws if the record cannot be read
     if (type == "step" || type == "epoch") {
       const auto at = j.at(type).get<std::int64_t>();
       const auto [before, first] = latest.emplace(type, at);

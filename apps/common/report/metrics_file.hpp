@@ -11,7 +11,7 @@
 
 namespace keelson::app {
 
-/// Something that happened: "start", "resume", "checkpoint", "best", "ranks lost", "stop".
+/// An event of a run: "start", "resume", "checkpoint", "best", "ranks lost", "stop".
 struct EventRecord {
   std::string event;
   std::int64_t step = 0;
@@ -25,15 +25,14 @@ struct History {
   std::vector<EventRecord> events;
 };
 
-/// The metrics of a run as JSON lines: one object per record, with "type": "step", "epoch" or "event"; numbers that are
-/// not finite are null; the rate is "<unit>s_per_second". Each record is handed to the system when written. Throws
-/// Error where that fails.
+/// The metrics of a run as JSON lines: one object per record, with "type": "step", "epoch" or "event". Numbers that are
+/// not finite are null. The key of the rate is "<unit>s_per_second". The file is flushed after each record. Throws
+/// Error if writing fails.
 class MetricsFile {
  public:
-  /// Starts the file anew, or, with resume_step >= 0, keeps what it holds up to that step (a run that was killed may
-  /// have gone further than its last checkpoint) and appends. Lines that are no records, and records of steps or epochs
-  /// that do not come after all others, are left out with a warning on stderr. Throws InputError for what is no regular
-  /// file.
+  /// Starts a new file. With resume_step >= 0: keeps the records up to that step (a run that was killed may have gone
+  /// further than its last checkpoint) and appends. Lines that are no records, and records whose step or epoch is not
+  /// larger than all before, are left out with a warning on stderr. Throws InputError if `path` is no regular file.
   explicit MetricsFile(std::filesystem::path path, std::int64_t resume_step = -1, const SampleUnit& unit = {});
   void write(const StepRecord& r);
   void write(const EpochRecord& r);
@@ -46,8 +45,8 @@ class MetricsFile {
   std::ofstream out_;
 };
 
-/// Reads it back, whatever the unit; lines that are no records (a torn last one) are left out. A file that is not there
-/// holds none. Throws InputError for what is no regular file.
+/// Reads a metrics file, with any unit. Lines that are no records (e.g. an incomplete last line) are left out. If the
+/// file does not exist, the result is empty. Throws InputError if `path` is no regular file.
 History read_metrics(const std::filesystem::path& path);
 
 }  // namespace keelson::app

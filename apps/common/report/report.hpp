@@ -23,7 +23,7 @@ struct ReportInput {
   double target = 0;  ///< > 0: drawn into the metric's plot
   SampleUnit unit;    ///< of losses and rates
 
-  /// Of the last validation. Predictions are in the user's units and may be those of a part of the samples.
+  /// One target in the last validation. Predictions are in the user's units; they may cover only some of the samples.
   struct Target {
     std::string name;
     std::vector<double> predicted, truth;
@@ -31,10 +31,10 @@ struct ReportInput {
     double baseline = 0;  ///< metric of always predicting the mean; 0: unknown
     double physical = 0;  ///< mean absolute error in the user's units
   };
-  std::vector<Target> targets;  ///< empty: nothing is told of single targets
-  std::string targets_note;     ///< what these samples are
+  std::vector<Target> targets;  ///< empty: the report shows no single targets
+  std::string targets_note;     ///< says which samples these are
 
-  /// What a program adds, after the curves: a title and HTML.
+  /// A section that a program adds after the curves: a title and HTML.
   struct Section {
     std::string title, html;
   };
@@ -42,7 +42,7 @@ struct ReportInput {
 
   using Facts = std::vector<std::pair<std::string, std::string>>;
   Facts machine, configuration;
-  std::optional<RunTimes> times;  ///< of a run on several ranks, at its end
+  std::optional<RunTimes> times;  ///< at the end of a run on several ranks
   std::vector<PlanRow> plan;
   std::string plan_note;
 };

@@ -2,7 +2,8 @@
 
 namespace keelson::app {
 
-/// The style sheet of reports. Series colours differ also for colour-blind readers (checked in pairs, light and dark).
+/// The style sheet of reports. Colour-blind readers can tell the colours of the series apart, too (all pairs are
+/// checked, light and dark).
 inline constexpr const char* report_style = R"css(
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#16202c;--muted:#5d6b7a;--grid:#e3e8ee;--edge:#dfe4ea;
 --s0:#1f6fd0;--s1:#d9601a;--s2:#12876f;--s3:#8a4fc7;--s4:#b8860b;--s5:#c03a5b}

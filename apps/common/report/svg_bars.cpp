@@ -11,9 +11,9 @@ namespace keelson::app::plot {
 namespace {
 
 constexpr int bars_left = 14, bars_top = 32, row = 38, thickness = 13;
-constexpr double letter = 6.6;  ///< pixels of a letter, on the safe side
+constexpr double letter = 6.6;  ///< pixels of a letter, rather too many
 
-/// The text in so many pixels, in UTF-8: cut where it is longer.
+/// The text (UTF-8), cut if it needs more than `pixels`.
 std::string fitting(const std::string& text, double pixels) {
   const auto starts_letter = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
   const auto most = static_cast<std::ptrdiff_t>(std::max(4.0, pixels / letter));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int left = 64, right = 14, bottom = 44;
 
-/// Where the legend's entries begin: pixels, and their line. They wrap where the plot ends.
+/// Where an entry of the legend begins: pixels, and number of the line. Entries wrap at the edge of the plot.
 struct LegendPlace {
   double x = 0;
   int line = 0;
@@ -37,7 +37,7 @@ bool has_legend(const Plot& p) {
   return std::any_of(p.series.begin(), p.series.end(), [](const auto& s) { return !s.name.empty(); });
 }
 
-/// Title, and lines of their own for the legend.
+/// Height of the title and of the legend's lines.
 int top_of(const Plot& p) { return has_legend(p) ? 54 + 18 * legend_places(p).back().line : 34; }
 
 struct Range {
@@ -73,7 +73,7 @@ Range range_of(const Plot& p, bool of_x) {
 
 Scale make_scale(const Axis& axis, Range r, double from, double to, double padding) {
   const bool log = axis.log && r.low > 0;
-  if (r.high - r.low < 1e-12 * std::max(1e-6, std::abs(r.high))) {  // one value: give it some room
+  if (r.high - r.low < 1e-12 * std::max(1e-6, std::abs(r.high))) {  // all values are equal: widen the range
     const double d = r.high == 0 ? 1 : std::abs(r.high) * 0.1;
     r = {r.low - d, r.high + d};
   } else if (log) {
@@ -143,7 +143,7 @@ void draw_line(std::string& out, const Series& s, const Scale& sx, const Scale& 
                      s.dashed ? " dashed" : "", s.colour, path);
 }
 
-/// What is known about point number i besides its place.
+/// Element i, or `otherwise` if the list is empty.
 template <class T>
 T one_of(const std::vector<T>& all, std::size_t i, const T& otherwise) {
   return i < all.size() ? all[i] : otherwise;
@@ -161,14 +161,15 @@ void draw_points(std::string& out, const Series& s, const Scale& sx, const Scale
   out += "</g>";
 }
 
-/// Writes labels of points where no earlier label is, within the plot: above its point, else below it, else not at all.
+/// Writes the labels of points: above the point, else below it. A label that would overlap an earlier one, or leave the
+/// plot, is left out.
 class LabelWriter {
  public:
   void write(std::string& out, const Series& s, const Scale& sx, const Scale& sy) {
     for (std::size_t i = 0; i < std::min(s.labels.size(), std::min(s.x.size(), s.y.size())); ++i) {
       if (s.labels[i].empty() || !drawable(s.x[i], s.y[i])) continue;
       const double r = one_of(s.radii, i, 3.0), half = 3.1 * static_cast<double>(s.labels[i].size());
-      const double x = std::max(half, std::min(sx(s.x[i]), sx.to + right - half));  // none leaves the plot
+      const double x = std::max(half, std::min(sx(s.x[i]), sx.to + right - half));  // no label leaves the plot
       for (const double y : {sy(s.y[i]) - r - 4, sy(s.y[i]) + r + 12}) {
         const bool taken = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
           return std::abs(p.y - y) < 13 && std::abs(p.x - x) < p.half + half;

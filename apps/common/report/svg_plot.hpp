@@ -6,7 +6,7 @@
 #include <vector>
 
 /// Small plots as SVG text for HTML pages. Colours come from the page's CSS variables --s0 ... --s5, --ink, --muted,
-/// --grid, so that one plot suits light and dark pages.
+/// --grid, so that the same plot suits light and dark pages.
 namespace keelson::app::plot {
 
 struct Series {
@@ -15,17 +15,17 @@ struct Series {
   std::vector<double> x, y;
   Mark mark = Mark::line;
   int colour = 0;      ///< --s0 ... --s5
-  bool faint = false;  ///< noise behind a mean
+  bool faint = false;  ///< for noise behind a mean
   bool dashed = false;
-  // Of single points; each empty, or as long as x.
-  std::vector<std::string> titles = {};  ///< shown while the pointer rests on a point; empty: its coordinates
-  std::vector<std::string> labels = {};  ///< written beside a point where there is room; "" for most
+  // One entry per point; each list is empty or as long as x.
+  std::vector<std::string> titles = {};  ///< tooltip of a point; empty: the coordinates
+  std::vector<std::string> labels = {};  ///< written beside a point if there is room; "": no label
   std::vector<double> radii = {};        ///< pixels
 };
 
 struct Axis {
   std::string label;
-  bool log = false;  ///< falls back to linear where a value is not positive
+  bool log = false;  ///< falls back to linear if a value is not positive
   std::optional<double> min = {}, max = {};
 };
 
@@ -37,13 +37,13 @@ struct Plot {
   bool diagonal = false;  ///< same range on both axes and the line y = x: predicted against true
 };
 
-/// Values that are not finite are left out; without any value the plot says so.
+/// Values that are not finite are left out. If no value is left, the plot says so.
 std::string svg(const Plot& plot);
 
 /// A horizontal bar of shares with its legend.
 std::string stacked_bar(const std::vector<std::pair<std::string, double>>& parts, const std::string& unit);
 
-/// Means over at most `most` equal stretches of a long series.
+/// The series as means over at most `most` parts of equal length.
 Series thinned(const Series& s, std::size_t most);
 
 /// Escapes &, <, > and quotes.

@@ -26,8 +26,8 @@ void UniverseFiles::read_first() {
   if (at + first_.targets.elements() * 4 <= std::ssize(around_first_.bytes)) targets_at_ = at;
 }
 
-/// In rounds: each rank checks the next files of its own, then all learn what was found. So the memory for it is
-/// bounded, and the first rank with an error has the first file with one.
+/// Checks the files in rounds: each rank checks its next files, then all ranks get the results. So the memory for a
+/// round is bounded, and the first rank with an error has the first wrong file.
 void UniverseFiles::check_all(Communicator* communicator) {
   const std::int64_t ranks = communicator ? communicator->size() : 1, rank = communicator ? communicator->rank() : 0;
   const std::int64_t share = std::min(files_per_round, (size() + ranks - 1) / ranks);
@@ -53,11 +53,11 @@ void UniverseFiles::check_all(Communicator* communicator) {
   targets_.finish();
 }
 
-/// In several threads, more than cores: the time goes into waiting for the file system.
+/// Uses several threads, more than there are cores, since most of the time is spent waiting for the file system.
 UniverseFiles::Part UniverseFiles::check_part(std::int64_t begin, std::int64_t end) const {
   std::vector<Checked> checked(static_cast<std::size_t>(end - begin));
-  // Files are handed out in order, so when one fails all before it are done or under way: the lowest failure is the
-  // first file's.
+  // Threads take files in order. So when a file fails, all files before it have been taken, and the failure with the
+  // lowest number is that of the first wrong file.
   std::atomic<std::int64_t> next = begin, failed = end;
   std::exception_ptr error;
   std::mutex error_mutex;
@@ -77,7 +77,7 @@ UniverseFiles::Part UniverseFiles::check_part(std::int64_t begin, std::int64_t e
   std::vector<std::jthread> threads;
   try {
     for (std::int64_t t = 1; t < std::min<std::int64_t>(8, (end - begin) / 16); ++t) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // no more threads: those that there are do it
+  } catch (const std::system_error&) {  // no more threads can be started: the existing ones do the work
   }
   work();
   threads.clear();
@@ -93,8 +93,8 @@ UniverseFiles::Part UniverseFiles::check_part(std::int64_t begin, std::int64_t e
   return part;
 }
 
-/// A file of the same size with the same bytes around voxels and targets has the same structure, which so is found
-/// without HDF5: many small files, written by one program, open several times faster and in parallel.
+/// Whether a file has the structure of the first file: the same size, and the same bytes around voxels and targets.
+/// This check needs no HDF5, so many small files from one program open several times faster and in parallel.
 bool UniverseFiles::looks_like_first(const RawFile& file, std::int64_t bytes, Checked& checked) const {
   if (!around_first_.whole || targets_at_ < 0 || bytes != first_bytes_) return false;
   const auto offset = volume_offset(first_);

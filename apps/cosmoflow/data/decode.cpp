@@ -16,12 +16,12 @@ constexpr std::uint32_t magnitude_mask = 0x7fffffff, infinity_bits = 0x7f800000;
 
 std::uint32_t magnitude_bits(float v) { return std::bit_cast<std::uint32_t>(v) & magnitude_mask; }
 
-/// An axis of the box, as the loops see it.
+/// One loop over an axis of the box: its extent, and the steps in src and dst.
 struct Loop {
   std::int64_t extent, src, dst;
 };
 
-/// Largest magnitude written, as bits: at least infinity_bits if something is not finite.
+/// Returns the largest magnitude written, as bits: at least infinity_bits if a value is not finite.
 template <class T, class Map>
 std::uint32_t copy_voxels(const T* src, float* dst, const std::array<Loop, 3>& loop, const VoxelFormat& format,
                           Map map) {
@@ -52,8 +52,8 @@ std::uint32_t copy_voxels(const T* src, float* dst, const std::array<Loop, 3>& l
   return largest;
 }
 
-/// Loops from the longest step in dst to the shortest, over tiles of a few rows: whole cache lines of dst are then
-/// written together even where the shortest step of dst is the longest of src.
+/// Loops over tiles of a few rows; within a tile, the axis with the longest step in dst is the outermost loop. So whole
+/// cache lines of dst are written together, even if the axis with the shortest step in dst has the longest in src.
 template <class T, class Map>
 bool decode_as(const Voxels& v, const VoxelFormat& format, const VoxelMap& to, float* dst, Map map) {
   constexpr std::int64_t tile = 8;
@@ -98,7 +98,7 @@ CodeFacts look_at(const T* codes, std::int64_t voxels, const VoxelFormat& format
     T least = 0;
     for (std::int64_t i = 0; i < voxels * channels; ++i) least = std::min(least, codes[i]);
     facts.valid = least >= 0;  // -1 has no finite log(x + 1)
-    // A channel that nobody reads may hold what it likes.
+    // A channel that is not chosen may hold any values.
     if (!facts.valid && static_cast<std::int64_t>(format.channels.size()) < channels) {
       facts.valid = true;
       for (std::int64_t v = 0; v < voxels; ++v)

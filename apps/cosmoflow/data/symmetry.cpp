@@ -55,7 +55,7 @@ bool is_cubic(const Field& field) {
 
 void RandomCubeSymmetry::check(const Dataset& dataset) const {
   if (std::any_of(dataset.fields().begin(), dataset.fields().end(), is_cubic)) return;
-  refuse("Augmentation turns cubes, but these data hold none: {}. Turn it off", dataset.describe());
+  refuse("Augmentation turns cubes, but these data have no cubes: {}. Turn augmentation off", dataset.describe());
 }
 
 int RandomCubeSymmetry::draw(const SampleId& id) {
@@ -64,7 +64,7 @@ int RandomCubeSymmetry::draw(const SampleId& id) {
 }
 
 void RandomCubeSymmetry::apply(const SampleId& id, const std::vector<Field>& fields, void* const* sample) const {
-  thread_local std::vector<float> before;  // kept between samples, so that steady decoding does not allocate
+  thread_local std::vector<float> before;  // kept between samples, so that decoding does not allocate
   const int symmetry = draw(id);
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (!is_cubic(fields[i])) continue;

@@ -6,7 +6,7 @@
 #include "engine/data/dataset.hpp"
 
 /// The 48 symmetries of the cube, rotations and reflections, acting on channels-last fields (D, H, W, C) of any size. A
-/// universe is as likely as its turned image, so turning samples at random multiplies the training data.
+/// universe is as likely as its turned image, so samples that are turned at random are further training data.
 namespace keelson::cosmoflow {
 
 inline constexpr int cube_symmetries = 48;
@@ -20,14 +20,14 @@ struct CubeSymmetry {
 /// Symmetry `index` of 0 ... 47; 0 is the identity, 0 ... 7 keep the axes.
 CubeSymmetry cube_symmetry(int index);
 
-/// The same in memory: voxel (d, h, w) goes to the elements from offset + d * step[0] + h * step[1] + w * step[2] on.
+/// A symmetry in memory: voxel (d, h, w) goes to the elements from offset + d * step[0] + h * step[1] + w * step[2] on.
 struct VoxelMap {
   std::int64_t offset = 0;
   std::array<std::int64_t, 3> step{};
 };
 VoxelMap voxel_map(int symmetry, std::int64_t size, std::int64_t channels);
 
-/// The same from the other end: where each voxel of the turned cube comes from.
+/// The inverse map: where each voxel of the turned cube comes from.
 ops::VoxelSample turned_voxels(int symmetry, std::int64_t size);
 
 /// dst = src turned by `symmetry`: two dense arrays (size, size, size, channels) that do not overlap.

@@ -18,9 +18,9 @@ namespace keelson::cosmoflow {
 
 namespace {
 
-/// Bytes that a thread reads at once, at least: small enough to stay in a cache until decoded.
+/// Least bytes that a thread reads at once; small enough to stay in a cache until they are decoded.
 constexpr std::int64_t read_bytes = 1 << 20;
-constexpr std::int64_t least_planes = 8;  ///< the decoder's tiles
+constexpr std::int64_t least_planes = 8;  ///< edge of the decoder's tiles
 
 /// One cube of a volume of a file.
 struct Place {
@@ -53,7 +53,7 @@ std::int64_t chosen_size(std::int64_t wanted, const detail::UniverseLayout& layo
   return wanted;
 }
 
-/// Memory of this thread for `bytes` undecoded bytes.
+/// Memory of this thread for `bytes` bytes that are not yet decoded.
 void* scratch(std::int64_t bytes) {
   thread_local std::vector<float> memory;
   const auto floats = static_cast<std::size_t>((bytes + 3) / 4);
@@ -73,12 +73,12 @@ struct UniverseDataset::Impl {
   std::vector<int> channels;
   std::vector<UniverseParameter> parameters;
   std::vector<Field> fields;
-  std::optional<CodedField> coded;  ///< x, where the files hold integers
+  std::optional<CodedField> coded;  ///< for x, if the files hold integers
 
   void prepare_targets();
   Place place_of(std::int64_t index) const;
   void read_x(const Place& place, int symmetry, float* dst) const;
-  /// The divisor of the values.
+  /// Returns the divisor of the values.
   float read_codes(const Place& place, void* dst) const;
   void read_y(const Place& place, float* dst) const;
   template <class Read>
@@ -217,8 +217,8 @@ float UniverseDataset::Impl::read_codes(const Place& place, void* dst) const {
   return options.normalisation == Normalisation::mean ? divisor(place, static_cast<double>(sum)) : 1.0f;
 }
 
-/// Compressed, chunked, of another byte order or type: HDF5 reads the cube and converts it, to `dst` or, where that is
-/// null, to this thread's memory.
+/// For data that are compressed, chunked, or of another byte order or type: HDF5 reads the cube and converts it, to
+/// `dst` or, if `dst` is null, to this thread's memory.
 detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, void* dst) const {
   const auto& layout = files->layout();
   hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
@@ -236,15 +236,15 @@ detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const
   return {dst, type, {edge, edge, edge}, {edge * edge * c, edge * c, c}};
 }
 
-/// Reads a few planes at a time, from the first voxel that is needed to the last, to target(first plane, bytes), and
-/// calls visit(voxels, first plane) while they are in the cache.
+/// Reads a few planes at a time, from the first needed voxel to the last, to the memory target(first plane, bytes).
+/// Calls visit(voxels, first plane) while the planes are in the cache.
 template <class Target, class Visit>
 void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const Target& target,
                                         const Visit& visit) const {
   const auto& layout = files->layout();
   const std::int64_t element = detail::element_bytes(layout.type);
-  const std::int64_t row = layout.edge * layout.channels;                 // elements, in the file
-  const std::int64_t needed = (edge - 1) * row + edge * layout.channels;  // of a plane, first to last
+  const std::int64_t row = layout.edge * layout.channels;                 // elements in the file
+  const std::int64_t needed = (edge - 1) * row + edge * layout.channels;  // elements of a plane, first to last needed
   const bool whole = edge == layout.edge;
   const std::int64_t planes = std::min(edge, std::max(least_planes, read_bytes / (needed * element)));
   const auto& [d0, h0, w0] = place.corner;

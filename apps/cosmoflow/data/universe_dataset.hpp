@@ -10,21 +10,21 @@
 
 namespace keelson::cosmoflow {
 
-/// What happens to a voxel. `log1p`: log(x + 1) (MLPerf HPC); `mean`: x / mean of the sample's chosen channels (SC18
-/// paper).
+/// The normalisation of voxels. `log1p`: log(x + 1) (MLPerf HPC); `mean`: x / mean of the sample's chosen channels
+/// (SC18 paper).
 enum class Normalisation : std::uint8_t { none, log1p, mean };
 
 struct UniverseOptions {
   /// Edge of the cubes to yield; must divide the stored edge, and each stored volume is cut into (stored / size)^3
   /// samples that share its targets. 0: as stored for `x`; for `full`, 128 if that divides it, else as stored.
   std::int64_t size = 0;
-  std::vector<int> channels;  ///< of those stored, in this order; empty: all
+  std::vector<int> channels;  ///< indices of the stored channels, in this order; empty: all
   Normalisation normalisation = Normalisation::log1p;
 
-  std::vector<int> targets;  ///< columns of those stored, in this order; empty: all
+  std::vector<int> targets;  ///< indices of stored columns, in this order; empty: all
   bool physical_targets =
       false;  ///< undo the files' scaling to [-1, 1] (their attributes parameter_minimum and _maximum)
-  /// Then y becomes (y - mean) / std, one value per chosen column; empty: left as it is.
+  /// If not empty, y becomes (y - mean) / std; one value per chosen column.
   std::vector<float> target_mean, target_std;
 };
 
@@ -36,24 +36,24 @@ struct UniverseParameter {
   friend bool operator==(const UniverseParameter&, const UniverseParameter&) = default;
 };
 
-/// Simulated universes and the parameters that they were made with, in HDF5: `x` and `y`, one or many samples per file,
-/// or the raw `full` and `unitPar` (docs/file-formats.md). Fields: "x" (C, size, size, size) f32, written (D, H, W, C),
-/// and "y" (targets) f32.
+/// Simulated universes with their parameters, in HDF5: `x` and `y`, one or many samples per file, or the raw `full` and
+/// `unitPar` (docs/file-formats.md). Fields: "x" (C, size, size, size) f32, written (D, H, W, C), and "y" (targets)
+/// f32.
 ///
 /// Files that hold plain native int16, uint16 or float32 are read without HDF5's lock, so decoding scales with threads.
 ///
-/// Rank 0 lists the files, and each rank opens a share of them. What is found out (names, sizes, targets) is held once
-/// per node, in a temporary file without a name that its ranks map: see SharedBytes. A rank's own memory does not grow
-/// with the number of files. A file is opened when a sample of it is read, and is then compared with what is known of
-/// it; the 16 latest stay open.
+/// Rank 0 lists the files, and each rank opens a share of them. Names, sizes and targets are kept once per node, in an
+/// unnamed temporary file that the node's ranks map (see SharedBytes). A rank's own memory does not grow with the
+/// number of files. A file is opened again when a sample of it is read, and is then compared with the facts found
+/// before; the last 16 files stay open.
 class UniverseDataset final : public Dataset {
  public:
-  /// `path`: a file, a folder (with those below it) or a pattern such as "data/run-*/x.h5". Every file is opened by one
-  /// rank, which checks shapes, types and targets. Throws InputError on all ranks for the first that does not fit, in
-  /// order of their names, which is also the order of samples, and for a rank that sees other files. `path` may differ
-  /// between ranks that see the same files under different names. `communicator` null: alone. Collective.
+  /// `path`: a file, a folder (including the folders below it) or a pattern such as "data/run-*/x.h5". Samples are in
+  /// the order of file names. One rank opens each file and checks shapes, types and targets. Throws InputError on all
+  /// ranks, naming the first file that does not fit, or a rank that sees other files. `path` may differ between ranks
+  /// that see the same files under different names. `communicator` null: one rank. Collective.
   UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator = nullptr);
-  /// The same files, decoded in another way. Opens nothing.
+  /// Uses the files of `opened` with other options. Opens no files.
   UniverseDataset(const UniverseDataset& opened, const UniverseOptions& options);
   ~UniverseDataset() override;
 
@@ -61,7 +61,7 @@ class UniverseDataset final : public Dataset {
   const std::vector<Field>& fields() const override;
   void read(std::int64_t index, void* const* dst) const override;
   void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override;
-  /// x, where the files hold int16 or uint16: for no transform and for RandomCubeSymmetry.
+  /// The field x, if the files hold int16 or uint16, and `transform` is null or a RandomCubeSymmetry.
   const CodedField* coded(const SampleTransform* transform) const override;
   ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const override;
   /// As read(), with x turned by this symmetry of the cube (symmetry.hpp).
@@ -69,16 +69,16 @@ class UniverseDataset final : public Dataset {
   std::string describe() const override;
   std::uint64_t digest() const override;
 
-  const std::vector<UniverseParameter>& parameters() const;  ///< of the chosen targets
+  const std::vector<UniverseParameter>& parameters() const;  ///< parameters of the chosen targets
   std::string file_of(std::int64_t index) const;
   std::int64_t stored_size() const;  ///< edge of the volumes in the files
 
   struct Memory {
-    std::int64_t rank = 0;    ///< bytes of this rank alone; does not grow with the number of files
+    std::int64_t rank = 0;    ///< bytes of this rank only; does not grow with the number of files
     std::int64_t shared = 0;  ///< bytes that the ranks of the node share: some 40 per file, its name, and the targets
   };
   Memory memory() const;
-  std::int64_t files_opened() const;  ///< so far, by this rank
+  std::int64_t files_opened() const;  ///< by this rank, so far
 
  private:
   struct Impl;

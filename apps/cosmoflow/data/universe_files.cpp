@@ -29,7 +29,8 @@ std::int64_t UniverseFiles::volume_bytes(std::int64_t samples) const {
   return samples * layout().volume_elements() * element_bytes(layout().type);
 }
 
-/// A few files of all ranks' shares: a rank that sees other data is told so now, not when a sample is read.
+/// Compares a few files of all ranks' shares, so that a rank that sees other data fails now, not when it reads a
+/// sample.
 void UniverseFiles::compare_some(int rank) const {
   const std::int64_t count = std::min(size(), sampled), stride = size() / count;
   for (std::int64_t k = 0; k < count; ++k) open_anew((k * stride + rank) % size());
@@ -48,7 +49,7 @@ const float* UniverseFiles::targets(std::int64_t row) const {
 
 UniverseFiles::Place UniverseFiles::place_of(std::int64_t row) const {
   KEELSON_EXPECT(row >= 0 && row < rows_);
-  std::int64_t low = 0, high = size() - 1;  // the first file whose end_row is above `row`
+  std::int64_t low = 0, high = size() - 1;  // binary search for the first file whose end_row is above `row`
   while (low < high) {
     const auto middle = low + (high - low) / 2;
     if (facts(middle).end_row > row)
@@ -70,7 +71,9 @@ std::shared_ptr<const OpenUniverse> UniverseFiles::open(std::int64_t file) const
   }
   auto opened = open_anew(file);
   const std::lock_guard lock(mutex_);
-  std::erase_if(open_, [&](const auto& o) { return o.first == file; });  // by another thread meanwhile
+  std::erase_if(open_, [&](const auto& o) {
+    return o.first == file;
+  });  // another thread may have opened the file in the meantime
   if (open_.size() == kept_open) open_.erase(open_.begin());
   open_.emplace_back(file, opened);
   return opened;
@@ -110,7 +113,8 @@ std::shared_ptr<const OpenUniverse> UniverseFiles::open_anew(std::int64_t file) 
   const auto* before = targets(known.end_row - samples);
   const auto now = h5.read<float>(content.layout.targets);
   require(std::equal(now.begin(), now.end(), before), "other targets");
-  if (content.volume.raw_offset >= 0 && is_native(content.volume.type)) {  // in another file, by a link
+  if (content.volume.raw_offset >= 0 &&
+      is_native(content.volume.type)) {  // the volume may lie in another file, through a link
     opened->volume_offset = content.volume.raw_offset;
     opened->raw.emplace(content.volume.file);
   } else {

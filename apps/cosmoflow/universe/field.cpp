@@ -35,10 +35,10 @@ std::complex<float> gaussian(std::uint64_t seed, std::uint64_t universe, int fx,
   return {r * std::cos(phase), r * std::sin(phase)};
 }
 
-/// Of each pair of modes k, -k exactly one is drawn; the other is its conjugate.
+/// Exactly one mode of each pair k, -k is drawn; the other is its conjugate.
 bool is_drawn(int fx, int fy, int fz) { return fz > 0 || (fz == 0 && (fy > 0 || (fy == 0 && fx > 0))); }
 
-/// visit(index, fx, fy, fz) for every stored mode.
+/// Calls visit(index, fx, fy, fz) for every stored mode.
 template <class Visit>
 void for_each_mode(int n, Visit visit) {
   std::size_t index = 0;

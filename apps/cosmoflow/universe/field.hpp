@@ -13,11 +13,10 @@ namespace keelson::universe {
 /// P(k) in (Mpc/h)^3 for k in h/Mpc.
 using PowerFunction = std::function<double(double)>;
 
-/// Modes of a Gaussian random density contrast in a periodic box of `side` Mpc/h: delta(x) = sum_k delta_k exp(i k.x)
-/// with
-/// <|delta_k|^2> = P(k) / side^3, delta_(-k) = conj(delta_k) exactly, and nothing at k = 0 or on the Nyquist planes.
-/// A mode is a function of (seed, universe, its integer wave vector) alone: not of ranks, threads or n, so a finer grid
-/// has the same large-scale structure plus smaller scales.
+/// Draws the modes of a Gaussian random density contrast in a periodic box of `side` Mpc/h: delta(x) = sum_k delta_k
+/// exp(i k.x) with <|delta_k|^2> = P(k) / side^3, delta_(-k) = conj(delta_k) exactly, and 0 at k = 0 and on the Nyquist
+/// planes. A mode depends only on seed, universe and its integer wave vector, not on ranks, threads or n. So a finer
+/// grid has the same large-scale structure plus smaller scales.
 void draw_modes(const Fft3d& fft, double side, const PowerFunction& power, std::uint64_t seed, std::uint64_t universe,
                 ModeGrid& modes);
 
@@ -27,7 +26,7 @@ void displacement(const Fft3d& fft, double side, const ModeGrid& f, int axis, Mo
 
 /// Source of the second-order displacement, S = sum_(i<j) (phi,ii phi,jj - phi,ij^2) with laplacian phi = delta
 /// (Bouchet et al. 1995; Scoccimarro 1998, eq. D2), as modes in the normalisation of draw_modes. Products are taken on
-/// the grid, without dealiasing. `work` are three grids of the size of `fft` that it overwrites.
+/// the grid, without dealiasing. `work`: three grids of the size of `fft`, which are overwritten.
 void second_order_source(const Fft3d& fft, const ModeGrid& delta, std::array<RealGrid, 3>& work, ModeGrid& source);
 
 /// Particles that start on a lattice of n^3 points, moved by Lagrangian perturbation theory:

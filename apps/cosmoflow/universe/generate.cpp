@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormat = 1;  // raise it when the same options give other numbers
+constexpr int kFormat = 1;  // increase it when the same options give other numbers than before
 constexpr std::int64_t kMaxUniverses = std::int64_t{1} << 40;
 
 std::uint64_t universe_id(Split split, std::int64_t index) {
   return static_cast<std::uint64_t>(split) << 48 | static_cast<std::uint64_t>(index);
 }
 
-/// Everything that determines the content of a file, but for the number of its samples.
+/// All options that determine the content of a file, except for the number of its samples.
 std::string configuration(const GenerateOptions& o, Split split, std::int64_t first) {
   const Prior& p = o.prior;
   return fmt::format(
@@ -56,7 +56,7 @@ const char* counts_name(const GenerateOptions& o) { return o.layout == FileLayou
       path.string(), found, expected);
 }
 
-/// True if the file is there, whole and of this configuration; false if it has to be made.
+/// True if the file exists, is complete and has this configuration; false if it must be made.
 bool is_complete(const fs::path& path, const GenerateOptions& o, Split split, std::int64_t first,
                  std::int64_t samples) {
   if (!fs::exists(path)) return false;
@@ -162,7 +162,7 @@ GenerateReport run(const GenerateOptions& o, Split split, std::int64_t first, st
     const fs::path path = file_of(o, split, begin);
     const bool complete = is_complete(path, o, split, begin, samples);
     if (!complete) {
-      if (!maker) maker.emplace(o);  // its grids may be large: not where all is done already
+      if (!maker) maker.emplace(o);  // its grids may be large, so it is made only if a file is missing
       AtomicFile file(path, Target::hdf5);
       write_file(file.temporary(), o, split, begin, samples, *maker, universe);
       file.commit();
@@ -242,7 +242,7 @@ GenerateReport generate_range(const GenerateOptions& o, Split split, std::int64_
 GenerateReport generate(const GenerateOptions& o, const ProgressFunction& progress) {
   check(o);
   if (o.train + o.validation + o.test == 0)
-    refuse("no universes asked for: give a number of training, validation or test universes");
+    refuse("no universes to make: give a number of training, validation or test universes");
   const std::pair<Split, std::int64_t> splits[] = {
       {Split::kTrain, o.train}, {Split::kValidation, o.validation}, {Split::kTest, o.test}};
   std::int64_t total = 0;

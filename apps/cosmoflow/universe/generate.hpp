@@ -9,8 +9,8 @@
 
 namespace keelson::universe {
 
-/// Universe i of a split is a function of (seed, split, i) alone: making a split larger or another one does not change
-/// it.
+/// Universe i of a split depends only on seed, split and i. It does not change if a split gets more universes, or if
+/// other splits are made.
 enum class Split : std::uint32_t { kTrain, kValidation, kTest };
 const char* split_name(Split split);  ///< also the folder: train, validation, test
 
@@ -19,7 +19,7 @@ const char* split_name(Split split);  ///< also the folder: train, validation, t
 enum class FileLayout { kSamples, kRaw };
 
 struct GenerateOptions {
-  std::filesystem::path directory;                   ///< gets the folders train, validation, test
+  std::filesystem::path directory;                   ///< will contain the folders train, validation, test
   std::int64_t train = 0, validation = 0, test = 0;  ///< universes of each split
   Prior prior = prior_preset("wide");
   int grid = 32;                    ///< cells per side
@@ -34,7 +34,7 @@ struct GenerateOptions {
 struct GenerateProgress {
   Split split;
   std::int64_t done, total;    ///< universes of this rank, including those skipped
-  std::filesystem::path file;  ///< just finished or skipped
+  std::filesystem::path file;  ///< the file that was finished or skipped last
   bool skipped;                ///< was complete before
 };
 using ProgressFunction = std::function<void(const GenerateProgress&)>;
@@ -47,8 +47,8 @@ struct GenerateReport {
 void check(const GenerateOptions& options);
 
 /// Makes all splits: directory/<split>/univ_<first universe>.h5. Each file is written atomically
-/// (engine/base/atomic_file.hpp). Complete files of the same configuration are kept; one that holds fewer or more
-/// samples than now asked for is made anew; a file of another configuration is refused (InputError), never overwritten.
+/// (engine/base/atomic_file.hpp). Complete files of the same configuration are kept. A file with fewer or more samples
+/// than now asked for is made again. A file of another configuration is never overwritten: throws InputError.
 ///
 /// `x` is int16 (D,H,W,C): particles per cell, one channel per redshift in the prior's order. `y` is float32 (4): the
 /// parameters in unit coordinates, [-1, 1] over the prior. Attributes of the file: parameter_names, parameter_minimum,
@@ -56,7 +56,7 @@ void check(const GenerateOptions& options);
 /// (all of it as text), and, for each universe, physical_parameters and box_size (Mpc/h): attributes of a file with one
 /// sample, arrays (n,4) and (n) otherwise.
 ///
-/// Throws Error for a count above 32767 and for failures to write; the temporary file is then removed.
+/// Throws Error for a count above 32767, and if writing fails; the temporary file is then removed.
 GenerateReport generate(const GenerateOptions& options, const ProgressFunction& progress = {});
 
 /// The same for universes [first, last) of one split; `first` must be a multiple of samples_per_file.
@@ -70,7 +70,7 @@ struct Universe {
   std::vector<std::int16_t> counts;  ///< (D,H,W,C)
 };
 
-/// Makes universes one after the other, keeping plans and grids.
+/// Makes universes one after the other, and keeps plans and grids.
 class UniverseMaker {
  public:
   /// Throws InputError as check() does.

@@ -34,7 +34,7 @@ std::vector<PowerBin> measure_power(const Fft3d& fft, const RealGrid& delta, dou
         const double radius =
             std::sqrt(static_cast<double>(fx) * fx + static_cast<double>(fy) * fy + static_cast<double>(fz) * fz);
         if (radius < 0.5 || radius > largest) continue;
-        // In the plane fz = 0 both of k and -k are stored; elsewhere one stands for both.
+        // In the plane fz = 0 both modes k and -k are stored; elsewhere only one of them is.
         if (fz == 0 && (fy < 0 || (fy == 0 && fx < 0))) continue;
         PowerBin& bin = bins[static_cast<std::size_t>((radius - 0.5) / options.bin_width)];
         bin.k += fundamental * radius;

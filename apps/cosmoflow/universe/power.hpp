@@ -9,7 +9,7 @@
 namespace keelson::universe {
 
 struct PowerOptions {
-  double bin_width = 1;  ///< in units of the fundamental 2 pi / side; the first shell starts at half of one
+  double bin_width = 1;  ///< in units of the fundamental 2 pi / side; the first shell starts at 0.5
   double particles = 0;  ///< if > 0, subtract the Poisson shot noise side^3 / particles
   bool undo_cell_window =
       false;  ///< divide by the squared window of nearest-grid-point counting, prod_i sinc^2(k_i side / 2n)
@@ -23,7 +23,7 @@ struct PowerBin {
 };
 
 /// Shell-averaged power spectrum, side^3 <|delta_k|^2>, of a density contrast on the grid of `fft` in a periodic box of
-/// `side` Mpc/h. Shells up to the Nyquist sphere; the Nyquist planes are left out, as field.hpp leaves them empty.
+/// `side` Mpc/h. The shells reach up to the Nyquist sphere, without the Nyquist planes, which field.hpp leaves empty.
 std::vector<PowerBin> measure_power(const Fft3d& fft, const RealGrid& delta, double side,
                                     const PowerOptions& options = {});
 

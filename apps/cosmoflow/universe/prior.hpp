@@ -32,7 +32,7 @@ struct Prior {
   CosmologyParameters cosmology(const ParameterVector& physical) const;
   double box_side(double h) const;  ///< Mpc/h
 
-  /// Uniform draw for one universe: a function of (seed, universe) alone. Resolution 2^-32 of the range.
+  /// Uniform draw for one universe; depends only on seed and universe. Resolution: 2^-32 of the range.
   ParameterVector draw(std::uint64_t seed, std::uint64_t universe) const;
 };
 

@@ -12,7 +12,7 @@ enum class RandomStream : std::uint32_t {
   kModes = philox::stream_of("universe/modes"),
 };
 
-/// Four random words: a function of (seed, use, universe, index) alone.
+/// Four random words; depend only on seed, use, universe and index.
 constexpr philox::Block random_block(std::uint64_t seed, RandomStream use, std::uint64_t universe,
                                      std::uint64_t index) {
   return philox::block(seed ^ (std::uint64_t{static_cast<std::uint32_t>(use)} << 32), universe, index);

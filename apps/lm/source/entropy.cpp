@@ -14,7 +14,7 @@ double probability(const Successor& s) { return static_cast<double>(s.weight) / 
 /// -p log p
 double surprise(double p) { return p > 0 ? -p * std::log(p) : 0; }
 
-/// How often tokens `context` (the last one or two, as a number) are followed by what leads to `state`.
+/// The joint frequency of the last tokens `context` (one or two, as a number) and of the state after them.
 struct Belief {
   std::int64_t context;
   std::int32_t state;
@@ -51,8 +51,8 @@ std::vector<double> stationary(const TopicChain& chain) {
       for (const auto& s : chain.row(state))
         then[static_cast<std::size_t>(chain.next(state, s.token))] += weight * probability(s);
     }
-    // Half of the old one makes chains converge that alternate, such as those with sentences of even length only. The
-    // sum of all is 1 but for rounding.
+    // Keeping half of the old vector makes alternating chains converge, too, e.g. chains with only sentences of even
+    // length. The sum is 1, except for rounding.
     const double all = std::accumulate(then.begin(), then.end(), 0.0);
     double change = 0;
     for (std::size_t s = 0; s < now.size(); ++s) {

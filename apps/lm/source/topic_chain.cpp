@@ -17,12 +17,12 @@ void check(const ChainOptions& o) {
   require(o.branching, "--branching", 2, std::min<std::int64_t>(256, o.words / 2));
   require(o.topics, "--topics", 1, std::min<std::int64_t>(64, o.words / o.branching));
   require(o.sentence, "--sentence", 3, 1000);
-  constexpr std::int64_t most = 50'000'000;  // a gigabyte, for the trigrams
+  constexpr std::int64_t most = 50'000'000;  // the trigrams then need a gigabyte
   if (const auto found = o.words * o.topics * o.branching; found > most)
     refuse("--vocab-size x --topics x --branching is {}. Expected at most {}", found, most);
 }
 
-/// Random numbers one after the other.
+/// A sequence of random numbers.
 class Draws {
  public:
   Draws(std::uint64_t seed, std::string_view use) : key_{seed, philox::stream_of(use)} {}
@@ -41,7 +41,7 @@ std::vector<std::int32_t> shuffled(std::int32_t n, Draws draws) {
   return order;
 }
 
-/// Weight of the successor at place `rank`, as Zipf's law has it, times 1 ... 2.
+/// Weight of the successor at position `rank` by Zipf's law, times a random factor from 1 to 2.
 std::uint64_t zipf(std::size_t rank, Draws& draws) {
   return (std::uint64_t{1 << 16} / (rank + 1)) * (256 + draws.below(256));
 }
@@ -99,7 +99,7 @@ class Maker {
   }
 
  private:
-  /// The next word on the ring, which comes last, makes sure that every word is reached from every other.
+  /// The last successor is the next word on the ring, so that every word can be reached from every other word.
   Row row_of_word(std::int32_t word) {
     Row row;
     const auto has = [&](std::int32_t w) {
@@ -120,7 +120,7 @@ class Maker {
     return row;
   }
 
-  /// Small numbers are more likely, by a power law, as natural language has it.
+  /// Draws a word; small numbers are more likely, by a power law, as in natural language.
   std::int32_t frequent_word() {
     const auto u = successors_.bits();
     return static_cast<std::int32_t>((u * u >> 32) * u / certain * static_cast<std::uint64_t>(words_) / certain);
@@ -141,7 +141,7 @@ class Maker {
   const ChainOptions o_;
   const std::int32_t words_, topics_;
   Draws successors_;
-  std::vector<std::int32_t> after_;  ///< one ring through all words
+  std::vector<std::int32_t> after_;  ///< for each word the next one on a ring through all words
 };
 
 }  // namespace

@@ -5,17 +5,17 @@
 
 /// A source of made-up text whose entropy rate is known exactly.
 ///
-/// Each sentence has a topic, which its first word tells: openers belong to one topic each. From then on a word is
-/// drawn by the topic and the word before it; most words lead on alike in all topics, but some, the pivots, have
-/// successors of their own in each. <eos> is a word like the others, whose successors are openers, those of the same
-/// topic with half of the probability. So
+/// Each sentence has a topic, which its first word (the opener) determines: each opener belongs to one topic. Each
+/// further word is drawn depending on the topic and the previous word. Most words have the same successors in all
+/// topics; some words, the pivots, have other successors in each topic. <eos> is a word like the others: its successors
+/// are openers, and half of the probability belongs to openers of the same topic. So
 ///
-///  - (topic, last token) is a Markov chain, and a function of the tokens so far, which makes the chain's entropy rate
+///  - (topic, last token) is a Markov chain and a function of the tokens so far. Therefore the chain's entropy rate is
 ///    that of the text, <eos> included;
-///  - a model must carry the topic from the first word of a sentence to its last: what an n-gram cannot, and an LSTM
-///  can.
+///  - a model must remember the topic from the first word of a sentence to its last. An n-gram cannot do so, an LSTM
+///    can.
 ///
-/// Probabilities are multiples of 2^-32, made and drawn from with integers: the same on every machine.
+/// Probabilities are multiples of 2^-32, computed and drawn with integers, so they are the same on every machine.
 namespace keelson::lm {
 
 struct Successor {
@@ -24,13 +24,13 @@ struct Successor {
 };
 using Row = std::vector<Successor>;
 
-inline constexpr std::uint64_t certain = std::uint64_t{1} << 32;  ///< weights of a row sum up to this
+inline constexpr std::uint64_t certain = std::uint64_t{1} << 32;  ///< the sum of a row's weights
 
 struct TopicChain {
   std::int32_t words = 0;  ///< tokens 0 ... words - 1; then comes <eos>
   std::int32_t topics = 1;
   std::vector<Row> rows;
-  std::vector<std::int32_t> row_of;    ///< (states) states may share rows
+  std::vector<std::int32_t> row_of;    ///< (states) the row of each state; states may share rows
   std::vector<std::int32_t> topic_of;  ///< (words) the topic of a sentence that begins with it
 
   std::int32_t tokens() const { return words + 1; }
@@ -49,17 +49,17 @@ struct TopicChain {
 };
 
 struct ChainOptions {
-  std::int64_t words = 1000;   ///< different ones, besides <eos>
-  std::int64_t branching = 8;  ///< successors of a word, besides <eos>; openers of a topic
+  std::int64_t words = 1000;   ///< number of different words, without <eos>
+  std::int64_t branching = 8;  ///< successors of a word, without <eos>; openers of a topic
   std::int64_t topics = 4;
-  std::int64_t sentence = 12;  ///< words, on average, about
+  std::int64_t sentence = 12;  ///< approximate mean number of words
   std::uint64_t seed = 0;
 };
 
-/// Every word occurs. Throws InputError for options out of range.
+/// Makes a chain in which every word occurs. Throws InputError for options out of range.
 TopicChain make_chain(const ChainOptions& options);
 
-/// Draws a token from a row, by 32 random bits.
+/// Draws a token from a row with 32 random bits.
 std::int32_t draw(const Row& row, std::uint32_t bits);
 
 }  // namespace keelson::lm

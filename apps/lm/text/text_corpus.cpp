@@ -14,8 +14,9 @@ TextCorpus::TextCorpus(TextScan scan) : scan_(std::move(scan)) {
       refuse("{}: has {} bytes here, but had {} when it was scanned. Expected the same text on all ranks, unchanged",
              file.path, files_.back().size(), file.bytes);
     if (sampled_hash(files_.back()) != file.sampled)
-      refuse("{}: holds another text here than where it was scanned. Expected the same text on all ranks, unchanged",
-             file.path);
+      refuse(
+          "{}: has another text here than on the rank that scanned it. Expected the same text on all ranks, unchanged",
+          file.path);
     starts_.push_back(starts_.back() + file.bytes + 1);
   }
 }
@@ -28,7 +29,7 @@ std::vector<std::int32_t> TextCorpus::read_block(std::int64_t b, const Vocabular
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
   auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
 
-  // Some bytes more than the block has, so that one read suffices even where the last word ends with it.
+  // A few bytes more than the block, so that one read is enough even if the last word ends with the block.
   const auto buffer = static_cast<std::size_t>(std::min<std::int64_t>(end - place + 64, 256 << 10));
   TokenReader reader(files_[file], scan_.level, place - starts_[file], buffer);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(TextScan::block, tokens() - b * TextScan::block)));

@@ -10,10 +10,10 @@
 
 namespace keelson::lm {
 
-/// A text that lies in files and is read where it is needed, by any number of threads.
+/// A text in files, of which blocks can be read by any number of threads.
 class TextCorpus {
  public:
-  /// Throws InputError for a file that cannot be opened here or has another size than when it was scanned.
+  /// Throws InputError for a file that this rank cannot open, or that has another size than when it was scanned.
   explicit TextCorpus(TextScan scan);
 
   const TextScan& scan() const { return scan_; }
@@ -25,7 +25,7 @@ class TextCorpus {
  private:
   TextScan scan_;
   std::vector<RawFile> files_;
-  std::vector<std::int64_t> starts_;  ///< of each file, in the places of TextScan::blocks; then the end
+  std::vector<std::int64_t> starts_;  ///< start of each file, counted as in TextScan::blocks; then the end
 };
 
 }  // namespace keelson::lm

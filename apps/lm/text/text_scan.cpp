@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Numbers and texts one after the other.
+/// Packs numbers and texts into bytes, one after the other.
 class Packer {
  public:
   void put(std::int64_t n) { bytes_.append(reinterpret_cast<const char*>(&n), sizeof n); }
@@ -61,7 +61,7 @@ std::vector<TextFile> measured(const std::vector<std::string>& paths) {
   return files;
 }
 
-/// Counts the tokens of one text and notes where blocks begin.
+/// Counts the tokens of one text and records where blocks begin.
 class Counter {
  public:
   Counter(TextScan& scan, const ScanProgress& progress) : scan_(scan), progress_(progress) {
@@ -104,7 +104,7 @@ class Counter {
   const ScanProgress& progress_;
   TokenTable types_;
   std::vector<std::int64_t> counts_;
-  std::int64_t start_ = 0;  ///< place of the file's first byte
+  std::int64_t start_ = 0;  ///< position of the file's first byte
   std::int64_t done_bytes_ = 0, all_bytes_ = 0;
 };
 

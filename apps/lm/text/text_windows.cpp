@@ -30,7 +30,7 @@ void check(const WindowOptions& o, const TextCorpus& corpus, const Vocabulary& v
 
 }  // namespace
 
-/// The blocks that a row was last read from.
+/// The blocks from which a row was read last.
 struct TextWindows::Row {
   struct Block {
     std::int64_t number = -1;
@@ -43,7 +43,7 @@ struct TextWindows::Row {
   const std::vector<std::int32_t>& ids_of(std::int64_t number, const TextCorpus& corpus, const Vocabulary& vocabulary) {
     if (recent.number != number) std::swap(recent, older);
     if (recent.number != number) {
-      recent.number = -1;  // what it stays if reading fails
+      recent.number = -1;  // stays -1 if reading fails
       recent.ids = corpus.read_block(number, vocabulary);
       recent.number = number;
     }
@@ -65,7 +65,7 @@ TextWindows::~TextWindows() = default;
 
 std::int64_t TextWindows::targets() const { return streams() * (options_.pad ? row_ - 1 : steps_ * unroll()); }
 
-/// Tokens [first, first + count) of the text.
+/// Copies tokens [first, first + count) of the text.
 void TextWindows::copy(std::int64_t first, std::int64_t count, Row& row, std::int32_t* dst) const {
   while (count > 0) {
     const auto& ids = row.ids_of(first / TextScan::block, *corpus_, *vocabulary_);
@@ -80,7 +80,7 @@ void TextWindows::copy(std::int64_t first, std::int64_t count, Row& row, std::in
 void TextWindows::read(std::int64_t index, void* const* dst) const {
   KEELSON_EXPECT(index >= 0 && index < size());
   const auto stream = index % streams(), in_row = index / streams() * unroll();
-  const auto count = std::min(unroll(), row_ - 1 - in_row);  // of targets
+  const auto count = std::min(unroll(), row_ - 1 - in_row);  // number of targets
   const auto first = stream * row_ + in_row;
   auto* x = static_cast<std::int32_t*>(dst[0]);
   auto* y = static_cast<std::int32_t*>(dst[1]);

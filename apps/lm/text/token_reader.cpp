@@ -31,7 +31,7 @@ TokenReader::TokenReader(const RawFile& file, TokenLevel level, std::int64_t off
       file_bytes_(file.size()),
       base_(offset),
       data_(std::max<std::size_t>(buffer, 8)),
-      line_has_words_(offset > 0) {  // a token that begins at the end of the file can only be that <eos>
+      line_has_words_(offset > 0) {  // a token that begins at the end of the file can only be the last line's <eos>
   if (offset == 0 && fill() && std::string_view(data_.data(), valid_).starts_with(byte_order_mark))
     at_ = byte_order_mark.size();
 }
@@ -82,7 +82,7 @@ bool TokenReader::next_character(std::string_view& token) {
   return true;
 }
 
-/// Reads on, keeping what is not used yet; false at the end of the file. May bring less than a code point.
+/// Reads more bytes and keeps the unused ones; false at the end of the file. May add less than a code point.
 bool TokenReader::fill() {
   const auto wanted = file_bytes_ - base_ - static_cast<std::int64_t>(read_);
   if (wanted <= 0) {

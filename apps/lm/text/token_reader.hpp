@@ -9,9 +9,9 @@
 
 namespace keelson::lm {
 
-/// What a text is cut into.
+/// The kind of tokens into which a text is cut.
 ///
-/// word       what stands between white space (space, tab, CR, VT, FF); each newline is the token <eos>, and a last
+/// word       the text between white space (space, tab, CR, VT, FF); each newline is the token <eos>, and a last
 ///            line that has words but no newline ends with one too. The rule of the PTB language model's reader.
 /// character  UTF-8 code points; a newline is the token "\n".
 ///
@@ -23,17 +23,17 @@ std::string_view to_string(TokenLevel level);  ///< "word", "character"
 inline constexpr std::string_view end_of_sentence = "<eos>";
 inline constexpr std::string_view unknown_token = "<unk>";
 
-/// Tokens of a text file one after the other, in small memory. Throws InputError naming the file and the place for
-/// what is not UTF-8 text: invalid sequences, NUL bytes, a "word" of more than 1 MiB.
+/// Reads the tokens of a text file one after the other, with little memory. Throws InputError, naming file and
+/// position, if the file is not UTF-8 text: invalid sequences, NUL bytes, a "word" of more than 1 MiB.
 class TokenReader {
  public:
-  /// Starts at byte `offset`: 0, or what offset() was after a next(). `file` must live longer. `buffer` bytes are read
-  /// at a time.
+  /// Starts at byte `offset`: 0, or a value of offset() after a call of next(). `file` must outlive this object. Reads
+  /// `buffer` bytes at a time.
   TokenReader(const RawFile& file, TokenLevel level, std::int64_t offset = 0, std::size_t buffer = 256 << 10);
   /// False at the end of the file. `token` is valid until the next call.
   bool next(std::string_view& token);
-  /// Where the token of the last next() begins, from the start of the file; its size for the <eos> of a last line
-  /// without newline.
+  /// The position in the file at which the last token of next() begins; for the <eos> of a last line without newline,
+  /// the file's size.
   std::int64_t offset() const { return base_ + static_cast<std::int64_t>(begin_); }
 
  private:
@@ -48,11 +48,11 @@ class TokenReader {
   TokenLevel level_;
   std::int64_t file_bytes_;
   std::int64_t base_;       ///< offset in the file of data_[0]
-  std::vector<char> data_;  ///< what is read and not yet used: [at_, valid_) and, up to read_, part of a code point
-  std::size_t begin_ = 0;   ///< of the last token
-  std::size_t at_ = 0;      ///< after it
+  std::vector<char> data_;  ///< bytes that are read but not used: [at_, valid_) and, up to read_, part of a code point
+  std::size_t begin_ = 0;   ///< begin of the last token
+  std::size_t at_ = 0;      ///< end of the last token
   std::size_t valid_ = 0, read_ = 0;
-  bool line_has_words_;  ///< the last token was no <eos>, so one is due at the end of the file
+  bool line_has_words_;  ///< the last token was no <eos>, so an <eos> follows at the end of the file
 };
 
 }  // namespace keelson::lm

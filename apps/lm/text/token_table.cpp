@@ -24,7 +24,7 @@ std::string_view TokenTable::token(std::int32_t number) const {
   return std::string_view(bytes_).substr(begin, end - begin);
 }
 
-/// Where the token is, or the free place where it belongs.
+/// The slot of the token, or the free slot for it.
 std::size_t TokenTable::slot_of(std::string_view token_, std::uint32_t hash) const {
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t i = hash & mask;; i = (i + 1) & mask) {

@@ -9,11 +9,11 @@
 namespace keelson::lm {
 
 /// Different strings, numbered 0, 1, 2, ... in the order in which they were first added. Made for the inner loop of
-/// reading text: a look-up takes some ten nanoseconds, a token its bytes and at most 40 more.
+/// reading text: a look-up takes some ten nanoseconds, and a token needs its bytes and at most 40 more.
 class TokenTable {
  public:
   TokenTable();
-  /// The token's number, a new one if it was not there.
+  /// The token's number; adds the token if it is new.
   std::int32_t add(std::string_view token);
   /// The token's number, or -1.
   std::int32_t find(std::string_view token) const;
@@ -29,8 +29,8 @@ class TokenTable {
   std::int32_t append(std::string_view token);
   void grow();
 
-  std::string bytes_;                        ///< of all tokens
-  std::vector<std::size_t> begins_{0};       ///< of each in `bytes_`, and the end
+  std::string bytes_;                        ///< bytes of all tokens
+  std::vector<std::size_t> begins_{0};       ///< begin of each token in `bytes_`, then the end
   std::vector<Slot> slots_;                  ///< open addressing, at most half full; their number is a power of two
   std::array<std::int32_t, 256> of_byte_{};  ///< tokens of one byte need no hash
 };

@@ -8,15 +8,15 @@ namespace {
 
 enum class Sequence { whole, partial, bad };
 
-/// The table of RFC 3629, section 4: which second bytes may follow `lead`, so that overlong forms, surrogates and what
-/// lies beyond U+10FFFF are invalid.
+/// The table of RFC 3629, section 4: which second bytes may follow `lead`, so that overlong forms, surrogates and code
+/// points beyond U+10FFFF are invalid.
 bool second_byte_fits(unsigned char lead, unsigned char c) {
   const unsigned char from = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned char to = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   return c >= from && c <= to;
 }
 
-/// What `s`, of at least one byte, begins with.
+/// Classifies the first sequence of `s`, which has at least one byte.
 Sequence first_sequence(const unsigned char* s, std::size_t bytes) {
   if (s[0] < 0x80) return s[0] == 0 ? Sequence::bad : Sequence::whole;
   if (s[0] < 0xC2 || s[0] > 0xF4) return Sequence::bad;

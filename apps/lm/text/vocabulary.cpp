@@ -11,7 +11,7 @@
 namespace keelson::lm {
 namespace {
 
-/// What stays of `types`, which are in order; the others count for <unk>.
+/// The tokens of the scan that the vocabulary keeps, in their order; all others are counted as <unk>.
 std::vector<TokenCount> kept(const TextScan& scan, const VocabularyOptions& o) {
   const auto specials = special_tokens(scan.level);
   std::vector<TokenCount> special_counts, ordinary;
@@ -46,12 +46,13 @@ Vocabulary::Vocabulary(const TextScan& scan, const VocabularyOptions& o) : level
   const auto least = static_cast<std::int64_t>(specials.size()) + 1;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (o.max_size != 0 && (o.max_size < least || o.max_size > most))
-    refuse("a vocabulary of {} tokens is asked for. Expected {} to {}, with {} among them, or 0 for all", o.max_size,
-           least, most, fmt::join(specials, " and "));
+    refuse("a vocabulary of {} tokens is not possible. Expected {} to {}, including {}, or 0 for all tokens",
+           o.max_size, least, most, fmt::join(specials, " and "));
   const auto tokens = kept(scan, o);
   if (tokens.size() == specials.size())
     refuse(
-        "no token of {} but {} occurs at least {} times. Expected some for the vocabulary; give a smaller --min-count",
+        "no token of {} except {} occurs at least {} times. Expected some for the vocabulary; give a smaller "
+        "--min-count",
         scan.name(), fmt::join(specials, " and "), o.min_count);
   for (const auto& t : tokens) add(t.token, t.count);
   unknown_ = table_.find(unknown_token);

@@ -12,18 +12,18 @@
 namespace keelson::lm {
 
 struct VocabularyOptions {
-  std::int64_t max_size = 0;   ///< tokens kept, the special ones included; 0: all
-  std::int64_t min_count = 1;  ///< rarer ones are left out
+  std::int64_t max_size = 0;   ///< number of tokens, special ones included; 0: all
+  std::int64_t min_count = 1;  ///< rarer tokens are left out
 };
 
-/// What every vocabulary holds: <unk>, then with words <eos>.
+/// The tokens of every vocabulary: <unk>, and for words also <eos>.
 std::vector<std::string_view> special_tokens(TokenLevel level);
 
-/// Tokens with ids 0, 1, 2 ... in the order (-count, token), as the PTB language model's reader gives them. <unk> is
-/// always in it, and with words <eos>; what is left out counts for <unk>.
+/// Tokens with ids 0, 1, 2 ... in the order (-count, token), as in the PTB language model's reader. Always contains
+/// <unk>, and for words <eos>. Tokens that are left out count as <unk>.
 class Vocabulary {
  public:
-  /// Throws InputError for options that leave nothing, or more tokens than fit 32-bit ids.
+  /// Throws InputError for options that leave no tokens, or more tokens than 32-bit ids allow.
   explicit Vocabulary(const TextScan& scan, const VocabularyOptions& options = {});
 
   TokenLevel level() const { return level_; }
@@ -35,20 +35,22 @@ class Vocabulary {
   }
   bool contains(std::string_view token) const { return table_.find(token) >= 0; }
   std::int32_t unknown() const { return unknown_; }
-  std::string_view token(std::int32_t id) const;                                  ///< 0 <= id < size()
-  std::int64_t count(std::int32_t id) const { return counts_[std::size_t(id)]; }  ///< in the text that it is made from
-  /// Tokens of a text that are not in it and not <unk> themselves.
+  std::string_view token(std::int32_t id) const;  ///< 0 <= id < size()
+  std::int64_t count(std::int32_t id) const {
+    return counts_[std::size_t(id)];
+  }  ///< occurrences in the text from which the vocabulary was made
+  /// The number of tokens of a text that are neither in the vocabulary nor "<unk>".
   std::int64_t left_out(const TextScan& scan) const;
 
-  /// A header that names format, level and size, then a line per token in the order of ids: the token, in which \n, \t,
-  /// \r and \\ stand for newline, tab, CR and backslash, a tab, and its count.
+  /// Text form: a header with format, level and size, then a line per token in the order of ids: the token (\n, \t, \r
+  /// and \\ stand for newline, tab, CR and backslash), a tab, and its count.
   std::string to_text() const;
-  /// Throws InputError naming `source`, e.g. the file, and the line.
+  /// Reads the text form. Throws InputError, naming `source` (e.g. the file) and the line.
   static Vocabulary from_text(std::string_view text, const std::string& source);
   static Vocabulary load(const std::filesystem::path& path);
   void save(const std::filesystem::path& path) const;  ///< atomically
 
-  /// Of tokens and ids, not of counts: vocabularies with the same hash can stand for each other.
+  /// A hash of tokens and ids, not of counts: vocabularies with the same hash are interchangeable.
   std::uint64_t hash() const;
 
  private:

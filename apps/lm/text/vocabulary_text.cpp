@@ -31,7 +31,7 @@ std::string escaped(std::string_view token) {
   return text;
 }
 
-/// Nothing for an unknown or unfinished escape.
+/// The text without escapes; nothing for an unknown or incomplete escape.
 std::optional<std::string> unescaped(std::string_view text) {
   std::string token;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -56,7 +56,7 @@ std::optional<Number> number_in(std::string_view text) {
   return n;
 }
 
-/// A word has no white space; a character is one code point.
+/// Whether the text can be a token: a word has no white space, a character is one code point.
 bool is_token(std::string_view text, TokenLevel level) {
   if (text.empty()) return false;
   if (text == unknown_token) return true;
@@ -74,7 +74,7 @@ class Lines {
     const auto end = std::min(rest_.find('\n'), rest_.size());
     auto line = rest_.substr(0, end);
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);  // an editor's CR LF; one that is a token is escaped
+    if (line.ends_with('\r')) line.remove_suffix(1);  // a CR LF of an editor; a CR that is a token is escaped
     return line;
   }
   std::int64_t number() const { return number_; }

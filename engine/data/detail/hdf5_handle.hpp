@@ -8,12 +8,13 @@
 
 #include "engine/data/hdf5.hpp"
 
-/// What hdf5*.cpp share: the lock, handles that close themselves, types, and the reason of a failure.
+/// Parts that hdf5*.cpp share: the lock, handles that close themselves, types, and the reason for a failure.
 namespace keelson::hdf5::detail {
 
 static_assert(sizeof(hid_t) == sizeof(std::int64_t), "HDF5 1.10 or newer is needed");
 
-/// Holds HDF5's lock, and keeps it from printing its error stack; the host program's own setting comes back afterwards.
+/// Holds HDF5's lock, and prevents HDF5 from printing its error stack. The destructor restores the host program's
+/// setting.
 class Lock {
  public:
   Lock();
@@ -40,7 +41,7 @@ class Handle {
     std::swap(id_, other.id_);
     std::swap(close_, other.close_);
   }
-  // NOLINTNEXTLINE(google-explicit-constructor): it stands in for the identifier in calls of the C library
+  // NOLINTNEXTLINE(google-explicit-constructor): used like the identifier in calls of the C library
   operator hid_t() const { return id_; }
 
  private:
@@ -48,14 +49,14 @@ class Handle {
   herr_t (*close_)(hid_t);
 };
 
-hid_t native(Type type);           ///< in memory; an immutable identifier, not to be closed
-Handle utf8_type();                ///< text of any length
-Type classify(hid_t type);         ///< of a file's type
+hid_t native(Type type);           ///< the type in memory; an immutable identifier, which must not be closed
+Handle utf8_type();                ///< type of a text of any length
+Type classify(hid_t type);         ///< the Type of a file's type
 std::string describe(hid_t type);  ///< "big-endian int16"
-std::string innermost_reason();    ///< why the last call failed, in HDF5's words
+std::string innermost_reason();    ///< why the last call failed, from HDF5's error stack
 Dims extents(hid_t space);
 
-/// Object of a file as messages name it: "data/a.h5: '/x'".
+/// The name of a file's object in messages: "data/a.h5: '/x'".
 std::string place(const std::string& path, const std::string& object);
 bool exists(hid_t file, const std::string& object, hid_t access);
 

@@ -55,13 +55,7 @@ TEST(SlowDisk, WhoWaitsForACheckpointSeesWhetherTheDiskTakesIt) {
 /// One rank, which counts what it tells others.
 class Talker final : public Communicator {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  int local_rank() const override { return 0; }
-  int local_size() const override { return 1; }
-  int node() const override { return 0; }
-  int nodes() const override { return 1; }
-  std::string host() const override { return "here"; }
+  const RankInfo& info() const override { return info_; }
   std::unique_ptr<Communicator> split(int, int) override { return nullptr; }
   void barrier() override {}
   void broadcast(void*, std::size_t, int) override {
@@ -69,13 +63,9 @@ class Talker final : public Communicator {
     ++told_;
     moved_.notify_all();
   }
-  void allreduce(double*, std::size_t, Reduction) override {}
-  void allreduce(std::int64_t*, std::size_t, Reduction) override {}
-  void allreduce(float*, std::size_t, Reduction) override {}
+  void reduce(void*, Number, std::size_t, Reduction) override {}
   std::vector<std::string> allgather(const std::string& text) override { return {text}; }
   std::vector<float> gather(const std::vector<float>& mine, int) override { return mine; }
-  void progress() override {}
-  [[noreturn]] void abort(int) override { std::abort(); }
 
   /// Waits until this rank has told something since the call before. False: that takes too long.
   bool tells_again() {
@@ -87,6 +77,7 @@ class Talker final : public Communicator {
 
  private:
   std::unique_ptr<Collective> implement(const CollectiveDesc&) override { return nullptr; }
+  RankInfo info_{.host = "here"};
   std::mutex mutex_;
   std::condition_variable moved_;
   int told_ = 0, heard_ = 0;

@@ -18,51 +18,52 @@
 
 namespace keelson::cosmoflow::detail {
 
-/// What is known of a file since the data set was opened.
+/// Facts about a file, found when the data set was opened.
 struct FileFacts {
-  std::int64_t bytes = 0;           ///< of the file
-  std::int64_t end_row = 0;         ///< samples in this file and in those before
+  std::int64_t bytes = 0;           ///< size of the file
+  std::int64_t end_row = 0;         ///< samples in this file and in all files before it
   std::int64_t volume_offset = -1;  ///< as volume_offset()
-  std::uint64_t surroundings = 0;   ///< their hash, where there is a volume_offset
+  std::uint64_t surroundings = 0;   ///< hash of the surroundings, if there is a volume_offset
 };
 
-/// A file that is open for reading samples: by position in `raw` where the volume lies as in memory, else by `h5`.
+/// A file that is open for reading samples: by position in `raw` if the volume lies in the file as in memory, else by
+/// `h5`.
 struct OpenUniverse {
   std::optional<RawFile> raw;
   std::int64_t volume_offset = 0;  ///< in `raw`
   std::optional<hdf5::File> h5;
 };
 
-/// The files of a data set of universes. Rank 0 lists them (FileList), each rank opens and checks a share, and what was
-/// found lies in SharedBytes: per file FileFacts, and per sample the targets. A rank's own memory does not grow with
+/// The files of a data set of universes. Rank 0 lists them (FileList), and each rank opens and checks a share. The
+/// results lie in SharedBytes: FileFacts per file, and the targets per sample. A rank's own memory does not grow with
 /// the number of files.
 class UniverseFiles {
  public:
-  /// Opens on each rank the first file, a share of the files, and up to `sampled` files of other ranks' shares, to see
-  /// that the rank sees the same data. Throws InputError on all ranks alike, naming the first file, in order of names,
-  /// that does not fit the first one, holds targets that are not finite, or is another one on this rank; of several
-  /// ranks also the rank. Collective.
+  /// Each rank opens the first file, a share of the files, and up to `sampled` files of other ranks' shares, to check
+  /// that all ranks see the same data. Throws InputError, the same on all ranks, if a file does not fit the first file,
+  /// has targets that are not finite, or differs on another rank. The message names the first such file in order of
+  /// names and, with several ranks, the rank. Collective.
   UniverseFiles(const std::string& path, Communicator* communicator);
 
   std::int64_t size() const { return list_.size(); }
-  std::int64_t rows() const { return rows_; }  ///< samples, as stored
+  std::int64_t rows() const { return rows_; }  ///< number of stored samples
   const UniverseLayout& layout() const { return first_.layout; }
   const std::vector<UniverseParameter>& parameters() const { return first_.parameters; }
   std::string path(std::int64_t file) const { return list_.path(file); }
   const float* targets(std::int64_t row) const;  ///< one per column
   struct Place {
-    std::int64_t file = 0, sample = 0;  ///< sample of the file
+    std::int64_t file = 0, sample = 0;  ///< sample: number within the file
   };
   Place place_of(std::int64_t row) const;
 
-  /// The file, from among the latest `kept_open` or opened anew; then it is compared with what was found when the data
-  /// set was opened. Throws InputError for a file that has changed since. Any thread.
+  /// An open file: one of the last `kept_open` files, or opened again and compared with the facts that were found when
+  /// the data set was opened. Throws InputError if the file has changed since. May be called by any thread.
   std::shared_ptr<const OpenUniverse> open(std::int64_t file) const;
-  void close(std::int64_t file) const;  ///< forgets an open file, one that could not be read
+  void close(std::int64_t file) const;  ///< removes a file that could not be read from the open files
 
-  std::uint64_t digest() const;                    ///< the same on all ranks, whatever their number
-  std::int64_t rank_bytes() const;                 ///< memory of this rank alone
-  std::int64_t shared_bytes() const;               ///< memory of the node, for all its ranks
+  std::uint64_t digest() const;                    ///< the same on all ranks, and for any number of ranks
+  std::int64_t rank_bytes() const;                 ///< memory of this rank only
+  std::int64_t shared_bytes() const;               ///< memory that all ranks of the node share
   std::int64_t opened() const { return opened_; }  ///< files opened so far, by this rank
 
   static constexpr std::int64_t files_per_round = 1024, sampled = 16;
@@ -74,7 +75,7 @@ class UniverseFiles {
     std::vector<float> targets;
   };
   struct Checked {
-    FileFacts facts;  ///< end_row: samples of the file
+    FileFacts facts;  ///< end_row: number of samples in the file
     std::vector<float> targets;
   };
 
@@ -90,15 +91,17 @@ class UniverseFiles {
 
   FileList list_;
   UniverseContent first_;
-  /// Of the first file, while the others are checked: most are like it but for voxels and targets, which shows without
-  /// HDF5. `targets_at`: where the targets lie in the bytes; -1: not there as in memory.
+  /// Of the first file, while the other files are checked: most files differ from it only in voxels and targets, which
+  /// can be seen without HDF5. `targets_at_`: position of the targets in these bytes; -1: they do not lie there as in
+  /// memory.
   Surroundings around_first_;
   std::int64_t first_bytes_ = 0, targets_at_ = -1;
   SharedBytes facts_, targets_;
   std::int64_t rows_ = 0;
   mutable std::atomic<std::int64_t> opened_ = 0;
   mutable std::mutex mutex_;
-  mutable std::vector<std::pair<std::int64_t, std::shared_ptr<const OpenUniverse>>> open_;  ///< latest last
+  mutable std::vector<std::pair<std::int64_t, std::shared_ptr<const OpenUniverse>>>
+      open_;  ///< the file used last is at the end
 };
 
 }  // namespace keelson::cosmoflow::detail

@@ -12,11 +12,11 @@ constexpr std::size_t utf8_length(char lead) {
 }
 
 struct Utf8Prefix {
-  std::size_t bytes = 0;  ///< whole and valid code points
-  bool bad = false;       ///< what follows them is invalid; else it is nothing, or the beginning of a code point
+  std::size_t bytes = 0;  ///< length of the complete, valid code points
+  bool bad = false;       ///< true: the next bytes are invalid; false: the text ends, or ends within a code point
 };
 
-/// How far `text` is valid UTF-8 (RFC 3629) without NUL.
+/// The prefix of `text` that is valid UTF-8 (RFC 3629) without NUL.
 Utf8Prefix valid_utf8(std::string_view text);
 
 }  // namespace keelson::lm::detail

@@ -1,0 +1,100 @@
+#include "backends/kokkos/candidates.hpp"
+
+#include <algorithm>
+
+#include "backends/kokkos/common/tile.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/matmul/skinny_gemm.hpp"
+#include "backends/kokkos/winograd/winograd.hpp"
+#include "engine/ops/candidates.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+template <class Desc>
+using Request = CandidateRequest<Desc>;
+
+/// The reason why src and dst do not have their channels last; empty where they do.
+std::string not_channels_last(const ConvDesc& d) {
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
+    if (!t->layout.is_channels_last(t->shape)) return fmt::format("{} has not its channels last", name);
+  return "";
+}
+
+Expected<Conv> make_direct(const ConvDesc& d, Verb) {
+  if (auto why = not_channels_last(d); !why.empty()) return why;
+  return make(d);
+}
+
+/// Sums of outer products are faster for the gradient of the weights than a library's kernels that are made for blocked
+/// tensors: on channels-last tensors of two dims with many channels oneDNN's (3.12) take 1.4 to 1.9 times as long
+/// (kernel 3, AVX-512 of a Zen 5). There is no difference for kernels of one tap, and none to batch-reduce kernels
+/// ("brg").
+Preference prefer_outer_products(const Request<ConvDesc>& r) {
+  constexpr std::int64_t many = 64;
+  constexpr int floats_of_avx512 = 16;
+  const ConvDesc& d = r.desc;
+  bool has_stride = false;
+  for (int i = 0; i < d.params.kernel.rank(); ++i)
+    has_stride = has_stride || (d.params.stride[i] > 1 && d.params.kernel[i] > 1);
+  const bool wanted = r.verb == Verb::backward_weights && d.src.dtype == DType::f32 && d.src.shape.rank() == 4 &&
+                      d.params.kernel.elements() > 1 && !has_stride && d.weights.shape[1] >= many &&
+                      d.weights.shape[0] / d.params.groups >= many && vector_width >= floats_of_avx512 && r.first &&
+                      r.first->name(r.verb).find("brg") == std::string::npos;
+  return wanted ? Preference::preferred : Preference::equal;
+}
+
+/// Winograd's algorithm with tiles of m for each op that has one.
+template <int m>
+struct Winograd {
+  static Expected<Conv> conv(const ConvDesc& d, Verb v) {
+    if (auto why = not_channels_last(d); !why.empty()) return why;
+    return make_winograd_conv(d, v, m);
+  }
+  static Expected<ConvMaxPoolForward> conv_max_pool(const ConvMaxPoolForwardDesc& d, Verb) {
+    return make_winograd_conv_max_pool(d, m);
+  }
+  static Expected<ConvMaxPoolBackward> conv_max_pool_backward(const ConvMaxPoolDesc& d, Verb v) {
+    return make_winograd_max_pool_backward(d, v, m);
+  }
+  static Preference prefer(const ConvDesc& d, Verb v) {
+    return winograd_guess(d, v) == m ? Preference::preferred : Preference::equal;
+  }
+  static Preference prefer_conv(const Request<ConvDesc>& r) { return prefer(r.desc, r.verb); }
+  static Preference prefer_pooled(const Request<ConvMaxPoolForwardDesc>& r) { return prefer(r.desc.conv, r.verb); }
+};
+
+/// Rounded operands are of use only to kernels that multiply them faster, which Winograd's do not.
+bool keeps_f32(const ConvMaxPoolForwardDesc& d) { return d.conv.src.dtype == DType::f32; }
+
+Expected<MatMul> make_skinny(const MatMulDesc& d, Verb) { return make_skinny_gemm(d); }
+
+}  // namespace
+
+void add_candidates(OpFactory& factory) {
+  const auto conv = [](auto make) { return found_by<ConvDesc>(make); };
+  factory.add_candidates<ConvDesc>({
+      // name                  made by                     rule of thumb
+      {"winograd, tiles of 4", conv(Winograd<4>::conv), Winograd<4>::prefer_conv},
+      {"winograd, tiles of 3", conv(Winograd<3>::conv), Winograd<3>::prefer_conv},
+      {"winograd, tiles of 2", conv(Winograd<2>::conv), Winograd<2>::prefer_conv},
+      {"direct", conv(make_direct), prefer_outer_products},
+  });
+  const auto pooled = [](auto make) { return found_by<ConvMaxPoolForwardDesc>(make); };
+  factory.add_candidates<ConvMaxPoolForwardDesc>({
+      {"winograd, tiles of 4", pooled(Winograd<4>::conv_max_pool), Winograd<4>::prefer_pooled, keeps_f32},
+      {"winograd, tiles of 2", pooled(Winograd<2>::conv_max_pool), Winograd<2>::prefer_pooled, keeps_f32},
+  });
+  const auto pooled_gradient = [](auto make) { return found_by<ConvMaxPoolDesc>(make); };
+  factory.add_candidates<ConvMaxPoolDesc>({
+      {"winograd, tiles of 4", pooled_gradient(Winograd<4>::conv_max_pool_backward)},
+      {"winograd, tiles of 3", pooled_gradient(Winograd<3>::conv_max_pool_backward)},
+      {"winograd, tiles of 2", pooled_gradient(Winograd<2>::conv_max_pool_backward)},
+  });
+  factory.add_candidates<MatMulDesc>({{"few rows", found_by<MatMulDesc>(make_skinny)}});
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <bit>
+
+#include "backends/kokkos/common/kernel.hpp"
+
+/// exp, tanh and erfc of float without branches and calls, so that the compiler vectorises loops over them; on GPUs,
+/// the device's own functions. Errors are relative; a NaN stays a NaN.
+namespace keelson::kokkos {
+
+/// Within 2e-7; 0 to rounding below -87.3, infinity above 88.8. The exponent is split off by adding 1.5 * 2^23, whose
+/// last bits then hold it; what remains, at most ln(2) / 2, goes into the Taylor series.
+KOKKOS_FORCEINLINE_FUNCTION float fast_exp(float x) {
+  if constexpr (!runs_on_host) return Kokkos::exp(x);
+  constexpr float magic = 12582912.0f, log2_e = 1.44269504088896341f, ln2_high = 0.693359375f,
+                  ln2_low = -2.12194440e-4f;
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -87.3f ? -87.3f : x;
+  const float shifted = x * log2_e + magic, n = shifted - magic;
+  const float r = x - n * ln2_high - n * ln2_low;
+  float series = 1.0f / 5040;
+  series = series * r + 1.0f / 720;
+  series = series * r + 1.0f / 120;
+  series = series * r + 1.0f / 24;
+  series = series * r + 1.0f / 6;
+  series = series * r + 0.5f;
+  series = series * r + 1.0f;
+  series = series * r + 1.0f;
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(magic) + 127;
+  return series * std::bit_cast<float>(exponent << 23);
+}
+
+/// Within 3e-7. Below 0.625 Gauss' continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))), up to 13, as a quotient of
+/// polynomials; above, (e^2x - 1) / (e^2x + 1).
+KOKKOS_FORCEINLINE_FUNCTION float fast_tanh(float x) {
+  if constexpr (!runs_on_host) return Kokkos::tanh(x);
+  float a = x < 0 ? -x : x;
+  a = a > 10.0f ? 10.0f : a;
+  const float e = fast_exp(2 * a), s = a * a;
+  const bool small = a < 0.625f;
+  const float above = small ? a * (135135.0f + s * (17325.0f + s * (378.0f + s))) : e - 1;
+  const float below = small ? 135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f)) : e + 1;
+  const float y = above / below;
+  return x < 0 ? -y : y;
+}
+
+/// Within 1e-6 for x < 4, 5e-6 for x < 9 (that of exp(-x^2)): t P(t) exp(-x^2) with t = 1 / (1 + x / 2) for x >= 0. P
+/// is a Chebyshev fit, good to 2e-7, to erfc(x) exp(x^2) / t over 0 < t <= 1.
+KOKKOS_FORCEINLINE_FUNCTION float fast_erfc(float x) {
+  if constexpr (!runs_on_host) return Kokkos::erfc(x);
+  const float a = x < 0 ? -x : x, t = 1 / (1 + 0.5f * a);
+  float p = 0.0431954339f;
+  p = p * t - 0.234733596f;
+  p = p * t + 0.493694931f;
+  p = p * t - 0.454973996f;
+  p = p * t + 0.13217704f;
+  p = p * t - 0.0592113584f;
+  p = p * t + 0.0934624374f;
+  p = p * t + 0.175315976f;
+  p = p * t + 0.24688457f;
+  p = p * t + 0.282093763f;
+  p = p * t + 0.282094806f;
+  const float y = t * p * fast_exp(-a * a);
+  return x < 0 ? 2 - y : y;
+}
+
+}  // namespace keelson::kokkos

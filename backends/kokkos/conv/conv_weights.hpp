@@ -1,0 +1,47 @@
+#pragma once
+
+#include "backends/kokkos/conv/conv_geometry.hpp"
+
+namespace keelson::kokkos {
+
+/// How the gradient of the weights passes over the positions of dst: in blocks, one after the other, that stay in cache
+/// while all tiles pass over them. A block has slots, which are summed apart, where there are few tiles; a slot has
+/// runs of positions along W.
+struct PositionBlocks {
+  Index lines = 0, runs_per_line = 0, positions_per_run = 0;  ///< the last run of a line may be shorter
+  Index slots = 0, runs_per_slot = 0, blocks = 0;             ///< slots of one block
+
+  PositionBlocks() = default;
+  /// `tiles`: work items of a slot. `bytes`: of a slot's sums.
+  PositionBlocks(const ConvGeometry& g, Index tiles, std::size_t bytes);
+
+  KOKKOS_FUNCTION Index runs() const { return lines * runs_per_line; }
+  KOKKOS_FUNCTION Index runs_per_block() const { return slots * runs_per_slot; }
+};
+
+/// diff_weights[tap][i][o] = sum over positions of src[position + tap][i] * diff_dst[position][o]: products of tiles
+/// whose rows are input channels (and neighbouring taps), and whose lanes are output channels. The result does not
+/// depend on the number of threads.
+class ConvWeightsGradient {
+ public:
+  /// `src`: what forward reads.
+  ConvWeightsGradient(const ConvGeometry& g, const ViewPlan& src);
+
+  std::size_t scratch_bytes() const;
+  std::string name() const;
+  void run(const float* src, const float* diff_dst, float* diff_weights, char* scratch) const;
+
+ private:
+  Index tiles() const;  ///< of a slot
+  std::size_t packed_bytes() const;
+  std::size_t sums_bytes() const;  ///< of a slot
+
+  ConvGeometry g_;
+  ViewPlan src_;
+  Index lanes_, panels_;
+  Index rows_;   ///< input channels, of all taps that lie side by side in memory
+  Triple taps_;  ///< the others
+  PositionBlocks blocks_;
+};
+
+}  // namespace keelson::kokkos

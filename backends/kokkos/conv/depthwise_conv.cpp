@@ -1,0 +1,352 @@
+#include "backends/kokkos/conv/depthwise_conv.hpp"
+
+#include <algorithm>
+
+#include "backends/kokkos/common/tile.hpp"
+#include "backends/kokkos/conv/conv_geometry.hpp"
+#include "backends/kokkos/norm/channels.hpp"
+
+/// The kernels work on a few neighbouring channels at once, one vector wide, and keep their sums in registers.
+namespace keelson::kokkos {
+namespace {
+
+using namespace ops;
+
+constexpr int channel_lanes = vector_width == 1 ? 4 : vector_width;
+/// Sums that do not wait for each other: results along W, or taps along W.
+constexpr int chains = vector_width == 1 ? 1 : 4, tap_chains = 3;
+
+/// Some neighbouring channels: all lanes, or the first `valid` ones of the last channels.
+template <bool all>
+struct Block {
+  int valid;
+
+  using Vec = Lanes<channel_lanes>;
+  KOKKOS_FORCEINLINE_FUNCTION Vec load(const float* p) const {
+    Vec v;
+    if constexpr (all) {
+      v.load(p);
+    } else {
+      float part[channel_lanes] = {};
+      for (int i = 0; i < valid; ++i) part[i] = p[i];
+      v.load(part);
+    }
+    return v;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void store(const Vec& v, float* p) const {
+    if constexpr (all) return v.store(p);
+    float part[channel_lanes];
+    v.store(part);
+    for (int i = 0; i < valid; ++i) p[i] = part[i];
+  }
+  KOKKOS_FORCEINLINE_FUNCTION Vec zero() const {
+    const float zeros[channel_lanes] = {};
+    Vec v;
+    v.load(zeros);
+    return v;
+  }
+};
+
+/// Calls use(Block) for the channels from c on.
+template <class Use>
+KOKKOS_FORCEINLINE_FUNCTION void with_block(Index c, Index channels, const Use& use) {
+  if (channels - c >= channel_lanes)
+    use(Block<true>{channel_lanes});
+  else
+    use(Block<false>{static_cast<int>(channels - c)});
+}
+
+/// In one dim, tap k of result x reads source coordinate x step + begin + k tap.
+struct Reach {
+  Index step, begin, tap, taps;
+  Index extent;  ///< of the source
+
+  KOKKOS_FORCEINLINE_FUNCTION bool inside(Index at) const { return at >= 0 && at < extent; }
+  /// [first, last): the taps that read inside the source. There may be a lot of taps outside, but none between.
+  KOKKOS_FORCEINLINE_FUNCTION void valid_taps(Index x, Index& first, Index& last) const {
+    const Index at = x * step + begin;
+    first = 0, last = taps;
+    while (first < last && !inside(at + first * tap)) ++first;
+    while (last > first && !inside(at + (last - 1) * tap)) --last;
+  }
+  /// [first, last) of `results` results: those for which tap k reads inside. For step > 0.
+  KOKKOS_FORCEINLINE_FUNCTION void valid_results(Index k, Index results, Index& first, Index& last) const {
+    const Index shift = begin + k * tap;
+    first = shift >= 0 ? 0 : ceil_div(-shift, step);
+    last = shift >= extent ? 0 : ceil_div(extent - shift, step);
+    last = last < results ? last : results;
+    first = first < last ? first : last;
+  }
+};
+
+/// A tensor with channels side by side.
+struct Positions {
+  Index n, step[3];
+  explicit Positions(const Volume& v) : n(v.stride_n), step{v.stride[0], v.stride[1], v.stride[2]} {}
+};
+
+/// dst[x][c] = sum over taps of src[reached by x and tap][c] * weights[tap][c], for one line along W and a few
+/// channels in each work item; on a GPU for one position.
+struct Gather {
+  const float *src, *weights;
+  float* dst;
+  Index n, channels, extent[3];  ///< of the results
+  Reach reach[3];
+  Index weights_step[3];
+  Positions from, to;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index blocks = ceil_div(channels, channel_lanes), c = item % blocks * channel_lanes;
+    item /= blocks;
+    Index begin = 0, end = extent[2];
+    if constexpr (!runs_on_host) {
+      begin = item % extent[2], end = begin + 1;
+      item /= extent[2];
+    }
+    const Index y = item % extent[1];
+    item /= extent[1];
+    const Index z = item % extent[0], image = item / extent[0];
+    Taps t;
+    reach[0].valid_taps(z, t.first[0], t.last[0]);
+    reach[1].valid_taps(y, t.first[1], t.last[1]);
+    const float* line = src + image * from.n + c + (z * reach[0].step + reach[0].begin) * from.step[0] +
+                        (y * reach[1].step + reach[1].begin) * from.step[1] + reach[2].begin * from.step[2];
+    float* results = dst + image * to.n + z * to.step[0] + y * to.step[1] + c;
+    with_block(c, channels, [&](auto block) { sweep(block, line, weights + c, results, t, begin, end); });
+  }
+
+ private:
+  struct Taps {
+    Index first[3], last[3];
+  };
+
+  /// The results [begin, end) of one line, some at a time where all taps along W read inside.
+  template <class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void sweep(Block block, const float* line, const float* w, float* results, Taps t,
+                                         Index begin, Index end) const {
+    for (Index x = begin; x < end;) {
+      reach[2].valid_taps(x, t.first[2], t.last[2]);
+      const auto all = [&](Index at) {
+        return reach[2].inside(at * reach[2].step + reach[2].begin) &&
+               reach[2].inside(at * reach[2].step + reach[2].begin + (reach[2].taps - 1) * reach[2].tap);
+      };
+      if (x + chains <= end && all(x) && all(x + chains - 1)) {
+        sum<chains>(block, line, w, results, t, x);
+        x += chains;
+      } else {
+        sum<1>(block, line, w, results, t, x++);
+      }
+    }
+  }
+
+  template <int count, class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void sum(Block block, const float* line, const float* w, float* results, const Taps& t,
+                                       Index x) const {
+    const Index between = reach[2].step * from.step[2];
+    typename Block::Vec total[count];
+    KEELSON_UNROLL
+    for (int r = 0; r < count; ++r) total[r] = block.zero();
+    for (Index i = t.first[0]; i < t.last[0]; ++i)
+      for (Index j = t.first[1]; j < t.last[1]; ++j) {
+        const float* row = line + i * reach[0].tap * from.step[0] + j * reach[1].tap * from.step[1] + x * between;
+        const float* filter = w + i * weights_step[0] + j * weights_step[1];
+        for (Index k = t.first[2]; k < t.last[2]; ++k) {
+          const auto weight = block.load(filter + k * weights_step[2]);
+          const float* at = row + k * reach[2].tap * from.step[2];
+          KEELSON_UNROLL
+          for (int r = 0; r < count; ++r) total[r].add_product(block.load(at + r * between), weight);
+        }
+      }
+    KEELSON_UNROLL
+    for (int r = 0; r < count; ++r) block.store(total[r], results + (x + r) * to.step[2]);
+  }
+};
+
+/// partial[slot][tap][c] = sum over the slot's positions of src[reached][c] * diff[position][c].
+struct SlotSums {
+  const float *src, *diff;
+  float* partial;
+  Index channels, extent[3], lines, lines_per_slot;
+  Reach reach[3];
+  Positions from, at;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index blocks = ceil_div(channels, channel_lanes), c = item % blocks * channel_lanes, slot = item / blocks;
+    with_block(c, channels, [&](auto block) { add_slot(block, c, slot); });
+  }
+
+ private:
+  template <class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void add_slot(Block block, Index c, Index slot) const {
+    const Index taps = reach[0].taps * reach[1].taps * reach[2].taps;
+    float* sums = partial + slot * taps * channels + c;
+    for (Index t = 0; t < taps * channels; t += channels) block.store(block.zero(), sums + t);
+    const Index begin = slot * lines_per_slot, end = begin + lines_per_slot < lines ? begin + lines_per_slot : lines;
+    for (Index line = begin; line < end; ++line) {
+      const Index y = line % extent[1], z = line / extent[1] % extent[0], image = line / extent[1] / extent[0];
+      const float* d = diff + image * at.n + z * at.step[0] + y * at.step[1] + c;
+      for (Index i = 0; i < reach[0].taps; ++i)
+        for (Index j = 0; j < reach[1].taps; ++j) {
+          const Index sz = z * reach[0].step + reach[0].begin + i * reach[0].tap,
+                      sy = y * reach[1].step + reach[1].begin + j * reach[1].tap;
+          if (!reach[0].inside(sz) || !reach[1].inside(sy)) continue;
+          const float* s = src + image * from.n + sz * from.step[0] + sy * from.step[1] + c;
+          float* row = sums + (i * reach[1].taps + j) * reach[2].taps * channels;
+          Index k = 0;
+          for (; k + tap_chains <= reach[2].taps; k += tap_chains) add_line<tap_chains>(block, s, d, k, row);
+          for (; k < reach[2].taps; ++k) add_line<1>(block, s, d, k, row);
+        }
+    }
+  }
+
+  /// The taps k ... k + count - 1 along one line: first where all of them read inside, then the rest of each.
+  template <int count, class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void add_line(Block block, const float* s, const float* d, Index k, float* row) const {
+    Index first[count], last[count], begin = 0, end = extent[2];
+    for (int r = 0; r < count; ++r) {
+      reach[2].valid_results(k + r, extent[2], first[r], last[r]);
+      begin = first[r] > begin ? first[r] : begin;
+      end = last[r] < end ? last[r] : end;
+    }
+    typename Block::Vec total[count];
+    KEELSON_UNROLL
+    for (int r = 0; r < count; ++r) total[r] = block.load(row + (k + r) * channels);
+    const Index step = reach[2].step * from.step[2];
+    const auto source = [&](int r) { return s + (reach[2].begin + (k + r) * reach[2].tap) * from.step[2]; };
+    for (Index x = begin; x < end; ++x) {
+      const auto b = block.load(d + x * at.step[2]);
+      KEELSON_UNROLL
+      for (int r = 0; r < count; ++r) total[r].add_product(block.load(source(r) + x * step), b);
+    }
+    for (int r = 0; r < count; ++r)
+      for (Index x = first[r]; x < last[r]; ++x)
+        if (x < begin || x >= end)
+          total[r].add_product(block.load(source(r) + x * step), block.load(d + x * at.step[2]));
+    KEELSON_UNROLL
+    for (int r = 0; r < count; ++r) block.store(total[r], row + (k + r) * channels);
+  }
+};
+
+/// diff_weights = the sum over slots, always in the same order.
+struct AddSlotSums {
+  const float* partial;
+  float* sums;
+  Index slots, count;  ///< count: taps x channels
+
+  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+    for (Index i = begin; i < end; ++i) sums[i] = 0;
+    for (Index s = 0; s < slots; ++s)
+      for (Index i = begin; i < end; ++i) sums[i] += partial[s * count + i];
+  }
+};
+
+class DepthwiseConv final : public Conv {
+ public:
+  explicit DepthwiseConv(const ConvDesc& d)
+      : d_(d), g_(d), slots_(g_, static_cast<std::size_t>(g_.taps * g_.dst.c) * sizeof(float), std::size_t{32} << 20) {}
+
+  Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
+  std::string name(Verb) const override { return fmt::format("depthwise:{}", channel_lanes); }
+
+  Cost cost(Verb) const override {
+    return {conv_flops(d_), static_cast<double>(d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes())};
+  }
+
+  std::size_t scratch_bytes(Verb v) const override {
+    if (v != Verb::backward_weights) return 0;
+    return sums_bytes() + (d_.writes_diff_bias() ? channel_sums_scratch(positions(), g_.dst.c) : 0);
+  }
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weights, bias, dst, scratch] = args;
+    Gather k{src.data<float>(), weights.data<float>(), dst.data<float>(), g_.dst.n, g_.dst.c, {}, {}, {},
+             Positions(g_.src), Positions(g_.dst)};
+    for (int d = 0; d < 3; ++d) {
+      k.extent[d] = g_.dst.extent[d];
+      k.reach[d] = source_reach(d);
+      k.weights_step[d] = g_.weights_tap[d];
+    }
+    run("keelson::depthwise_conv::forward", k);
+    if (d_.params.bias || d_.params.activation.kind != EltwiseKind::identity)
+      add_bias_and_activate(dst.raw(), DType::f32, positions(), g_.dst.c, d_.params.bias ? bias.data<float>() : nullptr,
+                            d_.params.activation);
+  }
+
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [diff_dst, weights, diff_src, scratch] = args;
+    const auto residues = [&](int d) { return std::min(g_.stride[d], g_.src.extent[d]); };
+    for (Index a = 0; a < residues(0); ++a)
+      for (Index b = 0; b < residues(1); ++b)
+        for (Index c = 0; c < residues(2); ++c)
+          backward_residue({a, b, c}, diff_dst.data<float>(), weights.data<float>(), diff_src.data<float>());
+  }
+
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
+    auto* partial = static_cast<float*>(scratch.raw());
+    const Index count = g_.taps * g_.dst.c;
+    SlotSums k{src.data<float>(), diff_dst.data<float>(), partial, g_.dst.c,          {},
+               lines(),           slots_.lines,           {},      Positions(g_.src), Positions(g_.dst)};
+    for (int d = 0; d < 3; ++d) {
+      k.extent[d] = g_.dst.extent[d];
+      k.reach[d] = source_reach(d);
+    }
+    launch("keelson::depthwise_conv::backward_weights", slots_.count * ceil_div(g_.dst.c, channel_lanes), k);
+    for_each_block("keelson::depthwise_conv::add_slots", count,
+                   AddSlotSums{partial, diff_weights.data<float>(), slots_.count, count}, 512);
+    if (d_.writes_diff_bias())
+      channel_sums(diff_dst.raw(), DType::f32, positions(), g_.dst.c, diff_bias.data<float>(),
+                   reinterpret_cast<char*>(partial) + sums_bytes());
+  }
+
+ private:
+  Index lines() const { return g_.dst.n * g_.dst.extent[0] * g_.dst.extent[1]; }
+  Index positions() const { return lines() * g_.dst.extent[2]; }
+  std::size_t sums_bytes() const {
+    return align64(static_cast<std::size_t>(slots_.count * g_.taps * g_.dst.c) * sizeof(float));
+  }
+  Reach source_reach(int d) const { return {g_.stride[d], -g_.pad[d], g_.dilation[d], g_.kernel[d], g_.src.extent[d]}; }
+
+  /// The source elements whose coordinates have this residue modulo the strides.
+  void backward_residue(const Triple& residue, const float* diff_dst, const float* weights, float* diff_src) const {
+    Gather k{diff_dst, weights, diff_src, g_.src.n, g_.src.c, {}, {}, {}, Positions(g_.dst), Positions(g_.src)};
+    for (int d = 0; d < 3; ++d) {
+      const auto r = residue_of(g_, d, residue[d]);
+      k.extent[d] = r.extent;
+      k.reach[d] = {1, r.begin, -r.back, r.taps, g_.dst.extent[d]};
+      k.weights += r.first * g_.weights_tap[d];
+      k.weights_step[d] = r.step * g_.weights_tap[d];
+      k.dst += residue[d] * g_.src.stride[d];
+      k.to.step[d] = g_.stride[d] * g_.src.stride[d];
+    }
+    run("keelson::depthwise_conv::backward_data", k);
+  }
+
+  static void run(const char* label, const Gather& k) {
+    const Index width = runs_on_host ? 1 : k.extent[2];
+    launch(label, k.n * k.extent[0] * k.extent[1] * width * ceil_div(k.channels, channel_lanes), k);
+  }
+
+  ConvDesc d_;
+  ConvGeometry g_;
+  PartialSumBlocks slots_;
+};
+
+}  // namespace
+
+Expected<Conv> make_depthwise_conv(const ConvDesc& desc) {
+  const Index channels = desc.src.shape[1];
+  if (desc.params.groups != channels || desc.dst.shape[1] != channels || channels == 1)
+    return std::string("not one filter per channel");
+  ConvDesc d = desc;
+  d.src.layout = chosen(d.src, Layout::channels_last(d.src.shape));
+  d.weights.layout = chosen(d.weights, filters_last(d.weights.shape));
+  d.dst.layout = chosen(d.dst, Layout::channels_last(d.dst.shape));
+  if (!d.src.layout.is_channels_last(d.src.shape) || !d.dst.layout.is_channels_last(d.dst.shape))
+    return std::string("src or dst is not channels-last");
+  if (!(d.weights.layout == filters_last(d.weights.shape)))
+    return std::string("the weights of a tap do not lie side by side");
+  return std::unique_ptr<Conv>(std::make_unique<DepthwiseConv>(d));
+}
+
+}  // namespace keelson::kokkos

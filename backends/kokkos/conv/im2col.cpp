@@ -1,0 +1,115 @@
+#include "backends/kokkos/conv/im2col.hpp"
+
+#include <cstdint>
+
+#include "backends/common/divider.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+/// Values are moved as they are, as many bytes at once as channels and addresses allow.
+struct alignas(16) Bytes16 {
+  std::uint64_t halves[2];
+};
+
+/// Calls use(Chunk{}) with the widest chunk of which `run` bytes are a multiple and in which all addresses are whole.
+template <class Use>
+void with_chunk(std::size_t run, std::size_t addresses, const Use& use) {
+  const auto all = run | addresses;
+  if (all % 16 == 0) return use(Bytes16{});
+  if (all % 8 == 0) return use(std::uint64_t{});
+  if (all % 4 == 0) return use(std::uint32_t{});
+  use(std::uint16_t{});
+}
+
+std::size_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+
+/// One chunk of one tap of one row per item, the chunks of a row side by side. Traffic: the matrix once out; the
+/// tensor, of which neighbouring windows share most, once in.
+template <class Chunk>
+struct GatherWindows {
+  Im2col w;
+  const Chunk* in;
+  Index in_step;                    ///< chunks from one element of `in` to the next
+  std::uint32_t chunks, tap_count;  ///< of a tap; of a window
+  Index first;
+  Chunk* matrix;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    auto rest = static_cast<std::uint32_t>(item);  // 64-bit division costs more than the copy
+    const std::uint32_t chunk = rest % chunks;
+    rest /= chunks;
+    std::uint32_t tap = rest % tap_count;
+    auto row = static_cast<std::uint32_t>(first + rest / tap_count);
+    Index element = 0, step = 1;
+    bool inside = true;
+    for (int d = 2; d >= 0; --d) {
+      const std::uint32_t out = static_cast<std::uint32_t>(w.out[d]), taps = static_cast<std::uint32_t>(w.taps[d]);
+      const auto q = static_cast<std::int32_t>(row % out), t = static_cast<std::int32_t>(tap % taps);
+      row /= out;
+      tap /= taps;
+      std::int32_t at = q * w.mul[d] + t * w.step[d] + w.offset[d];
+      inside = inside && at >= 0 && at % w.div[d] == 0;
+      at /= w.div[d];
+      inside = inside && at < w.in[d];
+      element += at * step;
+      step *= w.in[d];
+    }
+    element += row * step;  // what is left of the row is the sample
+    matrix[item] = inside ? in[element * in_step + chunk] : Chunk{};
+  }
+};
+
+template <class Chunk>
+struct TapsBeforeFilters {
+  const Chunk* weights;
+  Divider filters, taps, chunks;
+  Chunk* dst;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    Index group = item;
+    const Index chunk = chunks.split(group), filter = filters.split(group), tap = taps.split(group);
+    dst[item] = weights[((group * filters.divisor() + filter) * taps.divisor() + tap) * chunks.divisor() + chunk];
+  }
+};
+
+}  // namespace
+
+bool Im2col::trivial() const {
+  for (int d = 0; d < 3; ++d)
+    if (taps[d] != 1 || out[d] != in[d] || mul[d] != 1 || offset[d] != 0 || div[d] != 1) return false;
+  return true;
+}
+
+void im2col(const Im2col& w, const void* in, Index in_channels, Index channels, std::size_t bytes, Index first,
+            Index rows, void* matrix) {
+  constexpr const char* label = "keelson::conv::windows";
+  const auto run = static_cast<std::size_t>(channels) * bytes, step = static_cast<std::size_t>(in_channels) * bytes;
+  with_chunk(run, step | address(in) | address(matrix), [&](auto tag) {
+    using Chunk = decltype(tag);
+    const auto chunks = static_cast<Index>(run / sizeof(Chunk));
+    const Index items = rows * w.tap_count() * chunks;
+    KEELSON_EXPECT(items <= Index{UINT32_MAX} && w.rows() <= Index{UINT32_MAX});
+    launch(label, items,
+           GatherWindows<Chunk>{w, static_cast<const Chunk*>(in), static_cast<Index>(step / sizeof(Chunk)),
+                                static_cast<std::uint32_t>(chunks), static_cast<std::uint32_t>(w.tap_count()), first,
+                                static_cast<Chunk*>(matrix)});
+  });
+}
+
+void permute_weights(const void* weights, Index groups, Index filters, Index taps, Index channels, std::size_t bytes,
+                     void* dst) {
+  constexpr const char* label = "keelson::conv::permute_weights";
+  const auto run = static_cast<std::size_t>(channels) * bytes;
+  with_chunk(run, address(weights) | address(dst), [&](auto tag) {
+    using Chunk = decltype(tag);
+    const auto chunks = static_cast<Index>(run / sizeof(Chunk));
+    const Index items = groups * taps * filters * chunks;
+    launch(label, items,
+           TapsBeforeFilters<Chunk>{static_cast<const Chunk*>(weights), Divider(filters, items), Divider(taps, items),
+                                    Divider(chunks, items), static_cast<Chunk*>(dst)});
+  });
+}
+
+}  // namespace keelson::kokkos

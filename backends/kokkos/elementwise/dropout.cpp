@@ -1,0 +1,222 @@
+#include "engine/ops/dropout.hpp"
+#include "backends/kokkos/common/values.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "engine/base/philox.hpp"
+#include "engine/ops/factory.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+/// Philox blocks that a work item takes at once: on a CPU as many as vector lanes.
+constexpr int lanes = runs_on_host ? 16 : 1;
+
+/// Word w of `lanes` Philox blocks is word[w][lane].
+struct Words {
+  std::uint32_t word[4][lanes];
+};
+
+/// philox::block() of the counters first, first + step ..., each operation for all of them, so that it vectorises: in
+/// 64-bit lanes, of which the products need all.
+KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
+                                   std::uint64_t step, Words& words) {
+  constexpr std::uint64_t low = 0xffffffffu;
+  std::uint64_t a[lanes], b[lanes], c[lanes], d[lanes];
+  for (int l = 0; l < lanes; ++l) {
+    const std::uint64_t counter = first + static_cast<std::uint64_t>(l) * step;
+    a[l] = counter & low, b[l] = counter >> 32;
+    c[l] = counter_high & low, d[l] = counter_high >> 32;
+  }
+  std::uint64_t k0 = key & low, k1 = key >> 32;
+  for (int i = 0; i < 10; ++i) {
+    KEELSON_KEEP_LOOP
+    for (int l = 0; l < lanes; ++l) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * a[l], p1 = std::uint64_t{0xCD9E8D57u} * c[l];
+      a[l] = (p1 >> 32) ^ b[l] ^ k0;
+      c[l] = (p0 >> 32) ^ d[l] ^ k1;
+      b[l] = p1 & low, d[l] = p0 & low;
+    }
+    k0 = (k0 + 0x9E3779B9u) & low, k1 = (k1 + 0xBB67AE85u) & low;
+  }
+  for (int l = 0; l < lanes; ++l) {
+    words.word[0][l] = static_cast<std::uint32_t>(a[l]), words.word[1][l] = static_cast<std::uint32_t>(b[l]);
+    words.word[2][l] = static_cast<std::uint32_t>(c[l]), words.word[3][l] = static_cast<std::uint32_t>(d[l]);
+  }
+}
+
+/// Keeps an element, or not, by its 32 bits.
+struct Drop {
+  float threshold, scale;
+  KOKKOS_FUNCTION explicit Drop(float rate) : threshold(rate * 16777216.0f), scale(rate < 1 ? 1 / (1 - rate) : 0.0f) {}
+  template <class T>
+  KOKKOS_FUNCTION T operator()(std::uint32_t bits, T x) const {
+    const bool keep = static_cast<float>(static_cast<std::int32_t>(bits >> 8)) >= threshold;
+    return stored<T>(keep ? value_of(x) * scale : 0.0f);
+  }
+};
+
+/// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
+/// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes `lanes`
+/// blocks from base / 4 + lanes * i on.
+template <class T>
+struct Mask {
+  DropoutParams p;
+  const StepParams* step_params;
+  Index elements, elements_per_sample;
+  Strided from_at, to_at;
+  bool plain;  ///< both
+  const T* src;
+  T* dst;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index base = step_params->sample_offset * elements_per_sample;
+    const Index block = base / 4 + item * lanes;
+    // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
+    Words words;
+    blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block), 1,
+           words);
+    std::uint32_t bits[4 * lanes];
+    for (int l = 0; l < lanes; ++l)
+      for (int w = 0; w < 4; ++w) bits[4 * l + w] = words.word[w][l];
+    const Drop drop(p.rate);
+    const Index first = block * 4 - base;
+    if (plain && first >= 0 && first + 4 * lanes <= elements) {
+      const T* from = src + first;
+      T* to = dst + first;
+      KEELSON_INDEPENDENT_ITERATIONS
+      for (int i = 0; i < 4 * lanes; ++i) to[i] = drop(bits[i], from[i]);
+      return;
+    }
+    for (int i = 0; i < 4 * lanes; ++i) {
+      const Index l = first + i;
+      if (l < 0 || l >= elements) continue;
+      dst[plain ? l : to_at.offset(l)] = drop(bits[i], src[plain ? l : from_at.offset(l)]);
+    }
+  }
+};
+
+/// The same where channels lie side by side and a Philox block serves four places of one channel: work item i takes
+/// four places, and on a GPU one of their channels.
+template <class T>
+struct ChannelsLastMask {
+  DropoutParams p;
+  const StepParams* step_params;
+  Index channels, places, elements_per_sample;  ///< places of one row; a multiple of 4
+  Index src_place;                              ///< from place to place: `channels`, or more where src is a slice
+  const T* src;
+  T* dst;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    Index begin = 0, end = channels;
+    if constexpr (!runs_on_host) {
+      begin = item % channels, end = begin + 1;
+      item /= channels;
+    }
+    const Index place = item * 4, row = place / places;
+    const Index base = step_params->sample_offset * elements_per_sample + row * channels * places + place % places;
+    const Drop drop(p.rate);
+    for (Index c = begin; c < end; c += lanes) {
+      Words words;
+      blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
+             static_cast<std::uint64_t>((base + c * places) / 4), static_cast<std::uint64_t>(places / 4), words);
+      const int valid = static_cast<int>(end - c < lanes ? end - c : lanes);
+      for (int w = 0; w < 4; ++w) {
+        const T* from = src + (place + w) * src_place + c;
+        T* to = dst + (place + w) * channels + c;
+        if (valid == lanes) {
+          KEELSON_KEEP_LOOP
+          KEELSON_INDEPENDENT_ITERATIONS
+          for (int l = 0; l < lanes; ++l) to[l] = drop(words.word[w][l], from[l]);
+        } else {
+          for (int l = 0; l < valid; ++l) to[l] = drop(words.word[w][l], from[l]);
+        }
+      }
+    }
+  }
+};
+
+class KokkosDropout : public Dropout {
+ public:
+  explicit KokkosDropout(const DropoutDesc& d)
+      : desc_(d),
+        forward_{d.src.layout.is_plain(d.src.shape), channels_between_places(d.src)},
+        backward_{forward_.plain && d.diff_dst().layout.is_plain(d.src.shape), channels_between_places(d.diff_dst())} {
+    if (forward_.src_place == 0) backward_.src_place = 0;
+  }
+  Layout layout(Verb, Role r) const override {
+    return r == Role::diff_dst ? desc_.diff_dst().layout : desc_.src.layout;
+  }
+  std::string name(Verb) const override { return "philox"; }
+  Cost cost(Verb) const override {
+    return {static_cast<double>(desc_.src.elements()), 2 * static_cast<double>(desc_.src.bytes())};
+  }
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [step_params, src, dst] = args;
+    constexpr const char* label = "keelson::dropout::forward";
+    run(label, forward_, step_params, src, dst);
+  }
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [step_params, diff_dst, diff_src] = args;
+    constexpr const char* label = "keelson::dropout::backward";
+    run(label, backward_, step_params, diff_dst, diff_src);
+  }
+
+ private:
+  /// How a verb's operands lie. Known once: comparing layouts allocates.
+  struct Lie {
+    bool plain;
+    Index src_place;  ///< of ChannelsLastMask, where that applies, else 0
+  };
+
+  void run(const char* label, const Lie& lie, const Tensor& step_params, const Tensor& src, const Tensor& dst) const {
+    const auto& shape = desc_.src.shape;
+    const Index elements = shape.elements();
+    if (elements == 0) return;
+    const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
+    with_type(desc_.src.dtype, [&](auto type) {
+      using T = decltype(type);
+      const auto* step = static_cast<const StepParams*>(step_params.raw());
+      if (lie.src_place > 0) {
+        const Index places = places_of(shape);
+        launch(label, shape[0] * places / 4 * (runs_on_host ? 1 : shape[1]),
+               ChannelsLastMask<T>{desc_.params, step, shape[1], places, per_sample, lie.src_place, src.data<T>(),
+                                   dst.data<T>()});
+      } else {
+        launch(label, elements / (4 * lanes) + 2,
+               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), Strided(dst), lie.plain, src.data<T>(),
+                       dst.data<T>()});
+      }
+    });
+  }
+
+  static Index places_of(const Shape& shape) { return shape.elements() / (shape[0] * shape[1]); }
+
+  /// The distance of a place's channels from the next place's, where ChannelsLastMask can read the tensor, else 0.
+  static Index channels_between_places(const TensorDesc& d) {
+    if (d.shape.rank() < 3 || d.shape.elements() == 0 || places_of(d.shape) % 4 != 0) return 0;
+    int last = d.shape.rank() - 1;
+    while (d.shape[last] == 1) --last;  // there are four places or more
+    Shape whole = d.shape;
+    whole[1] = d.layout.strides()[last];
+    const Layout slice = Layout::strided(d.shape, Layout::channels_last(whole).strides());
+    return whole[1] >= d.shape[1] && d.layout == slice ? whole[1] : 0;
+  }
+
+  DropoutDesc desc_;
+  Lie forward_, backward_;
+};
+
+}  // namespace
+
+Expected<Dropout> make(const DropoutDesc& d) {
+  if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
+  if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout adopts its producer's");
+  if (d.src.shape.rank() < 1) return std::string("src has no batch dim");
+  if (auto why = not_strided_values("diff_dst", d.diff_dst()); !why.empty()) return why;
+  return std::unique_ptr<Dropout>(std::make_unique<KokkosDropout>(d));
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,112 @@
+#pragma once
+
+#include "backends/kokkos/common/vector_math.hpp"
+#include "engine/ops/eltwise.hpp"
+
+/// The element-wise functions, one struct per EltwiseKind: value(p, x) and derivative(p, saved), where `saved` is the
+/// result where derivative_from_dst(p), else the argument. A NaN stays a NaN.
+namespace keelson::kokkos {
+
+using ops::EltwiseKind;
+using ops::EltwiseParams;
+
+struct Identity {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return x; }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float) { return 1; }
+};
+
+struct Relu {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return x <= 0 ? 0.0f : x; }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float y) { return y > 0 ? 1.0f : 0.0f; }
+};
+
+struct LeakyRelu {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) { return x > 0 ? x : p.alpha * x; }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float s) { return s > 0 ? 1.0f : p.alpha; }
+};
+
+struct Tanh {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return fast_tanh(x); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float y) { return (1 - y) * (1 + y); }
+};
+
+struct Sigmoid {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return 1 / (1 + fast_exp(-x)); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float y) { return y * (1 - y); }
+};
+
+struct Gelu {
+  static constexpr float sqrt_half = 0.70710678118654752f, inv_sqrt_two_pi = 0.39894228040143268f;
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) {
+    return 0.5f * x * fast_erfc(-x * sqrt_half);  // erfc(-z) = 1 + erf(z) without its cancellation for z << 0
+  }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float x) {
+    return 0.5f * fast_erfc(-x * sqrt_half) + x * inv_sqrt_two_pi * fast_exp(-0.5f * x * x);
+  }
+};
+
+struct Silu {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) { return x * Sigmoid::value(p, x); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float x) {
+    const float s = Sigmoid::value(p, x);
+    return s * (1 + x * (1 - s));
+  }
+};
+
+struct Linear {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) { return p.alpha * x + p.beta; }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float) { return p.alpha; }
+};
+
+/// Calls use(F{}) with the struct F of `kind`: one branch outside of the loops.
+template <class Use>
+void with_function(EltwiseKind kind, const Use& use) {
+  switch (kind) {
+    case EltwiseKind::identity:
+      return use(Identity{});
+    case EltwiseKind::relu:
+      return use(Relu{});
+    case EltwiseKind::leaky_relu:
+      return use(LeakyRelu{});
+    case EltwiseKind::tanh:
+      return use(Tanh{});
+    case EltwiseKind::sigmoid:
+      return use(Sigmoid{});
+    case EltwiseKind::gelu:
+      return use(Gelu{});
+    case EltwiseKind::silu:
+      return use(Silu{});
+    case EltwiseKind::linear:
+      return use(Linear{});
+  }
+}
+
+template <class F, int N>
+KOKKOS_INLINE_FUNCTION void apply(const EltwiseParams& p, float (&x)[N]) {
+  for (int i = 0; i < N; ++i) x[i] = F::value(p, x[i]);
+}
+
+/// The function on a register's worth of values: the epilogue of convolution and dense.
+template <int N>
+KOKKOS_INLINE_FUNCTION void activate(const EltwiseParams& p, float (&x)[N]) {
+  switch (p.kind) {
+    case EltwiseKind::identity:
+      return;
+    case EltwiseKind::relu:
+      return apply<Relu>(p, x);
+    case EltwiseKind::leaky_relu:
+      return apply<LeakyRelu>(p, x);
+    case EltwiseKind::tanh:
+      return apply<Tanh>(p, x);
+    case EltwiseKind::sigmoid:
+      return apply<Sigmoid>(p, x);
+    case EltwiseKind::gelu:
+      return apply<Gelu>(p, x);
+    case EltwiseKind::silu:
+      return apply<Silu>(p, x);
+    case EltwiseKind::linear:
+      return apply<Linear>(p, x);
+  }
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,149 @@
+#include "engine/ops/loss.hpp"
+#include "backends/kokkos/common/parallel_sum.hpp"
+#include "backends/kokkos/loss/loss_lanes.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "engine/ops/context.hpp"
+#include "engine/ops/factory.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+constexpr Index max_blocks = 1024;  ///< of rows, summed one by one and then in order, whatever the number of threads
+
+Index block_rows(Index rows) { return ceil_div(rows, max_blocks); }
+
+void loss_of_blocks(const LossRows& o, double* sums) {
+  constexpr const char* label = "keelson::loss::rows";
+  const Index per_block = block_rows(o.rows);
+  launch(
+      label, ceil_div(o.rows, per_block), KOKKOS_LAMBDA(Index b) {
+        const Index end = (b + 1) * per_block < o.rows ? (b + 1) * per_block : o.rows;
+        double sum = 0;
+        for (Index r = b * per_block; r < end; ++r) sum += o.row(r);
+        sums[b] = sum;
+      });
+}
+
+void add_blocks(const double* sums, Index blocks, double* loss) {
+  constexpr const char* label = "keelson::loss::total";
+  launch(
+      label, 1, KOKKOS_LAMBDA(Index) {
+        double sum = 0;
+        for (Index b = 0; b < blocks; ++b) sum += sums[b];
+        *loss = sum;
+      });
+}
+
+struct LossOfRow {
+  LossRows o;
+  double* losses;
+  KOKKOS_FUNCTION void operator()(Index r) const { losses[r] = o.row(r); }
+};
+
+class KokkosLoss : public Loss {
+ public:
+  KokkosLoss(const LossDesc& d, Device& device)
+      : desc_(d),
+        lanes_(loss_lanes(d.params, d.prediction.shape[0], d.prediction.shape[1])),
+        memory_(device.allocate(memory_bytes(), "loss")) {}
+
+  Layout layout(Verb, Role) const override { return Layout::plain(desc_.prediction.shape); }
+  std::string name(Verb) const override { return std::string(to_string(desc_.params.kind)); }
+  Cost cost(Verb) const override {
+    return {4.0 * static_cast<double>(desc_.prediction.elements()),
+            2.0 * static_cast<double>(desc_.prediction.bytes())};
+  }
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale] = args;
+    const bool classes = desc_.params.kind == LossKind::cross_entropy;
+    const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
+    const LossRows o{desc_.params,
+                     static_cast<const StepParams*>(step_params.raw()),
+                     static_cast<const LossScale*>(loss_scale.raw()),
+                     prediction.data<float>(),
+                     classes ? nullptr : target.data<float>(),
+                     classes ? target.data<std::int32_t>() : nullptr,
+                     weight.data<float>(),
+                     diff_prediction ? diff_prediction.data<float>() : nullptr,
+                     rows,
+                     desc_.prediction.shape[1],
+                     per_sample,
+                     classes && target.elements() == rows};
+    if constexpr (runs_on_host) {
+      loss_of_blocks(o, memory<double>());
+      add_blocks(memory<double>(), ceil_div(rows, block_rows(rows)), loss.data<double>());
+    } else {
+      const Index parts = on_device(o);
+      parallel_sum("keelson::loss::total", Numbers{memory<double>()}, parts, memory<double>() + parts,
+                   loss.data<double>());
+    }
+  }
+
+ private:
+  /// The parts of the total, at the beginning of the memory: how many there are.
+  Index on_device(const LossRows& o) const {
+    auto* parts = memory<double>();
+    if (lanes_ == 1) {
+      launch("keelson::loss::rows", o.rows, LossOfRow{o, parts});
+      return o.rows;
+    }
+    if (o.p.kind != LossKind::cross_entropy) {
+      launch("keelson::loss::lanes", o.rows * lanes_, DifferenceLane{o, lanes_, parts});
+      return o.rows * lanes_;
+    }
+    auto* rows = reinterpret_cast<ClassRow*>(memory<std::byte>() + sums_bytes(o.rows));
+    auto* lanes = reinterpret_cast<Exponentials*>(rows + o.rows);
+    launch("keelson::loss::lanes", o.rows * lanes_, ClassLane{o, lanes_, lanes});
+    launch("keelson::loss::rows", o.rows, ClassTotal{o, lanes_, lanes, rows, parts});
+    if (const Index all = o.rows * o.features; o.diff)
+      launch("keelson::loss::gradient", all, ClassGradient{o, rows, Divider(o.features, all)});
+    return o.rows;
+  }
+
+  static std::size_t sums_bytes(Index parts) {
+    return align64(static_cast<std::size_t>(parts + parallel_sum_scratch(parts)) * sizeof(double));
+  }
+  std::size_t memory_bytes() const {
+    const Index rows = desc_.prediction.shape[0];
+    if (runs_on_host) return static_cast<std::size_t>(ceil_div(rows, block_rows(rows))) * sizeof(double);
+    if (desc_.params.kind != LossKind::cross_entropy) return sums_bytes(rows * lanes_);
+    const auto of_row = sizeof(ClassRow) + static_cast<std::size_t>(lanes_) * sizeof(Exponentials);
+    return sums_bytes(rows) + static_cast<std::size_t>(rows) * of_row;
+  }
+  template <class T>
+  T* memory() const {
+    return static_cast<T*>(memory_.get());
+  }
+
+  LossDesc desc_;
+  Index lanes_;
+  std::shared_ptr<void> memory_;
+};
+
+}  // namespace
+
+Expected<Loss> make(const LossDesc& d, Device& device) {
+  if (auto why = not_strided_f32("prediction", d.prediction); !why.empty()) return why;
+  const auto& shape = d.prediction.shape;
+  const bool classes = d.params.kind == LossKind::cross_entropy;
+  if (shape.rank() != 2 || shape[0] < 1 || shape[1] < 1 || d.rows_per_sample < 1 || shape[0] % d.rows_per_sample != 0)
+    return fmt::format("prediction {} is not (rows, features) with {} rows per sample", to_string(shape),
+                       d.rows_per_sample);
+  const auto samples = shape[0] / d.rows_per_sample;
+  const auto wanted = !classes                     ? Shape{samples, shape[1]}
+                      : d.target.shape.rank() == 2 ? Shape{samples, d.rows_per_sample}
+                                                   : Shape{samples};
+  if (!(d.target.shape == wanted) || d.target.dtype != (classes ? DType::s32 : DType::f32))
+    return fmt::format("target is {} {}, expected {} {}", to_string(d.target.shape), to_string(d.target.dtype),
+                       to_string(wanted), classes ? "s32" : "f32");
+  if (!d.prediction.layout.is_any() && !d.prediction.layout.is_plain(shape))
+    return std::string("prediction is not plain");
+  if (!d.target.layout.is_any() && !d.target.layout.is_plain(wanted)) return std::string("target is not plain");
+  return std::unique_ptr<Loss>(std::make_unique<KokkosLoss>(d, device));
+}
+
+}  // namespace keelson::kokkos

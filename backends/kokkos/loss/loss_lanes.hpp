@@ -1,0 +1,127 @@
+#pragma once
+
+#include "backends/common/divider.hpp"
+#include "backends/kokkos/loss/loss_rows.hpp"
+
+/// Losses of wide rows on a GPU: `lanes` work items share a row, each takes every lanes-th element, so that a warp
+/// reads neighbours.
+namespace keelson::kokkos {
+
+/// Work items of a row; 1: LossRows does it.
+inline Index loss_lanes(const ops::LossParams& p, Index rows, Index features) {
+  constexpr Index least = 64, enough = Index{1} << 16;
+  const Index for_all = enough / rows < least ? least : enough / rows;
+  const Index most = p.kind == LossKind::cross_entropy ? least : for_all;  // of which one item puts the row together
+  const Index wanted = features / least;
+  return wanted < 1 ? 1 : wanted < most ? wanted : most;
+}
+
+/// mse, mae, huber: the lane's part of the total, and its elements of the gradient.
+struct DifferenceLane {
+  LossRows o;
+  Index lanes;
+  double* parts;  ///< (row, lane)
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index r = item / lanes;
+    const double share = o.share(r), scale = share / static_cast<double>(o.features);
+    const double diff_scale = scale * o.gradient_scale();
+    const float *x = o.prediction + r * o.features, *t = o.target + r / o.rows_per_sample * o.features;
+    float* diff = o.diff ? o.diff + r * o.features : nullptr;
+    double sum = 0;
+    for (Index f = item % lanes; f < o.features; f += lanes) {
+      const double d = share == 0 ? 0.0 : static_cast<double>(x[f]) - t[f];
+      sum += o.one(d);
+      if (diff) diff[f] = share == 0 ? 0.0f : static_cast<float>(diff_scale * o.slope(d));
+    }
+    parts[item] = share == 0 ? 0.0 : scale * sum;
+  }
+};
+
+/// Of a lane or a row: the largest prediction, and sum exp(x - largest).
+struct Exponentials {
+  double sum;
+  float largest;
+};
+
+/// cross_entropy, first: the lanes' maxima and sums.
+struct ClassLane {
+  LossRows o;
+  Index lanes;
+  Exponentials* parts;  ///< (lane, row)
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index r = item / lanes, lane = item % lanes;
+    const float* x = o.prediction + r * o.features;
+    float largest = x[lane];
+    for (Index f = lane + lanes; f < o.features; f += lanes) largest = x[f] > largest ? x[f] : largest;
+    double sum = 0;
+    // A lane of -infinity has no part in the sum, but would make it NaN.
+    for (Index f = lane; f < o.features && largest != -Kokkos::Experimental::infinity_v<float>; f += lanes)
+      sum += static_cast<double>(fast_exp(x[f] - largest));
+    parts[lane * o.rows + r] = {sum, largest};
+  }
+};
+
+/// What the gradient of a row is made of; all 0 for a row that does not count.
+struct ClassRow {
+  double share;  ///< scaled
+  Exponentials all;
+  Index wanted;  ///< class
+};
+
+/// cross_entropy, second: the rows' losses.
+struct ClassTotal {
+  LossRows o;
+  Index lanes;
+  const Exponentials* parts;
+  ClassRow* rows;
+  double* losses;
+
+  KOKKOS_FUNCTION void operator()(Index r) const {
+    const double share = o.share(r);
+    const Index c = o.classes[o.class_per_row ? r : r / o.rows_per_sample];
+    if (share == 0 || c == -1) {
+      rows[r] = {};
+      losses[r] = 0;
+      return;
+    }
+    float largest = parts[r].largest;
+    for (Index s = 1; s < lanes; ++s) {
+      const float v = parts[s * o.rows + r].largest;
+      largest = v > largest ? v : largest;
+    }
+    double sum = 0;
+    for (Index s = 0; s < lanes; ++s) {
+      const auto part = parts[s * o.rows + r];
+      sum += part.sum * Kokkos::exp(static_cast<double>(part.largest) - largest);
+    }
+    const bool exists = c >= 0 && c < o.features;
+    const double wanted = exists ? o.prediction[r * o.features + c] : Kokkos::Experimental::quiet_NaN_v<double>;
+    rows[r] = {share * o.gradient_scale(), {sum, largest}, c};
+    losses[r] = share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
+  }
+};
+
+/// cross_entropy, third: softmax less the unit vector of the class, element by element.
+struct ClassGradient {
+  LossRows o;
+  const ClassRow* rows;
+  Divider by_features;
+
+  KOKKOS_FUNCTION void operator()(Index i) const {
+    Index r = i;
+    const Index f = by_features.split(r);
+    const ClassRow row = rows[r];
+    const float x = o.prediction[i];
+    if (row.share == 0)
+      o.diff[i] = 0;
+    else if (f == row.wanted)  // by itself, since softmax - 1 cancels where the network is sure
+      o.diff[i] =
+          static_cast<float>(row.share * (Kokkos::exp(static_cast<double>(x) - row.all.largest) / row.all.sum - 1));
+    else
+      o.diff[i] = fast_exp(x - row.all.largest) * static_cast<float>(row.share / row.all.sum);
+  }
+};
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,129 @@
+#pragma once
+
+#include "backends/kokkos/common/vector_math.hpp"
+#include "engine/ops/loss.hpp"
+
+/// The loss of a row, and its gradient, by one work item.
+namespace keelson::kokkos {
+
+using ops::LossKind;
+
+struct LossRows {
+  ops::LossParams p;
+  const ops::StepParams* step_params;
+  const ops::LossScale* loss_scale;
+  const float* prediction;
+  const float* target;
+  const std::int32_t* classes;
+  const float* weight;
+  float* diff;  ///< null: no gradient; may be `prediction`
+  Index rows, features, rows_per_sample;
+  bool class_per_row;
+
+  KOKKOS_FUNCTION double gradient_scale() const { return loss_scale ? loss_scale->scale : 1.0f; }
+
+  /// What one unit of row r's loss counts for in the total; 0 for padding, whose prediction may be anything.
+  KOKKOS_FUNCTION double share(Index r) const {
+    const double all = static_cast<double>(step_params->inverse_samples) * weight[r / rows_per_sample];
+    return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
+  }
+
+  KOKKOS_FUNCTION double one(double d) const {
+    if (p.kind == LossKind::mse) return d * d;
+    const double a = Kokkos::fabs(d), delta = p.delta;
+    if (p.kind == LossKind::mae) return a;
+    return a <= delta ? 0.5 * d * d : delta * (a - 0.5 * delta);
+  }
+
+  KOKKOS_FUNCTION double slope(double d) const {
+    if (p.kind == LossKind::mse) return 2 * d;
+    const double limit = p.kind == LossKind::mae ? 0.0 : static_cast<double>(p.delta);
+    if (p.kind == LossKind::huber && Kokkos::fabs(d) <= limit) return d;
+    const double unit = d > 0 ? 1.0 : d < 0 ? -1.0 : d;  // a NaN stays a NaN
+    return p.kind == LossKind::huber ? limit * unit : unit;
+  }
+
+  KOKKOS_FUNCTION double difference_row(Index r, double share) const {
+    const float *x = prediction + r * features, *t = target + r / rows_per_sample * features;
+    const double scale = share / static_cast<double>(features);
+    double sum = 0;
+    for (Index f = 0; f < features; ++f) sum += one(static_cast<double>(x[f]) - t[f]);
+    // In a loop of its own: the loss has the same bits with and without a gradient.
+    const double whole = scale * gradient_scale();
+    for (Index f = 0; diff && f < features; ++f)
+      diff[r * features + f] = static_cast<float>(whole * slope(static_cast<double>(x[f]) - t[f]));
+    return scale * sum;
+  }
+
+  KOKKOS_FUNCTION void zero_row(Index r) const {
+    if (!diff) return;
+    for (Index f = 0; f < features; ++f) diff[r * features + f] = 0;
+  }
+
+  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow, and its gradient, which is softmax
+  /// less the unit vector of c. The row stays in the cache from its first reading to its last writing.
+  KOKKOS_FUNCTION double class_row(Index r, double share) const {
+    const Index c = classes[class_per_row ? r : r / rows_per_sample];
+    if (c == -1) return zero_row(r), 0.0;
+    const float* x = prediction + r * features;
+    const float largest = maximum(x), wanted = c >= 0 && c < features ? x[c] : Kokkos::Experimental::quiet_NaN_v<float>;
+    const double sum =
+        diff ? exponentials<true>(x, largest, diff + r * features) : exponentials<false>(x, largest, nullptr);
+    if (diff) {
+      float* d = diff + r * features;
+      const double whole = share * gradient_scale();
+      const auto scale = static_cast<float>(whole / sum);
+      KEELSON_INDEPENDENT_ITERATIONS
+      for (Index f = 0; f < features; ++f) d[f] *= scale;
+      // By itself, since softmax - 1 cancels where the network is sure.
+      if (c >= 0 && c < features)
+        d[c] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
+    }
+    return share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
+  }
+
+  static constexpr int lanes = runs_on_host ? 16 : 1;
+
+  KOKKOS_FUNCTION float maximum(const float* x) const {
+    float most[lanes];
+    for (int l = 0; l < lanes; ++l) most[l] = x[0];
+    Index f = 0;
+    for (; f + lanes <= features; f += lanes)
+      for (int l = 0; l < lanes; ++l) most[l] = x[f + l] > most[l] ? x[f + l] : most[l];
+    for (; f < features; ++f) most[0] = x[f] > most[0] ? x[f] : most[0];
+    for (int l = 1; l < lanes; ++l) most[0] = most[l] > most[0] ? most[l] : most[0];
+    return most[0];
+  }
+
+  /// Their sum, in double after at most 64 additions in float; `store`: writes them, too.
+  template <bool store>
+  KOKKOS_FUNCTION double exponentials(const float* x, float largest, float* to) const {
+    double sum = 0;
+    Index f = 0;
+    while (f + lanes <= features) {
+      float part[lanes] = {};
+      const Index left = (features - f) / lanes, turns = left < 64 ? left : 64;
+      for (Index turn = 0; turn < turns; ++turn, f += lanes)
+        for (int l = 0; l < lanes; ++l) {
+          const float e = fast_exp(x[f + l] - largest);
+          if constexpr (store) to[f + l] = e;
+          part[l] += e;
+        }
+      for (int l = 0; l < lanes; ++l) sum += static_cast<double>(part[l]);
+    }
+    for (; f < features; ++f) {
+      const float e = fast_exp(x[f] - largest);
+      if constexpr (store) to[f] = e;
+      sum += static_cast<double>(e);
+    }
+    return sum;
+  }
+
+  KOKKOS_FUNCTION double row(Index r) const {
+    const double s = share(r);
+    if (s == 0) return zero_row(r), 0.0;
+    return p.kind == LossKind::cross_entropy ? class_row(r, s) : difference_row(r, s);
+  }
+};
+
+}  // namespace keelson::kokkos

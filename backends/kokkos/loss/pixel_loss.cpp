@@ -1,0 +1,225 @@
+#include "engine/ops/pixel_loss.hpp"
+#include "backends/kokkos/common/parallel_sum.hpp"
+#include "backends/kokkos/common/vector_math.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "engine/base/philox.hpp"
+#include "engine/ops/context.hpp"
+#include "engine/ops/factory.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+/// The pixels of a batch: class c of pixel q of sample n lies at n * sample + c * channel + place(q).
+struct Pixels {
+  Index samples, classes, count;  ///< `count` of a sample
+  Index sample, channel, even;    ///< strides; `even`: from pixel to pixel, or 0
+  Strided uneven;
+
+  explicit Pixels(const TensorDesc& d)
+      : samples(d.shape[0]), classes(d.shape[1]), sample(d.layout.strides()[0]), channel(d.layout.strides()[1]) {
+    const int rank = d.shape.rank();
+    count = 1;
+    uneven.rank = rank - 2;
+    for (int i = 2; i < rank; ++i) {
+      count *= d.shape[i];
+      uneven.extents[i - 2] = d.shape[i];
+      uneven.strides[i - 2] = d.layout.strides()[i];
+    }
+    even = d.layout.strides()[rank - 1];
+    for (int i = 2; i + 1 < rank; ++i)
+      if (d.layout.strides()[i] != d.layout.strides()[i + 1] * d.shape[i + 1]) even = 0;
+  }
+  KOKKOS_FUNCTION Index place(Index n, Index q) const { return n * sample + (even != 0 ? q * even : uneven.offset(q)); }
+};
+
+/// 1 where the pixel has the class.
+struct HasClass {
+  const std::int32_t* target;  ///< of one sample
+  std::int32_t wanted;
+  KOKKOS_FUNCTION double operator()(Index q) const { return target[q] == wanted ? 1 : 0; }
+};
+
+/// The terms of the loss, and the gradient.
+struct PixelTerms {
+  Pixels at;
+  const StepParams* step_params;
+  const LossScale* loss_scale;
+  const float *prediction, *weight, *class_weights;
+  const std::int32_t* target;
+  const double* counts;  ///< pixels by (sample, class); null: nobody needs them
+  float* diff;           ///< null: no gradient; may be `prediction`
+  PixelMean mean;
+  float factor, gamma, sampled;
+  std::uint32_t stream;
+
+  KOKKOS_FUNCTION double counted(Index n) const {
+    double sum = 0;
+    for (Index c = 0; c < at.classes; ++c) {
+      const double all = counts[n * at.classes + c];
+      if (class_weights[c] != 0) sum += sampled > 0 && all > sampled ? static_cast<double>(sampled) : all;
+    }
+    return sum;
+  }
+
+  /// What a pixel of sample n counts for, but for the weight of its class; 0 for padding.
+  KOKKOS_FUNCTION double share(Index n) const {
+    const double all = static_cast<double>(step_params->inverse_samples) * weight[n] * factor;
+    if (all == 0 || mean == PixelMean::none) return all;
+    const double divisor = mean == PixelMean::all ? static_cast<double>(at.count) : counted(n);
+    return divisor > 0 ? all / divisor : 0;
+  }
+
+  KOKKOS_FUNCTION bool drawn(Index n, Index q, std::int32_t c) const {
+    if (sampled <= 0) return true;
+    const auto pixel = static_cast<std::uint64_t>((step_params->sample_offset + n) * at.count + q);
+    const double u = philox::uniform({step_params->seed, stream, step_params->step}, pixel);
+    return u * counts[n * at.classes + c] < static_cast<double>(sampled);
+  }
+
+  KOKKOS_FUNCTION double fill(Index place, float value) const {
+    for (Index j = 0; diff && j < at.classes; ++j) diff[place + j * at.channel] = value;
+    return static_cast<double>(value);
+  }
+
+  /// The term of pixel q of sample n. -log softmax without overflow, and without cancellation where the network is
+  /// sure: `others` is the sum of the exponentials of the other classes.
+  KOKKOS_FUNCTION double operator()(Index n, Index q, double share) const {
+    const Index place = at.place(n, q);
+    const std::int32_t c = target[n * at.count + q];
+    if (share == 0 || c == -1) return fill(place, 0);
+    if (c < 0 || c >= at.classes) return fill(place, Kokkos::Experimental::quiet_NaN_v<float>);
+    const double whole = share * static_cast<double>(class_weights[c]);
+    if (whole == 0 || !drawn(n, q, c)) return fill(place, 0);
+    const float* x = prediction + place;
+    const float wanted = x[c * at.channel];
+    float largest = x[0];
+    for (Index j = 1; j < at.classes; ++j) largest = x[j * at.channel] > largest ? x[j * at.channel] : largest;
+    const double own = fast_exp(wanted - largest);
+    double others = 0;
+    for (Index j = 0; j < at.classes; ++j) {
+      const float e = fast_exp(x[j * at.channel] - largest);
+      if (j != c) others += static_cast<double>(e);
+      if (diff) diff[place + j * at.channel] = e;
+    }
+    const double sum = own + others, wrong = others / sum;
+    const double loss = wanted == largest
+                            ? Kokkos::log1p(others)
+                            : Kokkos::log(sum) + (static_cast<double>(largest) - static_cast<double>(wanted));
+    double focus = 1, slope = 1;  // of the loss, and of its derivative
+    if (gamma > 0) {
+      focus = Kokkos::pow(wrong, static_cast<double>(gamma));
+      slope = focus + gamma * (own / sum) * Kokkos::pow(wrong, static_cast<double>(gamma) - 1) * loss;
+    }
+    if (diff) {
+      const double scale = whole * slope * (loss_scale ? static_cast<double>(loss_scale->scale) : 1);
+      for (Index j = 0; j < at.classes; ++j) diff[place + j * at.channel] *= static_cast<float>(scale / sum);
+      diff[place + c * at.channel] = static_cast<float>(-scale * wrong);
+    }
+    return whole * focus * loss;
+  }
+};
+
+/// A block of the pixels of one sample: on a CPU a run of them, on a GPU one.
+struct PixelBlock {
+  PixelTerms term;
+  Index blocks, size;  ///< of a sample; pixels
+  double* sums;
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index n = item / blocks, first = item % blocks * size;
+    const Index end = first + size < term.at.count ? first + size : term.at.count;
+    const double share = term.share(n);
+    double sum = 0;
+    for (Index q = first; q < end; ++q) sum += term(n, q, share);
+    sums[item] = sum;
+  }
+};
+
+class KokkosPixelLoss : public PixelLoss {
+ public:
+  KokkosPixelLoss(const PixelLossDesc& d, Device& device)
+      : d_(d),
+        at_(d.prediction),
+        blocks_(runs_on_host ? std::min(ceil_div(most_blocks, at_.samples), at_.count) : at_.count),
+        needs_counts_(d.params.mean == PixelMean::counted || sampled() > 0),
+        class_weights_(device.allocate(static_cast<std::size_t>(at_.classes) * sizeof(float), "class weights")) {
+    auto weights = d.params.class_weights;
+    weights.resize(static_cast<std::size_t>(at_.classes), 1);
+    device.copy_from_host(class_weights_.get(), weights.data(), weights.size() * sizeof(float));
+  }
+
+  Layout layout(Verb, Role role) const override {
+    return role == Role::target ? d_.target_desc().layout : d_.prediction.layout;
+  }
+  std::string name(Verb) const override { return "cross_entropy of pixels"; }
+  Cost cost(Verb) const override {
+    return {4.0 * static_cast<double>(d_.prediction.elements()), 2.0 * static_cast<double>(d_.prediction.bytes())};
+  }
+  std::size_t scratch_bytes(Verb) const override {
+    const Index items = at_.samples * blocks_;
+    Index numbers = items + parallel_sum_scratch(items);
+    if (needs_counts_) numbers += at_.samples * at_.classes + parallel_sum_scratch(at_.count);
+    return static_cast<std::size_t>(numbers) * sizeof(double);
+  }
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, scratch] = args;
+    const Index items = at_.samples * blocks_;
+    auto* sums = static_cast<double*>(scratch.raw());
+    double* more = sums + items + parallel_sum_scratch(items);
+    const auto* classes = target.data<std::int32_t>();
+    if (needs_counts_) count(classes, more, more + at_.samples * at_.classes);
+    const auto& p = d_.params;
+    const PixelTerms term{at_,
+                          static_cast<const StepParams*>(step_params.raw()),
+                          static_cast<const LossScale*>(loss_scale.raw()),
+                          prediction.data<float>(),
+                          weight.data<float>(),
+                          static_cast<const float*>(class_weights_.get()),
+                          classes,
+                          needs_counts_ ? more : nullptr,
+                          diff_prediction ? diff_prediction.data<float>() : nullptr,
+                          p.mean,
+                          p.factor,
+                          p.focal_gamma,
+                          sampled(),
+                          d_.stream};
+    launch("keelson::pixel_loss::pixels", items, PixelBlock{term, blocks_, ceil_div(at_.count, blocks_), sums});
+    parallel_sum("keelson::pixel_loss::total", Numbers{sums}, items, sums + items, loss.data<double>());
+  }
+
+ private:
+  static constexpr Index most_blocks = 1024;  ///< on a CPU, whatever the number of threads
+
+  float sampled() const { return d_.training ? d_.params.sampled_pixels : 0; }
+
+  void count(const std::int32_t* target, double* counts, double* scratch) const {
+    for (Index n = 0; n < at_.samples; ++n)
+      for (Index c = 0; c < at_.classes; ++c)
+        parallel_sum("keelson::pixel_loss::counts", HasClass{target + n * at_.count, static_cast<std::int32_t>(c)},
+                     at_.count, scratch, counts + n * at_.classes + c);
+  }
+
+  PixelLossDesc d_;
+  Pixels at_;
+  Index blocks_;
+  bool needs_counts_;
+  std::shared_ptr<void> class_weights_;
+};
+
+}  // namespace
+
+Expected<PixelLoss> make(const PixelLossDesc& d, Device& device) {
+  if (auto why = not_strided_f32("prediction", d.prediction); !why.empty()) return why;
+  if (d.prediction.layout.is_any()) return std::string("prediction has no layout yet; the loss adopts its producer's");
+  if (d.prediction.shape.rank() < 3 || d.prediction.elements() == 0)
+    return fmt::format("prediction {} is not (N, C, spatial...)", to_string(d.prediction.shape));
+  const auto& weights = d.params.class_weights;
+  if (!weights.empty() && static_cast<Index>(weights.size()) != d.prediction.shape[1])
+    return fmt::format("{} class weights for {} classes", weights.size(), d.prediction.shape[1]);
+  return std::unique_ptr<PixelLoss>(std::make_unique<KokkosPixelLoss>(d, device));
+}
+
+}  // namespace keelson::kokkos

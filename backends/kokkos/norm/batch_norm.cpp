@@ -1,0 +1,335 @@
+#include "engine/ops/batch_norm.hpp"
+
+#include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/norm/channel_rows.hpp"
+#include "engine/ops/factory.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+KOKKOS_INLINE_FUNCTION float inverse_deviation(float variance, float epsilon) {
+  return 1 / Kokkos::sqrt(variance + epsilon);
+}
+
+/// sum of w x, sum of w x^2
+template <class T>
+struct ValueSums {
+  const T* src;
+  const float* weight;
+  ChannelRows r;
+
+  template <int N>
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
+                           double (&second)[N]) const {
+    for (Index row = begin; row < end; row += step) {
+      const double w = static_cast<double>(weight[row / r.per_weight]);
+      if (w == 0) continue;
+      float x[N];
+      load(src + r.offset(row, channel), x);
+      for (int l = 0; l < N; ++l) {
+        const double value = static_cast<double>(x[l]), weighted = w * value;
+        first[l] += weighted;
+        second[l] += weighted * value;
+      }
+    }
+  }
+};
+
+/// sum of diff_dst, sum of diff_dst x'
+template <class T>
+struct GradientSums {
+  const T *src, *diff_dst;
+  const float *mean, *variance;
+  float epsilon;
+  ChannelRows r;
+
+  template <int N>
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
+                           double (&second)[N]) const {
+    float factor[N], middle[N];
+    for (int l = 0; l < N; ++l) factor[l] = inverse_deviation(variance[channel + l], epsilon);
+    for (int l = 0; l < N; ++l) middle[l] = mean[channel + l];
+    for (Index row = begin; row < end; row += step) {
+      const Index at = r.offset(row, channel);
+      float x[N], g[N];
+      load(src + at, x);
+      load(diff_dst + at, g);
+      for (int l = 0; l < N; ++l) {
+        const double gradient = static_cast<double>(g[l]);
+        first[l] += gradient;
+        second[l] += gradient * static_cast<double>((x[l] - middle[l]) * factor[l]);
+      }
+    }
+  }
+};
+
+template <class T>
+struct Normalize {
+  const T* src;
+  T* dst;
+  const float *mean, *variance, *scale, *shift;
+  float epsilon;
+  ChannelRows r;
+
+  template <int N>
+  KOKKOS_FUNCTION void rows(Index begin, Index end, Index channel) const {
+    float factor[N], middle[N], offset[N];
+    for (int l = 0; l < N; ++l) {
+      factor[l] = inverse_deviation(variance[channel + l], epsilon) * scale[channel + l];
+      middle[l] = mean[channel + l];
+      offset[l] = shift[channel + l];
+    }
+    for (Index row = begin; row < end; ++row) {
+      const Index at = r.offset(row, channel);
+      float x[N];
+      load(src + at, x);
+      for (int l = 0; l < N; ++l) x[l] = (x[l] - middle[l]) * factor[l] + offset[l];
+      store(dst + at, x);
+    }
+  }
+};
+
+template <class T>
+struct GradientOfSource {
+  const T *src, *diff_dst;
+  T* diff_src;
+  const float *weight, *mean, *variance, *scale;
+  const double *sums, *diff_sums;
+  float epsilon;
+  ChannelRows r;
+
+  template <int N>
+  KOKKOS_FUNCTION void rows(Index begin, Index end, Index channel) const {
+    const double total = sums[2 * r.channels], inverse = total > 0 ? 1 / total : 0;
+    float factor[N], middle[N], constant[N], slope[N];
+    for (int l = 0; l < N; ++l) {
+      const Index c = channel + l;
+      const float deviation = inverse_deviation(variance[c], epsilon);
+      factor[l] = deviation * scale[c];
+      middle[l] = mean[c];
+      constant[l] = static_cast<float>(diff_sums[c] * inverse);
+      slope[l] = static_cast<float>(diff_sums[r.channels + c] * inverse) * deviation;
+    }
+    for (Index row = begin; row < end; ++row) {
+      const Index at = r.offset(row, channel);
+      const float w = weight[row / r.per_weight];
+      float x[N], g[N];
+      load(src + at, x);
+      load(diff_dst + at, g);
+      for (int l = 0; l < N; ++l) g[l] = factor[l] * (g[l] - w * (constant[l] + (x[l] - middle[l]) * slope[l]));
+      store(diff_src + at, g);
+    }
+  }
+};
+
+/// sums[2 C]; one work item, since a rank's batch is short.
+void sum_weights(const float* weight, Index samples, Index rows_each, double* result) {
+  constexpr const char* label = "keelson::batch_norm::weights";
+  launch(
+      label, 1, KOKKOS_LAMBDA(Index) {
+        double sum = 0;
+        for (Index i = 0; i < samples; ++i) sum += static_cast<double>(weight[i]);
+        *result = sum * static_cast<double>(rows_each);
+      });
+}
+
+void batch_statistics(const double* sums, Index channels, float* mean, float* variance) {
+  constexpr const char* label = "keelson::batch_norm::statistics";
+  launch(
+      label, channels, KOKKOS_LAMBDA(Index c) {
+        const double total = sums[2 * channels], inverse = total > 0 ? 1 / total : 0;
+        const double middle = sums[c] * inverse, spread = sums[channels + c] * inverse - middle * middle;
+        mean[c] = static_cast<float>(middle);
+        variance[c] = total == 0 ? 1.0f : spread < 0 ? 0.0f : static_cast<float>(spread);
+      });
+}
+
+void follow_statistics(const LossScale* scale, const double* sums, Index channels, float momentum, float* mean,
+                       float* variance) {
+  constexpr const char* label = "keelson::batch_norm::running";
+  launch(
+      label, channels, KOKKOS_LAMBDA(Index c) {
+        const double total = sums[2 * channels];
+        if (!(total > 1) || (scale && scale->skip)) return;
+        const double middle = sums[c] / total, spread = sums[channels + c] / total - middle * middle;
+        const double unbiased = (spread < 0 ? 0.0 : spread) * total / (total - 1);
+        mean[c] += momentum * (static_cast<float>(middle) - mean[c]);
+        variance[c] += momentum * (static_cast<float>(unbiased) - variance[c]);
+      });
+}
+
+/// What all of these primitives have in common: a source of (N, C, ...) and arrays of C.
+template <class Op>
+class OnChannels : public Op {
+ public:
+  explicit OnChannels(const TensorDesc& src, double passes) : src_(src), passes_(passes) {}
+  Layout layout(Verb, Role r) const override {
+    const bool whole = r == Role::src || r == Role::dst || r == Role::diff_src || r == Role::diff_dst;
+    return whole ? src_.layout : Layout::plain(Shape{src_.shape[1]});
+  }
+  std::string name(Verb) const override { return "rows"; }
+  Cost cost(Verb) const override {
+    return {5.0 * static_cast<double>(src_.elements()), passes_ * static_cast<double>(src_.bytes())};
+  }
+
+ protected:
+  TensorDesc src_;
+  double passes_;  ///< arrays of the size of src that are read or written
+};
+
+class KokkosBatchNormSums : public OnChannels<BatchNormSums> {
+ public:
+  explicit KokkosBatchNormSums(const BatchNormSumsDesc& d) : OnChannels(d.src, 1), rows_(d.src, d.samples) {}
+  std::size_t scratch_bytes(Verb) const override { return ChannelSumsPlan(rows_).scratch_bytes(); }
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, weight, sums, scratch] = args;
+    const auto *from = src.raw(), *place = scratch.raw();
+    auto* result = sums.data<double>();
+    const float* w = weight.data<float>();
+    with_type(src_.dtype, [&](auto tag) {
+      using T = decltype(tag);
+      channel_sums<T>("keelson::batch_norm::sums", rows_, from, from,
+                      ValueSums<T>{static_cast<const T*>(from), w, rows_}, result, const_cast<void*>(place));
+    });
+    sum_weights(w, rows_.rows / rows_.per_weight, rows_.per_weight, result + 2 * rows_.channels);
+  }
+
+ private:
+  ChannelRows rows_;
+};
+
+class KokkosBatchNorm : public OnChannels<BatchNorm> {
+ public:
+  explicit KokkosBatchNorm(const BatchNormDesc& d) : OnChannels(d.src, 2), epsilon_(d.epsilon), rows_(d.src, 1) {}
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [src, mean, variance, scale, shift, dst] = args;
+    const auto* from = src.raw();
+    auto* to = dst.raw();
+    const float *m = mean.data<float>(), *v = variance.data<float>();
+    const float *a = scale.data<float>(), *b = shift.data<float>();
+    with_type(src_.dtype, [&](auto tag) {
+      using T = decltype(tag);
+      for_each_row<T>("keelson::batch_norm::forward", rows_, from, to,
+                      Normalize<T>{static_cast<const T*>(from), static_cast<T*>(to), m, v, a, b, epsilon_, rows_});
+    });
+  }
+
+ private:
+  float epsilon_;
+  ChannelRows rows_;
+};
+
+/// The sums of a backward pass as the gradients of shift and scale.
+void round_sums(const double* sums, Index channels, float* diff_shift, float* diff_scale) {
+  constexpr const char* label = "keelson::batch_norm::round";
+  launch(
+      label, channels, KOKKOS_LAMBDA(Index c) {
+        diff_shift[c] = static_cast<float>(sums[c]);
+        diff_scale[c] = static_cast<float>(sums[channels + c]);
+      });
+}
+
+class KokkosBatchNormBackward : public OnChannels<BatchNormBackward> {
+ public:
+  explicit KokkosBatchNormBackward(const BatchNormBackwardDesc& d)
+      : OnChannels(d.src, 2), epsilon_(d.epsilon), rows_(d.src, d.samples) {}
+  std::size_t scratch_bytes(Verb v) const override {
+    return v == Verb::backward_weights ? ChannelSumsPlan(rows_).scratch_bytes() : 0;
+  }
+
+  void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, mean, variance, diff_sums, diff_scale, diff_shift, scratch] = args;
+    const auto *x = src.raw(), *g = diff_dst.raw();
+    auto* place = scratch.raw();
+    const float *m = mean.data<float>(), *v = variance.data<float>();
+    double* sums = diff_sums.data<double>();
+    with_type(src_.dtype, [&](auto tag) {
+      using T = decltype(tag);
+      channel_sums<T>("keelson::batch_norm::gradient_sums", rows_, x, g,
+                      GradientSums<T>{static_cast<const T*>(x), static_cast<const T*>(g), m, v, epsilon_, rows_}, sums,
+                      place);
+    });
+    round_sums(sums, rows_.channels, diff_shift.data<float>(), diff_scale.data<float>());
+  }
+
+  void backward_data(const BackwardData<ops::Tensors>& args) override {
+    const auto& [src, diff_dst, weight, mean, variance, scale, sums, diff_sums, diff_src] = args;
+    const auto *x = src.raw(), *g = diff_dst.raw();
+    auto* to = diff_src.raw();
+    const float *w = weight.data<float>(), *m = mean.data<float>(), *v = variance.data<float>();
+    const float* a = scale.data<float>();
+    const double *s = sums.data<double>(), *d = diff_sums.data<double>();
+    with_type(src_.dtype, [&](auto tag) {
+      using T = decltype(tag);
+      for_each_row<T>("keelson::batch_norm::backward_data", rows_, x, aligned(g, 16) ? to : g,
+                      GradientOfSource<T>{static_cast<const T*>(x), static_cast<const T*>(g), static_cast<T*>(to), w, m,
+                                          v, a, s, d, epsilon_, rows_});
+    });
+  }
+
+ private:
+  float epsilon_;
+  ChannelRows rows_;
+};
+
+TensorDesc channels_desc(Index channels) { return TensorDesc::plain({1, channels}); }
+
+class KokkosBatchNormStatistics : public OnChannels<BatchNormStatistics> {
+ public:
+  explicit KokkosBatchNormStatistics(const BatchNormStatisticsDesc& d) : OnChannels(channels_desc(d.channels), 6) {}
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [sums, mean, variance] = args;
+    batch_statistics(sums.data<double>(), src_.shape[1], mean.data<float>(), variance.data<float>());
+  }
+};
+
+class KokkosRunningStatistics : public OnChannels<RunningStatistics> {
+ public:
+  explicit KokkosRunningStatistics(const RunningStatisticsDesc& d)
+      : OnChannels(channels_desc(d.channels), 8), momentum_(d.momentum) {}
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [sums, mean, variance, loss_scale] = args;
+    follow_statistics(static_cast<const LossScale*>(loss_scale.raw()), sums.data<double>(), src_.shape[1], momentum_,
+                      mean.data<float>(), variance.data<float>());
+  }
+
+ private:
+  float momentum_;
+};
+
+/// "" where the kernels take the source, else the reason why not.
+std::string declined(const TensorDesc& src, Index samples) {
+  if (auto why = not_strided_values("src", src); !why.empty()) return why;
+  if (src.layout.is_any()) return "src has no layout yet; batch normalization adopts its producer's";
+  if (src.shape.rank() < 2) return fmt::format("src of shape {} has no channels", to_string(src.shape));
+  if (samples < 1 || src.shape[0] % samples != 0)
+    return fmt::format("{} rows cannot be shared by {} samples", src.shape[0], samples);
+  return "";
+}
+
+template <class Op, class Impl, class Desc>
+Expected<Op> made(const Desc& d, std::string why) {
+  if (!why.empty()) return why;
+  return std::unique_ptr<Op>(std::make_unique<Impl>(d));
+}
+
+}  // namespace
+
+Expected<BatchNormSums> make(const BatchNormSumsDesc& d) {
+  return made<BatchNormSums, KokkosBatchNormSums>(d, declined(d.src, d.samples));
+}
+Expected<BatchNormStatistics> make(const BatchNormStatisticsDesc& d) {
+  return made<BatchNormStatistics, KokkosBatchNormStatistics>(d, "");
+}
+Expected<RunningStatistics> make(const RunningStatisticsDesc& d) {
+  return made<RunningStatistics, KokkosRunningStatistics>(d, "");
+}
+Expected<BatchNorm> make(const BatchNormDesc& d) { return made<BatchNorm, KokkosBatchNorm>(d, declined(d.src, 1)); }
+Expected<BatchNormBackward> make(const BatchNormBackwardDesc& d) {
+  return made<BatchNormBackward, KokkosBatchNormBackward>(d, declined(d.src, d.samples));
+}
+
+}  // namespace keelson::kokkos

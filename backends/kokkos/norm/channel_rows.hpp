@@ -1,0 +1,198 @@
+#pragma once
+
+#include "backends/common/divider.hpp"
+#include "backends/kokkos/common/values.hpp"
+
+/// Kernels that do the same with every channel of a tensor (N, C, spatial...): its rows, of which each is one place of
+/// one sample with all channels.
+namespace keelson::kokkos {
+
+/// The rows of a strided tensor.
+struct ChannelRows {
+  Index rows, channels, channel_stride;
+  bool packed;       ///< channels-last without gaps: rows lie one after the other
+  Strided at;        ///< of the first channels, where they are not packed
+  Index per_weight;  ///< rows that share a sample's weight
+
+  ChannelRows(const TensorDesc& d, Index samples)
+      : channels(d.shape[1]), channel_stride(channels > 1 ? d.layout.strides()[1] : 1), at(d) {
+    rows = channels > 0 ? d.elements() / channels : 0;
+    packed = d.shape.rank() == 2 ? d.layout.is_plain(d.shape) : d.layout.is_channels_last(d.shape);
+    per_weight = samples > 0 ? rows / samples : 1;
+    at.rank = d.shape.rank() - 1;
+    for (int i = 1; i < at.rank; ++i) at.extents[i] = d.shape[i + 1], at.strides[i] = d.layout.strides()[i + 1];
+  }
+  KOKKOS_FUNCTION Index offset(Index row, Index channel) const {
+    return packed ? row * channels + channel : at.offset(row) + channel * channel_stride;
+  }
+};
+
+/// Channels that a work item takes at once on a CPU: the compiler makes vectors of them. Rows that it takes before the
+/// next channels: few enough to stay in the first cache.
+inline constexpr int host_pack = 16;
+inline constexpr Index rows_per_tile = 32;
+
+/// Calls body.template run<N>(channel) with neighbouring channels, all of them.
+template <class Body>
+KOKKOS_FUNCTION void for_all_channels(const ChannelRows& r, const Body& body) {
+  Index c = 0;
+  if (r.packed) {
+    for (; c + host_pack <= r.channels; c += host_pack) body.template run<host_pack>(c);
+    for (; c + 4 <= r.channels; c += 4) body.template run<4>(c);
+  }
+  for (; c < r.channels; ++c) body.template run<1>(c);
+}
+
+/// Calls use(integral_constant<int, N>) with the channels of a work item on a GPU.
+template <class T, class Use>
+void with_device_pack(const ChannelRows& r, const void* a, const void* b, const Use& use) {
+  if (r.packed)
+    with_pack<T>(r.channels, a, b, use);
+  else
+    use(std::integral_constant<int, 1>{});
+}
+
+// ---- element-wise work: body.template rows<N>(begin, end, channel)
+
+template <class Body>
+struct HostTiles {
+  Body body;
+  ChannelRows r;
+  struct One {
+    const Body& body;
+    Index begin, end;
+    template <int N>
+    KOKKOS_FUNCTION void run(Index channel) const {
+      body.template rows<N>(begin, end, channel);
+    }
+  };
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index begin = item * rows_per_tile;
+    for_all_channels(r, One{body, begin, begin + rows_per_tile < r.rows ? begin + rows_per_tile : r.rows});
+  }
+};
+
+template <class Body, int N>
+struct DevicePacks {
+  Body body;
+  Divider by_packs;
+  KOKKOS_FUNCTION void operator()(Index row) const {
+    const Index pack = by_packs.split(row);
+    body.template rows<N>(row, row + 1, pack * N);
+  }
+};
+
+/// `a` and `b`: the arrays of T that are read and written, for their alignment.
+template <class T, class Body>
+void for_each_row(const char* label, const ChannelRows& r, const void* a, const void* b, const Body& body) {
+  if constexpr (runs_on_host) {
+    launch(label, ceil_div(r.rows, rows_per_tile), HostTiles<Body>{body, r});
+  } else {
+    with_device_pack<T>(r, a, b, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      const Index packs = r.channels / N, items = r.rows * packs;
+      launch(label, items, DevicePacks<Body, N>{body, Divider(packs, items)});
+    });
+  }
+}
+
+// ---- two sums per channel, in f64: term.template add<N>(begin, end, step, channel, first, second)
+
+/// The rows are divided among `slots`, in a way that depends on their number alone; then `fan` of the partial sums at a
+/// time become one.
+struct ChannelSumsPlan {
+  static constexpr Index fan = 64;
+  Index slots, width;
+
+  explicit ChannelSumsPlan(const ChannelRows& r) : width(2 * r.channels) {
+    const Index most = runs_on_host ? 256 : (Index{1} << 19) / (r.channels > 0 ? r.channels : 1);
+    const Index wanted = ceil_div(r.rows, runs_on_host ? 16 * rows_per_tile : 8);
+    slots = wanted < 1 ? 1 : wanted < most ? wanted : most < 1 ? 1 : most;
+  }
+  std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>((slots + ceil_div(slots, fan)) * width) * sizeof(double);
+  }
+};
+
+template <class Term>
+struct HostSums {
+  Term term;
+  ChannelRows r;
+  Index slots;
+  double* sums;  ///< (slots, 2, channels)
+
+  struct Tile {
+    const Term& term;
+    Index begin, end, channels;
+    double* to;
+    template <int N>
+    KOKKOS_FUNCTION void run(Index channel) const {
+      double first[N] = {}, second[N] = {};
+      term.template add<N>(begin, end, 1, channel, first, second);
+      for (int l = 0; l < N; ++l) to[channel + l] += first[l];
+      for (int l = 0; l < N; ++l) to[channels + channel + l] += second[l];
+    }
+  };
+  KOKKOS_FUNCTION void operator()(Index slot) const {
+    double* to = sums + slot * 2 * r.channels;
+    for (Index i = 0; i < 2 * r.channels; ++i) to[i] = 0;
+    const Index each = (r.rows + slots - 1) / slots, first = slot * each;
+    const Index last = first + each < r.rows ? first + each : r.rows;
+    for (Index begin = first; begin < last; begin += rows_per_tile)
+      for_all_channels(r,
+                       Tile{term, begin, begin + rows_per_tile < last ? begin + rows_per_tile : last, r.channels, to});
+  }
+};
+
+template <class Term, int N>
+struct DeviceSums {
+  Term term;
+  Index rows, slots, channels;
+  double* sums;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index packs = channels / N, slot = item / packs, channel = item % packs * N;
+    double first[N] = {}, second[N] = {};
+    term.template add<N>(slot, rows, slots, channel, first, second);
+    double* to = sums + slot * 2 * channels + channel;
+    for (int l = 0; l < N; ++l) to[l] = first[l], to[channels + l] = second[l];
+  }
+};
+
+/// Neighbouring items add up neighbouring columns.
+struct FanIn {
+  const double* from;
+  double* to;
+  Index slots, next, width;
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index column = item % width;
+    double sum = 0;
+    for (Index s = item / width; s < slots; s += next) sum += from[s * width + column];
+    to[item] = sum;
+  }
+};
+
+/// result: (2, channels). scratch: ChannelSumsPlan::scratch_bytes().
+template <class T, class Term>
+void channel_sums(const char* label, const ChannelRows& r, const void* a, const void* b, const Term& term,
+                  double* result, void* scratch) {
+  const ChannelSumsPlan plan(r);
+  double *here = static_cast<double*>(scratch), *there = here + plan.slots * plan.width;
+  double* first = plan.slots == 1 ? result : here;
+  if constexpr (runs_on_host)
+    launch(label, plan.slots, HostSums<Term>{term, r, plan.slots, first});
+  else
+    with_device_pack<T>(r, a, b, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(label, plan.slots * (r.channels / N), DeviceSums<Term, N>{term, r.rows, plan.slots, r.channels, first});
+    });
+  for (Index slots = plan.slots; slots > 1;) {
+    const Index next = ceil_div(slots, ChannelSumsPlan::fan);
+    launch(label, next * plan.width, FanIn{here, next == 1 ? result : there, slots, next, plan.width});
+    double* swap = here;
+    here = there, there = swap;
+    slots = next;
+  }
+}
+
+}  // namespace keelson::kokkos

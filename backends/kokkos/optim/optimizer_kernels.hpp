@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+
+#include "backends/kokkos/common/kernel.hpp"
+#include "engine/ops/loss_scale.hpp"
+
+/// What the kernels of optimizers share: they work on flat arrays of one dense layout.
+namespace keelson::kokkos {
+
+/// Whether nothing may move.
+KOKKOS_INLINE_FUNCTION bool skips(const ops::LossScale* scale) { return scale && scale->skip; }
+
+/// What gradients are multiplied by: loss scale, then global clip. `squares`: sums of squares of all gradients, which
+/// are read only if clip_norm > 0.
+KOKKOS_INLINE_FUNCTION double gradient_factor(const ops::LossScale* scale, float clip_norm, const double* squares,
+                                              int count) {
+  double factor = scale ? scale->unscale : 1.0f;
+  if (clip_norm <= 0) return factor;
+  double sum = 0;
+  for (int i = 0; i < count; ++i) sum += squares[i];
+  const double norm = factor * Kokkos::sqrt(sum);
+  if (norm > clip_norm) factor *= clip_norm / norm;
+  return factor;
+}
+
+/// Adam's bias correction, 1 / (1 - beta^t), t = steps done + 1.
+KOKKOS_INLINE_FUNCTION float bias_correction(float beta, std::uint64_t steps_done) {
+  const double t = static_cast<double>(steps_done) + 1;
+  return static_cast<float>(1 / (1 - Kokkos::pow(static_cast<double>(beta), t)));
+}
+
+/// An item's elements are neighbours on a CPU; on a GPU they lie apart, next to those of its neighbours.
+KOKKOS_INLINE_FUNCTION Index next_element(Index apart) { return runs_on_host ? 1 : apart; }
+
+/// On a GPU: `items` work items share `elements`.
+template <class Body>
+struct StridedItems {
+  Body body;
+  Index elements, items;
+  KOKKOS_FUNCTION void operator()(Index i) const { body(i, elements, items); }
+};
+
+/// Calls body(begin, end, apart) so that all elements are visited: begin, begin + next_element(apart), ... below end.
+template <class Body>
+void for_flat_elements(const char* label, Index elements, const Body& body) {
+  if constexpr (runs_on_host) {
+    for_each_block(label, elements, body, 16384);
+  } else {
+    // So many items that each has up to 16 elements, but enough of them for the whole GPU.
+    constexpr Index many = Index{1} << 17, most_each = 16;
+    const Index items = ceil_div(elements, std::clamp<Index>(elements / many, 1, most_each));
+    launch(label, items, StridedItems<Body>{body, elements, items});
+  }
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,373 @@
+#pragma once
+
+#include "backends/kokkos/common/kernel.hpp"
+#include "backends/kokkos/conv/conv_geometry.hpp"
+#include "backends/kokkos/elementwise/eltwise_math.hpp"
+#include "backends/kokkos/winograd/winograd_tile.hpp"
+#include "backends/kokkos/winograd/winograd_vectors.hpp"
+
+/// Kernels of convolutions by Winograd's algorithms on CPUs, channels last. V are the transformed tiles of the input,
+/// U the transformed filters, M their products.
+namespace keelson::kokkos {
+
+/// How the tiles of a convolution lie.
+struct WinogradGrid {
+  Volume in, out;    ///< channels last; `out` are the results of the convolution (before a pooling)
+  Triple pad;        ///< zeros before the first element of `in`
+  Triple tiles;      ///< of one sample
+  Index tile_count;  ///< of all samples
+
+  WinogradGrid(const Volume& i, const Volume& o, const Triple& p, const int (&results)[3])
+      : in(i), out(o), pad(p), tile_count(i.n) {
+    for (int d = 0; d < 3; ++d) tile_count *= tiles[d] = ceil_div(out.extent[d], Index{results[d]});
+  }
+};
+
+/// Sample and coordinates of a tile.
+struct TilePlace {
+  Index n;
+  Index at[3];  ///< in tiles
+
+  KOKKOS_FUNCTION TilePlace(const Triple& tiles, Index tile) {
+    for (int d = 2; d >= 0; --d) at[d] = tile % tiles[d], tile /= tiles[d];
+    n = tile;
+  }
+};
+
+/// What a pass reads its tiles from: a tensor with channels last, f32 or bf16; or the gradient of the result of a
+/// convolution that max pooling follows, of which only the gradient of the pooled result and the argmax indices are in
+/// memory. Beyond the tensor there are zeros.
+struct TileSource {
+  const void* data;
+  bool is_bf16;
+  Volume volume;                         ///< of the tiles' elements
+  Volume pooled;                         ///< where there is an argmax: of data and argmax
+  Triple window = {1, 1, 1};             ///< windows stand side by side
+  const std::uint8_t* argmax = nullptr;  ///< places in the windows, row by row, at the offsets of `data`
+
+  TileSource(const void* d, DType type, const Volume& v)
+      : data(d), is_bf16(type == DType::bf16), volume(v), pooled(v) {}
+  TileSource(const float* diff_pooled, const std::uint8_t* places, const Volume& of_pooled, const Triple& windows,
+             const Volume& v)
+      : data(diff_pooled), is_bf16(false), volume(v), pooled(of_pooled), window(windows), argmax(places) {}
+};
+
+/// Elements of a sample's tile, and where their vectors go: (d, h, w) to d * step[0] + h * step[1] + w.
+struct TilePart {
+  Index n;
+  Index begin[3];  ///< coordinates of the first element, which may lie outside of the tensor
+  int extent[3];
+  Index step[2];
+};
+
+/// Writes a part of a tile, the channels from `channel` on, to x.
+template <class Vec, class T>
+KOKKOS_FORCEINLINE_FUNCTION void load_dense(const T* data, const Volume& v, const TilePart& part, Index channel,
+                                            Vec* x) {
+  const T* const from = data + part.n * v.stride_n + channel;
+  for (int d = 0; d < part.extent[0]; ++d)
+    for (int h = 0; h < part.extent[1]; ++h) {
+      const Index z = part.begin[0] + d, y = part.begin[1] + h, first = part.begin[2];
+      Vec* const to = x + d * part.step[0] + h * part.step[1];
+      const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
+      const T* const line = from + z * v.stride[0] + y * v.stride[1] + first * v.stride[2];
+      if (inside && first >= 0 && first + part.extent[2] <= v.extent[2]) {
+        for (int w = 0; w < part.extent[2]; ++w) to[w] = load<Vec>(line + w * v.stride[2]);
+        continue;
+      }
+      for (int w = 0; w < part.extent[2]; ++w) {
+        const Index column = first + w;
+        to[w] = inside && column >= 0 && column < v.extent[2] ? load<Vec>(line + w * v.stride[2]) : Vec{};
+      }
+    }
+}
+
+/// The places of a window, along one dim, that lie inside of a part of a tile.
+struct PlacesInside {
+  Index begin;  ///< of the window in the part
+  int first, end;
+
+  KOKKOS_FORCEINLINE_FUNCTION PlacesInside(Index at, Index side, int extent)
+      : begin(at),
+        first(static_cast<int>(at < 0 ? -at : 0)),
+        end(static_cast<int>(at + side < extent ? side : extent - at)) {}
+};
+
+/// As load_dense(), of the gradient that max pooling passes on: that of a window goes to the element that was the
+/// largest.
+template <class Vec>
+KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
+  Index first[3], end[3];  // of the windows that the part meets
+  bool covered = true;     // by windows, the whole part
+  for (int i = 0; i < 3; ++i) {
+    const Index last = part.begin[i] + part.extent[i], count = s.pooled.extent[i], side = s.window[i];
+    first[i] = part.begin[i] > 0 ? part.begin[i] / side : 0;
+    end[i] = last <= 0 ? 0 : ceil_div(last, side) < count ? ceil_div(last, side) : count;
+    covered = covered && part.begin[i] >= 0 && last <= count * side;
+  }
+  if (!covered)
+    for (int d = 0; d < part.extent[0]; ++d)
+      for (int h = 0; h < part.extent[1]; ++h)
+        for (int w = 0; w < part.extent[2]; ++w) x[d * part.step[0] + h * part.step[1] + w] = Vec{};
+  for (Index z = first[0]; z < end[0]; ++z)
+    for (Index y = first[1]; y < end[1]; ++y)
+      for (Index c = first[2]; c < end[2]; ++c) {
+        const Index at = part.n * s.pooled.stride_n + z * s.pooled.stride[0] + y * s.pooled.stride[1] +
+                         c * s.pooled.stride[2] + channel;
+        const Vec diff = load<Vec>(static_cast<const float*>(s.data) + at);
+        const auto chosen = load_integers<Vec>(s.argmax + at);
+        const PlacesInside d(z * s.window[0] - part.begin[0], s.window[0], part.extent[0]),
+            h(y * s.window[1] - part.begin[1], s.window[1], part.extent[1]),
+            w(c * s.window[2] - part.begin[2], s.window[2], part.extent[2]);
+        for (int i = d.first; i < d.end; ++i)
+          for (int j = h.first; j < h.end; ++j)
+            for (int k = w.first; k < w.end; ++k) {
+              const int place = static_cast<int>((i * s.window[1] + j) * s.window[2]) + k;
+              x[(d.begin + i) * part.step[0] + (h.begin + j) * part.step[1] + w.begin + k] =
+                  chosen == place ? diff : Vec{};
+            }
+      }
+}
+
+template <class Vec>
+KOKKOS_FORCEINLINE_FUNCTION void load_tile(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
+  if (s.argmax)
+    load_unpooled(s, part, channel, x);
+  else if (s.is_bf16)
+    load_dense(static_cast<const bf16*>(s.data), s.volume, part, channel, x);
+  else
+    load_dense(static_cast<const float*>(s.data), s.volume, part, channel, x);
+}
+
+/// Writes V of one tile: point p of channel c at to[p * step + c].
+template <class Tile, class Vec>
+KOKKOS_FORCEINLINE_FUNCTION void transform_input(const TileSource& s, Index n, const Index (&begin)[3], Index channels,
+                                                 float* to, Index step) {
+  constexpr Index width = sizeof(Vec) / sizeof(float);
+  constexpr auto& extent = Tile::points_of;
+  const TilePart part{
+      n, {begin[0], begin[1], begin[2]}, {extent[0], extent[1], extent[2]}, {Tile::step[0], Tile::step[1]}};
+  for (Index c = 0; c < channels; c += width) {
+    Vec x[Tile::points];
+    load_tile(s, part, c, x);
+    Tile::data(x);
+    for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * step + c);
+  }
+}
+
+/// acc[r] += sum over k of a[r a_row + k] b[k b_step ... + lanes).
+template <int rows, int lanes>
+KOKKOS_FORCEINLINE_FUNCTION void multiply_rows(Lanes<lanes> (&acc)[rows], const float* a, Index a_row, const float* b,
+                                               Index count) {
+  const float* row[rows];
+  KEELSON_UNROLL
+  for (int r = 0; r < rows; ++r) row[r] = a + r * a_row;
+  for (Index k = 0; k < count; k += 4, b += 4 * lanes) {
+    KEELSON_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      Lanes<lanes> bk;
+      bk.load(b + j * lanes);
+      KEELSON_UNROLL
+      for (int r = 0; r < rows; ++r) acc[r].add_scaled(row[r][k + j], bk);
+    }
+  }
+}
+
+/// Transforms the filters: U at (panel, point, inner channel, lane). One work item per (panel, inner channel).
+template <class Tile, class T, int lanes>
+struct TransformFilters {
+  const T* weights;
+  Index inner, columns;               ///< channels of the reduction, and of the result
+  Index inner_stride, column_stride;  ///< of the weights
+  Triple tap_stride;                  ///< negative where the filter is turned around
+  float* u;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    using Vec = Channels<vector_width>;
+    const Index panel = item / inner, i = item % inner;
+    float* const to = u + (panel * Tile::points * inner + i) * lanes;
+    for (Index first = 0; first < lanes; first += vector_width) {
+      const Index column = panel * lanes + first;
+      const Index valid = columns - column < vector_width ? columns - column : vector_width;
+      Vec x[Tile::points];
+      for (int d = 0; d < Tile::taps_of[0]; ++d)
+        for (int h = 0; h < Tile::taps_of[1]; ++h)
+          for (int w = 0; w < Tile::taps_of[2]; ++w) {
+            const T* from = weights + i * inner_stride + column * column_stride + d * tap_stride[0] +
+                            h * tap_stride[1] + w * tap_stride[2];
+            float line[vector_width] = {};
+            for (Index l = 0; l < valid; ++l) line[l] = value_of(from[l * column_stride]);
+            x[d * Tile::step[0] + h * Tile::step[1] + w] = load<Vec>(line);
+          }
+      Tile::filter(x);
+      for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * inner * lanes + first);
+    }
+  }
+};
+
+/// What becomes of the results of a tile.
+struct WinogradOutput {
+  float* dst;                      ///< of the convolution, or of the pooling
+  Volume pool;                     ///< of the pooled result, where `pooled`
+  std::uint8_t* argmax = nullptr;  ///< the first largest element of each window, (d * 2 + h) * 2 + w; or null
+  const float* bias = nullptr;
+  ops::EltwiseParams activation;
+  bool pooled = false;  ///< max pooling of windows of 2 along each dim, side by side
+};
+
+/// The convolution of blocks of tiles: one work item per worker, which takes its share of all
+/// (block, group of panels).
+template <class Tile, int lanes>
+struct WinogradTiles {
+  using Vec = Channels<vector_width>;
+  WinogradGrid grid;
+  TileSource source;
+  const float* u;
+  Index inner, columns;  ///< channels of source and of the result
+  Index block;           ///< tiles of a block, a multiple of tile_rows
+  Index panels, groups;  ///< of columns; groups of panels, which different workers may take
+  Index workers;
+  float* scratch;
+  WinogradOutput output;
+
+  static constexpr Index gap = 16;  ///< floats between points, lest all points of a tile share a set of the caches
+  KOKKOS_FUNCTION static Index input_step(Index block, Index inner) { return block * inner + gap; }
+  KOKKOS_FUNCTION static Index product_step(Index block) { return block * lanes + gap; }
+  /// Floats of scratch memory for one worker.
+  static Index scratch_of_worker(Index block, Index inner) {
+    return Tile::points * (input_step(block, inner) + product_step(block));
+  }
+
+  KOKKOS_FUNCTION void operator()(Index worker) const {
+    const Index blocks = ceil_div(grid.tile_count, block), v_step = input_step(block, inner);
+    float* const v = scratch + worker * scratch_of_worker(block, inner);
+    float* const m = v + Tile::points * v_step;
+    Index done = -1;  // the block that V holds
+    for (Index work = blocks * groups * worker / workers; work < blocks * groups * (worker + 1) / workers; ++work) {
+      const Index number = work / groups, group = work % groups;
+      const Index first = number * block, count = grid.tile_count - first < block ? grid.tile_count - first : block;
+      if (number != done) transform(first, count, v, v_step);
+      done = number;
+      for (Index panel = group * panels / groups; panel < (group + 1) * panels / groups; ++panel) {
+        multiply(v, v_step, panel, count, m);
+        for (Index t = 0; t < count; ++t) finish(first + t, panel, m + t * lanes);
+      }
+    }
+  }
+
+  KOKKOS_FUNCTION void transform(Index first, Index count, float* v, Index v_step) const {
+    for (Index t = 0; t < count; ++t) {
+      const TilePlace place(grid.tiles, first + t);
+      Index begin[3];
+      for (int d = 0; d < 3; ++d) begin[d] = place.at[d] * Tile::results[d] - grid.pad[d];
+      if (inner % vector_width == 0)
+        transform_input<Tile, Vec>(source, place.n, begin, inner, v + t * inner, v_step);
+      else
+        transform_input<Tile, Channels<std::min(4, vector_width)>>(source, place.n, begin, inner, v + t * inner,
+                                                                   v_step);
+    }
+  }
+
+  KOKKOS_FUNCTION void multiply(const float* v, Index v_step, Index panel, Index count, float* m) const {
+    for (Index p = 0; p < Tile::points; ++p) {
+      const float* const b = u + (panel * Tile::points + p) * inner * lanes;
+      for (Index t = 0; t < count; t += tile_rows) {
+        Lanes<lanes> acc[tile_rows];
+        KEELSON_UNROLL
+        for (int r = 0; r < tile_rows; ++r)
+          for (auto& part : acc[r].part) part = typename Lanes<lanes>::Vector{};
+        multiply_rows(acc, v + p * v_step + t * inner, inner, b, inner);
+        float* const to = m + p * product_step(block) + t * lanes;
+        KEELSON_UNROLL
+        for (int r = 0; r < tile_rows; ++r) acc[r].store(to + r * lanes);
+      }
+    }
+  }
+
+  KOKKOS_FUNCTION void finish(Index tile, Index panel, const float* m) const {
+    const TilePlace place(grid.tiles, tile);
+    for (Index first = 0; first < lanes; first += vector_width) {
+      const Index column = panel * lanes + first;
+      if (column >= columns) return;
+      Vec x[Tile::points];
+      for (int p = 0; p < Tile::points; ++p) x[p] = load<Vec>(m + p * product_step(block) + first);
+      Tile::result(x);
+      activate(x, column);
+      if (output.pooled)
+        pool(x, place, column);
+      else
+        store_results(x, place, column);
+    }
+  }
+
+  KOKKOS_FUNCTION void activate(Vec* x, Index column) const {
+    Vec bias{};
+    if (output.bias) bias = load<Vec>(output.bias + column);
+    if (output.activation.kind == ops::EltwiseKind::identity && !output.bias) return;
+    with_function(output.activation.kind, [&](auto f) {
+      const ops::EltwiseParams params = output.activation;
+      for (int d = 0; d < Tile::results[0]; ++d)
+        for (int h = 0; h < Tile::results[1]; ++h)
+          for (int w = 0; w < Tile::results[2]; ++w) {
+            Vec& y = x[d * Tile::step[0] + h * Tile::step[1] + w];
+            y += bias;
+            float* const lane = reinterpret_cast<float*>(&y);
+            KEELSON_KEEP_LOOP
+            for (int l = 0; l < vector_width; ++l) lane[l] = decltype(f)::value(params, lane[l]);
+          }
+    });
+  }
+
+  KOKKOS_FUNCTION void store_results(const Vec* x, const TilePlace& place, Index column) const {
+    const Volume& to = grid.out;
+    for (int d = 0; d < Tile::results[0]; ++d)
+      for (int h = 0; h < Tile::results[1]; ++h)
+        for (int w = 0; w < Tile::results[2]; ++w) {
+          const Index z = place.at[0] * Tile::results[0] + d, y = place.at[1] * Tile::results[1] + h,
+                      c = place.at[2] * Tile::results[2] + w;
+          if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
+          store(x[d * Tile::step[0] + h * Tile::step[1] + w],
+                output.dst + place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column);
+        }
+  }
+
+  /// For tiles of an even number of results along each dim: no window reaches beyond its tile.
+  KOKKOS_FUNCTION void pool(const Vec* x, const TilePlace& place, Index column) const {
+    const Volume& to = output.pool;
+    constexpr int windows[3] = {(Tile::results[0] + 1) / 2, Tile::results[1] / 2, Tile::results[2] / 2};
+    for (int d = 0; d < windows[0]; ++d)
+      for (int h = 0; h < windows[1]; ++h)
+        for (int w = 0; w < windows[2]; ++w) {
+          const Index z = place.at[0] * windows[0] + d, y = place.at[1] * windows[1] + h,
+                      c = place.at[2] * windows[2] + w;
+          if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
+          const Index at = place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column;
+          pool_window(x + 2 * (d * Tile::step[0] + h * Tile::step[1] + w), at);
+        }
+  }
+
+  KOKKOS_FUNCTION void pool_window(const Vec* x, Index at) const {
+    constexpr int depth = Tile::results[0] > 1 ? 2 : 1;
+    float best[vector_width];
+    std::int32_t which[vector_width] = {};
+    store(x[0], best);
+    for (int i = 1; i < 4 * depth; ++i) {
+      const float* const lane =
+          reinterpret_cast<const float*>(x + i / 4 * Tile::step[0] + i / 2 % 2 * Tile::step[1] + i % 2);
+      KEELSON_KEEP_LOOP
+      for (int l = 0; l < vector_width; ++l) {
+        // The first largest wins; a NaN beats everything but an earlier NaN.
+        const bool take = (lane[l] > best[l]) | ((lane[l] != lane[l]) & (best[l] == best[l]));
+        best[l] = take ? lane[l] : best[l];
+        which[l] = take ? i : which[l];
+      }
+    }
+    store(load<Vec>(best), output.dst + at);
+    if (output.argmax) {
+      KEELSON_KEEP_LOOP
+      for (int l = 0; l < vector_width; ++l) output.argmax[at + l] = static_cast<std::uint8_t>(which[l]);
+    }
+  }
+};
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,293 @@
+#include "backends/kokkos/winograd/winograd_passes.hpp"
+
+#include <algorithm>
+
+#include "backends/kokkos/common/caches.hpp"
+#include "backends/kokkos/winograd/winograd_weights.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/memory_parts.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+/// The strides of weights whose spatial dims are the last ones.
+struct WeightStrides {
+  Index filter, channel;
+  Triple tap;
+
+  explicit WeightStrides(const Tensor& w)
+      : filter(w.layout().strides()[0]), channel(w.layout().strides()[1]), tap{0, 0, 0} {
+    const int spatial = w.shape().rank() - 2;
+    for (int i = 0; i < spatial; ++i) tap[3 - spatial + i] = w.layout().strides()[2 + i];
+  }
+};
+
+template <class Tile>
+WinogradGrid grid_of(const TensorDesc& in, const TensorDesc& out, const Triple& pad) {
+  return WinogradGrid(Volume(in.shape, in.layout), Volume(out.shape, out.layout), pad, Tile::results);
+}
+
+/// Zeros before the gradient of the result, for the pass that makes the gradient of the source of it.
+template <class Tile>
+Triple turned_pad(Triple pad) {
+  for (int i = 0; i < 3; ++i) pad[i] = Tile::taps_of[i] - 1 - pad[i];
+  return pad;
+}
+
+template <class Tile>
+class TilePass final : public WinogradPass {
+ public:
+  TilePass(const ConvDesc& d, Verb verb)
+      : turned_(verb == Verb::backward_data),
+        grid_(turned_ ? grid_of<Tile>(d.dst, d.src, turned_pad<Tile>(three(d.params.pad_begin, 0)))
+                      : grid_of<Tile>(d.src, d.dst, three(d.params.pad_begin, 0))),
+        inner_(grid_.in.c),
+        columns_(grid_.out.c),
+        wide_(columns_ > vector_width),
+        panels_(ceil_div(columns_, lanes())),
+        workers_(space().concurrency()) {
+    const auto bytes_of = [&](Index block) { return static_cast<std::size_t>(scratch_of(block)) * sizeof(float); };
+    constexpr Index most_rows = 8;  // of tiles in a block
+    block_ = tile_rows;
+    while (block_ < most_rows * tile_rows &&
+           bytes_of(block_ + tile_rows) <= static_cast<std::size_t>(second_cache_bytes()) / 2)
+      block_ += tile_rows;
+    block_ = std::min(block_, ceil_div(grid_.tile_count, tile_rows) * tile_rows);
+    cut_panels();
+  }
+
+  TileSource source(const void* data, DType type) const override { return TileSource(data, type, grid_.in); }
+  WinogradOutput output(float* dst) const override { return {dst, grid_.out}; }
+  std::size_t scratch_bytes() const override {
+    MemoryParts parts(nullptr);
+    parts.take<float>(filters_floats()), parts.take<float>(scratch_floats());
+    return parts.used();
+  }
+
+  void run(const TileSource& source, const Tensor& weights, const WinogradOutput& output,
+           void* scratch) const override {
+    MemoryParts parts(scratch);
+    float* const u = parts.take<float>(filters_floats());
+    float* const of_workers = parts.take<float>(scratch_floats());
+    const auto launch_with = [&]<int width>(std::integral_constant<int, width>) {
+      constexpr const char* label = "keelson::winograd::tiles";
+      transform_filters<width>(weights, u);
+      launch(label, workers_,
+             WinogradTiles<Tile, width>{grid_, source, u, inner_, columns_, block_, panels_, groups_, workers_,
+                                        of_workers, output});
+    };
+    if (wide_)
+      launch_with(std::integral_constant<int, max_lanes>{});
+    else
+      launch_with(std::integral_constant<int, vector_width>{});
+  }
+
+ private:
+  Index lanes() const { return wide_ ? max_lanes : vector_width; }
+  Index scratch_of(Index block) const {
+    return wide_ ? WinogradTiles<Tile, max_lanes>::scratch_of_worker(block, inner_)
+                 : WinogradTiles<Tile, vector_width>::scratch_of_worker(block, inner_);
+  }
+  Index filters_floats() const { return Tile::points * inner_ * panels_ * lanes(); }
+  Index scratch_floats() const { return workers_ * scratch_of(block_); }
+
+  /// Few tiles leave workers without any: they share out the panels, too. Each group of panels transforms its tiles
+  /// anew.
+  void cut_panels() {
+    constexpr double well_shared = 0.85;
+    const Index blocks = ceil_div(grid_.tile_count, block_);
+    double best = 0;
+    for (Index groups = 1; groups <= panels_ && best < well_shared; groups *= 2) {
+      const Index works = blocks * groups;
+      const double shared = static_cast<double>(works) / static_cast<double>(ceil_div(works, workers_) * workers_);
+      if (shared > best) best = shared, groups_ = groups;
+    }
+    workers_ = std::min(workers_, blocks * groups_);
+  }
+
+  template <int width>
+  void transform_filters(const Tensor& weights, float* u) const {
+    constexpr const char* label = "keelson::winograd::filters";
+    const WeightStrides s(weights);
+    Index first = 0;
+    Triple tap = s.tap;
+    if (turned_)
+      for (int i = 0; i < 3; ++i) {
+        first += (Tile::taps_of[i] - 1) * tap[i];
+        tap[i] = -tap[i];
+      }
+    const Index inner_stride = turned_ ? s.filter : s.channel, column_stride = turned_ ? s.channel : s.filter;
+    const auto transform = [&]<class T>(const T* data) {
+      launch(label, panels_ * inner_,
+             TransformFilters<Tile, T, width>{data + first, inner_, columns_, inner_stride, column_stride, tap, u});
+    };
+    if (weights.dtype() == DType::bf16)
+      transform(weights.data<bf16>());
+    else
+      transform(weights.data<float>());
+  }
+
+  bool turned_;
+  WinogradGrid grid_;
+  Index inner_, columns_;
+  bool wide_;
+  Index panels_, workers_, block_ = 0, groups_ = 1;
+};
+
+template <class Tile>
+class WeightsPass final : public WinogradWeightsPass {
+ public:
+  explicit WeightsPass(const ConvDesc& d)
+      : grid_(grid_of<Tile>(d.src, d.dst, three(d.params.pad_begin, 0))),
+        channels_(grid_.in.c),
+        filters_(grid_.out.c),
+        wide_(filters_ > vector_width),
+        panels_(ceil_div(filters_, lanes())) {
+    const Index floats_per_tile = Tile::points * (channels_ + padded_filters());
+    constexpr Index most_bytes = Index{4} << 20, fewest_tiles = 64;
+    block_ = std::max<Index>(most_bytes / (floats_per_tile * Index{sizeof(float)}), fewest_tiles);
+    block_ = ceil_div(grid_.tile_count, ceil_div(grid_.tile_count, block_));  // blocks of one size
+  }
+
+  TileSource gradient(const float* diff_dst) const override { return TileSource(diff_dst, DType::f32, grid_.out); }
+  std::size_t scratch_bytes() const override {
+    MemoryParts parts(nullptr);
+    take(parts);
+    return parts.used();
+  }
+  void run(const float* src, const TileSource& gradient, const Tensor& diff_weights, void* scratch) const override {
+    MemoryParts parts(scratch);
+    const Parts p = take(parts);
+    const TileSource source(src, DType::f32, grid_.in);
+    if (wide_)
+      run<max_lanes>(source, gradient, diff_weights, p);
+    else
+      run<vector_width>(source, gradient, diff_weights, p);
+  }
+
+ private:
+  struct Parts {
+    TransformedTiles v, d;
+    float* sums;
+  };
+
+  Index lanes() const { return wide_ ? max_lanes : vector_width; }
+  Index padded_filters() const { return panels_ * lanes(); }
+
+  Parts take(MemoryParts& parts) const {
+    constexpr Index gap = 16;
+    const auto tiles = [&](Index channels) {
+      const Index step = block_ * channels + gap;
+      return TransformedTiles{parts.take<float>(Tile::points * step + max_lanes), step, channels};
+    };
+    const TransformedTiles v = tiles(channels_), d = tiles(filters_);
+    return {v, d, parts.take<float>(Tile::points * padded_filters() * channels_)};
+  }
+
+  template <int width>
+  void run(const TileSource& source, const TileSource& gradient, const Tensor& diff_weights, const Parts& p) const {
+    constexpr const char *transform_label = "keelson::winograd::gradients",
+                         *multiply_label = "keelson::winograd::products", *label = "keelson::winograd::sums";
+    constexpr Index tiles_per_item = 4;
+    for (Index first = 0; first < grid_.tile_count; first += block_) {
+      const Index count = std::min(block_, grid_.tile_count - first);
+      launch(transform_label, ceil_div(count, tiles_per_item),
+             TransformTiles<Tile>{grid_, source, gradient, p.v, p.d, first, count, tiles_per_item});
+      launch(multiply_label, Tile::points * panels_,
+             MultiplyTiles<Tile, width>{p.v, p.d, count, panels_, first == 0, p.sums});
+    }
+    const WeightStrides s(diff_weights);
+    launch(label, panels_ * channels_,
+           TransformSums<Tile, width>{p.sums, panels_, channels_, filters_, diff_weights.data<float>(), s.channel,
+                                      s.filter, s.tap});
+  }
+
+  WinogradGrid grid_;
+  Index channels_, filters_;
+  bool wide_;
+  Index panels_, block_ = 1;
+};
+
+bool all_are(const Shape& s, std::int64_t value) {
+  return std::all_of(s.begin(), s.end(), [=](auto v) { return v == value; });
+}
+
+/// Whether there is an algorithm with tiles of m for kernels of r.
+bool has_tile(std::int64_t r, int m) { return r == 3 ? m == 4 || m == 2 : r == 4 ? m == 3 : r == 5 && m == 2; }
+
+/// make(Tile) for the tile of m results along each of the spatial dims.
+template <class Pass, class Make>
+std::unique_ptr<Pass> with_tile(const Shape& kernel, int m, const Make& make) {
+  [[maybe_unused]] const auto with_taps = [&]<int spatial>(std::integral_constant<int, spatial>) {
+    if (kernel[0] == 5) return make(WinogradTile<spatial, 2, 5>{});
+    if (kernel[0] == 4) return make(WinogradTile<spatial, 3, 4>{});
+    if (m == 4) return make(WinogradTile<spatial, 4, 3>{});
+    return make(WinogradTile<spatial, 2, 3>{});
+  };
+  if constexpr (runs_on_host)  // no kernels for GPUs
+    return kernel.rank() == 3 ? with_taps(std::integral_constant<int, 3>{})
+                              : with_taps(std::integral_constant<int, 2>{});
+  else
+    fail("Winograd's algorithms are for CPUs");
+}
+
+}  // namespace
+
+std::string winograd_name(const Shape& kernel, int m) {
+  return kernel.rank() == 3 ? fmt::format("winograd:{}x{}x{}", m, m, m) : fmt::format("winograd:{}x{}", m, m);
+}
+
+std::string unfit_for_winograd(const ConvDesc& d, Verb verb, int m) {
+  const auto& p = d.params;
+  if (!runs_on_host) return "Winograd's algorithms are for CPUs";
+  if (d.exact) return "direct sums are asked for";
+  if (p.kernel.rank() < 2 || p.kernel.rank() > 3 || !all_are(p.kernel, p.kernel[0]) || !has_tile(p.kernel[0], m))
+    return fmt::format("the kernel is {}; tiles of {} are for {} along 2 or 3 dims", to_string(p.kernel), m,
+                       m == 4   ? "3"
+                       : m == 3 ? "4"
+                                : "3 or 5");
+  if (!all_are(p.stride, 1) || !all_are(p.dilation, 1) || p.groups != 1)
+    return fmt::format("stride {}, dilation {} and {} groups; 1 of each is needed", to_string(p.stride),
+                       to_string(p.dilation), p.groups);
+  for (const auto* pads : {&p.pad_begin, &p.pad_end})
+    for (int i = 0; i < p.kernel.rank(); ++i)
+      if ((*pads)[i] >= p.kernel[i])
+        return fmt::format("{} zeros beside src; fewer than the kernel's {} taps are needed", (*pads)[i], p.kernel[i]);
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
+    TensorDesc as_f32 = *t;
+    if (verb == Verb::forward && t != &d.dst && t->dtype == DType::bf16) as_f32.dtype = DType::f32;
+    if (auto why = not_strided_f32(name, as_f32); !why.empty()) return why;
+  }
+  const Index c = d.src.shape[1], o = d.dst.shape[1];
+  const bool any_source = verb == Verb::forward && c % 4 == 0;
+  constexpr Index multiple = std::max(4, vector_width);  // the products take 4 channels at a time
+  if (o % multiple != 0 || (c % multiple != 0 && !any_source))
+    return fmt::format("{} to {} channels; multiples of {} are needed", c, o, multiple);
+  return "";
+}
+
+std::string settle_winograd_layouts(ConvDesc& d) {
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
+    t->layout = chosen(*t, Layout::channels_last(t->shape));
+    const bool channels_last = t->shape[1] == 1 || t->layout.strides()[1] == 1;
+    if (t != &d.weights && !channels_last) return fmt::format("{} has not its channels last", name);
+  }
+  return "";
+}
+
+std::unique_ptr<WinogradPass> make_winograd_pass(const ConvDesc& d, Verb verb, int m) {
+  return with_tile<WinogradPass>(d.params.kernel, m, [&]<class Tile>(Tile) -> std::unique_ptr<WinogradPass> {
+    return std::make_unique<TilePass<Tile>>(d, verb);
+  });
+}
+
+std::unique_ptr<WinogradWeightsPass> make_winograd_weights_pass(const ConvDesc& d, int m) {
+  return with_tile<WinogradWeightsPass>(
+      d.params.kernel, m,
+      [&]<class Tile>(Tile) -> std::unique_ptr<WinogradWeightsPass> { return std::make_unique<WeightsPass<Tile>>(d); });
+}
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "backends/kokkos/common/tile.hpp"
+#include "backends/kokkos/common/values.hpp"
+
+/// Vectors of independent channels in registers, for the transforms of Winograd's algorithms.
+namespace keelson::kokkos {
+
+#if defined(__CUDACC__) || defined(__HIPCC__) || !defined(__GNUC__)
+
+template <int width>
+using Channels = typename Lanes<width>::Vector;
+
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V load(const float* from) {
+  return {*from};
+}
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V load(const bf16* from) {
+  return {value_of(*from)};
+}
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION int load_integers(const std::uint8_t* from) {
+  return *from;
+}
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
+  *to = v.x;
+}
+
+#else
+
+/// Unlike Lanes<width>::Vector, which may lie at any float, these are aligned.
+template <int width>
+using Channels [[gnu::vector_size(width * 4)]] = float;
+
+/// The vectors that belong to Channels<width>; those that are loaded may lie anywhere.
+template <int width>
+struct VectorsOf {
+  using Integers [[gnu::vector_size(width * 4)]] = std::int32_t;
+  using Halves [[gnu::vector_size(width * 2), gnu::aligned(2), gnu::may_alias]] = std::uint16_t;
+  using Bytes [[gnu::vector_size(width), gnu::aligned(1), gnu::may_alias]] = std::uint8_t;
+};
+
+template <class V>
+inline constexpr int width_of = sizeof(V) / sizeof(float);
+
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V load(const float* from) {
+  return *reinterpret_cast<const typename Lanes<width_of<V>>::Vector*>(from);
+}
+/// bf16 has the upper half of the bits of f32.
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V load(const bf16* from) {
+  using Vectors = VectorsOf<width_of<V>>;
+  const auto bits = *reinterpret_cast<const typename Vectors::Halves*>(from);
+  return std::bit_cast<V>(__builtin_convertvector(bits, typename Vectors::Integers) << 16);
+}
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION auto load_integers(const std::uint8_t* from) {
+  using Vectors = VectorsOf<width_of<V>>;
+  return __builtin_convertvector(*reinterpret_cast<const typename Vectors::Bytes*>(from), typename Vectors::Integers);
+}
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
+  *reinterpret_cast<typename Lanes<width_of<V>>::Vector*>(to) = v;
+}
+
+#endif
+
+}  // namespace keelson::kokkos

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "backends/kokkos/winograd/winograd_kernels.hpp"
+
+/// Kernels of the gradient of the weights by Winograd's algorithms: block after block of tiles, V and the transformed
+/// gradients D are written, then their products are added to the gradients of the transformed filters. All threads work
+/// on the same block, each on sums of its own, so no sum depends on the number of threads.
+namespace keelson::kokkos {
+
+/// Where the tiles of a block lie after their transformation: point p of tile t and channel c at
+/// p * step + t * channels + c.
+struct TransformedTiles {
+  float* data;
+  Index step, channels;
+};
+
+/// Writes V or D of some tiles of a block; one work item per run of tiles.
+template <class Tile>
+struct TransformTiles {
+  using Vec = Channels<vector_width>;
+  WinogradGrid grid;
+  TileSource source, gradient;  ///< src and the gradient of dst
+  TransformedTiles v, d;
+  Index first, count, tiles_per_item;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index end = (item + 1) * tiles_per_item < count ? (item + 1) * tiles_per_item : count;
+    for (Index t = item * tiles_per_item; t < end; ++t) {
+      const TilePlace place(grid.tiles, first + t);
+      TilePart results{place.n, {}, {}, {Tile::step[0], Tile::step[1]}};
+      Index begin[3];
+      for (int i = 0; i < 3; ++i) {
+        results.begin[i] = place.at[i] * Tile::results[i];
+        results.extent[i] = Tile::results[i];
+        begin[i] = results.begin[i] - grid.pad[i];
+      }
+      transform_input<Tile, Vec>(source, place.n, begin, v.channels, v.data + t * v.channels, v.step);
+      for (Index c = 0; c < d.channels; c += vector_width) {
+        Vec x[Tile::points];
+        load_tile(gradient, results, c, x);
+        Tile::diff(x);
+        for (int p = 0; p < Tile::points; ++p) store(x[p], d.data + p * d.step + t * d.channels + c);
+      }
+    }
+  }
+};
+
+/// Adds a block's products to the sums (point, panel, source channel, lane); one work item per point and panel.
+template <class Tile, int lanes>
+struct MultiplyTiles {
+  TransformedTiles v, d;
+  Index count, panels;
+  bool first;  ///< block: the sums begin
+  float* sums;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index p = item / panels, panel = item % panels;
+    const float* const a = v.data + p * v.step;
+    const float* const b = d.data + p * d.step + panel * lanes;
+    float* const to = sums + item * v.channels * lanes;
+    Index row[tile_rows];
+    for (int r = 0; r < tile_rows; ++r) row[r] = r;
+    for (Index c = 0; c < v.channels; c += tile_rows) {
+      const Index valid = v.channels - c < tile_rows ? v.channels - c : tile_rows;
+      const float zero[lanes] = {};
+      Lanes<lanes> acc[tile_rows];
+      KEELSON_UNROLL
+      for (int r = 0; r < tile_rows; ++r) acc[r].load(first || r >= valid ? zero : to + (c + r) * lanes);
+      multiply(acc, a + c, row, v.channels, b, d.channels, count);
+      for (int r = 0; r < valid; ++r) acc[r].store(to + (c + r) * lanes);
+    }
+  }
+};
+
+/// Transforms the sums into the gradient of the weights; one work item per panel and source channel.
+template <class Tile, int lanes>
+struct TransformSums {
+  const float* sums;
+  Index panels, channels, filters;
+  float* diff_weights;
+  Index channel_stride, filter_stride;
+  Triple tap_stride;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    using Vec = Channels<vector_width>;
+    const Index panel = item / channels, c = item % channels;
+    for (Index first = 0; first < lanes && panel * lanes + first < filters; first += vector_width) {
+      Vec x[Tile::points];
+      for (int p = 0; p < Tile::points; ++p)
+        x[p] = load<Vec>(sums + ((p * panels + panel) * channels + c) * lanes + first);
+      Tile::filter_gradient(x);
+      float* const to = diff_weights + (panel * lanes + first) * filter_stride + c * channel_stride;
+      for (int d = 0; d < Tile::taps_of[0]; ++d)
+        for (int h = 0; h < Tile::taps_of[1]; ++h)
+          for (int w = 0; w < Tile::taps_of[2]; ++w) {
+            const float* const lane = reinterpret_cast<const float*>(x + d * Tile::step[0] + h * Tile::step[1] + w);
+            float* const tap = to + d * tap_stride[0] + h * tap_stride[1] + w * tap_stride[2];
+            for (int l = 0; l < vector_width; ++l) tap[l * filter_stride] = lane[l];
+          }
+    }
+  }
+};
+
+}  // namespace keelson::kokkos

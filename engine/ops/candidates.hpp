@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/ops/factory.hpp"
+#include "engine/ops/primitive.hpp"
+
+namespace keelson {
+class Device;
+}
+
+/// Several backends, or several algorithms of one backend, can make the same verb of an op. Each backend lists its
+/// candidates in a table; a context joins the tables of its backends, and the device's Autotuner takes the fastest
+/// candidate for each verb.
+namespace keelson::ops {
+
+/// A primitive that can serve a verb.
+template <class Op>
+struct Candidate {
+  std::string name;                           ///< of the verb's kernel; says fully what runs
+  std::function<std::shared_ptr<Op>()> make;  ///< called where the candidate is timed or taken
+};
+
+/// What a row of a table has for a verb: candidates, or the reason why there are none.
+template <class Op>
+struct CandidateList {
+  CandidateList(std::vector<Candidate<Op>> list) : candidates(std::move(list)) {}  // NOLINT: either is returned
+  CandidateList(std::string reason) : unsupported_reason(std::move(reason)) {}     // NOLINT
+  std::vector<Candidate<Op>> candidates;
+  std::string unsupported_reason;
+};
+
+/// What candidates are asked for.
+template <class Desc>
+struct CandidateRequest {
+  const Desc& desc;  ///< src and dst have the layouts of `first`; weights, too, where the layout is strided
+  Verb verb;
+  const typename Desc::Op* first;  ///< what the first backend that supports the op has made; null: no backend has
+};
+
+/// Where a candidate stands by rule of thumb, if nothing is measured: the first of the preferred ones is taken, else
+/// CandidateRequest::first, else the first candidate.
+enum class Preference : std::uint8_t { preferred, equal };
+
+/// A row of a backend's table.
+template <class Desc>
+struct CandidateRow {
+  std::string_view name;  ///< for those who read the table
+  /// The candidates for a verb. Not called for verbs that the description does not ask for.
+  std::function<CandidateList<typename Desc::Op>(const CandidateRequest<Desc>&)> find;
+  std::function<Preference(const CandidateRequest<Desc>&)> rule_of_thumb = [](const auto&) {
+    return Preference::equal;
+  };
+  /// Whether the op is worth making for the candidates of this row, if no other row has any and no backend has made it.
+  std::function<bool(const Desc&)> worth_alone = [](const auto&) { return true; };
+};
+
+/// A row's `find` by make(desc, verb), which returns Expected.
+template <class Desc, class Make>
+auto found_by(Make make) {
+  using List = CandidateList<typename Desc::Op>;
+  return [make = std::move(make)](const CandidateRequest<Desc>& r) -> List {
+    auto made = make(r.desc, r.verb);
+    if (!made.primitive) return std::move(made.unsupported_reason);
+    std::shared_ptr<typename Desc::Op> op = std::move(made.primitive);
+    std::string name = op->name(r.verb);
+    return List({{std::move(name), [op = std::move(op)] { return op; }}});
+  };
+}
+
+/// A row of a table of a factory.
+template <class Desc>
+struct OfferedRow {
+  const OpFactory* factory;
+  const CandidateRow<Desc>* row;
+};
+
+/// The primitive that makes each verb of `desc` by its fastest candidate: `first`, or those of `rows`. Where the device
+/// has no Autotuner, candidates are taken by rule of thumb. Null where there is no candidate for a verb; `why` then
+/// holds the reasons of the rows. Candidates of the same name for a verb count once.
+template <class Desc>
+std::unique_ptr<typename Desc::Op> by_fastest_candidates(std::unique_ptr<typename Desc::Op> first, const Desc& desc,
+                                                         const std::vector<OfferedRow<Desc>>& rows, Device& device,
+                                                         std::string& why);
+
+}  // namespace keelson::ops
