@@ -19,7 +19,7 @@ void print_text(const InputResult& r) {
   const auto& o = r.options;
   fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.machine, r.threads.count,
              r.threads.count == 1 ? "" : "s", r.threads.prefetch, o.batch);
-  fmt::print("opened in {:.3f} s; what is known of the files takes {:.3f} MB per node\n", r.open_seconds,
+  fmt::print("opened in {:.3f} s; the facts about the files take {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",
              o.codes ? "(codes, for the device to decode)" : "(decoded, as the network takes them)");

@@ -36,7 +36,7 @@ std::vector<std::string> class_names() { return {kClassNames.begin(), kClassName
 
 }  // namespace
 
-std::string network_name(const RunOptions& o) { return family + o.net; }
+std::string network_name(const RunOptions& o) { return std::string(family.prefix) + o.net; }
 
 std::string network_title(const RunOptions& o) {
   return is_deepcam(o) ? "DeepCAM" : o.net == "deeplab" ? "SC18's DeepLabv3+" : "Tiramisu";

@@ -9,9 +9,9 @@ namespace keelson::app {
 
 class Verb;
 
-/// What the user says about the exchange of gradients between ranks.
+/// The user's options for the exchange of gradients between ranks.
 struct RequestedExchange {
-  double bucket_mb = 0;  ///< MiB; 0: the size that measures best
+  double bucket_mb = 0;  ///< MiB; 0: the size that is fastest when measured
   std::string wire = "fp32";
   std::string progress = "auto";
   bool reproducible = false;
@@ -20,13 +20,14 @@ struct RequestedExchange {
 /// Declares --bucket-mb, --wire, --progress and --reproducible on a verb.
 void declare(RequestedExchange& o, Verb& verb);
 
-/// What is open, decided by timing sums over `ranks`. Collective.
+/// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
+/// Collective.
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks);
 
-/// Whether a thread lets the exchange advance, or the calls between ops: --progress.
+/// --progress: whether a thread or the calls between ops let the exchange advance.
 ProgressBy progress_by(const RequestedExchange& requested);
 
-/// `precision`: as the user gives it. Throws InputError where it does not go with --reproducible.
+/// `precision`: as the user gives it. Throws InputError if this precision cannot be combined with --reproducible.
 void check(const RequestedExchange& requested, const std::string& precision);
 
 }  // namespace keelson::app

@@ -7,7 +7,8 @@
 namespace keelson::app {
 
 void declare_threads(LoaderThreads& o, Verb& v) {
-  v.option("--loader-threads", o.count, "Decoding threads per rank; 0: 1, or on a GPU the rank's cores", "N")
+  v.option("--loader-threads", o.count,
+           "Decoding threads per rank; 0: 1, or with a GPU the rank's cores but one, at most 8", "N")
       .non_negative()
       .not_stored()
       .differs_between_ranks();

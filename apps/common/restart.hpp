@@ -52,7 +52,7 @@ struct Restart {
   CheckpointFolder checkpoints(int keep) const { return {folder.checkpoints(), keep}; }
 };
 
-/// When training has begun again with other ranks, notifies other observers of the loss before.
+/// When training has started again, passes the loss that caused the restart to other observers.
 class RestartNotifier final : public TrainObserver {
  public:
   explicit RestartNotifier(Restart& restart) : restart_(restart) {}

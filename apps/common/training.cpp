@@ -222,12 +222,18 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
 
 fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
-Config TrainingRun::stored(const std::string& family, const std::string& name) const {
-  if (!checkpoint_) return {};
-  check_family(*checkpoint_, family, name);
-  auto config = checkpoint_->state().config;
-  config["global-batch"] = std::to_string(checkpoint_->state().global_batch);
-  return config;
+void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
+                           const Recipes& recipes) const {
+  if (!checkpoint_) {
+    if (!o.recipe.empty()) verb.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
+    return;
+  }
+  check_family(*checkpoint_, family);
+  auto stored = checkpoint_->state().config;
+  stored["global-batch"] = std::to_string(checkpoint_->state().global_batch);
+  for (const char* data : {"train", "validation"})
+    if (other_data || verb.given(data)) stored.erase(data);
+  verb.fill(stored, checkpoint_->path().string());
 }
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
@@ -276,7 +282,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   Restart& restart = job_.restart ? *job_.restart : alone;
   std::optional<FolderLock>& lock = restart.lock;  // on the first rank
   t.checkpoints.before_writing = [&] { lock->require(); };
-  const auto trace = begin_trace(options_.trace, job_.world);  // outlives what it traces
+  const auto trace = begin_trace(options_.trace, job_.world);  // must outlive the objects that it records
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, place, t, parameters);
   Trainer& trainer = *made;

@@ -17,8 +17,8 @@ namespace keelson::app {
 /// other ranks read all samples since the last time again and share them.
 class TrainingTargets final : public TrainObserver {
  public:
-  /// Of a trainer of `training` with these options, whose MetricOptions::target is an f32 field. `training` and
-  /// `baseline` must outlive this. `communicator` null: alone.
+  /// For a trainer on `training` with these options. MetricOptions::target must be an f32 field. `training` and
+  /// `baseline` must outlive this object. `communicator` null: one rank.
   TrainingTargets(const Dataset& training, const TrainerOptions& options, Communicator* communicator,
                   MeanBaseline& baseline);
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;

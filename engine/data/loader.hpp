@@ -12,9 +12,9 @@ namespace keelson {
 /// Threads of a rank that decode samples before a step needs them.
 struct LoaderThreads {
   int count = 1;     ///< decoding threads
-  int prefetch = 2;  ///< batches decoded ahead, besides the one in use
-  /// CPUs on which the decoding threads may run, e.g. all of the rank's; empty: those of the thread that makes the
-  /// loader, which is a single one where OpenMP has bound it.
+  int prefetch = 2;  ///< batches decoded ahead, besides the batch in use
+  /// CPUs on which the decoding threads may run, e.g. all CPUs of the rank; empty: those of the thread that makes the
+  /// loader, which may be a single CPU if OpenMP has bound the thread.
   std::vector<int> cpus;
 };
 
@@ -25,8 +25,8 @@ struct SampleDecoding {
   /// The device decodes the data set's coded field (Dataset::coded), and converts all fields to what the first layer
   /// reads (PlanOptions::inputs_as_read). Else threads of the host decode.
   bool by_device = false;
-  /// Allocates so many bytes for batches, 64-byte aligned; empty: ordinary memory. A device copies faster from memory
-  /// of its own kind (Device::allocate_host).
+  /// Allocates the memory of batches: the given number of bytes, 64-byte aligned; empty: ordinary memory. A device
+  /// copies faster from memory of Device::allocate_host.
   std::function<std::shared_ptr<void>(std::size_t)> allocate;
 
   /// The field that batches hold as codes; null: the host decodes all fields.
@@ -38,8 +38,8 @@ struct LoaderOptions {
   std::int64_t batch = 1;  ///< samples per rank
   /// This rank, and the number of ranks that share the samples.
   int rank = 0, ranks = 1;
-  std::uint64_t seed = 0;   ///< of the run
-  bool shuffle = true;      ///< else samples come in the order of the data set
+  std::uint64_t seed = 0;   ///< seed of the run
+  bool shuffle = true;      ///< false: samples come in the order of the data set
   LoaderThreads threads;    ///< who decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
 };

@@ -76,7 +76,7 @@ class Evaluator {
 
  private:
   void prepare_metrics();
-  /// Of the loader's batch number `step`, the samples that the plan computes at once: one, or all.
+  /// Queues the samples that the plan computes at once (one, or all) of the loader's batch number `step`.
   void launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step);
   std::int64_t micro_batches(const Batch& batch) const;
   double retire(detail::EvaluatedBatch& batch);

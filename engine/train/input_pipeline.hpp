@@ -20,11 +20,11 @@ SampleDecoding decoding_for(Device& device, std::shared_ptr<const SampleTransfor
 /// Throws InputError, naming both, where the network has an input that no field of the data feeds.
 void require_all_inputs(const Graph& graph, const Dataset& data);
 
-/// Hands the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
+/// Brings the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
 /// "weight". Fields are channels-last. Where the device shares the host's memory, the plan reads the fields in place;
-/// only where the network wants a plain input, the field is reordered into the input. Other devices copy the fields to
-/// their memory while the step before still runs, as they are: codes of 16 bits, where the data set has them, else f32.
-/// Then one call of the device per field decodes or converts them to what the first layer reads.
+/// only where the network has a plain input, the field is reordered into the input. Other devices copy the fields to
+/// their memory while the step before still runs: as codes of 16 bits, where the data set has them, else as f32. Then
+/// one call of the device per field decodes or converts the field to what the first layer reads.
 class InputPipeline {
  public:
   /// For batches of these data, where `decoding` is decoding_for() the context's device; batches with all fields

@@ -12,11 +12,11 @@
 namespace keelson {
 
 /// Ends training on all ranks after the same step when any rank votes for the end: after a signal, or when the time
-/// left is just enough for a step and a checkpoint. The vote runs during the step's own work, so that it costs no
-/// waiting.
+/// left is just enough for a step and a checkpoint. The vote runs beside the step's own work, so that ranks do not wait
+/// for it.
 class StopVote {
  public:
-  /// The ranks' decision. none: training goes on. failed: a rank cannot go on, and will say why.
+  /// The ranks' decision. none: training goes on. failed: a rank cannot go on, and will throw.
   enum class Reason : int { none = 0, time_limit = 1, interrupted = 2, failed = 3 };
 
   /// `limit`: seconds from `start` on that training may take; 0: no limit. `interrupted`: called once per step, true

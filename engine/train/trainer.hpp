@@ -33,24 +33,25 @@ struct TrainResult {
 /// sums, and with ExchangeOptions::reproducible not at all. A resumed run gives the same bits as a run without
 /// interruption.
 ///
-/// That is so in synchronous training, and with SyncMode::Kind::lag, which delays every update by a step. In the other
-/// modes (TrainerOptions::sync, docs/relaxed-modes.md) each rank's optimizer makes updates of the rank's own gradients,
-/// batch normalization knows the rank's own samples, and parameters differ between ranks. validate(), end_epoch(),
-/// save_checkpoint(), wait(), and the end of run() make them the same on all ranks first, and training goes on with
-/// these. So checkpoints, validations and their number are a part of the run's course: a resumed run gives the bits of
-/// the run that wrote the checkpoint and went on. Losses and votes of a step may be known some steps later. These modes
-/// do the same as synchronous training on one rank. They are refused for fp16, whose loss scale all ranks must agree
-/// on, for 16-bit ExchangeOptions::wire, and, with lag, where ranks can be lost.
+/// All this holds in synchronous training, and with SyncMode::Kind::lag, which delays every update by a step. In the
+/// other modes (TrainerOptions::sync, docs/relaxed-modes.md) each rank's optimizer makes updates of the rank's own
+/// gradients, batch normalization knows the rank's own samples, and parameters differ between ranks. validate(),
+/// end_epoch(), save_checkpoint(), wait(), and the end of run() first make the parameters the same on all ranks, and
+/// training goes on with these. So checkpoints, validations and their number are a part of the run's course: a resumed
+/// run gives the bits of the run that wrote the checkpoint and went on. Losses and votes of a step may be known some
+/// steps later. On one rank these modes do the same as synchronous training. They are refused for fp16, whose loss
+/// scale all ranks must agree on, for 16-bit ExchangeOptions::wire, and, with lag, where ranks can be lost.
 ///
 /// Where ranks can be lost (Communicator::survives_losses), the others go on. All ranks agree before a step moves
 /// parameters, and after each validation and checkpoint. If a rank was lost, the others make a group without it, and do
-/// again what was interrupted, with the parameters of before. The samples of the epoch that are not yet done are dealt
-/// to them, `batch` each per step, so that none is lost or seen twice; losses stay means over the samples of a step.
-/// The learning rate follows the part of the epoch that is done. Networks with recurrent states do not go on: their
-/// samples are dealt to a fixed number of ranks; nor does step(batch), whose batches the caller has dealt. There
-/// RanksLost is thrown. With TrainerOptions::restart_on_loss RanksLost is thrown in any case.
+/// the interrupted work again, with the parameters of before. The samples of the epoch that are not yet done are dealt
+/// to the ranks that are left, `batch` per rank and step, so that no sample is left out or seen twice; losses stay
+/// means over the samples of a step. The learning rate follows the part of the epoch that is done. Two kinds of
+/// training cannot go on, and throw RanksLost: networks with recurrent states, whose samples are dealt to a fixed
+/// number of ranks, and step(batch), whose batches the caller has dealt. With TrainerOptions::restart_on_loss every
+/// loss throws RanksLost.
 ///
-/// Either run() does everything, or the caller writes the loop:
+/// run() does everything, or the caller writes the loop:
 ///
 ///   while (trainer.step()) {
 ///     if (trainer.epoch_done()) trainer.end_epoch();

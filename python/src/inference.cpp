@@ -267,7 +267,7 @@ Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>
   parameters.computed = nullptr;
   Evaluator evaluator(parameters.network->graph, parameters.values, *data, parameters.device->communicator(), options);
   const auto evaluation = evaluator.run();
-  parameters.computed = nullptr;  // a metric may have made predictions
+  parameters.computed = nullptr;  // a metric may have computed predictions
   return evaluated(evaluation, options.evaluation.metrics);
 }
 

@@ -17,13 +17,6 @@ namespace {
 
 using Rate = std::variant<double, Schedule>;
 
-struct Requested {
-  std::optional<std::string> name;
-  std::optional<std::uint64_t> seed;
-  std::optional<std::filesystem::path> checkpoints;
-  std::vector<nb::object> callbacks;
-};
-
 /// The entries of the graph and of the options; entries of the caller replace them.
 std::map<std::string, std::string> stored_config(const TrainerOptions& o, const Network& network,
                                                  const std::map<std::string, std::string>& given) {

@@ -33,15 +33,15 @@ inline constexpr int checkpoint_format = 2;
 /// Names of the optimizer's state arrays in checkpoints, in the order of Parameter::moments.
 std::vector<std::string> moment_names(const Optimizer& optimizer);
 
-/// All that a checkpoint holds, in memory.
+/// The contents of a checkpoint, in memory.
 struct CheckpointCopy {
-  /// Of the file.
+  /// An array of the file.
   struct Array {
     std::string path;           ///< "/parameters/conv1/weights"
     Shape shape;                ///< of the values
     std::vector<float> values;  ///< row-major
   };
-  RunState state;                                ///< as it shall be written
+  RunState state;                                ///< as the file has it
   std::vector<Array> arrays;                     ///< of parameters, then of moments
   std::vector<std::string> parameters, moments;  ///< names, in the order of the arrays
   std::vector<std::string> statistics;           ///< names of those parameters that are statistics

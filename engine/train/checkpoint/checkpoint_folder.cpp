@@ -43,7 +43,8 @@ fs::path CheckpointFolder::write(const CheckpointCopy& copy, const std::function
   const auto path = path_of(copy.state.step);
   write_checkpoint(path, copy, progress);
   if (copy.best) link_atomically(path, best());
-  // Later ones are not of this run: they neither count nor go. So the one that was just written always stays.
+  // Checkpoints of later steps are not of this run: they are neither counted nor removed. So the checkpoint that was
+  // just written always stays.
   auto kept = by_step();
   kept.erase(kept.upper_bound(copy.state.step), kept.end());
   const auto most = static_cast<std::size_t>(std::max(1, keep_));

@@ -21,7 +21,7 @@ class CheckpointWriter {
   explicit CheckpointWriter(CheckpointFolder folder) : folder_(std::move(folder)) {}
   ~CheckpointWriter() { wait(); }
 
-  /// Begins to write. Waits for the checkpoint before, of which nobody is told any more.
+  /// Begins to write. Waits until the checkpoint before is written; take() does not return that one any more.
   void start(std::shared_ptr<const CheckpointCopy> copy);
 
   /// A checkpoint that is on the disk.
@@ -30,13 +30,13 @@ class CheckpointWriter {
     std::filesystem::path path;                  ///< of the file
     double seconds = 0;                          ///< that writing took
   };
-  /// The checkpoint that was started last, once, when it is written; else nothing. `wait_for_it`: waits until then.
-  /// Throws Error where it could not be written.
+  /// The checkpoint that was started last, if it is written. Returns each checkpoint once. `wait_for_it`: waits until
+  /// the checkpoint is written. Throws Error where it could not be written.
   std::optional<Written> take(bool wait_for_it);
   /// Returns when nothing is being written.
   void wait();
-  /// Whether nothing is being written. Waits for that, but no longer than these seconds if the disk has taken another
-  /// part of the checkpoint since the call before; while the disk takes nothing, this does not return.
+  /// Waits until nothing is being written, and then returns true. Returns false after these seconds if the disk has
+  /// taken another part of the checkpoint since the call before. While the disk takes nothing, this does not return.
   bool wait_for(double seconds);
   /// Whether the checkpoint that was started last could not be written. Does not wait.
   bool failed() const { return done_ && error_; }
