@@ -6,9 +6,9 @@
 
 #include "engine/ops/conv.hpp"
 #include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/detail/op_trial.hpp"
+#include "engine/ops/detail/per_verb.hpp"
 #include "engine/ops/device.hpp"
-#include "engine/ops/op_trial.hpp"
-#include "engine/ops/per_verb.hpp"
 #include "engine/tune/autotuner.hpp"
 
 namespace keelson::ops {

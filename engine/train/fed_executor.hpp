@@ -15,7 +15,7 @@ struct FedExecutor {
       : executor(graph, parameters, (options.inputs_as_read = decoding.by_device, options)),
         input(data, decoding, executor, parameters.context()) {}
 
-  Executor executor;
+  Executor executor;    ///< of the plan
   InputPipeline input;  ///< ends before the batches that it reads
 };
 

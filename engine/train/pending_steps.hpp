@@ -13,7 +13,7 @@ namespace keelson {
 
 /// A step that is queued on the device, or whose loss other ranks have not sent yet.
 struct PendingStep {
-  StepRecord record;
+  StepRecord record;                    ///< complete but for the loss
   std::int64_t epoch = 0, samples = 0;  ///< epochs done before the step; samples of all ranks
   double loss = 0;                      ///< sum over the samples, where the host waits for it
   bool posted = false;                  ///< the exchange of the loss between ranks has begun
