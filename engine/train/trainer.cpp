@@ -200,7 +200,7 @@ PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
 
 void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   Executor& executor = session_.executor();
-  const bool apart = session_.ranks_apart();
+  const bool apart = session_.ranks_apart() != nullptr;
   TimeSplit& seconds = now.record.seconds;
   executor.take_exchange_seconds();
   ++state_.step;
