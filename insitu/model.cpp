@@ -8,7 +8,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 #include "insitu/lookup.hpp"
 
 namespace keelson::insitu {

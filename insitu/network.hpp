@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/graph/graph.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "insitu/kernels.hpp"
 
 namespace keelson::insitu {

@@ -5,7 +5,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/graph/topology.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 #include "insitu/model.hpp"
 
 namespace keelson::insitu {

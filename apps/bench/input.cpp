@@ -17,8 +17,8 @@ struct InputVerb {
 
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.machine, r.threads.threads,
-             r.threads.threads == 1 ? "" : "s", r.threads.prefetch, o.batch);
+  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.machine, r.threads.count,
+             r.threads.count == 1 ? "" : "s", r.threads.prefetch, o.batch);
   fmt::print("opened in {:.3f} s; the facts about the files take {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",

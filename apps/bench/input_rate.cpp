@@ -59,12 +59,10 @@ InputResult measure_input(const InputOptions& o, const app::Job& job) {
   options.rank = world.rank();
   options.ranks = world.size();
   options.shuffle = o.shuffle;
-  if (o.augment) options.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
+  if (o.augment) options.decoding.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
   const auto threads = app::decide(o.loader, job, o.batch);
-  options.threads = threads.threads;
-  options.prefetch = threads.prefetch;
-  options.codes = o.codes;
-  options.cpus = job.placement.cpus;
+  options.threads = threads;
+  options.decoding.by_device = o.codes;
   Loader loader(data, options);
 
   if (o.codes && !loader.coded())
@@ -85,7 +83,7 @@ nlohmann::json input_json(const InputResult& r) {
                    {"ranks", r.ranks},
                    {"machine", r.machine},
                    {"batch", o.batch},
-                   {"loader_threads", r.threads.threads},
+                   {"loader_threads", r.threads.count},
                    {"prefetch", r.threads.prefetch},
                    {"codes", o.codes},
                    {"megabytes_per_sample", r.sample_megabytes},

@@ -16,7 +16,7 @@ struct InputOptions {
   std::string data;
   std::int64_t size = 0, batch = 1;
   int epochs = 2;
-  app::LoaderThreads loader;
+  LoaderThreads loader = app::undecided_threads;
   std::vector<int> channels;
   bool augment = false, shuffle = true, codes = false;
 };
@@ -39,7 +39,7 @@ struct InputResult {
   InputOptions options;
   std::string machine;  ///< Job::machine
   int ranks = 1;
-  app::LoaderThreads threads;
+  LoaderThreads threads;
   std::string data;
   double open_seconds = 0;                    ///< time on the slowest rank
   cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node

@@ -25,7 +25,7 @@ struct StepOptions {
   app::Verb* verb = nullptr;
   std::string net = "mlperf", size, backend, roofline, onnx, precision = "default";
   app::DeviceOptions device;
-  app::ExchangeWishes exchange;
+  app::RequestedExchange exchange;
   std::int64_t batch = 0;
   int steps = 10, warmup = 2;
   app::TraceOption trace;

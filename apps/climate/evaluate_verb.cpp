@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -9,9 +8,9 @@
 #include "apps/climate/task.hpp"
 #include "apps/climate/verbs.hpp"
 #include "apps/common/evaluation.hpp"
+#include "apps/common/sample_files.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
-#include "engine/train/evaluator.hpp"
 
 namespace keelson::climate {
 namespace {
@@ -35,18 +34,6 @@ struct Outcome {
     return judge == images->name() ? heuristics->images.mean() : mean_iou(heuristics->pixels);
   }
 };
-
-/// The data to evaluate: the folder test/ in --data if it exists, else validation/, else --data itself.
-std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
-  namespace fs = std::filesystem;
-  if (o.data.empty()) {
-    if (run.validation.empty()) refuse("the run had no validation data: give --data");
-    return run.validation;
-  }
-  for (const char* split : {"test", "validation"})
-    if (const auto path = fs::path(o.data) / split; fs::exists(path)) return path.string();
-  return o.data;
-}
 
 void print_confusion(const ConfusionMatrix& m) {
   fmt::print("\n{:<22}{:>18}{:>18}{:>18}   pixels, true class by predicted class\n", "", kClassNames[0], kClassNames[1],
@@ -116,33 +103,27 @@ void check_requirements(const EvaluateOptions& o, const Outcome& r) {
 ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   auto& world = job.world;
   const auto checkpoint = open_checkpoint(o, world);
-  app::check_family(checkpoint, family, family_name);
+  app::check_family(checkpoint, family);
   const auto& config = checkpoint.state().config;
   const auto run = app::stored_options<RunOptions>(config);
-  const auto opened = open_snapshots(run, data_path(o, run), world);
+  const auto opened = open_snapshots(run, app::find_held_out_data(o.data, run), world);
   const auto path = checkpoint.path().string();
   const SnapshotDataset data(opened, ranges_from_text(config.contains("ranges") ? config.at("ranges") : "", path),
                              path);
-  if (data.size() < world.size())
-    refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data.size(), "sample"));
   const auto graph = make_network(run, data);
-  const auto trace = app::begin_trace(o.trace, world);
-  const auto place = app::open_device(o.device, job);
-  Parameters parameters(graph, *place.context, run.seed);
-  auto e = app::evaluator_options(o, job);
-  e.metrics = make_metrics(run);
-  Evaluator evaluator(graph, parameters, data, &world, e);
-  const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
+  const auto metrics = make_metrics(run);
+  app::NetworkEvaluation network(o, job, checkpoint, graph, data, {.metrics = metrics});
+  const auto& state = network.state();
   Outcome result;
-  result.evaluation = evaluator.run();
-  result.judge = e.metrics[0]->name();
-  for (const auto& m : e.metrics) {
+  result.evaluation = network.run();
+  result.judge = metrics[0]->name();
+  for (const auto& m : metrics) {
     if (const auto* images = dynamic_cast<const MeanImageIoU*>(m.get())) result.images = images;
     if (const auto* pooled = dynamic_cast<const PooledIoU*>(m.get())) result.pooled = pooled;
   }
   if (o.heuristics || o.require_margin > 0)
-    result.heuristics = heuristics_agreement(data_path(o, run), run.labels, world);
-  app::end_trace(o.trace, trace.get(), world, o.json ? nullptr : stdout);
+    result.heuristics = heuristics_agreement(app::find_held_out_data(o.data, run), run.labels, world);
+  network.end_trace();
   if (world.rank() != 0) return ExitCode::done;
   if (o.json) {
     print_json(result, path, data);
@@ -162,11 +143,7 @@ void define_evaluate(app::CommandLine& line) {
   auto& v = line.verb("evaluate", "Measure a trained network on other snapshots: intersection over union by class",
                       [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
-  v.option_without_default("--data", o->data,
-                           "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
-                           "the run's validation data",
-                           "PATH")
-      .differs_between_ranks();
+  app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);
   v.flag("--heuristics", o->heuristics, "Compare with the labels of the heuristics (keelson-climate label)");
   v.option("--require", o->require, "Fail (exit code 1) unless the mean IoU is at least this; 0: no requirement")

@@ -20,7 +20,7 @@ std::string channel_list(const RunOptions& o) {
 }
 
 app::ExportedNetwork network_of(const CheckpointReader& checkpoint) {
-  app::check_family(checkpoint, family, family_name);
+  app::check_family(checkpoint, family);
   const auto& config = checkpoint.state().config;
   const auto run = app::stored_options<RunOptions>(config);
   std::map<std::string, std::string> metadata{{"channels", channel_list(run)}};

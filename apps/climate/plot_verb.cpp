@@ -15,7 +15,6 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/train/evaluator.hpp"
 
 namespace keelson::climate {
 namespace {
@@ -64,25 +63,18 @@ std::string network_sections(const PlotOptions& o, app::Job& job, const Checkpoi
   const auto name = checkpoint.path().string();
   const SnapshotDataset data(opened, ranges_from_text(config.contains("ranges") ? config.at("ranges") : "", name),
                              name);
-  if (data.size() < world.size())
-    refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data.size(), "sample"));
   const auto graph = make_network(run, data);
-  const auto place = app::open_device(o.device, job);
-  Parameters parameters(graph, *place.context, run.seed);
   const auto images = std::make_shared<MeanImageIoU>();
   const auto maps = std::make_shared<PredictedMaps>(o.snapshots);
-  auto e = app::evaluator_options(o, job);
-  e.metrics = {images, maps};
-  Evaluator evaluator(graph, parameters, data, &world, e);
-  const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
-  evaluator.run();
+  app::NetworkEvaluation network(o, job, checkpoint, graph, data, {.metrics = {images, maps}});
+  network.run();
   const auto heuristics = heuristics_agreement(path, run.labels, world);
   if (world.rank() != 0) return "";
   auto columns = columns_of("network", images->confusion(), images->values(), images->value());
   for (auto& c : columns_of("heuristics", heuristics.pixels, heuristics.images.of_classes(), heuristics.images.mean()))
     columns.push_back(std::move(c));
-  return fmt::format("<h2>{}, epoch {}</h2>{}{}<h2>Pixels</h2>{}<h2>Maps</h2>{}", network_title(run), state.epoch,
-                     card(iou_table(columns)), epochs_plot(checkpoint.path()),
+  return fmt::format("<h2>{}, epoch {}</h2>{}{}<h2>Pixels</h2>{}<h2>Maps</h2>{}", network_title(run),
+                     network.state().epoch, card(iou_table(columns)), epochs_plot(checkpoint.path()),
                      card(confusion_table(images->confusion())), map_section(data, o.snapshots, maps->maps()));
 }
 
@@ -96,7 +88,7 @@ ExitCode plot(const PlotOptions& o, app::Job& job) {
     on_first_rank(&world, [&] { body = map_section(data, o.snapshots, {}); });
   } else {
     const auto checkpoint = open_checkpoint(o, world);
-    app::check_family(checkpoint, family, family_name);
+    app::check_family(checkpoint, family);
     const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
     const auto path = o.data.empty() ? run.validation : o.data;
     if (path.empty()) refuse("the run had no validation data: give --data");

@@ -1,10 +1,7 @@
 #include "apps/climate/run_options.hpp"
 
-#include <fmt/ranges.h>
-
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
-#include "engine/plan/precision.hpp"
 #include "nets/registry.hpp"
 
 namespace keelson::climate {
@@ -48,19 +45,6 @@ Config demo() {
           {"lr", "0.003"},     {"schedule", "cosine"}, {"metric", "images"}};
 }
 
-const std::map<std::string, Config>& known_recipes() {
-  static const std::map<std::string, Config> all{
-      {"deepcam-128", deepcam("128", "10", "0.00155", {{"schedule", "cosine"}, {"schedule-epochs", "9000"}})},
-      {"deepcam-256", deepcam("256", "12", "0.002", milestones("4095:0.1,8191:0.01"))},
-      {"deepcam-512", deepcam("512", "20", "0.004", milestones("2148:0.1,4196:0.01", "100"))},
-      {"deepcam-1024", deepcam("1024", "20", "0.004", milestones("1300:0.1,4296:0.01", "200"))},
-      {"deepcam-2048", deepcam("2048", "30", "0.0055", milestones("1200:0.1", "400"))},
-      {"demo", demo()},
-      {"sc18-deeplab", sc18("deeplab")},
-      {"sc18-tiramisu", sc18("tiramisu")}};
-  return all;
-}
-
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
   for (const auto& n : nets::networks_of_family("climate-")) names.push_back(n.program_name());
@@ -68,12 +52,7 @@ std::vector<std::string> network_names() {
 }
 
 void declare_data(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--train", o.train, "Training data: HDF5 file, folder or pattern", "PATH")
-      .stored()
-      .differs_between_ranks();
-  v.option_without_default("--validation", o.validation, "Validation data: HDF5 file, folder or pattern", "PATH")
-      .stored()
-      .differs_between_ranks();
+  app::declare_files(o, v);
   v.option_without_default(
        "--stats", o.stats,
        "Statistics of the training data, for the normalisation of channels; default: stats.h5 in the folder of the "
@@ -88,7 +67,6 @@ void declare_data(RunOptions& o, app::Verb& v) {
   v.option("--labels", o.labels, "Which labels of the files to learn: labels_0 or labels_1", "MAP")
       .between(0, 1)
       .stored();
-  v.flag("--shuffle", o.shuffle, "Use another order of samples in each epoch").stored();
 }
 
 void declare_tiramisu(RunOptions& o, app::Verb& v) {
@@ -136,21 +114,28 @@ void declare_network(RunOptions& o, app::Verb& v) {
 
 }  // namespace
 
+const app::Recipes& recipes() {
+  static const app::Recipes all{
+      {"deepcam-128", deepcam("128", "10", "0.00155", {{"schedule", "cosine"}, {"schedule-epochs", "9000"}})},
+      {"deepcam-256", deepcam("256", "12", "0.002", milestones("4095:0.1,8191:0.01"))},
+      {"deepcam-512", deepcam("512", "20", "0.004", milestones("2148:0.1,4196:0.01", "100"))},
+      {"deepcam-1024", deepcam("1024", "20", "0.004", milestones("1300:0.1,4296:0.01", "200"))},
+      {"deepcam-2048", deepcam("2048", "30", "0.0055", milestones("1200:0.1", "400"))},
+      {"demo", demo()},
+      {"sc18-deeplab", sc18("deeplab")},
+      {"sc18-tiramisu", sc18("tiramisu")}};
+  return all;
+}
+
 void declare(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options that you also give win")
-      .one_of(recipes())
-      .not_stored();  // the options of the recipe are stored
+  app::declare_recipe(o, v, recipes());
   declare_network(o, v);
   v.option("--loss", o.loss,
            "Cross entropy of pixels, weighted by class: deepcam, the mean with weights frequency^-1/8; sc18, with "
            "frequency^-1/2; sc18-sum, their sum times 0.1; auto: as published for the network")
       .one_of({"auto", "deepcam", "sc18", "sc18-sum"})
       .stored();
-  v.option("--precision", o.precision,
-           "Precision of convolutions' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: the "
-           "precision that is faster here, measured at the start")
-      .one_of(precisions())
-      .stored();
+  app::declare_precision(o, v, "convolutions' operands");
   declare_data(o, v);
   app::declare(o, v);
   v.flag("--schedule-by-steps", o.schedule_by_steps,
@@ -164,18 +149,6 @@ void declare(RunOptions& o, app::Verb& v) {
   v.option("--target-iou", o.target_iou, "Stop when the validation metric is at least this; 0: never")
       .between(0.0, 1.0)
       .stored();
-}
-
-Config recipe(const std::string& name) {
-  const auto found = known_recipes().find(name);
-  if (found == known_recipes().end()) refuse("unknown recipe {}: expected one of {}", name, fmt::join(recipes(), ", "));
-  return found->second;
-}
-
-std::vector<std::string> recipes() {
-  std::vector<std::string> names;
-  for (const auto& [name, config] : known_recipes()) names.push_back(name);
-  return names;
 }
 
 void check(const RunOptions& o) {

@@ -4,16 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/optimizer_options.hpp"
+#include "apps/common/run_options.hpp"
+#include "apps/common/sample_files.hpp"
 
 namespace keelson::climate {
 
 using app::Config;
 
 /// The options that define a training run, except for its paths. All of them are stored in checkpoints.
-struct RunOptions : app::OptimizerOptions {
-  std::string recipe;
-
+struct RunOptions : app::RunOptions, app::SampleFiles {
   std::string net = "tiramisu";
   std::int64_t first = 64, growth = 32, kernel = 5;  ///< of Tiramisu
   std::vector<int> layers = {2, 2, 2, 4, 5};         ///< of Tiramisu
@@ -26,12 +25,10 @@ struct RunOptions : app::OptimizerOptions {
   bool batch_norm = false;                     ///< of SC18's DeepLabv3+
   std::string loss = "auto";
   bool schedule_by_steps = false;
-  std::string precision = "default";
 
-  std::string train, validation, stats;
+  std::string stats;
   std::vector<int> channels;  ///< empty: all
   int labels = 0;
-  bool shuffle = true;
 
   std::string metric = "auto";
   double target_iou = 0;
@@ -40,10 +37,8 @@ struct RunOptions : app::OptimizerOptions {
 /// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
-/// The published hyper-parameters under this name; throws InputError for another name.
-Config recipe(const std::string& name);
-/// The names of all recipes.
-std::vector<std::string> recipes();
+/// The published hyper-parameters.
+const app::Recipes& recipes();
 
 /// Throws InputError for combinations that make no sense.
 void check(const RunOptions& o);

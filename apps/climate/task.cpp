@@ -37,7 +37,7 @@ std::vector<std::string> class_names() { return {kClassNames.begin(), kClassName
 
 }  // namespace
 
-std::string network_name(const RunOptions& o) { return family + o.net; }
+std::string network_name(const RunOptions& o) { return std::string(family.prefix) + o.net; }
 
 std::string network_title(const RunOptions& o) { return network_of(o).title; }
 

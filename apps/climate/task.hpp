@@ -5,15 +5,15 @@
 
 #include "apps/climate/data/snapshot_dataset.hpp"
 #include "apps/climate/run_options.hpp"
+#include "apps/common/evaluation.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/optim/schedule.hpp"
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 
 namespace keelson::climate {
 
-/// The prefix of the networks' names in checkpoints, and the family's name in messages.
-inline constexpr const char *family = "climate-", *family_name = "climate segmentation";
+inline constexpr app::NetworkFamily family{"climate-", "climate segmentation"};
 std::string network_name(const RunOptions& o);   ///< "climate-tiramisu"
 std::string network_title(const RunOptions& o);  ///< for messages: "Tiramisu"
 

@@ -1,16 +1,11 @@
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "apps/climate/maps/predicted_maps.hpp"
 #include "apps/climate/maps/sections.hpp"
 #include "apps/climate/mlperf.hpp"
 #include "apps/climate/task.hpp"
 #include "apps/climate/verbs.hpp"
-#include "apps/common/spares.hpp"
-#include "apps/common/split_path.hpp"
-#include "apps/common/training.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/train_verb.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson::climate {
@@ -18,30 +13,12 @@ namespace {
 
 constexpr std::int64_t kMapped = 2;  // number of validation samples that the report shows as maps
 
-struct TrainOptions {
-  RunOptions run;
-  app::Verb* verb = nullptr;
-  app::TrainingOptions training;
-  std::string data;
-  bool check_data = false;
-};
+using TrainOptions = app::TrainOptions<RunOptions>;
 
-/// Fills the options that the user left out: from the checkpoint or from the recipe, without those that the user's own
-/// options replace.
+/// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
-  if (run.checkpoint()) {
-    auto stored = run.stored(family, family_name);
-    if (!o.data.empty() || o.verb->given("train")) stored.erase("train");
-    if (!o.data.empty() || o.verb->given("validation")) stored.erase("validation");
-    o.verb->fill(stored, run.checkpoint()->path().string());
-  } else if (!o.run.recipe.empty()) {
-    o.verb->fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
-  }
-  if (!o.data.empty() && o.run.train.empty()) o.run.train = app::split_path(o.data, {"train"}, "--train");
-  if (!o.data.empty() && o.run.validation.empty())
-    o.run.validation = app::split_path(o.data, {"validation", "val"}, "--validation");
-  if (o.run.train.empty())
-    refuse("no training data: give --data DIR (with train/ and validation/ in it) or --train PATH");
+  run.complete(*o.verb, family, !o.data.empty(), o.run, recipes());
+  app::complete_files(o.run, o.data);
 }
 
 /// The normalisation of the run that is resumed, else that of find_normalisation().
@@ -66,10 +43,8 @@ void check_samples(const Dataset& data, Communicator& world) {
 }
 
 Config stored_config(const TrainOptions& o, const SnapshotDataset& data) {
-  namespace fs = std::filesystem;
   auto c = o.verb->values();
-  c["train"] = fs::absolute(o.run.train).string();
-  c["validation"] = o.run.validation.empty() ? "" : fs::absolute(o.run.validation).string();
+  app::store_paths(o.run, c);
   c["ranges"] = to_text(data.ranges());
   return c;
 }
@@ -86,7 +61,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
     validation = std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, job.world), ranges, source);
   const auto graph = make_network(o.run, data);
   auto t = run.trainer_options(o.run);
-  Trainer::check_sizes(data.size(), t.batch, job.world.size(), data.describe());
+  require_enough_samples(data.size(), t.batch, job.world.size(), data.describe());
   t.network = network_name(o.run);
   t.config = stored_config(o, data);
   t.optimizer = make_optimizer(o.run);
@@ -111,8 +86,6 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .precision = o.run.precision,
        .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run), data.layout().rows,
                             data.layout().columns),
-       .targets = nullptr,
-       .targets_note = "",
        .options = *o.verb,
        .mlperf = mlperf_benchmark(o.run, global_batch, steps_per_epoch),
        .sections =
@@ -130,20 +103,13 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
-  auto& v = line.verb("train", "Train a network on snapshots; data-parallel over the ranks of mpirun or srun",
-                      [o](app::Job& job) {
-                        return app::with_spares(job, o->training.spares, [&](app::Job& j) { return train(*o, j); });
-                      });
-  v.option_without_default("--data", o->data, "Folder with train/ and validation/ in it", "DIR")
-      .not_stored()
-      .differs_between_ranks();
-  declare(o->training, v);
+  auto& v = app::define_train_verb(line, "Train a network on snapshots; data-parallel over the ranks of mpirun or srun",
+                                   o, &train);
+  app::declare_training_folder(o->data, v);
   app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data,
          "Read all data once before training, to refuse NaN and wrong classes at the start")
       .not_stored();
-  declare(o->run, v);
-  o->verb = &v;
 }
 
 }  // namespace keelson::climate

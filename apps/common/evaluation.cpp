@@ -1,6 +1,7 @@
 #include "apps/common/evaluation.hpp"
 
 #include "apps/common/verb.hpp"
+#include "engine/base/counted.hpp"
 
 namespace keelson::app {
 
@@ -18,10 +19,10 @@ void declare_evaluation(EvaluationOptions& o, Verb& v) {
   declare(o.trace, v);
 }
 
-void check_family(const CheckpointReader& checkpoint, const std::string& family, const std::string& name) {
-  if (!checkpoint.state().network.starts_with(family))
+void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family) {
+  if (!checkpoint.state().network.starts_with(family.prefix))
     refuse("{}: the checkpoint has the network {}, expected a network of {}", checkpoint.path().string(),
-           checkpoint.state().network, name);
+           checkpoint.state().network, family.name);
 }
 
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world) {
@@ -29,14 +30,24 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
   return CheckpointReader(o.checkpoint, true, &world);
 }
 
-EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job) {
-  EvaluatorOptions e;
-  e.batch = o.batch;
-  const auto loader = decide(o.loader, job, o.batch);
-  e.threads = loader.threads;
-  e.prefetch = loader.prefetch;
-  e.cpus = job.placement.cpus;
-  return e;
+NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Job& job, const CheckpointReader& checkpoint,
+                                     const Graph& graph, const Dataset& data, const MetricOptions& metrics,
+                                     const SampleUnit& unit)
+    : options_(o), world_(job.world) {
+  if (data.size() < world_.size())
+    refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
+  trace_ = begin_trace(o.trace, world_);
+  device_ = open_device(o.device, job);
+  parameters_.emplace(graph, *device_.context, checkpoint.state().seed);
+  evaluator_.emplace(
+      graph, *parameters_, data, &world_,
+      EvaluatorOptions{
+          .batch = o.batch, .threads = decide(o.loader, job, o.batch), .unit = unit, .evaluation = metrics});
+  state_ = checkpoint.load(checkpoint.state().network, *parameters_, std::nullopt);
+}
+
+void NetworkEvaluation::end_trace() {
+  app::end_trace(options_.trace, trace_.get(), world_, options_.json ? nullptr : stdout);
 }
 
 }  // namespace keelson::app

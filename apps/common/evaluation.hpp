@@ -1,13 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/common/trace_option.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 
 namespace keelson::app {
@@ -16,7 +18,7 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
-  LoaderThreads loader;
+  LoaderThreads loader = undecided_threads;
   bool json = false;
   DeviceOptions device;
   TraceOption trace;
@@ -26,15 +28,40 @@ struct EvaluationOptions {
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 
-/// Refuses a checkpoint with a network of another program. `family`: prefix of the names of this program's networks;
-/// `name`: the family's name in messages. Throws InputError.
-void check_family(const CheckpointReader& checkpoint, const std::string& family, const std::string& name);
+/// The networks of a program.
+struct NetworkFamily {
+  const char* prefix;  ///< of their names in checkpoints: "climate-"
+  const char* name;    ///< for people: "climate segmentation"
+};
+/// Throws InputError for a checkpoint of another program's network.
+void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family);
 
 /// Opens the checkpoint that --checkpoint names. If --checkpoint names a run's folder: opens the best checkpoint of the
 /// run, else the newest. Throws InputError if there is no checkpoint, or if it is damaged. Collective.
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
-/// The evaluator's options as `o` and `job` set them. The caller adds the metrics.
-EvaluatorOptions evaluator_options(const EvaluationOptions& o, const Job& job);
+/// The network of a checkpoint, on data and device: what all verbs that evaluate do between their options and their
+/// output.
+class NetworkEvaluation {
+ public:
+  /// Begins the trace, opens the device, and loads the parameters. `graph`: of the checkpoint's network. All references
+  /// must outlive this. Throws InputError, also for fewer samples than ranks. Collective.
+  NetworkEvaluation(const EvaluationOptions& o, Job& job, const CheckpointReader& checkpoint, const Graph& graph,
+                    const Dataset& data, const MetricOptions& metrics, const SampleUnit& unit = {});
+  /// Evaluates all samples. May be called again, for metrics that another call has prepared. Collective.
+  Evaluation run() { return evaluator_->run(); }
+  /// Ends the trace, and says on stdout where it is, unless the result is JSON. Collective.
+  void end_trace();
+  const RunState& state() const { return state_; }  ///< of the checkpoint
+
+ private:
+  const EvaluationOptions& options_;
+  Communicator& world_;
+  std::unique_ptr<TraceFile> trace_;  ///< outlives what it traces
+  DeviceSession device_;
+  std::optional<Parameters> parameters_;
+  std::optional<Evaluator> evaluator_;
+  RunState state_;
+};
 
 }  // namespace keelson::app

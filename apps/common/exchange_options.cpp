@@ -6,7 +6,7 @@
 
 namespace keelson::app {
 
-void declare(ExchangeWishes& o, Verb& v) {
+void declare(RequestedExchange& o, Verb& v) {
   constexpr double most = 1024;
   v.option("--bucket-mb", o.bucket_mb,
            "MiB of gradients that ranks exchange at once, beside the backward pass; 0: the size that is fastest when "
@@ -33,23 +33,23 @@ void declare(ExchangeWishes& o, Verb& v) {
       .stored();
 }
 
-ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks) {
+ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) {
   ExchangeOptions o;
-  o.wire = wanted.wire == "bf16" ? Wire::bf16 : wanted.wire == "fp16" ? Wire::fp16 : Wire::fp32;
+  o.wire = requested.wire == "bf16" ? Wire::bf16 : requested.wire == "fp16" ? Wire::fp16 : Wire::fp32;
   constexpr double mebi = 1024 * 1024;
-  o.bucket_bytes = wanted.bucket_mb > 0 ? static_cast<std::size_t>(wanted.bucket_mb * mebi)
-                                        : comm::choose_bucket_bytes(ranks, o.wire);
-  o.reproducible = wanted.reproducible;
+  o.bucket_bytes = requested.bucket_mb > 0 ? static_cast<std::size_t>(requested.bucket_mb * mebi)
+                                           : comm::choose_bucket_bytes(ranks, o.wire);
+  o.reproducible = requested.reproducible;
   return o;
 }
 
-ProgressBy progress_by(const ExchangeWishes& wanted) {
-  if (wanted.progress == "auto") return ProgressBy::measured;
-  return wanted.progress == "thread" ? ProgressBy::thread : ProgressBy::calls;
+ProgressBy progress_by(const RequestedExchange& requested) {
+  if (requested.progress == "auto") return ProgressBy::measured;
+  return requested.progress == "thread" ? ProgressBy::thread : ProgressBy::calls;
 }
 
-void check(const ExchangeWishes& wanted, const std::string& precision) {
-  if (wanted.reproducible && precision == "auto")
+void check(const RequestedExchange& requested, const std::string& precision) {
+  if (requested.reproducible && precision == "auto")
     refuse(
         "--precision auto takes the precision that was measured to be faster, so it cannot be combined with "
         "--reproducible: give the precision by name");

@@ -10,7 +10,7 @@ namespace keelson::app {
 class Verb;
 
 /// The user's options for the exchange of gradients between ranks.
-struct ExchangeWishes {
+struct RequestedExchange {
   double bucket_mb = 0;  ///< MiB; 0: the size that is fastest when measured
   std::string wire = "fp32";
   std::string progress = "auto";
@@ -18,16 +18,16 @@ struct ExchangeWishes {
 };
 
 /// Declares --bucket-mb, --wire, --progress and --reproducible on a verb.
-void declare(ExchangeWishes& o, Verb& verb);
+void declare(RequestedExchange& o, Verb& verb);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
 /// Collective.
-ExchangeOptions decide(const ExchangeWishes& wanted, Communicator& ranks);
+ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks);
 
 /// --progress: whether a thread or the calls between ops let the exchange advance.
-ProgressBy progress_by(const ExchangeWishes& wanted);
+ProgressBy progress_by(const RequestedExchange& requested);
 
 /// `precision`: as the user gives it. Throws InputError if this precision cannot be combined with --reproducible.
-void check(const ExchangeWishes& wanted, const std::string& precision);
+void check(const RequestedExchange& requested, const std::string& precision);
 
 }  // namespace keelson::app

@@ -7,7 +7,7 @@
 namespace keelson::app {
 
 void declare_threads(LoaderThreads& o, Verb& v) {
-  v.option("--loader-threads", o.threads,
+  v.option("--loader-threads", o.count,
            "Decoding threads per rank; 0: 1, or with a GPU the rank's cores but one, at most 8", "N")
       .non_negative()
       .not_stored()
@@ -23,9 +23,10 @@ void declare_prefetch(LoaderThreads& o, Verb& v) {
 
 LoaderThreads decide(const LoaderThreads& wanted, const Job& job, std::int64_t batch) {
   LoaderThreads o = wanted;
-  if (o.threads == 0) o.threads = job.on_gpu ? std::clamp(job.placement.threads - 1, 1, 8) : 1;
+  if (o.count == 0) o.count = job.on_gpu ? std::clamp(job.placement.threads - 1, 1, 8) : 1;
   if (o.prefetch == 0)
-    o.prefetch = std::max(2, static_cast<int>((o.threads + batch - 1) / std::max<std::int64_t>(batch, 1)));
+    o.prefetch = std::max(2, static_cast<int>((o.count + batch - 1) / std::max<std::int64_t>(batch, 1)));
+  o.cpus = job.placement.cpus;
   return o;
 }
 

@@ -61,7 +61,7 @@ void Restart::keep(const Trainer& trainer, const std::string& how_to_continue) {
   last = trainer.last_checkpoint().string();
 }
 
-void TellRestart::on_start(const RunState& s, const fs::path&) {
+void RestartNotifier::on_start(const RunState& s, const fs::path&) {
   auto loss = std::exchange(restart_.loss, std::nullopt);
   if (!loss) return;
   loss->restarted_from = s.step;

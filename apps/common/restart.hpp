@@ -9,8 +9,8 @@
 #include "apps/common/folder_lock.hpp"
 #include "apps/common/run_folder.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/train/checkpoint.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/observer.hpp"
 #include "engine/train/records.hpp"
 #include "engine/train/trainer.hpp"
@@ -53,11 +53,11 @@ struct Restart {
 };
 
 /// When training has started again, passes the loss that caused the restart to other observers.
-class TellRestart final : public TrainObserver {
+class RestartNotifier final : public TrainObserver {
  public:
-  explicit TellRestart(Restart& restart) : restart_(restart) {}
+  explicit RestartNotifier(Restart& restart) : restart_(restart) {}
   /// `others` must outlive this.
-  void tell(std::vector<TrainObserver*> others) { others_ = std::move(others); }
+  void set_observers(std::vector<TrainObserver*> others) { others_ = std::move(others); }
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
 
  private:

@@ -9,7 +9,7 @@
 #include "apps/common/machine.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;

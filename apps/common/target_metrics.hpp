@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train/predictions.hpp"
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/predictions.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 namespace keelson::app {
 
@@ -39,7 +39,7 @@ class TargetMean final : public TargetMetric {
 struct TargetMetrics {
   /// `plotted`: the most predictions to keep on rank 0.
   TargetMetrics(std::shared_ptr<TargetMetric> metric, std::int64_t plotted);
-  /// For EvaluatorOptions::metrics.
+  /// For MetricOptions::metrics.
   std::vector<std::shared_ptr<Metric>> all() const { return {metric, baseline, absolute, predictions}; }
 
   std::shared_ptr<TargetMetric> metric;

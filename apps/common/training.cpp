@@ -90,11 +90,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   } catch (const OutOfMemory&) {
     parameters.reset();
   }
-  const PlanOptions plan{.batch = t.batch,
-                         .precision = t.precision,
-                         .optimizer = t.optimizer.get(),
-                         .lag = t.sync.kind == SyncMode::Kind::lag,
-                         .recompute = t.recompute};
+  PlanOptions plan = t.plan();
+  plan.exchange = {};
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
 }
@@ -128,15 +125,15 @@ void record_threads(int threads, TrainerOptions& t, const std::optional<Checkpoi
 struct FirstRank {
   RunRecorder recorder;
   Console console;
-  TellRestart restart;
+  RestartNotifier restart;
   std::optional<MlperfLog> mlperf;
 };
 
 /// Trains. If the run cannot go on after a loss of ranks, the error says how to continue.
 StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
-               const Trainer::FirstRankObservers& first_rank, const Job& job, const RunFolder& folder) {
+               const Observers::Maker& make_rank0_observers, const Job& job, const RunFolder& folder) {
   try {
-    return trainer.run(observers, first_rank).reason;
+    return trainer.run(observers, make_rank0_observers).reason;
   } catch (const RanksLost& error) {
     const std::string hint = trainer.last_checkpoint().empty()
                                  ? "this run has no checkpoint to continue from: start it again"
@@ -225,12 +222,18 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(op
 
 fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
-Config TrainingRun::stored(const std::string& family, const std::string& name) const {
-  if (!checkpoint_) return {};
-  check_family(*checkpoint_, family, name);
-  auto config = checkpoint_->state().config;
-  config["global-batch"] = std::to_string(checkpoint_->state().global_batch);
-  return config;
+void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
+                           const Recipes& recipes) const {
+  if (!checkpoint_) {
+    if (!o.recipe.empty()) verb.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
+    return;
+  }
+  check_family(*checkpoint_, family);
+  auto stored = checkpoint_->state().config;
+  stored["global-batch"] = std::to_string(checkpoint_->state().global_batch);
+  for (const char* data : {"train", "validation"})
+    if (other_data || verb.given(data)) stored.erase(data);
+  verb.fill(stored, checkpoint_->path().string());
 }
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
@@ -245,16 +248,13 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   t.time_limit = options_.time_limit;
   t.start = start_;
   t.interrupted = [] { return Interrupt::requested(); };
-  t.checkpoints = folder_.checkpoints();
-  t.keep = options_.keep;
+  t.checkpoints = {.folder = folder_.checkpoints(),
+                   .keep = options_.keep,
+                   .epochs = options_.checkpoint_every,
+                   .steps = options_.checkpoint_steps};
   t.max_failures = options_.max_failures;
   t.restart_on_loss = job_.restart && job_.restart->spares > 0;
-  t.checkpoint_epochs = options_.checkpoint_every;
-  t.checkpoint_steps = options_.checkpoint_steps;
-  const auto loader = decide(options_.loader, job_, t.batch);
-  t.loader_threads = loader.threads;
-  t.prefetch = loader.prefetch;
-  t.cpus = job_.placement.cpus;
+  t.threads = decide(options_.loader, job_, t.batch);
   t.progress = progress_by(options_.exchange);
   t.recompute = options_.recompute;
   return t;
@@ -281,7 +281,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   Restart alone;  // for a run without spare ranks
   Restart& restart = job_.restart ? *job_.restart : alone;
   std::optional<FolderLock>& lock = restart.lock;  // on the first rank
-  t.before_checkpoint = [&] { lock->require(); };
+  t.checkpoints.before_writing = [&] { lock->require(); };
   const auto trace = begin_trace(options_.trace, job_.world);  // must outlive the objects that it records
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, place, t, parameters);
@@ -312,8 +312,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     const auto every =
         options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
     first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets, task.sections),
-                  Console(stdout, t, trainer.steps_per_epoch(), task.targets), TellRestart(restart), std::nullopt);
-    first->restart.tell({&first->recorder, &first->console});
+                  Console(stdout, t, trainer.steps_per_epoch(), task.targets), RestartNotifier(restart), std::nullopt);
+    first->restart.set_observers({&first->recorder, &first->console});
     std::vector<TrainObserver*> all{&first->recorder, &first->console, &first->restart};
     if (logs) all.push_back(&first->mlperf.emplace(options_.mlperf, task.mlperf->metric));
     return all;

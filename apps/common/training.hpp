@@ -9,14 +9,15 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
+#include "apps/common/evaluation.hpp"
 #include "apps/common/exchange_options.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/common/mlperf_log.hpp"
-#include "apps/common/optimizer_options.hpp"
 #include "apps/common/run_folder.hpp"
+#include "apps/common/run_options.hpp"
 #include "apps/common/trace_option.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 namespace keelson::app {
 
@@ -27,8 +28,8 @@ struct TrainingOptions {
   bool overwrite = false;
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2, max_failures = -1, spares = 0;
-  LoaderThreads loader;
-  ExchangeWishes exchange;
+  LoaderThreads loader = undecided_threads;
+  RequestedExchange exchange;
   bool recompute = false;
   double time_limit = 0;
   DeviceOptions device;
@@ -46,10 +47,10 @@ struct TrainingTask {
   const Dataset* validation;  ///< may be null
   std::string precision;      ///< as engine/plan/precision.hpp has them
   std::string title;          ///< of the report
-  const TargetMetrics*
-      targets;  ///< the metrics in TrainerOptions::evaluation, for networks that predict numbers; may be null
-  std::string targets_note;                    ///< of the report, with `targets`
-  const Verb& options;                         ///< with the values from checkpoints and recipes
+  const Verb& options;        ///< with the values from checkpoints and recipes
+  /// Those of TrainerOptions::evaluation, for networks that predict numbers; may be null.
+  const TargetMetrics* targets = nullptr;
+  std::string targets_note = {};               ///< of the report, with `targets`
   std::optional<MlperfBenchmark> mlperf = {};  ///< for TrainingOptions::mlperf
   /// Makes further sections of the report. Called on the first rank after each validation. May be empty.
   std::function<std::vector<ReportInput::Section>()> sections = {};
@@ -58,10 +59,11 @@ struct TrainingTask {
 /// A run of a train verb, from its options to its exit code:
 ///
 ///   TrainingRun run(options, job);
-///   ... fill the verb's own options from run.stored(...), make data and network ...
+///   run.complete(...);
+///   ... make data and network of the verb's own options ...
 ///   auto t = run.trainer_options(optimizer_options);
 ///   t.network = ...; t.evaluation.metrics = ...;
-///   return run.train({graph, *data, validation.get(), precision, title, nullptr, "", verb}, t);
+///   return run.train({graph, *data, validation.get(), precision, title, verb}, t);
 class TrainingRun {
  public:
   /// Starts the clock of --time-limit, finds the checkpoint of --resume, and checks that --out can be used. Throws
@@ -72,9 +74,11 @@ class TrainingRun {
   const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
   /// The checkpoint's path; empty: a new run.
   std::filesystem::path resumed_from() const;
-  /// The options stored in the checkpoint, and its global batch (which does not depend on the number of ranks). Calls
-  /// check_family() with `family` and `name`.
-  Config stored(const std::string& family, const std::string& name) const;
+  /// Fills in options that the user has left out. A run that continues: from the checkpoint, with the checkpoint's
+  /// global batch whatever the number of ranks was and is; `other_data`: the user names the data. A new run: from the
+  /// recipe that `o` names, if any. Throws InputError for a checkpoint of another program's network (check_family()).
+  void complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
+                const Recipes& recipes) const;
 
   /// The trainer's options as `o` and the options of this run set them. The caller adds the rest.
   TrainerOptions trainer_options(const OptimizerOptions& o) const;

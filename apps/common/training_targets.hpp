@@ -17,7 +17,7 @@ namespace keelson::app {
 /// other ranks read all samples since the last time again and share them.
 class TrainingTargets final : public TrainObserver {
  public:
-  /// For a trainer on `training` with these options. EvaluatorOptions::target must be an f32 field. `training` and
+  /// For a trainer on `training` with these options. MetricOptions::target must be an f32 field. `training` and
   /// `baseline` must outlive this object. `communicator` null: one rank.
   TrainingTargets(const Dataset& training, const TrainerOptions& options, Communicator* communicator,
                   MeanBaseline& baseline);

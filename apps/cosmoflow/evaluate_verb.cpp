@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/common/evaluation.hpp"
+#include "apps/common/sample_files.hpp"
 #include "apps/common/training_targets.hpp"
 #include "apps/common/verb.hpp"
 #include "apps/cosmoflow/task.hpp"
@@ -60,18 +61,6 @@ void check_requirements(const std::vector<Requirement>& requirements, const std:
   if (!missed.empty()) fail("the network is not good enough: {}", fmt::join(missed, "; "));
 }
 
-/// The data to evaluate: the folder test/ in --data if it exists, else validation/, else --data itself.
-std::string data_path(const EvaluateOptions& o, const RunOptions& run) {
-  namespace fs = std::filesystem;
-  if (o.data.empty()) {
-    if (run.validation.empty()) refuse("the run had no validation data: give --data");
-    return run.validation;
-  }
-  for (const char* split : {"test", "validation"})
-    if (const auto path = fs::path(o.data) / split; fs::exists(path)) return path.string();
-  return o.data;
-}
-
 /// `relative`: errors are relative, without units.
 std::vector<Row> rows_of(const TargetMetric& metric, const app::MeanBaseline& baseline, bool relative) {
   const auto errors = metric.values(), baselines = baseline.values();
@@ -113,35 +102,27 @@ void print_json(const Evaluation& e, const TargetMetric& metric, const std::vect
 ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   auto& world = job.world;
   const auto checkpoint = open_checkpoint(o, world);
-  app::check_family(checkpoint, family, family_name);
+  app::check_family(checkpoint, family);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
-  const auto data = open_data(run, data_path(o, run), world);
+  const auto data = open_data(run, app::find_held_out_data(o.data, run), world);
   require_ranges(*data, checkpoint);
-  if (data->size() < world.size())
-    refuse("{} for {}: start fewer ranks", counted(world.size(), "rank"), counted(data->size(), "sample"));
   const auto graph = make_network(run, *data);
   const auto metric = make_metric(run, *data);
   const auto requirements = parse_requirements(o.require, metric->targets());
-  const auto trace = app::begin_trace(o.trace, world);
-  const auto place = app::open_device(o.device, job);
-  const auto& context = place.context;
-  Parameters parameters(graph, *context, run.seed);
   const auto baseline = std::make_shared<app::MeanBaseline>(metric);
   const auto mean_here = std::make_shared<app::TargetMean>();
-  auto e = app::evaluator_options(o, job);
-  e.metrics = {metric, baseline, mean_here};
-  Evaluator evaluator(graph, parameters, *data, &world, e);
-  const auto state = checkpoint.load(network_name(run), parameters, std::nullopt);
+  app::NetworkEvaluation network(o, job, checkpoint, graph, *data, {.metrics = {metric, baseline, mean_here}});
+  const auto& state = network.state();
   auto mean = app::TrainingTargets::mean(state);
   const std::string baseline_of =
       mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
   if (mean.empty()) {
-    evaluator.run();
+    network.run();
     mean = mean_here->values();
   }
   baseline->set_mean(mean);
-  const auto result = evaluator.run();
-  app::end_trace(o.trace, trace.get(), world, o.json ? nullptr : stdout);
+  const auto result = network.run();
+  network.end_trace();
   if (world.rank() != 0) return ExitCode::done;
 
   const auto rows = rows_of(*metric, *baseline, run.net == "paper");
@@ -165,11 +146,7 @@ void define_evaluate(app::CommandLine& line) {
       "Measure the errors of a trained network on other universes, and compare with always predicting the mean",
       [o](app::Job& job) { return evaluate(*o, job); });
   declare_checkpoint(*o, v);
-  v.option_without_default("--data", o->data,
-                           "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
-                           "the run's validation data",
-                           "PATH")
-      .differs_between_ranks();
+  app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);
   v.option_without_default("--require", o->require,
                            "Fail (exit code 1) unless the target's error, divided by the error of always predicting "

@@ -9,7 +9,7 @@ namespace keelson::cosmoflow {
 namespace {
 
 app::ExportedNetwork network_of(const CheckpointReader& checkpoint) {
-  app::check_family(checkpoint, family, family_name);
+  app::check_family(checkpoint, family);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
   const Shape x = app::stored_input_shape(checkpoint, 4);
   const auto widths = Topology::parse(checkpoint.state().topology).widths();

@@ -1,67 +1,13 @@
 #include "apps/cosmoflow/run_options.hpp"
 
-#include <fmt/ranges.h>
-
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
-#include "engine/plan/precision.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
 
-/// Sources: mlcommons/hpc cosmoflow configs (global batch 64); NERSC/CosmoFlow hyper_parameters_Cosmo.py (SC18).
-const std::map<std::string, Config>& known_recipes() {
-  static const std::map<std::string, Config> all{{"mlperf-64",
-                                                  {{"net", "mlperf"},
-                                                   {"size", "128"},
-                                                   {"global-batch", "64"},
-                                                   {"epochs", "128"},
-                                                   {"optimizer", "sgd"},
-                                                   {"momentum", "0.9"},
-                                                   {"lr", "0.001"},
-                                                   {"warmup-epochs", "4"},
-                                                   {"warmup-from", "0.001"},
-                                                   {"schedule", "steps"},
-                                                   {"decay", "16:0.25,32:0.125"},
-                                                   {"dropout", "0"},
-                                                   {"l2", "0.01"},
-                                                   {"normalise", "log1p"},
-                                                   {"target-mae", "0.124"}}},
-                                                 {"paper",
-                                                  {{"net", "paper"},
-                                                   {"size", "128"},
-                                                   {"batch", "1"},
-                                                   {"epochs", "100"},
-                                                   {"optimizer", "adam"},
-                                                   {"lr", "0.001"},
-                                                   {"final-lr", "0.0001"},
-                                                   {"schedule", "linear"},
-                                                   {"larc", "clip"},
-                                                   {"larc-eta", "0.002"},
-                                                   {"dropout", "0.5"},
-                                                   {"normalise", "mean"}}},
-                                                 {"demo",
-                                                  {{"net", "mlperf"},
-                                                   {"size", "32"},
-                                                   {"batch", "2"},
-                                                   {"epochs", "20"},
-                                                   {"optimizer", "sgd"},
-                                                   {"momentum", "0.9"},
-                                                   {"lr", "0.006"},
-                                                   {"schedule", "cosine"},
-                                                   {"dropout", "0"},
-                                                   {"augment", "true"},
-                                                   {"normalise", "log1p"}}}};
-  return all;
-}
-
 void declare_data(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--train", o.train, "Training data: HDF5 file, folder or pattern", "PATH")
-      .stored()
-      .differs_between_ranks();
-  v.option_without_default("--validation", o.validation, "Validation data: HDF5 file, folder or pattern", "PATH")
-      .stored()
-      .differs_between_ranks();
+  app::declare_files(o, v);
   v.option("--normalise", o.normalise,
            "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
       .one_of({"auto", "log1p", "mean", "none"})
@@ -76,26 +22,64 @@ void declare_data(RunOptions& o, app::Verb& v) {
            "Edge of the cubic samples; stored volumes are cut into sub-cubes of this edge; 0: as stored", "CELLS")
       .non_negative()
       .stored();
-  v.flag("--shuffle", o.shuffle, "Use another order of samples in each epoch").stored();
-  v.flag("--augment", o.augment, "Apply one of the 48 symmetries of the cube, at random, to each training sample")
-      .stored();
+  v.flag("--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample").stored();
 }
 
 }  // namespace
 
+/// Sources: mlcommons/hpc cosmoflow configs (global batch 64); NERSC/CosmoFlow hyper_parameters_Cosmo.py (SC18).
+const app::Recipes& recipes() {
+  static const app::Recipes all{{"mlperf-64",
+                                 {{"net", "mlperf"},
+                                  {"size", "128"},
+                                  {"global-batch", "64"},
+                                  {"epochs", "128"},
+                                  {"optimizer", "sgd"},
+                                  {"momentum", "0.9"},
+                                  {"lr", "0.001"},
+                                  {"warmup-epochs", "4"},
+                                  {"warmup-from", "0.001"},
+                                  {"schedule", "steps"},
+                                  {"decay", "16:0.25,32:0.125"},
+                                  {"dropout", "0"},
+                                  {"l2", "0.01"},
+                                  {"normalise", "log1p"},
+                                  {"target-mae", "0.124"}}},
+                                {"paper",
+                                 {{"net", "paper"},
+                                  {"size", "128"},
+                                  {"batch", "1"},
+                                  {"epochs", "100"},
+                                  {"optimizer", "adam"},
+                                  {"lr", "0.001"},
+                                  {"final-lr", "0.0001"},
+                                  {"schedule", "linear"},
+                                  {"larc", "clip"},
+                                  {"larc-eta", "0.002"},
+                                  {"dropout", "0.5"},
+                                  {"normalise", "mean"}}},
+                                {"demo",
+                                 {{"net", "mlperf"},
+                                  {"size", "32"},
+                                  {"batch", "2"},
+                                  {"epochs", "20"},
+                                  {"optimizer", "sgd"},
+                                  {"momentum", "0.9"},
+                                  {"lr", "0.006"},
+                                  {"schedule", "cosine"},
+                                  {"dropout", "0"},
+                                  {"augment", "true"},
+                                  {"normalise", "log1p"}}}};
+  return all;
+}
+
 void declare(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--recipe", o.recipe, "Published hyper-parameters; options that you also give win")
-      .one_of(recipes())
-      .not_stored();  // the options of the recipe are stored
+  app::declare_recipe(o, v, recipes());
   v.option("--net", o.net, "Network of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
   v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)
       .stored();
-  v.option("--precision", o.precision,
-           "Precision of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
-           "Ampere); auto: the precision that is faster here, measured at the start")
-      .one_of(precisions())
-      .stored();
+  app::declare_precision(o, v, "convolutions' and dense layers' operands");
   declare_data(o, v);
   app::declare(o, v);
   v.option("--l2", o.l2,
@@ -107,18 +91,6 @@ void declare(RunOptions& o, app::Verb& v) {
   v.option("--target-mae", o.target_mae, "Stop when the validation metric is at most this; 0: never")
       .non_negative()
       .stored();
-}
-
-Config recipe(const std::string& name) {
-  const auto found = known_recipes().find(name);
-  if (found == known_recipes().end()) refuse("unknown recipe {}: expected one of {}", name, fmt::join(recipes(), ", "));
-  return found->second;
-}
-
-std::vector<std::string> recipes() {
-  std::vector<std::string> names;
-  for (const auto& [name, config] : known_recipes()) names.push_back(name);
-  return names;
 }
 
 void check(const RunOptions& o) {

@@ -4,25 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/optimizer_options.hpp"
+#include "apps/common/run_options.hpp"
+#include "apps/common/sample_files.hpp"
 
 namespace keelson::cosmoflow {
 
 using app::Config;
 
 /// The options that define a training run, except for its paths. All of them are stored in checkpoints.
-struct RunOptions : app::OptimizerOptions {
-  std::string recipe;
-
+struct RunOptions : app::RunOptions, app::SampleFiles {
   std::string net = "mlperf";
   std::int64_t size = 0;  ///< 0: as stored
   float dropout = 0.5f;
-  std::string precision = "default";
 
-  std::string train, validation;
   std::string normalise = "auto";
   std::vector<int> channels;
-  bool shuffle = true, augment = false;
+  bool augment = false;
 
   float l2 = 0;
   double target_mae = 0;
@@ -31,9 +28,8 @@ struct RunOptions : app::OptimizerOptions {
 /// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
-/// The published hyper-parameters under this name; throws InputError for another name.
-Config recipe(const std::string& name);
-std::vector<std::string> recipes();
+/// The published hyper-parameters.
+const app::Recipes& recipes();
 
 /// Throws InputError for combinations that make no sense.
 void check(const RunOptions& o);

@@ -112,7 +112,7 @@ void check_finite(const UniverseDataset& data, Communicator& world) {
     if (!text.empty()) throw InputError(text);
 }
 
-std::string network_name(const RunOptions& o) { return family + o.net; }
+std::string network_name(const RunOptions& o) { return std::string(family.prefix) + o.net; }
 
 std::string normalisation_name(const RunOptions& o) {
   return o.normalise != "auto" ? o.normalise : o.net == "paper" ? "mean" : "log1p";

@@ -4,12 +4,13 @@
 #include <memory>
 #include <string>
 
+#include "apps/common/evaluation.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "apps/cosmoflow/run_options.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/graph/graph.hpp"
-#include "engine/train/checkpoint_reader.hpp"
-#include "engine/train/target_metric.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -43,8 +44,7 @@ Graph make_network(const RunOptions& o, const UniverseDataset& data);
 Graph make_network(const RunOptions& o, const Shape& sample, const std::map<std::string, std::int64_t>& widths);
 std::string normalisation_name(const RunOptions& o);  ///< "log1p", "mean" or "none"
 std::string network_name(const RunOptions& o);        ///< "cosmoflow-mlperf"
-/// The prefix of the networks' names, and the family's name in messages.
-inline constexpr const char *family = "cosmoflow-", *family_name = "CosmoFlow";
+inline constexpr app::NetworkFamily family{"cosmoflow-", "CosmoFlow"};
 
 /// MAE in the units of y (mlperf), or mean |delta| / true in physical units (paper).
 std::shared_ptr<TargetMetric> make_metric(const RunOptions& o, const UniverseDataset& data);

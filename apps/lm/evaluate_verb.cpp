@@ -8,8 +8,7 @@
 #include "apps/common/verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
-#include "engine/train/evaluator.hpp"
-#include "engine/train/perplexity.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -86,19 +85,12 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
         "it, as `keelson-lm corpus` writes it, and a model of words whose vocabulary has all of them",
         files[0]);
 
-  const auto trace = app::begin_trace(o.trace, world);
-  const auto place = app::open_device(o.device, job);
-  const auto& context = place.context;
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
-  Parameters parameters(graph, *context, checkpoint.state().seed);
-  auto e = app::evaluator_options(o, job);
-  e.metrics = {std::make_shared<Perplexity>()};
-  e.unit = {"word", unroll};
-  e.units = static_cast<double>(text->targets());
-  Evaluator evaluator(graph, parameters, *text, &world, e);
-  checkpoint.load(network_name(model.run), parameters, std::nullopt);
-  const auto result = evaluator.run();
-  app::end_trace(o.trace, trace.get(), world, o.json ? nullptr : stdout);
+  app::NetworkEvaluation network(
+      o, job, checkpoint, graph, *text,
+      {.metrics = {std::make_shared<Perplexity>()}, .units = static_cast<double>(text->targets())}, {"word", unroll});
+  const auto result = network.run();
+  network.end_trace();
   if (world.rank() == 0) {
     const Outcome outcome{o, *text, result, source, unknown};
     if (o.json)

@@ -9,7 +9,7 @@
 namespace keelson::lm {
 
 TrainedModel read_model(const CheckpointReader& checkpoint) {
-  app::check_family(checkpoint, family, family_name);
+  app::check_family(checkpoint, family);
   const auto& state = checkpoint.state();
   const auto found = state.texts.find("vocabulary");
   if (found == state.texts.end()) refuse("{}: holds no vocabulary", checkpoint.path().string());

@@ -1,10 +1,9 @@
 #include "apps/lm/run_options.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "apps/common/verb.hpp"
 #include "engine/base/error.hpp"
-#include "engine/plan/precision.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -48,11 +47,7 @@ void declare_network(RunOptions& o, app::Verb& v) {
       .stored();
   v.option("--init", o.init, "Initial weights are uniform between minus and plus this", "X").positive().stored();
   v.flag("--tied", o.tied, "The output layer has the embedding's weights").stored();
-  v.option("--precision", o.precision,
-           "Precision of matrix products' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: "
-           "the precision that is faster here, measured at the start")
-      .one_of(precisions())
-      .stored();
+  app::declare_precision(o, v, "matrix products' operands");
 }
 
 void declare_data(RunOptions& o, app::Verb& v) {
@@ -81,31 +76,26 @@ RunOptions::RunOptions() {
   clip_norm = 5;
 }
 
+const app::Recipes& recipes() {
+  static const app::Recipes all = [] {
+    app::Recipes r{{"demo", demo()}};
+    for (const auto& c : nets::lstm_lm_configurations()) r[c.name] = published(c);
+    return r;
+  }();
+  return all;
+}
+
 void declare(RunOptions& o, app::Verb& v) {
-  v.option_without_default("--recipe", o.recipe,
-                           "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et al. "
-                           "2014), demo; options that you also give win")
-      .one_of(recipes())
-      .not_stored();  // the options of the recipe are stored
+  app::declare_recipe(
+      o, v, recipes(),
+      "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et al. 2014), "
+      "demo; options that you also give win");
   declare_network(o, v);
   declare_data(o, v);
   app::declare(o, v);
   v.option("--target-perplexity", o.target_perplexity, "Stop when the validation perplexity is at most this; 0: never")
       .non_negative()
       .stored();
-}
-
-Config recipe(const std::string& name) {
-  if (name == "demo") return demo();
-  for (const auto& c : nets::lstm_lm_configurations())
-    if (c.name == name) return published(c);
-  refuse("unknown recipe {}: expected one of {}", name, fmt::join(recipes(), ", "));
-}
-
-std::vector<std::string> recipes() {
-  std::vector<std::string> names{"demo"};
-  for (const auto& c : nets::lstm_lm_configurations()) names.push_back(c.name);
-  return names;
 }
 
 void check(const RunOptions& o) {
@@ -127,6 +117,6 @@ nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, st
           .cell = o.cell == "gru" ? ops::CellKind::gru : ops::CellKind::lstm};
 }
 
-std::string network_name(const RunOptions& o) { return family + o.cell; }
+std::string network_name(const RunOptions& o) { return std::string(family.prefix) + o.cell; }
 
 }  // namespace keelson::lm

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/optimizer_options.hpp"
+#include "apps/common/evaluation.hpp"
+#include "apps/common/run_options.hpp"
 #include "apps/lm/text_files.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 
@@ -12,17 +13,14 @@ namespace keelson::lm {
 using app::Config;
 
 /// The options that define a training run, except for its output. All of them are stored in checkpoints.
-struct RunOptions : app::OptimizerOptions {
+struct RunOptions : app::RunOptions {
   RunOptions();  ///< the optimizer's defaults are those of the published language models
-
-  std::string recipe;
 
   std::string cell = "lstm";
   std::int64_t hidden = 200, embedding = 0, unroll = 20;
   int layers = 2;
   float dropout = 0, init = 0.1f;
   bool tied = false;
-  std::string precision = "default";
 
   TextOptions text;
   std::string vocab;            ///< file; empty: made from the training text
@@ -35,10 +33,8 @@ struct RunOptions : app::OptimizerOptions {
 /// Declares these options on a verb. They are stored in checkpoints.
 void declare(RunOptions& o, app::Verb& verb);
 
-/// The hyper-parameters under this name: "small", "medium" and "large" as published for the Penn Treebank, "demo".
-/// Throws InputError for another name.
-Config recipe(const std::string& name);
-std::vector<std::string> recipes();
+/// Hyper-parameters: "small", "medium" and "large" as published for the Penn Treebank, "demo".
+const app::Recipes& recipes();
 
 /// Throws InputError for combinations that make no sense.
 void check(const RunOptions& o);
@@ -46,7 +42,6 @@ void check(const RunOptions& o);
 /// The network for a vocabulary of `vocabulary` tokens. `unroll` 0: as in the options.
 nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, std::int64_t unroll = 0);
 std::string network_name(const RunOptions& o);  ///< "lm-lstm"
-/// The prefix of the networks' names, and the family's name in messages.
-inline constexpr const char *family = "lm-", *family_name = "language model";
+inline constexpr app::NetworkFamily family{"lm-", "language model"};
 
 }  // namespace keelson::lm

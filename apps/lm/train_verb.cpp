@@ -2,42 +2,28 @@
 
 #include <filesystem>
 
-#include "apps/common/spares.hpp"
-#include "apps/common/training.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/train_verb.hpp"
 #include "apps/lm/model.hpp"
 #include "apps/lm/verbs.hpp"
-#include "engine/train/perplexity.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct TrainOptions {
-  RunOptions run;
-  app::Verb* verb = nullptr;
-  app::TrainingOptions training;
-};
+using TrainOptions = app::TrainOptions<RunOptions>;
 
 std::vector<std::string> absolute(std::vector<std::string> paths) {
   for (auto& p : paths) p = fs::absolute(p).string();
   return paths;
 }
 
-/// Fills the options that the user left out: from the checkpoint or from the recipe; then --train and --validation from
-/// --data.
+/// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   auto& text = o.run.text;
   const bool cuts_vocabulary = o.verb->given("vocab-size") || o.verb->given("min-count");
-  if (run.checkpoint()) {
-    auto stored = run.stored(family, family_name);
-    if (!text.data.empty() || o.verb->given("train")) stored.erase("train");
-    if (!text.data.empty() || o.verb->given("validation")) stored.erase("validation");
-    o.verb->fill(stored, run.checkpoint()->path().string());
-  } else if (!o.run.recipe.empty()) {
-    o.verb->fill(recipe(o.run.recipe), "recipe " + o.run.recipe);
-  }
+  run.complete(*o.verb, family, !text.data.empty(), o.run, recipes());
   if (!text.test.empty()) refuse("--test: training reads no test text; give it to `keelson-lm evaluate`");
   if (run.checkpoint() && o.run.vocab.empty() && cuts_vocabulary)
     refuse("--vocab-size, --min-count: a resumed run keeps the vocabulary of its checkpoint; leave them out");
@@ -115,8 +101,6 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .precision = o.run.precision,
        .title = fmt::format("Language model, {} {} layer{} of {}", o.run.layers, o.run.cell == "gru" ? "GRU" : "LSTM",
                             o.run.layers == 1 ? "" : "s", o.run.hidden),
-       .targets = nullptr,
-       .targets_note = "",
        .options = *o.verb},
       t);
 }
@@ -125,13 +109,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
-  auto& v = line.verb("train", "Train a language model on text; data-parallel over the ranks of mpirun or srun",
-                      [o](app::Job& job) {
-                        return app::with_spares(job, o->training.spares, [&](app::Job& j) { return train(*o, j); });
-                      });
-  declare(o->training, v);
-  declare(o->run, v);
-  o->verb = &v;
+  app::define_train_verb(line, "Train a language model on text; data-parallel over the ranks of mpirun or srun", o,
+                         &train);
 }
 
 }  // namespace keelson::lm

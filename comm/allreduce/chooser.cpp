@@ -99,7 +99,7 @@ SlowestRankTimer::Group group_of(MPI_Comm comm) {
           }};
 }
 
-TuningRanks ranks_of(MPI_Comm comm) {
+TuningRanks tuning_ranks_of(MPI_Comm comm) {
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
   return {rank, [comm](const std::string& choice) {
@@ -144,7 +144,7 @@ AllreduceChooser::AllreduceChooser(Allreduces& allreduces)
       requested_(environment("KEELSON_ALLREDUCE")),
       autotuner_(fmt::format("allreduce-v{}-{}", algorithms_version, mpi_library()),
                  std::make_unique<SlowestRankTimer>(group_of(allreduces.comm()), rounds, seconds_per_algorithm),
-                 ranks_of(allreduces.comm())) {
+                 tuning_ranks_of(allreduces.comm())) {
   if (requested_ == "auto") requested_.clear();
   if (!requested_.empty()) AllreduceAlgorithm::parse(requested_);
 }

@@ -8,7 +8,7 @@
 namespace keelson::comm::detail {
 namespace {
 
-std::size_t size_of_group(MPI_Comm comm) {
+std::size_t group_size(MPI_Comm comm) {
   int ranks = 1;
   MPI_Comm_size(comm, &ranks);
   return static_cast<std::size_t>(ranks);
@@ -28,7 +28,7 @@ CollectiveDesc gather_of(const CollectiveDesc& sum, double* terms) {
 GatheredSum::GatheredSum(MPI_Comm comm, const CollectiveDesc& desc)
     : sums_(static_cast<double*>(desc.dst)),
       count_(desc.count),
-      terms_(desc.count * size_of_group(comm)),
+      terms_(desc.count * group_size(comm)),
       gather_(comm, gather_of(desc, terms_.data()), 0, piece) {
   KEELSON_EXPECT(desc.element == CollectiveDesc::Element::f64);
 }

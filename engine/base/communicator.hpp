@@ -64,7 +64,8 @@ class Communicator {
   void allreduce(std::int64_t* data, std::size_t count, Reduction op) {
     reduce(data, Number::s64, count, op);
   }  ///< the same
-  enum class Number : std::uint8_t { f32, f64, s64 };  ///< what an allreduce takes
+  /// The type of the elements of an allreduce.
+  enum class Number : std::uint8_t { f32, f64, s64 };
   /// allreduce() of an array of any of these types.
   virtual void reduce(void* data, Number type, std::size_t count, Reduction op) = 0;
   /// The texts of all ranks, in rank order, on every rank.

@@ -11,6 +11,7 @@ namespace keelson {
 /// up what is needed and hands out null.
 class MemoryParts {
  public:
+  /// Null: only counts.
   explicit MemoryParts(void* block) : block_(static_cast<std::byte*>(block)) {}
 
   /// `count` elements.

@@ -93,15 +93,15 @@ struct Loader::Impl {
 };
 
 Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
-    : dataset(dataset_), options(options_), coded(options_.codes ? dataset_.coded(options_.transform.get()) : nullptr) {
+    : dataset(dataset_), options(options_), coded(options_.decoding.coded(dataset_)) {
   const auto require = [](bool ok, const char* what, std::int64_t found, const char* expected) {
     if (!ok) refuse("The {} is {}. Expected {}", what, found, expected);
   };
   require(options.batch >= 1, "batch size", options.batch, "at least 1 sample per rank");
-  require(options.threads >= 1, "number of decoding threads", options.threads, "at least 1");
-  require(options.prefetch >= 1, "number of batches decoded ahead", options.prefetch, "at least 1");
+  require(options.threads.count >= 1, "number of decoding threads", options.threads.count, "at least 1");
+  require(options.threads.prefetch >= 1, "number of batches decoded ahead", options.threads.prefetch, "at least 1");
   KEELSON_EXPECT(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks);
-  if (options.transform) options.transform->check(dataset);
+  if (options.decoding.transform) options.decoding.transform->check(dataset);
   steps = steps_from(0);
   for (const Field& f : dataset.fields())
     sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
@@ -111,13 +111,13 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
         decoded.elements() / decoded[0] * coded->stored_channels * static_cast<std::int64_t>(sizeof(std::uint16_t));
   }
 
-  buffers.resize(static_cast<std::size_t>(options.prefetch) + 1);
+  buffers.resize(static_cast<std::size_t>(options.threads.prefetch) + 1);
   for (PrefetchBuffer& buffer : buffers) {
     buffer.weight.resize(static_cast<std::size_t>(options.batch));
     buffer.indices.resize(static_cast<std::size_t>(options.batch));
     for (std::int64_t bytes : sample_bytes) {
       const auto all = static_cast<std::size_t>(bytes * options.batch);
-      buffer.memory.push_back(options.allocate ? options.allocate(all) : allocate(all));
+      buffer.memory.push_back(options.decoding.allocate ? options.decoding.allocate(all) : allocate(all));
       buffer.batch.fields.push_back(buffer.memory.back().get());
     }
     buffer.batch.weight = buffer.weight.data();
@@ -131,15 +131,15 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
   }
   job_step = steps;  // there is no work before an epoch is started
   try {
-    for (int i = 0; i < options.threads; ++i)
-      threads.push_back(start_background_thread("decoder", [this] { work(); }, options.cpus));
+    for (int i = 0; i < options.threads.count; ++i)
+      threads.push_back(start_background_thread("decoder", [this] { work(); }, options.threads.cpus));
   } catch (const std::system_error& e) {
     const auto started = threads.size();
     end_threads();
     fail(
         "only {} of {} decoding threads can be started ({}); give fewer --loader-threads, or raise the limit on "
         "processes (ulimit -u) or on memory",
-        started, options.threads, e.code().message());
+        started, options.threads.count, e.code().message());
   }
 }
 
@@ -183,9 +183,10 @@ void Loader::Impl::decode(PrefetchBuffer& buffer, std::int64_t sample) {
   const std::int64_t index = buffer.indices[static_cast<std::size_t>(sample)];
   const SampleId id{options.seed, epoch, index};
   if (coded)
-    buffer.voxels[static_cast<std::size_t>(sample)] = dataset.read_codes(id, options.transform.get(), dst.data());
-  else if (options.transform)
-    dataset.read_transformed(id, *options.transform, dst.data());
+    buffer.voxels[static_cast<std::size_t>(sample)] =
+        dataset.read_codes(id, options.decoding.transform.get(), dst.data());
+  else if (options.decoding.transform)
+    dataset.read_transformed(id, *options.decoding.transform, dst.data());
   else
     dataset.read(index, dst.data());
 }

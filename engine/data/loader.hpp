@@ -9,24 +9,39 @@
 
 namespace keelson {
 
+/// Threads of a rank that decode samples before a step needs them.
+struct LoaderThreads {
+  int count = 1;     ///< decoding threads
+  int prefetch = 2;  ///< batches decoded ahead, besides the batch in use
+  /// CPUs on which the decoding threads may run, e.g. all CPUs of the rank; empty: those of the thread that makes the
+  /// loader, which may be a single CPU if OpenMP has bound the thread.
+  std::vector<int> cpus;
+};
+
+/// How samples become batches. A loader, and the plan and the InputPipeline that take the loader's batches, get the
+/// same object.
+struct SampleDecoding {
+  std::shared_ptr<const SampleTransform> transform;  ///< of every sample; null: none
+  /// The device decodes the data set's coded field (Dataset::coded), and converts all fields to what the first layer
+  /// reads (PlanOptions::inputs_as_read). Else threads of the host decode.
+  bool by_device = false;
+  /// Allocates the memory of batches: the given number of bytes, 64-byte aligned; empty: ordinary memory. A device
+  /// copies faster from memory of Device::allocate_host.
+  std::function<std::shared_ptr<void>(std::size_t)> allocate;
+
+  /// The field that batches hold as codes; null: the host decodes all fields.
+  const CodedField* coded(const Dataset& data) const { return by_device ? data.coded(transform.get()) : nullptr; }
+};
+
 /// How a Loader reads its data set.
 struct LoaderOptions {
   std::int64_t batch = 1;  ///< samples per rank
   /// This rank, and the number of ranks that share the samples.
   int rank = 0, ranks = 1;
-  std::uint64_t seed = 0;                            ///< seed of the run
-  bool shuffle = true;                               ///< false: samples come in the order of the data set
-  std::shared_ptr<const SampleTransform> transform;  ///< transform of every sample; null: none
-  int threads = 1;                                   ///< decoding threads
-  int prefetch = 2;                                  ///< batches decoded ahead, besides the batch in use
-  /// CPUs on which the decoding threads may run, e.g. all CPUs of the rank; empty: those of the thread that makes the
-  /// loader, which may be a single CPU if OpenMP has bound the thread.
-  std::vector<int> cpus;
-  /// Do not decode the data set's coded field (Dataset::coded), if it has one: the device decodes it.
-  bool codes = false;
-  /// Allocates the memory of batches: the given number of bytes, 64-byte aligned; empty: ordinary memory. A device
-  /// copies faster from memory of Device::allocate_host.
-  std::function<std::shared_ptr<void>(std::size_t)> allocate;
+  std::uint64_t seed = 0;   ///< seed of the run
+  bool shuffle = true;      ///< false: samples come in the order of the data set
+  LoaderThreads threads;    ///< who decodes on the host
+  SampleDecoding decoding;  ///< how, and into which memory
 };
 
 /// One rank's part of a global batch, in host memory.

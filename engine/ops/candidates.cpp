@@ -6,9 +6,9 @@
 
 #include "engine/ops/conv.hpp"
 #include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/detail/op_trial.hpp"
+#include "engine/ops/detail/per_verb.hpp"
 #include "engine/ops/device.hpp"
-#include "engine/ops/op_trial.hpp"
-#include "engine/ops/per_verb.hpp"
 #include "engine/tune/autotuner.hpp"
 
 namespace keelson::ops {
@@ -100,13 +100,13 @@ class CandidatesOfVerb {
 
   void add(const std::vector<OfferedRow<Desc>>& rows, const CandidateRequest<Desc>& request, Preference wanted) {
     for (const auto& [factory, row] : rows) {
-      if (row->rule_of_thumb(request) != wanted) continue;
+      if ((row->rule_of_thumb ? row->rule_of_thumb(request) : Preference::equal) != wanted) continue;
       const auto list = row->find(request);
       if (list.candidates.empty())
         why_ +=
             fmt::format("{}{}, {}: {}", why_.empty() ? "" : "; ", factory->name(), row->name, list.unsupported_reason);
       else
-        worth_making_ = worth_making_ || row->worth_alone(desc_);
+        worth_making_ = worth_making_ || !row->worth_alone || row->worth_alone(desc_);
       for (const auto& candidate : list.candidates) add(factory, candidate);
     }
   }

@@ -29,17 +29,19 @@ struct Candidate {
 /// What a row of a table has for a verb: candidates, or the reason why there are none.
 template <class Op>
 struct CandidateList {
+  /// Candidates.
   CandidateList(std::vector<Candidate<Op>> list) : candidates(std::move(list)) {}  // NOLINT: either is returned
-  CandidateList(std::string reason) : unsupported_reason(std::move(reason)) {}     // NOLINT
-  std::vector<Candidate<Op>> candidates;
-  std::string unsupported_reason;
+  /// A reason.
+  CandidateList(std::string reason) : unsupported_reason(std::move(reason)) {}  // NOLINT
+  std::vector<Candidate<Op>> candidates;                                        ///< empty: none
+  std::string unsupported_reason;                                               ///< where there are none
 };
 
 /// What candidates are asked for.
 template <class Desc>
 struct CandidateRequest {
   const Desc& desc;  ///< src and dst have the layouts of `first`; weights, too, where the layout is strided
-  Verb verb;
+  Verb verb;         ///< the verb that the candidates serve
   const typename Desc::Op* first;  ///< what the first backend that supports the op has made; null: no backend has
 };
 
@@ -53,11 +55,11 @@ struct CandidateRow {
   std::string_view name;  ///< for those who read the table
   /// The candidates for a verb. Not called for verbs that the description does not ask for.
   std::function<CandidateList<typename Desc::Op>(const CandidateRequest<Desc>&)> find;
-  std::function<Preference(const CandidateRequest<Desc>&)> rule_of_thumb = [](const auto&) {
-    return Preference::equal;
-  };
+  /// Empty: equal.
+  std::function<Preference(const CandidateRequest<Desc>&)> rule_of_thumb;
   /// Whether the op is worth making for the candidates of this row, if no other row has any and no backend has made it.
-  std::function<bool(const Desc&)> worth_alone = [](const auto&) { return true; };
+  /// Empty: yes.
+  std::function<bool(const Desc&)> worth_alone;
 };
 
 /// A row's `find` by make(desc, verb), which returns Expected.
@@ -76,8 +78,8 @@ auto found_by(Make make) {
 /// A row of a table of a factory.
 template <class Desc>
 struct OfferedRow {
-  const OpFactory* factory;
-  const CandidateRow<Desc>* row;
+  const OpFactory* factory;       ///< whose table it is
+  const CandidateRow<Desc>* row;  ///< in the table
 };
 
 /// The primitive that makes each verb of `desc` by its fastest candidate: `first`, or those of `rows`. Where the device

@@ -83,8 +83,8 @@ struct ConvMaxPoolForwardDesc {
   TensorDesc dst;
   bool training = true;  ///< workspace is written
 
-  std::vector<Verb> verbs() const { return {Verb::forward}; }
-  void take_layouts(const ConvMaxPoolForward&) {}  ///< those of src and dst are given
+  std::vector<Verb> verbs() const { return {Verb::forward}; }  ///< those that there are
+  void take_layouts(const ConvMaxPoolForward&) {}              ///< those of src and dst are given
   TensorDesc src_desc() const { return conv.src; }
   TensorDesc weights_desc() const { return conv.weights; }
   TensorDesc bias_desc() const { return Conv::bias_desc(conv); }

@@ -19,8 +19,8 @@ struct MatMulDesc {
   int uses = 1;       ///< how often the same weights are used, which decides whether packing them pays
   bool tf32 = false;  ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
-  std::vector<Verb> verbs() const { return {Verb::forward}; }
-  void take_layouts(const MatMul& product);  ///< gives all operands the layouts that `product` has
+  std::vector<Verb> verbs() const { return {Verb::forward}; }  ///< those that there are
+  void take_layouts(const MatMul& product);                    ///< gives all operands the layouts that `product` has
 };
 
 /// Plans do not call this op. Layers and primitives that consist of products call it with parts of their own memory.

@@ -15,31 +15,6 @@
 namespace keelson {
 namespace {
 
-PlanOptions evaluation_plan(const EvaluatorOptions& o, Context& context, Communicator* communicator) {
-  PlanOptions p;
-  p.inputs_as_read = converts_batches(context.device());
-  p.batch = o.batch;
-  p.training = false;
-  p.precision = o.precision;
-  p.exchange.reproducible = o.one_by_one;
-  p.peers = communicator;
-  return p;
-}
-
-LoaderOptions evaluation_loader(const EvaluatorOptions& o, const Communicator* c, Device& device) {
-  LoaderOptions l;
-  l.batch = o.batch;
-  l.rank = c ? c->rank() : 0;
-  l.ranks = c ? c->size() : 1;
-  l.shuffle = false;
-  l.threads = o.threads;
-  l.prefetch = o.prefetch;
-  l.cpus = o.cpus;
-  l.codes = converts_batches(device);
-  l.allocate = batch_memory(device);
-  return l;
-}
-
 void compare_data(const Dataset& data, Communicator* communicator) {
   if (!communicator || communicator->size() == 1) return;
   compare_values(*communicator, {{"the data", fmt::format("{} [{:016x}]", data.describe(), data.digest())}}, "data",
@@ -53,116 +28,118 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
     : dataset_((compare_data(dataset, communicator), require_all_inputs(graph, dataset), dataset)),
       communicator_(communicator),
       options_(options),
-      context_(parameters.context()),
-      executor_(std::make_unique<Executor>(graph, parameters, evaluation_plan(options, context_, communicator))),
-      loader_(std::in_place, dataset, evaluation_loader(options, communicator, context_.device())) {
-  feed_.emplace(dataset.fields(), loader_->coded(), *executor_, context_);
-  if (options_.units == 0) options_.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
-  prepare_metrics();
+      context_(parameters.context()) {
+  if (options_.evaluation.units == 0)
+    options_.evaluation.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
+  set_network(graph, parameters);
+  regroup();  // after the plan, which knows best whether there is memory for the batch
 }
 
 Evaluator::~Evaluator() = default;
 
 const Executor& Evaluator::executor() const {
-  KEELSON_EXPECT(executor_);
-  return *executor_;
+  KEELSON_EXPECT(network_);
+  return network_->executor;
 }
 
 void Evaluator::regroup() {
   loader_.reset();  // before the next one, which wants as much memory
-  loader_.emplace(dataset_, evaluation_loader(options_, communicator_, context_.device()));
+  loader_.emplace(dataset_, LoaderOptions{.batch = options_.batch,
+                                          .rank = communicator_ ? communicator_->rank() : 0,
+                                          .ranks = communicator_ ? communicator_->size() : 1,
+                                          .shuffle = false,
+                                          .threads = options_.threads,
+                                          .decoding = decoding_for(context_.device())});
 }
 
-void Evaluator::release_network() {
-  feed_.reset();
-  executor_.reset();
-}
+void Evaluator::release_network() { network_.reset(); }
 
 void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   KEELSON_EXPECT(&parameters.context() == &context_);
   release_network();
-  executor_ = std::make_unique<Executor>(graph, parameters, evaluation_plan(options_, context_, communicator_));
-  feed_.emplace(dataset_.fields(), loader_->coded(), *executor_, context_);
+  PlanOptions plan{.batch = options_.batch, .training = false, .precision = options_.precision, .peers = communicator_};
+  plan.exchange.reproducible = options_.one_by_one;
+  network_.emplace(graph, parameters, plan, dataset_, decoding_for(context_.device()));
   prepare_metrics();
 }
 
 void Evaluator::prepare_metrics() {
   setup_.data = dataset_.describe();
   setup_.samples = dataset_.size();
-  setup_.units = options_.units;
-  for (const auto& m : options_.metrics) reads_predictions_ = reads_predictions_ || m->reads_predictions();
+  setup_.units = options_.evaluation.units;
+  for (const auto& m : options_.evaluation.metrics) reads_predictions_ = reads_predictions_ || m->reads_predictions();
   if (reads_predictions_) {
     const auto& fields = dataset_.fields();
-    while (target_field_ < fields.size() && fields[target_field_].name != options_.target) ++target_field_;
-    if (target_field_ == fields.size()) refuse("{} has no field {}", setup_.data, options_.target);
+    while (target_field_ < fields.size() && fields[target_field_].name != options_.evaluation.target) ++target_field_;
+    if (target_field_ == fields.size()) refuse("{} has no field {}", setup_.data, options_.evaluation.target);
     setup_.target = fields[target_field_];
-    setup_.prediction_name = options_.prediction;
-    setup_.prediction = executor_->output(options_.prediction).shape();
-    setup_.prediction[0] /= executor_->plan().options().micro_batch_size();
+    setup_.prediction_name = options_.evaluation.prediction;
+    setup_.prediction = network_->executor.output(options_.evaluation.prediction).shape();
+    setup_.prediction[0] /= network_->executor.plan().options().micro_batch_size();
   }
-  const auto bytes = reads_predictions_ ? executor_->output(options_.prediction).bytes() : 0;
+  const auto bytes = reads_predictions_ ? network_->executor.output(options_.evaluation.prediction).bytes() : 0;
   for (auto& b : batches_) b = std::make_unique<detail::EvaluatedBatch>(context_.device(), bytes);
-  for (const auto& m : options_.metrics) m->reset(setup_);
+  for (const auto& m : options_.evaluation.metrics) m->reset(setup_);
 }
 
 void Evaluator::launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step) {
   ops::StepParams step_params;
   step_params.sample_offset = batch.sample_offset;
   step_params.inverse_samples = 1;  // sums over samples
-  feed_->feed(batch, micro_batch);
-  executor_->forward(step_params, micro_batch);
-  if (micro_batch + 1 == micro_batches(batch)) executor_->carry_states();
-  executor_->start_readback();
-  const std::int64_t size = executor_->plan().options().micro_batch_size(), first = micro_batch * size;
+  network_->input.feed(batch, micro_batch);
+  network_->executor.forward(step_params, micro_batch);
+  if (micro_batch + 1 == micro_batches(batch)) network_->executor.carry_states();
+  network_->executor.start_readback();
+  const std::int64_t size = network_->executor.plan().options().micro_batch_size(), first = micro_batch * size;
   const std::span samples(batch.indices + first, static_cast<std::size_t>(std::min(size, batch.count - first)));
   const auto target_bytes = static_cast<std::size_t>(setup_.target.shape.elements()) * size_of(setup_.target.dtype);
   // The output is asked for anew: a larger plan of these parameters may have moved the arena.
   if (reads_predictions_)
     into.send(samples, step,
               static_cast<const char*>(batch.fields[target_field_]) + static_cast<std::size_t>(first) * target_bytes,
-              samples.size() * target_bytes, executor_->output(options_.prediction));
+              samples.size() * target_bytes, network_->executor.output(options_.evaluation.prediction));
   else
     into.send(samples, step, nullptr, 0, {});
-  feed_->finish();
+  network_->input.finish();
 }
 
 /// Those of a batch that have samples.
 std::int64_t Evaluator::micro_batches(const Batch& batch) const {
-  const std::int64_t size = executor_->plan().options().micro_batch_size();
+  const std::int64_t size = network_->executor.plan().options().micro_batch_size();
   return (batch.count + size - 1) / size;
 }
 
 /// Waits for a batch, and returns its loss.
 double Evaluator::retire(detail::EvaluatedBatch& batch) {
   MetricBatch b;
-  b.loss = executor_->take_readback().loss;
+  b.loss = network_->executor.take_readback().loss;
   batch.wait();
   b.count = batch.count;
   b.indices = batch.indices.data();
   b.predictions = static_cast<const float*>(batch.predictions.get());
   b.targets = batch.predictions ? batch.targets.data() : nullptr;
-  for (const auto& m : options_.metrics) m->update(b);
+  for (const auto& m : options_.evaluation.metrics) m->update(b);
   return b.loss;
 }
 
 /// Repeats the evaluation up to a step, whose values another batch has overwritten meanwhile.
 std::string Evaluator::first_non_finite(std::int64_t step) {
   loader_->start_epoch(0);
-  executor_->reset_states();
+  network_->executor.reset_states();
   for (std::int64_t s = 0; s <= step; ++s) {
     const Batch* batch = loader_->next();
     for (std::int64_t m = 0; m < micro_batches(*batch); ++m) {
-      feed_->feed(*batch, m);
+      network_->input.feed(*batch, m);
       ops::StepParams step_params;
       step_params.sample_offset = batch->sample_offset;
       step_params.inverse_samples = 1;
-      executor_->forward(step_params, m);
+      network_->executor.forward(step_params, m);
       if (s == step)
-        if (auto culprit = executor_->first_non_finite(); !culprit.empty()) return culprit;
+        if (auto culprit = network_->executor.first_non_finite(); !culprit.empty()) return culprit;
       context_.device().fence();
-      feed_->finish();
+      network_->input.finish();
     }
-    executor_->carry_states();
+    network_->executor.carry_states();
   }
   return "";
 }
@@ -177,21 +154,21 @@ void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
   }
   const auto shown = [](double v) { return std::isnan(v) ? std::string("NaN") : fmt::format("{}", v); };
   fail("evaluation on {} gives a loss of {} and a {} of {}; the first value that is not finite is in {}",
-       dataset_.describe(), shown(e.loss), (options_.judge() ? options_.judge()->name() : "loss"), shown(e.metric),
-       culprit.empty() ? "the metric itself" : culprit);
+       dataset_.describe(), shown(e.loss), (options_.evaluation.judge() ? options_.evaluation.judge()->name() : "loss"),
+       shown(e.metric), culprit.empty() ? "the metric itself" : culprit);
 }
 
 Evaluation Evaluator::run() {
-  KEELSON_EXPECT(executor_);
+  KEELSON_EXPECT(network_);
   const Activity activity(Activity::Kind::evaluation);
   const auto begin = std::chrono::steady_clock::now();
   Evaluation e;
   e.samples = dataset_.size();
   ExactSum loss;
   std::optional<std::int64_t> bad_step;  // the first whose loss is not finite
-  for (const auto& m : options_.metrics) m->reset(setup_);
+  for (const auto& m : options_.evaluation.metrics) m->reset(setup_);
   loader_->start_epoch(0);
-  executor_->reset_states();
+  network_->executor.reset_states();
   const std::size_t ahead = context_.device().is_asynchronous() ? 1 : 0;
   std::deque<detail::EvaluatedBatch*> launched;
   const auto retire_but = [&](std::size_t left) {
@@ -213,9 +190,9 @@ Evaluation Evaluator::run() {
   retire_but(0);
   const std::string culprit = bad_step ? first_non_finite(*bad_step) : "";
   ExactSum::reduce({&loss, 1}, communicator_);
-  e.loss = e.metric = loss.value() / options_.units;
-  for (const auto& m : options_.metrics) m->reduce(communicator_);
-  if (const auto* judge = options_.judge()) {
+  e.loss = e.metric = loss.value() / options_.evaluation.units;
+  for (const auto& m : options_.evaluation.metrics) m->reduce(communicator_);
+  if (const auto* judge = options_.evaluation.judge()) {
     e.metric = judge->value();
     e.metric_values = judge->values();
   }

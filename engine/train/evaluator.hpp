@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/loader.hpp"
-#include "engine/execute/executor.hpp"
-#include "engine/train/input_pipeline.hpp"
-#include "engine/train/metric.hpp"
+#include "engine/train/fed_executor.hpp"
+#include "engine/train/metrics/metric.hpp"
 #include "engine/train/sample_unit.hpp"
 
 namespace keelson {
@@ -18,23 +16,27 @@ namespace detail {
 class EvaluatedBatch;
 }
 
-/// How a network is evaluated.
-struct EvaluatorOptions {
-  std::int64_t batch = 1;                 ///< samples per batch and rank
-  Precision precision = Precision::fp32;  ///< as in PlanOptions
-  bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
-  int threads = 1, prefetch = 2;          ///< decoding threads; batches decoded ahead
-  std::vector<int> cpus;                  ///< of the decoding threads, as in LoaderOptions
+/// What an evaluation measures.
+struct MetricOptions {
   std::string prediction = "prediction";  ///< graph output (rows_per_sample * N, ...) that metrics read
   std::string target = "y";               ///< data field that metrics compare it with
   /// All metrics are computed in one pass. The first metric decides which network is better; without metrics the loss
   /// decides.
   std::vector<std::shared_ptr<Metric>> metrics;
-  SampleUnit unit;   ///< losses are means over these units
-  double units = 0;  ///< units in the data set; 0: samples * unit.per_sample
+  double units = 0;  ///< units in the data set; 0: samples * SampleUnit::per_sample
 
   /// The first metric; null without metrics.
   const Metric* judge() const { return metrics.empty() ? nullptr : metrics[0].get(); }
+};
+
+/// How a network is evaluated.
+struct EvaluatorOptions {
+  std::int64_t batch = 1;                 ///< samples per batch and rank
+  Precision precision = Precision::fp32;  ///< as in PlanOptions
+  bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
+  LoaderThreads threads;                  ///< that decode samples
+  SampleUnit unit;                        ///< losses are means over these units
+  MetricOptions evaluation;               ///< what is measured
 };
 
 /// Results of a network on a data set, the same on all ranks but for the time.
@@ -74,7 +76,7 @@ class Evaluator {
 
  private:
   void prepare_metrics();
-  /// Of the loader's batch number `step`, the samples that the plan computes at once: one, or all.
+  /// Queues the samples that the plan computes at once (one, or all) of the loader's batch number `step`.
   void launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step);
   std::int64_t micro_batches(const Batch& batch) const;
   double retire(detail::EvaluatedBatch& batch);
@@ -85,9 +87,8 @@ class Evaluator {
   Communicator* communicator_;
   EvaluatorOptions options_;
   Context& context_;
-  std::unique_ptr<Executor> executor_;
   std::optional<Loader> loader_;
-  std::optional<InputPipeline> feed_;  ///< ends before the batches that it reads
+  std::optional<FedExecutor> network_;  ///< ends before the batches that it reads
   MetricSetup setup_;
   bool reads_predictions_ = false;
   std::size_t target_field_ = 0;

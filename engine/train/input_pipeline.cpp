@@ -28,12 +28,12 @@ std::byte* part_of(void* field, std::int64_t first, std::size_t bytes, std::int6
 
 }  // namespace
 
-std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device) {
-  if (device.shares_host_memory()) return {};
-  return [&device](std::size_t bytes) { return device.allocate_host(bytes, "batches"); };
+SampleDecoding decoding_for(Device& device, std::shared_ptr<const SampleTransform> transform) {
+  if (device.shares_host_memory()) return {.transform = std::move(transform)};
+  return {.transform = std::move(transform), .by_device = true, .allocate = [&device](std::size_t bytes) {
+            return device.allocate_host(bytes, "batches");
+          }};
 }
-
-bool converts_batches(const Device& device) { return !device.shares_host_memory(); }
 
 void require_all_inputs(const Graph& graph, const Dataset& data) {
   const auto& fields = data.fields();
@@ -47,11 +47,13 @@ void require_all_inputs(const Graph& graph, const Dataset& data) {
   }
 }
 
-InputPipeline::InputPipeline(const std::vector<Field>& fields, const CodedField* coded, Executor& executor,
-                             Context& context)
+InputPipeline::InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context)
     : executor_(executor), context_(context), weight_{.name = "weight", .tensor = executor.input("weight")} {
   Device& device = context.device();
-  if (converts_batches(device)) queue_ = device.make_queue();
+  KEELSON_EXPECT(decoding.by_device == !device.shares_host_memory());
+  if (decoding.by_device) queue_ = device.make_queue();
+  const auto& fields = data.fields();
+  const CodedField* coded = decoding.coded(data);
   for (const Field& f : fields) {
     Input input{.name = f.name, .tensor = executor.input(f.name)};
     const Shape expected = input.tensor.shape();

@@ -12,28 +12,25 @@
 
 namespace keelson {
 
-/// Allocates memory from which this device copies batches fastest (LoaderOptions::allocate). Empty where the device
-/// reads batches in place.
-std::function<std::shared_ptr<void>(std::size_t)> batch_memory(Device& device);
-
-/// Whether InputPipeline lets this device decode and convert the batches. Then plans should have
-/// PlanOptions::inputs_as_read, and loaders LoaderOptions::codes.
-bool converts_batches(const Device& device);
+/// How loaders, plans and pipelines for this device decode samples: a device with memory of its own decodes and
+/// converts by itself, and batches lie in memory from which the device copies fastest. The device must outlive the
+/// batches.
+SampleDecoding decoding_for(Device& device, std::shared_ptr<const SampleTransform> transform = nullptr);
 
 /// Throws InputError, naming both, where the network has an input that no field of the data feeds.
 void require_all_inputs(const Graph& graph, const Dataset& data);
 
-/// Hands the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
+/// Brings the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
 /// "weight". Fields are channels-last. Where the device shares the host's memory, the plan reads the fields in place;
-/// only where the network wants a plain input, the field is reordered into the input. Other devices copy the fields to
-/// their memory while the step before still runs, as they are: codes of 16 bits, where the data set has them, else f32.
-/// Then one call of the device per field decodes or converts them to what the first layer reads.
+/// only where the network has a plain input, the field is reordered into the input. Other devices copy the fields to
+/// their memory while the step before still runs: as codes of 16 bits, where the data set has them, else as f32. Then
+/// one call of the device per field decodes or converts the field to what the first layer reads.
 class InputPipeline {
  public:
-  /// `coded`: the field that comes as codes (Dataset::coded), null if none; batches with all fields decoded may still
-  /// come. Throws InputError, naming both, where a field does not fit the input. All references must outlive the
-  /// pipeline.
-  InputPipeline(const std::vector<Field>& fields, const CodedField* coded, Executor& executor, Context& context);
+  /// For batches of these data, where `decoding` is decoding_for() the context's device; batches with all fields
+  /// decoded may come, too. Throws InputError, naming both, where a field does not fit the input. Executor and context
+  /// must outlive the pipeline.
+  InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context);
   ~InputPipeline() { finish(); }
   InputPipeline(const InputPipeline&) = delete;
   /// Hands over the batch of the next step, or one of the micro-batches that the plan makes of the batch. `batch` must

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
+#include "engine/train/checkpoint/run_state.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/records.hpp"
-#include "engine/train/run_state.hpp"
 
 namespace keelson {
 

@@ -36,24 +36,24 @@ struct StepRecord {
   TimeSplit seconds;         ///< of this rank, since the previous record
 };
 
-/// A loss of ranks that training has survived.
+/// A loss of ranks, and how training went on.
 struct Recovery {
   /// A rank that was lost.
   struct Lost {
     int rank;          ///< Communicator::number()
     std::string host;  ///< the name of its machine
   };
-  std::int64_t step = 0;  ///< steps done before, which nothing of the loss has changed
+  std::int64_t step = 0;  ///< steps done before the loss; they stay
   /// The step of the checkpoint that training went back to, with other ranks; none: the ranks that were left went on.
   std::optional<std::int64_t> restarted_from;
-  std::string during;      ///< what the ranks did together then, and began anew: "a step", "a validation"
+  std::string during;      ///< what the ranks did together at the loss, and then did again: "a step", "a validation"
   std::vector<Lost> lost;  ///< in the order in which they were found
   int ranks = 1;           ///< that go on
-  double interrupted =
-      0;               ///< seconds from the beginning of what was begun anew to the notice of the loss, on this rank
-  double shrink = 0;   ///< seconds to agree on who is left and make their group
-  double rebuild = 0;  ///< seconds to make plan, executor and loaders for them; or all that training needs
-  double redo = 0;     ///< seconds of what was begun anew, to its end
+  // Seconds, on this rank:
+  double interrupted = 0;  ///< from the beginning of `during` to the notice of the loss
+  double shrink = 0;       ///< to agree on the ranks that are left, and to make their group
+  double rebuild = 0;      ///< to make plan, executor and loaders for them; with other ranks all that training needs
+  double redo = 0;         ///< to do `during` again, to its end
   /// "rank 2 (node7) was lost in a step after step 40; 3 ranks go on. ..."
   std::string to_string() const;
 };

@@ -12,11 +12,11 @@
 namespace keelson {
 
 /// Ends training on all ranks after the same step when any rank votes for the end: after a signal, or when the time
-/// left is just enough for a step and a checkpoint. The vote runs during the step's own work, so that it costs no
-/// waiting.
+/// left is just enough for a step and a checkpoint. The vote runs beside the step's own work, so that ranks do not wait
+/// for it.
 class StopVote {
  public:
-  /// The ranks' decision. none: training goes on. failed: a rank cannot go on, and will say why.
+  /// The ranks' decision. none: training goes on. failed: a rank cannot go on, and will throw.
   enum class Reason : int { none = 0, time_limit = 1, interrupted = 2, failed = 3 };
 
   /// `limit`: seconds from `start` on that training may take; 0: no limit. `interrupted`: called once per step, true
@@ -25,9 +25,11 @@ class StopVote {
            std::function<bool()> interrupted);
 
   /// From now on the ranks of another group vote. What is known of times stays. `slack`: end() gives the decision of so
-  /// many steps before, so that ranks need not wait for those that are that far behind. Votes under way are dropped.
+  /// many steps before, so that ranks need not wait for those that are that far behind. Votes in flight are dropped.
   void regroup(Communicator* communicator, std::size_t slack = 0);
-  /// Returns when no vote is under way. end() still has their decisions. Collective.
+  /// Drops all votes, before their group goes. regroup() comes before the next vote.
+  void drop() { votes_.clear(); }
+  /// Returns when no vote is in flight. end() still has their decisions. Collective.
   void wait();
   /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
   /// `failed`: this rank cannot go on.

@@ -1,90 +1,45 @@
 #include "engine/train/trainer.hpp"
 
-#include "engine/base/counted.hpp"
-#include "engine/base/fnv1a.hpp"
-#include "engine/base/ranks.hpp"
+#include <cmath>
+#include <utility>
+
+#include "engine/base/activity.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/trace.hpp"
 
 namespace keelson {
 namespace {
 
-std::optional<ProcessGrid> grid_of(Communicator* c) {
-  if (!c) return std::nullopt;
-  return std::optional<ProcessGrid>(std::in_place, *c);
+RunState first_state(const Graph& graph, const Dataset& training, const Communicator* ranks, const TrainerOptions& o) {
+  RunState s;
+  s.network = o.network;
+  s.config = o.config;
+  s.texts = o.texts;
+  s.topology = Topology(graph).to_text();
+  s.seed = o.seed;
+  s.world_size = ranks ? ranks->size() : 1;
+  s.global_batch = o.batch * s.world_size;
+  s.train_samples = training.size();
+  s.optimizer = o.optimizer->to_string();
+  s.schedule = o.schedule.to_string();
+  return s;
 }
 
-int ranks_of(const Communicator* c) { return c ? c->size() : 1; }
-
-std::vector<std::string> stored_moments(const TrainerOptions& o) {
-  auto names = moment_names(*o.optimizer);
-  if (o.sync.kind == SyncMode::Kind::lag) names.emplace_back("lagged_gradient");
-  return names;
+ProgressBy progress_of(const TrainerOptions& o) {
+  const bool alike = o.sync.kind == SyncMode::Kind::synchronous || o.sync.kind == SyncMode::Kind::lag;
+  return o.progress == ProgressBy::measured && !alike ? ProgressBy::calls : o.progress;
 }
 
-/// Without the paths, which may differ.
-std::string describe_data(const Dataset& data) {
-  return fmt::format("{} [{:016x}]", counted(data.size(), "sample"), data.digest());
-}
-
-/// The recurrent states of the network, of all ranks together.
-std::map<std::string, Shape> states_of(const Graph& graph, std::int64_t global_batch) {
-  std::map<std::string, Shape> states;
-  for (const auto& node : graph.nodes()) {
-    if (!node.is_state) continue;
-    Shape shape = node.shape.shape;
-    shape[0] = global_batch;
-    states[node.name] = shape;
-  }
-  return states;
-}
-
-/// What must be alike on all ranks for training to mean anything. `threads`: of this rank.
-void compare_runs(const Dataset& training, const Dataset* validation, const TrainerOptions& o,
-                  Communicator* communicator, int threads) {
-  if (ranks_of(communicator) == 1) return;
-  compare_values(
-      *communicator,
-      {{"training data", describe_data(training)}, {"validation data", validation ? describe_data(*validation) : ""}},
-      "data", "let all ranks see the same files");
-  std::map<std::string, std::string> values{
-      {"network", o.network},
-      {"batch", std::to_string(o.batch)},
-      {"epochs", std::to_string(o.epochs)},
-      {"step limit", std::to_string(o.max_steps)},
-      {"time limit", fmt::format("{}", o.time_limit)},
-      {"target", fmt::format("{}", o.target)},
-      {"seed", std::to_string(o.seed)},
-      {"shuffling", o.shuffle ? "on" : "off"},
-      {"sample transform", o.transform ? o.transform->describe() : "none"},
-      {"precision", std::string(to_string(o.precision))},
-      {"reproducible sums", o.exchange.reproducible ? "on" : "off"},
-      {"optimizer", o.optimizer->to_string()},
-      {"synchronization", o.sync.to_string()},
-      {"learning rate", o.schedule.to_string()},
-      {"checkpoints",
-       fmt::format("every {}, every {}", counted(o.checkpoint_epochs, "epoch"), counted(o.checkpoint_steps, "step"))}};
-  if (o.exchange.reproducible) values["threads"] = std::to_string(threads);
-  for (const auto& [name, text] : o.texts) values[name] = fmt::format("{:016x}", fnv1a(text.data(), text.size()));
-  compare_values(*communicator, values, "options");
+EvaluatorOptions evaluator_options(const TrainerOptions& o) {
+  return {.batch = o.batch,
+          .precision = o.precision,
+          .one_by_one = o.exchange.reproducible,
+          .threads = o.threads,
+          .unit = o.unit,
+          .evaluation = o.evaluation};
 }
 
 }  // namespace
-
-LoaderOptions Trainer::loader_options() const {
-  Device& device = parameters_.context().device();
-  LoaderOptions l;
-  l.batch = options_.batch;
-  l.rank = communicator_ ? communicator_->rank() : 0;
-  l.ranks = ranks_of(communicator_);
-  l.seed = options_.seed;
-  l.shuffle = options_.shuffle;
-  l.transform = options_.transform;
-  l.threads = options_.loader_threads;
-  l.prefetch = options_.prefetch;
-  l.cpus = options_.cpus;
-  l.codes = converts_batches(device);
-  l.allocate = batch_memory(device);
-  return l;
-}
 
 std::string to_string(StopReason reason) {
   switch (reason) {
@@ -102,120 +57,330 @@ std::string to_string(StopReason reason) {
   return "";
 }
 
-void Trainer::check_sizes(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
-  if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per rank", batch);
-  if (samples < ranks)
-    refuse("{} for {} ({}): start fewer ranks or give more data", counted(ranks, "rank"),
-           counted(samples, "training sample"), data);
-  if (samples < batch * ranks)
-    refuse(
-        "a batch of {} ({} per rank on {}) is larger than the training data ({}): give a smaller batch or more "
-        "data",
-        batch * ranks, batch, counted(ranks, "rank"), data);
-}
-
 Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
                  Communicator* communicator, TrainerOptions options)
-    : graph_(&graph),
+    : options_((require_trainable(graph, training, validation, options, communicator,
+                                  parameters.context().device().current_instance().concurrency()),
+                std::move(options))),
       parameters_(parameters),
-      training_((compare_runs(training, validation, options, communicator,
-                              parameters.context().device().current_instance().concurrency()),
-                 check_sizes(training.size(), options.batch, ranks_of(communicator), training.describe()),
-                 require_all_inputs(graph, training), training)),
       communicator_(communicator),
-      options_(std::move(options)),
-      moments_(stored_moments(options_)),
-      grid_(grid_of(communicator)),
-      local_((check_sync(), updates_locally(0))),
-      executor_(make_executor(graph)),
-      loader_(std::in_place, training, loader_options()),
-      writer_(CheckpointFolder(options_.checkpoints, options_.keep)),
+      state_(first_state(graph, training, communicator, options_)),
+      batches_(training, parameters.context().device(), communicator, options_),
+      session_(graph, parameters, batches_, communicator, options_),
+      pending_(parameters.context().device().is_asynchronous()),
+      checkpoints_(options_.checkpoints, communicator, observers_),
+      recovery_(communicator, options_.max_failures, options_.restart_on_loss, checkpoints_),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
+      progress_(communicator, progress_of(options_), options_.threads.cpus),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
-  if (options_.max_failures < 0) options_.max_failures = ranks_of(communicator) / 2;
-  feed_.emplace(training.fields(), loader_->coded(), *executor_, parameters.context());
-  make_synchronizer();
-  const bool alike = options_.sync.kind == SyncMode::Kind::synchronous || options_.sync.kind == SyncMode::Kind::lag;
-  progress_.emplace(communicator,
-                    options_.progress == ProgressBy::measured && !alike ? ProgressBy::calls : options_.progress,
-                    options_.cpus);
-  if (validation) {
-    auto e = options_.evaluation;
-    e.batch = options_.batch;
-    e.precision = options_.precision;
-    e.one_by_one = options_.exchange.reproducible;
-    e.threads = options_.loader_threads;
-    e.prefetch = options_.prefetch;
-    e.cpus = options_.cpus;
-    e.unit = options_.unit;
-    evaluator_ = std::make_unique<Evaluator>(graph, parameters, *validation, communicator, e);
-  }
-  state_.network = options_.network;
-  state_.config = options_.config;
-  state_.texts = options_.texts;
-  state_.topology = Topology(graph).to_text();
-  state_.seed = options_.seed;
-  state_.global_batch = options_.batch * ranks_of(communicator);
-  state_.train_samples = training.size();
-  state_.world_size = ranks_of(communicator);
-  state_.optimizer = options_.optimizer->to_string();
-  state_.schedule = options_.schedule.to_string();
+  batches_.regroup();  // after the plan, which knows best whether there is memory for the batch
+  join_ranks();
+  if (validation) evaluator_.emplace(graph, parameters, *validation, communicator, evaluator_options(options_));
 }
 
-void Trainer::check_resumable(const CheckpointReader& reader) const {
-  const auto kind = [](const std::string& optimizer) { return optimizer.substr(0, optimizer.find(' ')); };
-  const auto path = reader.path().string();
-  const RunState &found = reader.state(), &now = state_;
-  if (kind(found.optimizer) != kind(now.optimizer))
-    refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", path, found.optimizer,
-           now.optimizer);
-  if (found.seed != now.seed)
-    refuse("{}: was trained with seed {}, not {}: resume with that seed", path, found.seed, now.seed);
-  if (found.step_in_epoch > 0 && found.global_batch != now.global_batch)
-    refuse(
-        "{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = "
-        "{}",
-        path, found.global_batch, now.world_size, options_.batch, now.global_batch, found.global_batch);
-  if (found.step_in_epoch > 0 && found.train_samples != now.train_samples)
-    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", path,
-           found.train_samples, now.train_samples);
-}
-
-void Trainer::resume(const CheckpointReader& reader) {
-  settle();
-  // Everything is checked before anything changes.
-  check_resumable(reader);
-  auto graph = network_of(reader);
-  std::optional<Parameters> parameters;
-  if (graph) parameters.emplace(*graph, parameters_.context(), parameters_.seed());
-  const bool within = reader.state().step_in_epoch > 0;
-  reader.check(options_.network, parameters ? *parameters : parameters_, moments_,
-               within ? states_of(graph ? *graph : *graph_, state_.global_batch) : std::map<std::string, Shape>());
-  if (graph) set_network(std::move(*graph), std::move(*parameters));
-  adopt_mode(reader.state().epoch);
-  auto loaded = reader.load_checked(parameters_, moments_);
-  const auto& now = state_;
-  restore_states(loaded);
-  if (options_.precision == Precision::fp16)
-    executor_->set_loss_scale({.scale = static_cast<float>(loaded.loss_scale),
-                               .good_steps = static_cast<std::int32_t>(loaded.good_steps),
-                               .skipped = static_cast<std::int32_t>(loaded.skipped_steps)});
-  loaded.carried.clear();
-  loaded.config = now.config;
-  loaded.texts = now.texts;
-  loaded.topology = now.topology;
-  loaded.global_batch = now.global_batch;
-  loaded.train_samples = now.train_samples;
-  loaded.world_size = now.world_size;
-  loaded.optimizer = now.optimizer;
-  loaded.schedule = now.schedule;
-  state_ = loaded;
-  make_synchronizer();  // of the parameters that are there now
-  begun_ = owns_folder_ = false;
+TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker make_rank0_observers) {
+  observers_.replace(std::move(observers), std::move(make_rank0_observers));
+  if (is_rank0()) observers_.make_rank0_observers();
+  begun_ = false;
   stop_.reset();
-  last_epoch_.reset();
-  saved_step_ = state_.step;
-  resumed_from_ = last_saved_ = reader.path();
+  begin();
+  after_step();  // of a run that was stopped between the last step of an epoch and its validation
+  while (step()) after_step();
+  finish();
+  if (!lost().empty())
+    retry_until_agreed("the comparison of the parameters",
+                       [&] { recovery_.compare_parameters(parameters_, options_.moments().size()); });
+  if (communicator_ && communicator_->size() > 1)
+    retry_until_agreed("the table of times", [&] { run_times_ = gather_times(); });
+  observers_.notify([&](auto& o) { o.on_stop(state_, *stop_); });
+  return {*stop_, state_};
+}
+
+void Trainer::after_step() {
+  if (stop_) return;  // by a vote: also where the epoch is done, the validation is for the run that continues
+  if (epoch_done()) {
+    const bool best = end_epoch().best;
+    if (checkpoints_.due_after_epoch(state_, best)) save_checkpoint(best);
+  } else if (checkpoints_.due_after_step(state_)) {
+    save_checkpoint(false);
+  }
+}
+
+void Trainer::finish() {
+  finish_pending(0);
+  if (!checkpoints_.is_saved(state_)) save_checkpoint(false);
+  wait();
+}
+
+void Trainer::begin() {
+  if (begun_) return;
+  begun_ = true;
+  clock_.begin(state_);
+  observers_.notify([&](auto& o) { o.on_start(state_, checkpoints_.resumed_from()); });
+}
+
+bool Trainer::step() {
+  begin();
+  if (stop_) return false;
+  stop_ = limit_reached();
+  if (!stop_ && epoch_done()) {  // at a limit the epoch stays as it is, and its validation is still to come
+    begin_next_epoch();
+    stop_ = limit_reached();
+  }
+  if (stop_) {
+    synchronize();
+    return false;
+  }
+  prepare_step();
+  const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
+  PendingStep now;
+  const Batch* batch = nullptr;
+  Stopwatch watch;
+  retry_until_agreed("a step", [&] {
+    batches_.seek(state_);
+    watch.restart();
+    batch = &batches_.next(state_);
+    now = compute(*batch, watch);
+  });
+  now.record.seconds.exchange += watch.lap();  // until the ranks agreed
+  apply(now, *batch, watch);
+  return true;
+}
+
+void Trainer::step(const Batch& given) {
+  const Batch batch = batches_.checked(given);
+  begin();
+  if (epoch_done()) begin_next_epoch();
+  prepare_step();
+  const Activity activity(Activity::Kind::step, state_.step + 1, state_.epoch + 1);
+  Stopwatch watch;
+  const PendingStep now = compute(batch, watch);
+  apply(now, batch, watch);
+}
+
+std::optional<StopReason> Trainer::limit_reached() const {
+  if (state_.epoch >= options_.epochs) return StopReason::epochs_done;
+  if (options_.max_steps >= 0 && state_.step >= options_.max_steps) return StopReason::max_steps;
+  return std::nullopt;
+}
+
+void Trainer::begin_next_epoch() {
+  synchronize();
+  keelson::begin_next_epoch(state_);
+  clock_.begin_epoch();
+}
+
+void Trainer::prepare_step() {
+  checkpoints_.set_aside_later_ones(state_);
+  ask_for_change();
+  adopt_sync_mode(state_.epoch);
+  if (state_.step_in_epoch == 0) observers_.notify([&](auto& o) { o.on_epoch_start(state_); });
+}
+
+PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
+  vote_.reserve(checkpoints_.longest_seconds());
+  vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch(state_) ? validation_seconds_ : 0, checkpoints_.failed());
+  PendingStep now{.epoch = state_.epoch, .samples = batch.global_count};
+  TimeSplit& seconds = now.record.seconds;
+  seconds.data += watch.lap();
+  ops::StepParams params;
+  params.seed = options_.seed;
+  params.step = static_cast<std::uint64_t>(state_.step);
+  params.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position(state_)));
+  session_.compute_gradients(batch, params, state_.step_in_epoch == 0, watch, seconds);
+  if (survives()) {  // the sums must be here before the ranks agree on them
+    session_.executor().finish_exchange();
+    if (runs_ahead_) parameters_.context().device().fence();
+    take_vote();
+  }
+  if (!runs_ahead_) now.loss = session_.executor().loss();
+  seconds.exchange += watch.lap();
+  return now;
+}
+
+void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
+  Executor& executor = session_.executor();
+  const bool apart = session_.ranks_apart() != nullptr;
+  TimeSplit& seconds = now.record.seconds;
+  executor.take_exchange_seconds();
+  ++state_.step;
+  ++state_.step_in_epoch;
+  state_.samples += batch.global_count;
+  now.record.step = state_.step;
+  now.record.epoch = position(state_);
+  now.record.learning_rate = last_rate_;
+  if (!runs_ahead_ && !apart)
+    add_loss(now, {now.loss, executor.plan().checks_gradients() ? executor.loss_scale() : ops::LossScale()});
+  executor.update();
+  executor.carry_states();
+  observers_.notify([&](auto& o) { o.on_batch(state_, batch); });
+  if (runs_ahead_) {
+    executor.start_readback();
+    if (!apart) finish_pending(0);  // of the step before, while this one goes on
+  }
+  const double waited = executor.take_exchange_seconds();  // for buckets, by the update
+  seconds.compute += watch.lap() - waited;
+  session_.exchange_parameters(state_.step);
+  seconds.exchange += waited + watch.lap();
+  session_.finish_input();
+  seconds.copy += watch.lap();
+  if (!survives()) take_vote();
+  seconds.exchange += watch.lap();
+
+  const double wall = watch.seconds();
+  vote_.step_took(wall);
+  progress_.step_took(wall - seconds.data);
+  now.record.rate = units(batch.global_count) / wall;
+  clock_.add_step(seconds, wall, batch.global_count);
+  state_.seconds = clock_.seconds();
+  if (runs_ahead_ || apart)
+    pending_.add(now, executor, finisher());
+  else
+    notify_step(now.record);
+  checkpoints_.notify_if_written();
+  if (decision_ == StopVote::Reason::failed)
+    retry_until_agreed("a checkpoint", [&] { checkpoints_.finish(); });
+  else if (decision_ != StopVote::Reason::none)
+    stop_ = decision_ == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
+}
+
+void Trainer::take_vote() {
+  const TraceSpan span("wait for the vote", "exchange");
+  decision_ = vote_.end();
+}
+
+PendingSteps::Finish Trainer::finisher() {
+  return [this](PendingStep& step, const Executor::StepResult& result) {
+    add_loss(step, result);
+    notify_step(step.record);
+  };
+}
+
+void Trainer::finish_pending(std::size_t left) { pending_.finish_all_but(left, session_.executor(), finisher()); }
+
+void Trainer::add_loss(PendingStep& step, const Executor::StepResult& result) {
+  step.record.loss = result.loss / units(1);
+  if (!std::isfinite(result.loss))
+    stop_for(step, fmt::format("the loss became {}", std::isnan(result.loss) ? "NaN"
+                                                     : result.loss > 0       ? "infinite"
+                                                                             : "minus infinite"));
+  state_.skipped_steps = result.loss_scale.skipped;
+  if (result.loss_scale.skip && result.loss_scale.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
+  state_.loss_sum += result.loss * static_cast<double>(step.samples);
+  state_.loss_samples += step.samples;
+}
+
+void Trainer::stop_for(const PendingStep& step, const std::string& what) {
+  auto culprit = session_.first_non_finite();
+  checkpoints_.wait();  // the message names the checkpoint
+  if (!culprit.empty() && communicator_) culprit += fmt::format(" on rank {}", communicator_->number());
+  if (communicator_) {
+    const auto all = communicator_->allgather(culprit);
+    culprit.clear();
+    // An input or a parameter is the cause of what layers hold, on other ranks, too, where layers communicate.
+    for (const char* kind : {"input", "parameter", "layer"})
+      for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
+        if (all[r].starts_with(kind)) culprit = all[r];
+  }
+  fail(
+      "{} in step {} (epoch {}); the first value that is not finite is in {}. {}. Try a smaller learning rate, a "
+      "longer "
+      "warm-up or --clip-norm",
+      what, step.record.step, step.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
+      checkpoints_.describe_last());
+}
+
+void Trainer::notify_step(const StepRecord& record) {
+  last_step_ = record;
+  observers_.notify([&](auto& o) { o.on_step(state_, record); });
+}
+
+void Trainer::synchronize() {
+  finish_pending(0);
+  session_.make_equal();
+  if (session_.ranks_apart()) vote_.wait();
+}
+
+Evaluation Trainer::validate() {
+  if (!evaluator_) fail("validate() was called on a trainer without validation data: give the trainer a data set");
+  synchronize();
+  const Activity activity(Activity::Kind::validation, state_.step, state_.epoch + 1);
+  const Stopwatch watch;
+  Evaluation validation;
+  retry_until_agreed("a validation", [&] {
+    observers_.notify([&](auto& o) { o.on_validation_start(state_); });
+    validation = evaluator_->run();
+  });
+  validation_seconds_ = validation.seconds;
+  clock_.add_validation(watch.seconds());
+  return validation;
+}
+
+EpochRecord Trainer::end_epoch() {
+  if (!epoch_done())
+    fail("end_epoch() was called after {} of the {} steps of an epoch: call it where epoch_done()",
+         state_.step_in_epoch, steps_of_epoch(state_));
+  begin();
+  checkpoints_.set_aside_later_ones(state_);
+  synchronize();
+  EpochRecord record;
+  std::optional<Evaluation> validation;
+  if (evaluator_) {
+    validation = validate();
+    record.best = state_.best_epoch < 0 || better(validation->metric, state_.best_metric);
+    record.validation_loss = state_.validation_loss = validation->loss;
+    record.metric = state_.metric = validation->metric;
+    record.metric_values = validation->metric_values;
+    record.validation_seconds = validation->seconds;
+  }
+  record.train_loss = state_.loss_sum / units(state_.loss_samples);
+  record.learning_rate = last_rate_;
+  record.rate = clock_.epoch_rate() * units(1);
+  record.seconds = clock_.epoch();
+  begin_next_epoch();
+  checkpoints_.mark_changed();  // a checkpoint of before does not know of the validation
+  state_.seconds = clock_.seconds();
+  record.epoch = state_.epoch;
+  record.step = state_.step;
+  if (record.best) {
+    state_.best_metric = state_.metric;
+    state_.best_epoch = state_.epoch;
+  }
+  last_epoch_ = record;
+  observers_.notify([&](auto& o) { o.on_epoch(state_, record, validation ? &*validation : nullptr); });
+  if (options_.target > 0 && validation && !better(options_.target, state_.metric)) stop_ = StopReason::target_reached;
+  return record;
+}
+
+void Trainer::save_checkpoint(bool best) {
+  synchronize();
+  checkpoints_.mark_saved(state_);
+  if (!checkpoints_.wanted()) return;
+  // After the last step of an epoch the next one has begun, without a step.
+  const Activity activity(Activity::Kind::checkpoint, state_.step, state_.epoch + (state_.step_in_epoch > 0 ? 1 : 0));
+  const Stopwatch watch;
+  retry_until_agreed("a checkpoint", [&] {
+    checkpoints_.finish();
+    observers_.notify([&](auto& o) { o.before_checkpoint(state_); });
+    session_.store(state_, survives());  // where ranks may be lost, any rank may have to go on from this
+    checkpoints_.copy(state_, parameters_, options_.moments(), best, survives());
+    state_.carried.clear();
+  });
+  checkpoints_.start_writing(state_, survives());
+  vote_.reserve(watch.seconds());
+  clock_.add_checkpoint(watch.seconds());
+}
+
+void Trainer::wait() {
+  synchronize();
+  if (checkpoints_.wanted()) retry_until_agreed("a checkpoint", [&] { checkpoints_.finish(); });
+}
+
+RunTimes Trainer::gather_times() {
+  if (!communicator_) fail("gather_times() needs a communicator");
+  auto times = clock_.gather(state_, communicator_->on_host());
+  times.host_runs_ahead = runs_ahead_;
+  return times;
 }
 
 }  // namespace keelson

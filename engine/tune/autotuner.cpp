@@ -96,8 +96,9 @@ std::size_t Autotuner::fastest(const std::string& what, const std::vector<std::s
   if (verbose() && ranks_.rank == 0) {
     std::string text;
     for (std::size_t i = 0; i < candidates.size(); ++i)
-      if (times[i] != TrialTimer::does_not_run) text += fmt::format(", {} {:.4f} ms", candidates[i], times[i] * 1e3);
-    fmt::print(stderr, "keelson: {}: {} is the fastest{}\n", what, candidates[winner], text);
+      if (times[i] != TrialTimer::does_not_run)
+        text += fmt::format("{}{} {:.4f} ms", text.empty() ? "" : ", ", candidates[i], times[i] * 1e3);
+    fmt::print(stderr, "keelson: {}: {} is the fastest: {}\n", what, candidates[winner], text);
   }
   return winner;
 }

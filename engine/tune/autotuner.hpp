@@ -46,7 +46,7 @@ class Autotuner {
 
   /// What is to be measured, if it must be.
   struct Trials {
-    RunCandidate run;
+    RunCandidate run;                       ///< runs a candidate once
     std::function<void()> prepare = [] {};  ///< called once before the first run, and not timed: allocates operands
   };
 

@@ -33,6 +33,7 @@ class CapturingDevice {
 /// run of a candidate may load code and set things up, and does not count.
 class CapturedGraphTimer final : public TrialTimer {
  public:
+  /// Captures on `device`.
   explicit CapturedGraphTimer(std::unique_ptr<CapturingDevice> device) : device_(std::move(device)) {}
   std::vector<double> time(std::size_t count, const RunCandidate& run) override;
   bool can_run(std::size_t candidate, const RunCandidate& run) override;

@@ -23,6 +23,7 @@ class ChoiceCache {
   std::string choose(const std::string& key, const std::function<bool(const std::string&)>& usable,
                      const std::function<std::string()>& measure);
 
+  /// The file; empty: choices are kept in memory only.
   const std::filesystem::path& file() const { return file_; }
 
  private:

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {

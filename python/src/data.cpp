@@ -7,7 +7,6 @@
 
 #include "casters.hpp"
 #include "engine/base/fnv1a.hpp"
-#include "objects.hpp"
 
 namespace keelson::python {
 namespace {
@@ -108,6 +107,33 @@ void FunctionDataset::read(std::int64_t index, void* const* dst) const {
     array.strides = strides;
     copy_dense(array, 0, is_channels_last(fields_[f].shape), dst[f]);
   }
+}
+
+namespace {
+
+/// Samples of a function, read while others wait for them.
+class AwaitedDataset final : public Dataset {
+ public:
+  AwaitedDataset(std::shared_ptr<Dataset> data, const Turns& turns) : data_(std::move(data)), turns_(turns) {}
+  std::int64_t size() const override { return data_->size(); }
+  const std::vector<Field>& fields() const override { return data_->fields(); }
+  void read(std::int64_t index, void* const* dst) const override {
+    const Turns::Awaited awaited(turns_);
+    data_->read(index, dst);
+  }
+  std::string describe() const override { return data_->describe(); }
+  std::uint64_t digest() const override { return data_->digest(); }
+
+ private:
+  std::shared_ptr<Dataset> data_;
+  const Turns& turns_;
+};
+
+}  // namespace
+
+std::shared_ptr<Dataset> read_for(const NetworkParameters& parameters, std::shared_ptr<Dataset> data) {
+  if (!dynamic_cast<const FunctionDataset*>(data.get())) return data;
+  return std::make_shared<AwaitedDataset>(std::move(data), parameters.turns);
 }
 
 bool reads_in_order(const Dataset& data) {

@@ -6,6 +6,7 @@
 
 #include "arrays.hpp"
 #include "engine/data/dataset.hpp"
+#include "objects.hpp"
 
 namespace keelson::python {
 
@@ -55,6 +56,10 @@ class FunctionDataset final : public Dataset {
   std::string description_;
   bool in_order_;
 };
+
+/// `data` as a call on these parameters reads it, which holds their turn: a function of Python that reads a sample has
+/// no turn meanwhile. `parameters` outlive the result.
+std::shared_ptr<Dataset> read_for(const NetworkParameters& parameters, std::shared_ptr<Dataset> data);
 
 /// Whether samples can only be read one after the other: by one thread, without shuffling.
 bool reads_in_order(const Dataset& data);

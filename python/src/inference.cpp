@@ -8,6 +8,7 @@
 #include "casters.hpp"
 #include "data.hpp"
 #include "engine/execute/executor.hpp"
+#include "engine/optim/optimizer.hpp"
 #include "engine/train/evaluator.hpp"
 #include "objects.hpp"
 #include "records.hpp"
@@ -260,13 +261,14 @@ nb::object call(Inference& inference, const nb::args& given, bool carry, const n
   return nb::object(results.values()[0]);
 }
 
-Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>& data, EvaluatorOptions options) {
+Evaluated evaluate(NetworkParameters& parameters, const std::shared_ptr<Dataset>& given, EvaluatorOptions options) {
+  const auto data = read_for(parameters, given);
   const Turn turn(parameters);
   parameters.computed = nullptr;
   Evaluator evaluator(parameters.network->graph, parameters.values, *data, parameters.device->communicator(), options);
   const auto evaluation = evaluator.run();
   parameters.computed = nullptr;  // a metric may have computed predictions
-  return evaluated(evaluation, options.metrics);
+  return evaluated(evaluation, options.evaluation.metrics);
 }
 
 void bind_plan(nb::module_& m) {
@@ -363,13 +365,11 @@ void bind_inference(nb::module_& m) {
          const std::string& target_field, int loader_threads, int prefetch) {
         const auto data = dataset_of(given);
         if (!data) refuse("data is None. Expected a data set, or arrays by name");
-        EvaluatorOptions o{.batch = batch,
-                           .precision = precision_of(precision),
-                           .threads = reads_in_order(*data) ? 1 : loader_threads,
-                           .prefetch = prefetch,
-                           .prediction = prediction,
-                           .target = target_field,
-                           .metrics = std::move(metrics)};
+        EvaluatorOptions o{
+            .batch = batch,
+            .precision = precision_of(precision),
+            .threads = {.count = reads_in_order(*data) ? 1 : loader_threads, .prefetch = prefetch},
+            .evaluation = {.prediction = prediction, .target = target_field, .metrics = std::move(metrics)}};
         const nb::gil_scoped_release release;
         return evaluate(parameters, data, std::move(o));
       },

@@ -8,11 +8,11 @@
 #include "arrays.hpp"
 #include "casters.hpp"
 #include "engine/base/exact_sum.hpp"
-#include "engine/train/intersection_over_union.hpp"
 #include "engine/train/metrics/accuracy.hpp"
-#include "engine/train/perplexity.hpp"
-#include "engine/train/predictions.hpp"
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
+#include "engine/train/metrics/perplexity.hpp"
+#include "engine/train/metrics/predictions.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {

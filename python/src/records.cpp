@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/train/checkpoint/run_state.hpp"
 #include "engine/train/records.hpp"
-#include "engine/train/run_state.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/train/evaluator.hpp"
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 
 namespace keelson::python {
 

@@ -15,13 +15,6 @@ namespace {
 
 using Rate = std::variant<double, Schedule>;
 
-struct Wishes {
-  std::optional<std::string> name;
-  std::optional<std::uint64_t> seed;
-  std::optional<std::filesystem::path> checkpoints;
-  std::vector<nb::object> callbacks;
-};
-
 /// The entries of the graph and of the options; entries of the caller replace them.
 std::map<std::string, std::string> stored_config(const TrainerOptions& o, const Network& network,
                                                  const std::map<std::string, std::string>& given) {
@@ -66,18 +59,15 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
     o.schedule = std::get<Schedule>(learning_rate);
   o.target = target;
   o.time_limit = time_limit;
-  if (checkpoints) o.checkpoints = *checkpoints;
-  o.keep = keep;
-  o.checkpoint_epochs = checkpoint_epochs;
-  o.checkpoint_steps = checkpoint_steps;
-  o.loader_threads = loader_threads;
-  o.prefetch = prefetch;
+  o.checkpoints = {
+      .folder = checkpoints.value_or(""), .keep = keep, .epochs = checkpoint_epochs, .steps = checkpoint_steps};
+  o.threads = {.count = loader_threads, .prefetch = prefetch};
   o.profiled_steps = 0;
   o.evaluation.metrics = std::move(metrics);
   o.evaluation.prediction = prediction;
   o.evaluation.target = target_field;
   if (reads_in_order(*training)) o.shuffle = false;
-  if (reads_in_order(*training) || (validation && reads_in_order(*validation))) o.loader_threads = 1;
+  if (reads_in_order(*training) || (validation && reads_in_order(*validation))) o.threads.count = 1;
   const auto* group = parameters->device->communicator();
   fit_to_reader(o, *training, validation.get(), group ? group->size() : 1);
   o.config = stored_config(o, *parameters->network, config);
@@ -131,8 +121,8 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
                                        {"precision", std::string(to_string(o.precision))},
                                        {"sync", o.sync.to_string()},
                                        {"reproducible", o.exchange.reproducible ? "true" : "false"},
-                                       {"checkpoint-every", std::to_string(o.checkpoint_epochs)},
-                                       {"checkpoint-steps", std::to_string(o.checkpoint_steps)}};
+                                       {"checkpoint-every", std::to_string(o.checkpoints.epochs)},
+                                       {"checkpoint-steps", std::to_string(o.checkpoints.steps)}};
   const auto put = [&](const char* key, auto value) { c[key] = fmt::format("{}", value); };
   c["optimizer"] = o.optimizer->to_string().substr(0, o.optimizer->to_string().find_first_of(" ,"));
   put_settings(c, *o.optimizer);

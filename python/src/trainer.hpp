@@ -75,7 +75,10 @@ class TrainerObject final : public Closable {
   /// The guard that each call that trains holds.
   class Call {
    public:
-    explicit Call(TrainerObject& t) : lock_(t.calls_), turn_(*t.parameters_), parameters_(*t.parameters_) {
+    explicit Call(TrainerObject& t)
+        : lock_((t.parameters_->turns.require_not_awaited(), t.calls_)),
+          turn_(*t.parameters_),
+          parameters_(*t.parameters_) {
       parameters_.computed = nullptr;
     }
     ~Call() { parameters_.computed = nullptr; }
@@ -91,7 +94,6 @@ class TrainerObject final : public Closable {
   bool interrupted();
   /// Raises the exception of a signal's handler, or KeyboardInterrupt if another rank got the signal.
   void raise_if_interrupted();
-  void finish_step();
   void finish();
   /// Memory of field `f` that contains the `count` samples of this array.
   void* staged(std::size_t f, const HostArray& array, std::int64_t count);
@@ -100,13 +102,12 @@ class TrainerObject final : public Closable {
   Turns calls_;  ///< taken before the parameters' turns
   std::shared_ptr<Dataset> training_, validation_;
   std::vector<std::shared_ptr<Metric>> metrics_;
-  std::int64_t batch_, epochs_, max_steps_, checkpoint_epochs_, checkpoint_steps_;
+  std::int64_t batch_;
   std::optional<nb::python_error> signal_;
   std::unique_ptr<Callbacks> callbacks_;
   std::unique_ptr<Trainer> trainer_;
   bool step_pending_ = true;  ///< next() has not yet done the work that follows the latest step
   bool ended_ = false;
-  std::int64_t saved_step_ = -1;
   std::vector<std::shared_ptr<void>> staging_;  ///< by field
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "engine/base/error.hpp"
 #include "trainer.hpp"
@@ -13,14 +14,10 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
                              std::unique_ptr<Callbacks>& callbacks)
     : Closable(Stage::work),
       parameters_(std::move(parameters)),
-      training_(std::move(training)),
-      validation_(std::move(validation)),
+      training_(read_for(*parameters_, std::move(training))),
+      validation_(read_for(*parameters_, std::move(validation))),
       metrics_(options.evaluation.metrics),
       batch_(options.batch),
-      epochs_(options.epochs),
-      max_steps_(options.max_steps),
-      checkpoint_epochs_(options.checkpoint_epochs),
-      checkpoint_steps_(options.checkpoint_steps),
       staging_(training_->fields().size()) {
   const Call call(*this);
   options.interrupted = [this] { return interrupted(); };
@@ -71,40 +68,22 @@ void TrainerObject::raise_if_interrupted() {
 StopReason TrainerObject::run() {
   const Call call(*this);
   const auto reason = get().run({callbacks_.get()}).reason;
-  saved_step_ = get().state().step;
   raise_if_interrupted();
   return reason;
-}
-
-/// Does the work of Trainer::run() between two steps.
-void TrainerObject::finish_step() {
-  if (!step_pending_) return;
-  step_pending_ = false;
-  Trainer& t = get();
-  const auto& s = t.state();
-  if (t.stop_reason() || s.epoch >= epochs_) return;
-  if (t.epoch_done()) {
-    const bool best = t.end_epoch().best;
-    saved_step_ = -1;  // an earlier checkpoint does not contain the result of this validation
-    if (best || (checkpoint_epochs_ > 0 && s.epoch % checkpoint_epochs_ == 0)) save(best);
-  } else if (checkpoint_steps_ > 0 && s.step > 0 && s.step % checkpoint_steps_ == 0) {
-    save(false);
-  }
 }
 
 void TrainerObject::finish() {
   if (ended_) return;
   ended_ = true;
   Trainer& t = get();
-  if (saved_step_ != t.state().step) save(false);
-  t.wait();
+  t.finish();
   if (t.stop_reason()) callbacks_->on_stop(t.state(), *t.stop_reason());
 }
 
 std::optional<StepRecord> TrainerObject::next() {
   const Call call(*this);
-  finish_step();
   Trainer& t = get();
+  if (std::exchange(step_pending_, false)) t.after_step();
   if (t.step()) {
     step_pending_ = true;
     return t.last_step();
@@ -194,14 +173,12 @@ void TrainerObject::wait() {
 void TrainerObject::save(bool best) {
   const Call call(*this);
   get().save_checkpoint(best);
-  saved_step_ = get().state().step;
 }
 
 void TrainerObject::resume(const std::string& path) {
   const Call call(*this);
   Communicator* ranks = parameters_->device->communicator();
   get().resume(CheckpointReader(path, false, ranks ? &ranks->on_host() : nullptr));
-  saved_step_ = get().state().step;
   step_pending_ = true;
   ended_ = false;
 }

@@ -1,8 +1,32 @@
 #include "turns.hpp"
 
+#include <utility>
+
+#include "engine/base/error.hpp"
+
 namespace keelson::python {
 
+namespace {
+
+thread_local const Turns* awaited = nullptr;
+
+}  // namespace
+
+Turns::Awaited::Awaited(const Turns& turns) : before_(std::exchange(awaited, &turns)) {}
+
+Turns::Awaited::~Awaited() { awaited = before_; }
+
+void Turns::require_not_awaited() const {
+  if (awaited == this)
+    refuse(
+        "a function of a data set uses the parameters for which the sample is read: the step or evaluation waits for "
+        "the sample, and this call would wait for the step. Expected a sample that does not depend on them: predict "
+        "with other keelson.Parameters of the same graph, into which a callback copies the values between steps, or "
+        "predict before training");
+}
+
 void Turns::lock() {
+  require_not_awaited();
   std::unique_lock guard(mutex_);
   if (depth_ == 0 || owner_ != std::this_thread::get_id()) {
     const auto number = asked_++;

@@ -11,11 +11,24 @@ namespace keelson::python {
 /// the GIL (for callbacks and functions of data sets). So no thread may wait for this lock while it holds the GIL.
 class Turns {
  public:
-  void lock();
+  void lock();  ///< throws InputError within an Awaited
   void unlock();
   bool mine() const;  ///< whether the calling thread holds the lock
 
-  /// Releases the lock during its lifetime, if the calling thread has locked it exactly once.
+  /// While one lives, the calling thread does something that the holder of `turns` waits for, so that the thread can
+  /// have no turn itself: lock() throws InputError.
+  class Awaited {
+   public:
+    explicit Awaited(const Turns& turns);
+    ~Awaited();
+    Awaited(const Awaited&) = delete;
+
+   private:
+    const Turns* before_;
+  };
+  void require_not_awaited() const;  ///< throws InputError as lock()
+
+  /// Lets others have their turn while it lives, where the calling thread has locked it once.
   class Pause {
    public:
     explicit Pause(Turns& turns);

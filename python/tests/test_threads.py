@@ -158,6 +158,40 @@ def test_a_callback_may_wait_for_a_thread_that_predicts(context):
     assert counted == [(4, 1), (4, 1)]
 
 
+def test_a_data_set_that_needs_the_parameters_in_training_is_refused(context):
+    parameters = keelson.Parameters(small_network(), context)
+    data = cubes(8)
+    trainer = keelson.Trainer(parameters, data, batch=8)
+    own = keelson.Inference(parameters)
+    other = keelson.Inference(keelson.Parameters(small_network(), context))
+
+    class Samples:
+        """With predictions as targets."""
+        predict = None
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, i):
+            return {"x": data["x"][i], "y": self.predict(data["x"][i:i + 1])[0]}
+
+    samples = Samples()
+    samples.predict = other
+    predicted = keelson.data.from_samples(samples)
+    for use in (own, lambda x: keelson.Inference(parameters)(x), lambda x: [parameters["head/bias"]],
+                lambda x: [[trainer.state.step]], lambda x: [[trainer.step(data).loss]]):
+        samples.predict = use
+        for call in (lambda: keelson.Trainer(parameters, predicted, batch=4).run(),
+                     lambda: keelson.Trainer(parameters, data, predicted, batch=4).run(),
+                     lambda: keelson.evaluate(parameters, predicted, batch=4)):
+            with pytest.raises(keelson.InputError, match="uses the parameters for which the sample is read.*predict with"):
+                call()
+    samples.predict = own
+    assert numpy.array_equal(predicted[3]["y"], own(data["x"][3:4])[0]), "nobody waits for this sample"
+    samples.predict = other
+    assert keelson.Trainer(parameters, predicted, predicted, batch=4).run() == "all epochs done"
+
+
 def test_a_trainer_closed_by_another_thread_ends_its_run_first(context):
     parameters = keelson.Parameters(small_network(), context)
     begun = threading.Event()

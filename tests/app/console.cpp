@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/train/perplexity.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::app {
 namespace {

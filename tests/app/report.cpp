@@ -7,8 +7,8 @@
 
 #include "apps/common/report/svg_bars.hpp"
 #include "apps/common/report/svg_plot.hpp"
-#include "engine/train/perplexity.hpp"
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/perplexity.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 
 namespace keelson::app {
 namespace {

@@ -54,7 +54,7 @@ std::vector<float> target_of(const CubeDataset& data, std::int64_t i) {
 TEST(TrainingTargets, TheBaselineIsTheErrorOfTheirMean) {
   const Folder folder;
   auto o = testing::small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   const auto run = train(o);
   const CubeDataset training(18), validation(7, 6, 99);
   const auto mean = TrainingTargets::mean(run.state);
@@ -76,7 +76,7 @@ TEST(TrainingTargets, ComeBackWithTheCheckpoint) {
   auto o = testing::small_options();
   const auto whole = train(o);
   EXPECT_TRUE(TrainingTargets::mean(whole.state).empty()) << "nothing is stored without checkpoints";
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 3;
   const auto part = train(o);
   EXPECT_EQ(part.state.observed.at("target_samples"), std::vector<double>{12});

@@ -40,7 +40,7 @@ class Generate(programs.Case):
                 out = self.folder / f"out{ranks}"
                 text = self.generate(out, ranks=ranks, env={**os.environ, "KEELSON_THREADS": str(threads)})
                 self.assertEqual(contents(out), expected)
-                self.assertIn("6 snapshots of 64 x 96 points made, 0 found there", text)
+                self.assertIn("6 snapshots of 64 x 96 points made, 0 were there already", text)
         other = self.folder / "other"
         self.generate(other, "--seed", 2)
         for name, content in contents(other).items():
@@ -89,7 +89,7 @@ class Generate(programs.Case):
         (self.out / "train/data-0000001.h5").unlink()
         (self.out / "stats.h5").unlink()
         text = self.generate(self.out, ranks=2)
-        self.assertIn("1 snapshot of 64 x 96 points made, 5 found there", text)
+        self.assertIn("1 snapshot of 64 x 96 points made, 5 were there already", text)
         self.assertEqual(contents(self.out), expected)
 
     def test_interrupted(self):
@@ -100,7 +100,7 @@ class Generate(programs.Case):
         job.send_signal(signal.SIGTERM)
         out, err = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 75, out + err)
-        self.assertIn("the same command makes the rest", out)
+        self.assertIn("the same command makes the missing files", out)
         self.assertFalse((self.out / "stats.h5").exists())
         self.assertFalse([p for p in self.out.rglob(".*")])
 
@@ -116,7 +116,7 @@ class Generate(programs.Case):
         self.refused("generate", says="--out")
         self.refused("generate", *out, "--height", 32, "--width", 48, says="32 x 48 points.*expected at least 64 x 96.*Try --height 96")
         self.refused("generate", *out, "--height", 100000, "--width", 100000, says="at most 16384 x 16384")
-        self.refused("generate", *out, "--train", 0, "--validation", 0, "--test", 0, says="no snapshots asked for.*--train 100")
+        self.refused("generate", *out, "--train", 0, "--validation", 0, "--test", 0, says="no snapshots to make.*--train 100")
         self.refused("generate", *out, "--train", -1, says="--train")
         self.refused("generate", *out, "--train", 10**9, says="--train 1000000000: expected .* 0 to 10000000")
         self.refused("generate", *out, "--rivers", 1000, says="--rivers 1000: expected 0 to 100")
@@ -134,7 +134,7 @@ class Generate(programs.Case):
         command = ["generate", "--out", self.out, *SMALL, "--validation", 2, "--test", 1]
         for ranks in (0, 2):
             self.refused(*command, "--train", 3, "--seed", 2, says="exists with other contents", ranks=ranks)
-            self.refused(*command, "--train", 2, says=r"1 other file \(data-0000002.h5\) besides the 2 snapshots asked for.*--overwrite", ranks=ranks)
+            self.refused(*command, "--train", 2, says=r"1 other file \(data-0000002.h5\) besides the 2 snapshots to make.*--overwrite", ranks=ranks)
         self.assertEqual(contents(self.out), before)
         self.generate(self.out, "--seed", 2, "--overwrite", train=2, ranks=2)
         fresh = self.folder / "fresh"

@@ -242,7 +242,7 @@ class Training(Case):
         self.assertRegex(table, r"sigma_8 +\d\.\d+ +\d\.\d+ +\d\.\d+")
         missed = run("evaluate", "--checkpoint", self.out, "--require", "Omega_m:1e-9,sigma_8:1e9")
         self.assertEqual(missed.returncode, 1)
-        self.assertRegex(errors(missed)[0], "Omega_m is at .* must be below 1e-09$")
+        self.assertRegex(errors(missed)[0], "Omega_m: error divided by .* expected below 1e-09$")
 
         best = self.out / "checkpoints/best.h5"
         before = best.read_bytes()

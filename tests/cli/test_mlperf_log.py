@@ -60,7 +60,7 @@ class CosmoFlow(programs.Case):
                          [{"epoch_num": 1, "step_num": 0}, {"epoch_num": 2, "step_num": 8}])
 
     def test_refusals(self):
-        self.refused(*self.train("--optimizer", "adam"), says="prescribes more of cosmoflow: .*not adam; or give --mlperf-division open")
+        self.refused(*self.train("--optimizer", "adam"), says="cosmoflow ask for more: .*not adam; or give --mlperf-division open")
         self.refused(*self.train("--resume"), says="--mlperf-log with --resume")
         self.assertFalse(self.log.exists(), "a run that has not begun leaves no log")
         self.log.write_text("the log of another run")

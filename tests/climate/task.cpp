@@ -13,15 +13,17 @@
 namespace keelson::climate {
 namespace {
 
-RunOptions from_recipe(const std::string& name) { return app::stored_options<RunOptions>(recipe(name)); }
+RunOptions from_recipe(const std::string& name) {
+  return app::stored_options<RunOptions>(app::find_recipe(recipes(), name));
+}
 
 TEST(ClimateRecipes, AreOptionsThatGoTogether) {
-  for (const auto& name : recipes()) {
+  for (const auto& [name, recipe] : recipes()) {
     const RunOptions o = from_recipe(name);
     EXPECT_NO_THROW(check(o)) << name;
     EXPECT_TRUE(name.starts_with("deepcam") ? o.net == "deepcam" : name == "demo" || name == "sc18-" + o.net) << name;
   }
-  EXPECT_THROW(recipe("deepcam-129"), InputError);
+  EXPECT_THROW(app::find_recipe(recipes(), "deepcam-129"), InputError);
 }
 
 /// As the published code has them, in steps.
@@ -75,7 +77,7 @@ TEST(ClimateRanges, SurviveAsText) {
         std::string::npos)
         << text;
   }
-  EXPECT_NE(testing::message_of<InputError>([&] { ranges_from_text("", "x.h5"); }).find("holds no ranges"),
+  EXPECT_NE(testing::message_of<InputError>([&] { ranges_from_text("", "x.h5"); }).find("has no ranges"),
             std::string::npos);
 }
 

@@ -15,7 +15,7 @@ struct Parsed {
   explicit Parsed(const std::vector<std::string>& arguments, const std::string& recipe_name = "") {
     declare(options, verb);
     verb.parse(arguments);
-    if (!recipe_name.empty()) verb.fill(recipe(recipe_name), "recipe");
+    if (!recipe_name.empty()) verb.fill(app::find_recipe(recipes(), recipe_name), "recipe");
   }
   RunOptions options;
   app::Verb verb;
@@ -23,13 +23,13 @@ struct Parsed {
 
 TEST(RunOptions, EveryRecipeIsAccepted) {
   ASSERT_EQ(recipes().size(), 3u);
-  for (const auto& name : recipes()) {
+  for (const auto& [name, recipe] : recipes()) {
     Parsed p({}, name);
     EXPECT_NO_THROW(check(p.options)) << name;
     const auto values = p.verb.values();
-    for (const auto& [key, value] : recipe(name)) EXPECT_EQ(values.at(key), value) << name << " " << key;
+    for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << name << " " << key;
   }
-  EXPECT_THROW(recipe("none"), InputError);
+  EXPECT_THROW(app::find_recipe(recipes(), "none"), InputError);
 }
 
 TEST(RunOptions, TheUsersChoiceWins) {

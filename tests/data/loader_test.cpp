@@ -49,7 +49,7 @@ LoaderOptions options_of(std::int64_t batch, int rank = 0, int ranks = 1, int th
   o.batch = batch;
   o.rank = rank;
   o.ranks = ranks;
-  o.threads = threads;
+  o.threads.count = threads;
   o.seed = 11;
   return o;
 }
@@ -165,7 +165,7 @@ TEST(Loader, ResumesInTheMiddleOfAnEpoch) {
 TEST(Loader, DecodesNoFurtherAheadThanAsked) {
   const Numbers data(100);
   auto options = options_of(2);
-  options.prefetch = 3;
+  options.threads.prefetch = 3;
   Loader loader(data, options);
   loader.start_epoch(0);
   ASSERT_NE(loader.next(), nullptr);
@@ -176,7 +176,7 @@ TEST(Loader, DecodesNoFurtherAheadThanAsked) {
 TEST(Loader, ABatchStaysWhileItIsHeld) {
   const Numbers data(100);
   auto options = options_of(2);
-  options.prefetch = 1;
+  options.threads.prefetch = 1;
   Loader loader(data, options);
   loader.start_epoch(0);
   for (const Batch* b; (b = loader.next()) != nullptr;) {
@@ -244,7 +244,7 @@ TEST(Loader, TransformsBySeedEpochAndSample) {
     std::set<float> distinct;
     for (const auto& [batch, threads] : {std::pair{4, 1}, {3, 3}}) {
       auto options = options_of(batch, 0, 1, threads);
-      options.transform = std::make_shared<Shift>();
+      options.decoding.transform = std::make_shared<Shift>();
       Loader loader(data, options);
       loader.start_epoch(epoch);
       int samples = 0;
@@ -277,7 +277,7 @@ TEST(Loader, LetsTheDataSetTransformWhileItDecodes) {
   const Numbers plain(10);
   const Fused fused(10);
   auto options = options_of(10);
-  options.transform = std::make_shared<Shift>();
+  options.decoding.transform = std::make_shared<Shift>();
   Loader one(plain, options), other(fused, options);
   one.start_epoch(2);
   other.start_epoch(2);
@@ -297,10 +297,10 @@ TEST(Loader, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW(Loader(data, options_of(0)), InputError);
   EXPECT_THROW(Loader(data, options_of(1, 0, 1, 0)), InputError);
   auto options = options_of(1);
-  options.prefetch = 0;
+  options.threads.prefetch = 0;
   EXPECT_THROW(Loader(data, options), InputError);
   options = options_of(1);
-  options.transform = std::make_shared<Shift>();
+  options.decoding.transform = std::make_shared<Shift>();
   EXPECT_THROW(Loader(Flat(), options), InputError);
   EXPECT_THROW(Loader(data, options_of(1, 2, 2)), Error);
 }
@@ -313,7 +313,7 @@ TEST(Loader, SurvivesEpochsThatAreAbandoned) {
     for (const int threads : {1, 3, 8}) {
       for (const int prefetch : {1, 4}) {
         auto options = options_of(3, 0, 1, threads);
-        options.prefetch = prefetch;
+        options.threads.prefetch = prefetch;
         Loader loader(data, options);
         for (int epoch = 0; epoch < 40; ++epoch) {
           loader.start_epoch(epoch, epoch % 4);
@@ -339,7 +339,7 @@ TEST(Loader, SurvivesEpochsThatAreAbandoned) {
 TEST(Loader, RunsOnTheCpusGiven) {
   const Numbers data(10);
   auto options = options_of(2);
-  options.cpus = {0, 100000};  // what does not exist is passed over
+  options.threads.cpus = {0, 100000};  // what does not exist is passed over
   Loader loader(data, options);
   loader.start_epoch(0);
   int steps = 0;

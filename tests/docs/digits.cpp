@@ -8,7 +8,7 @@
 #include "apps/common/verb.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "tests/docs/npy_dataset.hpp"
 #include "tests/docs/train_verb.hpp"
 #include "tests/support/contexts.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/train/target_metric.hpp"
+#include "engine/train/metrics/target_metric.hpp"
 #include "engine/train/trainer.hpp"
 
 using namespace keelson;

@@ -1,10 +1,7 @@
 #include "tests/docs/train_verb.hpp"
 
-#include <filesystem>
-
-#include "apps/common/spares.hpp"
-#include "apps/common/training.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/sample_files.hpp"
+#include "apps/common/train_verb.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/train/metrics/accuracy.hpp"
 #include "tests/docs/npy_dataset.hpp"
@@ -12,15 +9,21 @@
 namespace keelson::digits {
 namespace {
 
-constexpr const char* network_name = "digits";  // checkpoints carry this name
+/// How the network's name in checkpoints begins, and what people call such networks.
+constexpr app::NetworkFamily family{"digits-", "digits"};
 
-struct TrainOptions {
-  app::OptimizerOptions optimizer;  // --batch, --epochs, --optimizer, --lr, ...
-  app::TrainingOptions training;    // --out, --resume, --time-limit, ...
-  std::string train, validation;
+/// The options that define a run: those of every program (batch, epochs, optimizer, schedule, precision), the files,
+/// and the network's own.
+struct RunOptions : app::RunOptions, app::SampleFiles {
   std::int64_t filters = 16;
-  app::Verb* verb = nullptr;
 };
+
+void declare(RunOptions& o, app::Verb& v) {
+  app::declare_precision(o, v, "convolutions' operands");
+  app::declare_files(o, v);
+  v.option("--filters", o.filters, "Filters of the convolution").positive().stored();
+  app::declare(o, v);
+}
 
 Graph make_network(const Shape& image, std::int64_t filters) {
   Graph g;
@@ -32,32 +35,31 @@ Graph make_network(const Shape& image, std::int64_t filters) {
   return g;
 }
 
+using TrainOptions = app::TrainOptions<RunOptions>;
+
 ExitCode train(TrainOptions& o, app::Job& job) {
-  const app::TrainingRun run(o.training, job);  // finds the checkpoint that --resume names
-  if (run.checkpoint())                         // options that are not given are those of the checkpoint
-    o.verb->fill(run.stored(network_name, network_name), run.checkpoint()->path().string());
-  app::check(o.optimizer);
-  if (o.train.empty()) refuse("no training data: give --train DIR");
+  const app::TrainingRun run(o.training, job);                // finds the checkpoint that --resume names
+  run.complete(*o.verb, family, !o.data.empty(), o.run, {});  // options that are not given: the checkpoint's
+  app::complete_files(o.run, o.data);                         // --train and --validation from --data
+  app::check(o.run);
 
-  const NpyDataset data(o.train);
+  const NpyDataset data(o.run.train);
   std::optional<NpyDataset> validation;
-  if (!o.validation.empty()) validation.emplace(o.validation);
-  const Graph graph = make_network(data.fields()[0].shape, o.filters);
+  if (!o.run.validation.empty()) validation.emplace(o.run.validation);
+  const Graph graph = make_network(data.fields()[0].shape, o.run.filters);
 
-  TrainerOptions t = run.trainer_options(o.optimizer);
-  Trainer::check_sizes(data.size(), t.batch, job.world.size(), data.describe());
-  t.network = network_name;
-  t.config = o.verb->values();  // what the checkpoint keeps: the options that are .stored()
-  t.config["train"] = std::filesystem::absolute(o.train).string();
-  if (validation) t.config["validation"] = std::filesystem::absolute(o.validation).string();
+  TrainerOptions t = run.trainer_options(o.run);
+  require_enough_samples(data.size(), t.batch, job.world.size(), data.describe());
+  t.network = "digits-conv";
+  t.config = o.verb->values();  // all options that are .stored()
+  app::store_paths(o.run, t.config);
+  t.shuffle = o.run.shuffle;
   t.evaluation.metrics = {std::make_shared<Accuracy>()};
   return run.train({.graph = graph,
                     .training = data,
                     .validation = validation ? &*validation : nullptr,
-                    .precision = "fp32",
+                    .precision = o.run.precision,
                     .title = "Digits",
-                    .targets = nullptr,
-                    .targets_note = "",
                     .options = *o.verb},
                    t);
 }
@@ -66,15 +68,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
-  app::Verb& v = line.verb("train", "Train a network on images with classes", [o](app::Job& job) {
-    return app::with_spares(job, o->training.spares, [&](app::Job& j) { return train(*o, j); });
-  });
-  v.option_without_default("--train", o->train, "Folder of the training data", "DIR").stored();
-  v.option_without_default("--validation", o->validation, "Folder of the validation data", "DIR").stored();
-  v.option("--filters", o->filters, "Of the convolution").positive().stored();
-  declare(o->optimizer, v);
-  declare(o->training, v);
-  o->verb = &v;
+  app::Verb& v = app::define_train_verb(line, "Train a network on images with classes", o, &train);
+  app::declare_training_folder(o->data, v);
 }
 
 }  // namespace keelson::digits

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/data/hdf5.hpp"
-#include "engine/train/checkpoint.hpp"
-#include "engine/train/detail/checkpoint_layout.hpp"
-#include "engine/train/state_text.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
+#include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
+#include "engine/train/checkpoint/state_text.hpp"
 
 namespace keelson::fuzz {
 namespace {

@@ -5,7 +5,7 @@
 #include "backends/registry.hpp"
 #include "engine/execute/executor.hpp"
 #include "engine/graph/topology.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/registry.hpp"
 #include "tests/insitu/simulation.hpp"

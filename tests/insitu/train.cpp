@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "engine/train/checkpoint_reader.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "insitu/reservoir.hpp"
 #include "tests/insitu/simulation.hpp"
 

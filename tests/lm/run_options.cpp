@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/common/verb.hpp"
-#include "engine/train/run_state.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
 
 #include "engine/base/error.hpp"
 
@@ -16,19 +16,19 @@ RunOptions parsed(const std::vector<std::string>& arguments, const std::string& 
   RunOptions o;
   declare(o, verb);
   verb.parse(arguments);
-  if (!fill_with.empty()) verb.fill(recipe(fill_with), fill_with);
+  if (!fill_with.empty()) verb.fill(app::find_recipe(recipes(), fill_with), fill_with);
   return o;
 }
 
 TEST(LmRunOptions, EveryRecipeIsAccepted) {
-  for (const auto& name : recipes()) {
+  for (const auto& [name, recipe] : recipes()) {
     const auto o = parsed({}, name);
     EXPECT_NO_THROW(check(o)) << name;
     EXPECT_EQ(o.schedule, "decay") << name;
     EXPECT_EQ(o.lr, 1) << name;
   }
   EXPECT_EQ(recipes().size(), 1 + nets::lstm_lm_configurations().size());
-  EXPECT_THROW(recipe("tiny"), InputError);
+  EXPECT_THROW(app::find_recipe(recipes(), "tiny"), InputError);
 }
 
 TEST(LmRunOptions, PublishedRecipesMakeThePublishedNetworks) {

@@ -123,7 +123,7 @@ TEST(TextWindows, ALoaderGivesEveryRankRowsOfItsOwn) {
   for (const int ranks : {1, 2, 3})
     for (int rank = 0; rank < ranks; ++rank) {
       const auto batch = streams / ranks;
-      Loader loader(windows, {.batch = batch, .rank = rank, .ranks = ranks, .shuffle = false, .threads = 2});
+      Loader loader(windows, {.batch = batch, .rank = rank, .ranks = ranks, .shuffle = false, .threads = {.count = 2}});
       ASSERT_EQ(loader.steps_per_epoch(), windows.steps());
       for (int epoch = 0; epoch < 2; ++epoch) {
         loader.start_epoch(epoch);

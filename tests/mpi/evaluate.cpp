@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
-#include "tests/train/confusion.hpp"
+#include "tests/train/metrics/confusion.hpp"
 #include "tests/train/support.hpp"
 
 namespace keelson::testing {
@@ -21,7 +21,7 @@ TEST_F(EvaluateTest, GivesTheSameBitsOnAnyNumberOfRanks) {
   const auto evaluate = [&](Communicator* c, std::vector<std::shared_ptr<Metric>> metrics) {
     EvaluatorOptions o;
     o.batch = 2;
-    o.metrics = std::move(metrics);
+    o.evaluation.metrics = std::move(metrics);
     return Evaluator(graph, parameters, data, c, o).run();
   };
   const std::vector<TargetUnit> units{{"a", 0.5, 2}, {"b", -0.25, 1}};
@@ -77,9 +77,9 @@ TEST_F(EvaluateTest, PredictionsComeToRank0InTheDataSetsOrder) {
     EvaluatorOptions o;
     o.batch = 2;
     const auto got = std::make_shared<Predictions>(most), want = std::make_shared<Predictions>(most);
-    o.metrics = {got};
+    o.evaluation.metrics = {got};
     Evaluator(graph, parameters, data, &world(), o).run();
-    o.metrics = {want};
+    o.evaluation.metrics = {want};
     Evaluator(graph, parameters, data, nullptr, o).run();
     EXPECT_EQ(want->value(), most == 0 ? 21 : 5);
     EXPECT_EQ(want->truth().size(), most == 0 ? 42u : 10u);

@@ -96,7 +96,7 @@ TEST_F(ReproducibleTest, ContinuesBitForBitWithAnotherNumberOfRanks) {
   const std::filesystem::path path = world().allgather(name)[0];
   const auto whole = train_cubes(alone, 4, reproducible(small_options()));
   auto o = reproducible(small_options());
-  o.checkpoints = path;
+  o.checkpoints.folder = path;
   o.max_steps = 7;  // in the second epoch
   train_cubes(all, 4, o);
   world().barrier();
@@ -122,7 +122,7 @@ TEST_F(ReproducibleTest, LanguageModels) {
     sgd->clip_norm = 1;
     o.optimizer = sgd;
     o.schedule.base = 0.5;
-    if (steps > 0) o.checkpoints = world().allgather(name)[0];
+    if (steps > 0) o.checkpoints.folder = world().allgather(name)[0];
     return train(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
   };
   const auto whole = run(alone, -1, {});

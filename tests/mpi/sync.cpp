@@ -123,9 +123,9 @@ TEST_F(SyncTest, ResumesBitForBitFromACheckpointOfTheRun) {
     auto o = small_options();
     o.optimizer = std::make_shared<Adam>();
     o.schedule.base = 1e-3;
-    o.checkpoints = path;
-    o.checkpoint_steps = 7;  // also in the second epoch
-    o.keep = 100;
+    o.checkpoints.folder = path;
+    o.checkpoints.steps = 7;  // also in the second epoch
+    o.checkpoints.keep = 100;
     const auto whole = train_in_mode(o, mode);
     world().barrier();
     const auto resumed = train_in_mode(o, mode, CheckpointFolder(path, 1).path_of(7));

@@ -86,7 +86,7 @@ TEST_F(TrainTest, ContinuesBitForBitAndWithAnotherNumberOfRanks) {
   const auto path = shared_folder(folder);
   const auto whole = train(&world(), small_options());
   auto o = small_options();
-  o.checkpoints = path;
+  o.checkpoints.folder = path;
   o.max_steps = 7;  // in the second epoch
   train(&world(), o);
   world().barrier();
@@ -112,7 +112,7 @@ TEST_F(TrainTest, AllRanksKnowPerplexityAndTexts) {
   };
   std::optional<Folder> folder;
   auto o = small_options();
-  o.checkpoints = shared_folder(folder);
+  o.checkpoints.folder = shared_folder(folder);
   o.texts = {{"vocabulary", std::string("a\nb\0", 4)}, {"empty", ""}};
   const auto metric = perplexity(&world(), o);
   EXPECT_NEAR(metric, perplexity(nullptr, small_options()), 1e-4 * metric);
@@ -121,7 +121,7 @@ TEST_F(TrainTest, AllRanksKnowPerplexityAndTexts) {
   PlanOptions evaluation;
   evaluation.training = false;
   const Executor executor(graph, parameters, evaluation);
-  const auto loaded = load_checkpoint(find_checkpoint(o.checkpoints, false), "small", parameters, {}, &world());
+  const auto loaded = load_checkpoint(find_checkpoint(o.checkpoints.folder, false), "small", parameters, {}, &world());
   EXPECT_EQ(loaded.texts, o.texts);
   EXPECT_EQ(loaded.metric, metric);
   world().barrier();
@@ -156,7 +156,7 @@ TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
     auto o = small_options();
     o.batch = global_batch / (c ? c->size() : 1);
     o.evaluation.metrics = metrics.all();
-    if (writes) o.checkpoints = path;
+    if (writes) o.checkpoints.folder = path;
     Parameters parameters(graph, context(network_contexts().back()), o.seed);
     app::TrainingTargets targets(training, o, c, *metrics.baseline);
     Trainer(graph, parameters, training, &validation, c, o).run({&targets});
@@ -212,7 +212,7 @@ TEST_F(TrainTest, AllRanksGoOnWithTheSameNetwork) {
   expect_close(whole, run(nullptr, o, false));
   EXPECT_EQ(Topology::parse(whole.state.topology).widths().at("dense1"), 6);
   auto first = o;
-  first.checkpoints = path;
+  first.checkpoints.folder = path;
   first.max_steps = 7;
   run(&world(), first, false);
   world().barrier();

@@ -6,7 +6,7 @@
 #include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/optimizers.hpp"
-#include "engine/train/checkpoint.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 #include "tests/oracle/ops.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/contexts.hpp"

@@ -28,7 +28,7 @@ TEST(Evaluator, DoesNotDependOnTheBatch) {
   Parameters parameters(graph, context(network_contexts().back()), 1);
   EvaluatorOptions o;
   const auto predictions = std::make_shared<Predictions>();
-  o.metrics = {std::make_shared<MeanAbsoluteError>(two_targets), predictions};
+  o.evaluation.metrics = {std::make_shared<MeanAbsoluteError>(two_targets), predictions};
   std::vector<Evaluation> all;
   std::vector<float> truth;
   for (std::int64_t batch : {1, 4, 16}) {
@@ -51,7 +51,7 @@ TEST(Evaluator, WithoutMetricsTheLossJudges) {
   const CubeDataset data(6);
   Parameters parameters(graph, context(network_contexts().back()), 1);
   EvaluatorOptions o;
-  o.prediction = "there is none of this name";
+  o.evaluation.prediction = "there is none of this name";
   const auto e = Evaluator(graph, parameters, data, nullptr, o).run();
   EXPECT_GT(e.loss, 0);
   EXPECT_EQ(e.metric, e.loss);
@@ -64,8 +64,8 @@ TEST(Evaluator, RefusesMetricsThatDoNotFit) {
   Parameters parameters(graph, context(network_contexts().back()), 1);
   const auto refusal = [&](std::shared_ptr<Metric> metric, const std::string& target = "y") {
     EvaluatorOptions o;
-    o.metrics = {std::move(metric)};
-    o.target = target;
+    o.evaluation.metrics = {std::move(metric)};
+    o.evaluation.target = target;
     return message_of<InputError>([&] { Evaluator(graph, parameters, data, nullptr, o); });
   };
   EXPECT_NE(refusal(std::make_shared<MeanAbsoluteError>(std::vector<TargetUnit>(3))).find("3 targets are named, but"),
@@ -84,7 +84,7 @@ TEST(Evaluator, AveragesTheRowsOfASample) {
   EvaluatorOptions o;
   o.batch = 5;
   const auto predictions = std::make_shared<Predictions>();
-  o.metrics = {predictions};
+  o.evaluation.metrics = {predictions};
   Evaluator evaluator(graph, parameters, data, nullptr, o);
   evaluator.run();
   const auto rows = evaluator.executor().output("prediction");
@@ -107,9 +107,9 @@ TEST(Evaluator, KnowsThePerplexity) {
     auto& c = context(where);
     Parameters parameters(graph, c, 1);
     EvaluatorOptions o;
-    o.metrics = {std::make_shared<Perplexity>()};
+    o.evaluation.metrics = {std::make_shared<Perplexity>()};
     o.unit = {"word", 5};
-    o.units = static_cast<double>(data.counted());
+    o.evaluation.units = static_cast<double>(data.counted());
     o.batch = 11;
     Evaluator whole(graph, parameters, data, nullptr, o);
     const auto e = whole.run();
@@ -128,14 +128,14 @@ TEST(Evaluator, KnowsThePerplexity) {
         if (y[t] >= 0) sum += std::log(total) - row[y[t]];
       }
     }
-    const double expected = sum / o.units;
-    EXPECT_EQ(o.units, 53);
+    const double expected = sum / o.evaluation.units;
+    EXPECT_EQ(o.evaluation.units, 53);
     EXPECT_NEAR(e.loss, expected, 1e-6) << where;
     EXPECT_NEAR(e.metric, std::exp(expected), 1e-5) << where;
     EXPECT_TRUE(e.metric_values.empty());
     o.batch = 4;  // the last batch has three
     EXPECT_NEAR(Evaluator(graph, parameters, data, nullptr, o).run().metric, e.metric, 1e-5) << where;
-    o.units = 0;
+    o.evaluation.units = 0;
     EXPECT_NEAR(Evaluator(graph, parameters, data, nullptr, o).run().loss, sum / 55, 1e-6) << where;
   }
 }

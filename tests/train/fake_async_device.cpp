@@ -47,7 +47,7 @@ TEST(AsyncTraining, ResumesBitForBitAlsoInFp16) {
     o.precision = precision;
     AsyncTraining whole(o);
     whole.go();
-    o.checkpoints = folder.path();
+    o.checkpoints.folder = folder.path();
     o.max_steps = 7;
     AsyncTraining half(o);
     EXPECT_EQ(half.go().reason, StopReason::max_steps);
@@ -67,8 +67,8 @@ TEST(AsyncTraining, ResumesBitForBitAlsoInFp16) {
 TEST(AsyncTraining, StopsForALossThatIsNotFiniteAndHasMovedNothing) {
   const Folder folder;
   auto o = small_options();
-  o.checkpoints = folder.path();
-  o.checkpoint_steps = 2;
+  o.checkpoints.folder = folder.path();
+  o.checkpoints.steps = 2;
   o.shuffle = false;
   AsyncTraining run(o);
   run.training.poisoned = 9;  // in the third batch
@@ -98,7 +98,7 @@ TEST(AsyncTraining, LearnsAsWellInShortPrecision) {
 TEST(AsyncTraining, TakesTheModelOfTheHostAndGivesItBack) {
   const Folder folder;
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.epochs = 1;
   AsyncTraining near(o, &context("kokkos"));
   near.go();

@@ -90,7 +90,7 @@ TEST_P(ChangedResume, ContinuesBitForBit) {
     EXPECT_EQ(whole.parameters.count(), 4 * 2 * 27 + 4 + 4 * 4 + 7 * 4 * 27 + 7 + 2 * 7 + 2);
 
     auto first = o;
-    first.checkpoints = folder.path();
+    first.checkpoints.folder = folder.path();
     first.max_steps = GetParam();
     ChangingTraining a(first);
     a.go();
@@ -170,9 +170,9 @@ TEST(NetworkChange, KeepsValuesMomentsScheduleAndCounters) {
 TEST(NetworkChange, CheckpointsHoldTheNetworkOfTheirTime) {
   const Folder folder;
   auto o = changing_options();
-  o.checkpoints = folder.path();
-  o.checkpoint_steps = 7;
-  o.keep = 10;
+  o.checkpoints.folder = folder.path();
+  o.checkpoints.steps = 7;
+  o.checkpoints.keep = 10;
   ChangingTraining run(o);
   run.go();
   std::map<std::int64_t, Widths> widths;
@@ -213,7 +213,7 @@ TEST(NetworkChange, NothingChangesWhereTheHookGivesNothing) {
 TEST(NetworkChange, RefusesNetworksThatDoNotFit) {
   const Folder folder;
   auto o = changing_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 7;
   ChangingTraining(o).go();
   const auto resume_with = [&](auto make) {
@@ -242,7 +242,7 @@ TEST(NetworkChange, RefusesNetworksThatDoNotFit) {
 TEST(NetworkChange, ADamagedCheckpointChangesNeitherNetworkNorParameters) {
   const Folder folder;
   auto o = changing_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 7;
   ChangingTraining(o).go();
   const auto path = find_checkpoint(folder.path(), false);
@@ -263,7 +263,7 @@ TEST(NetworkChange, ADamagedCheckpointChangesNeitherNetworkNorParameters) {
 TEST(NetworkChange, ACheckpointWithoutATopologyIsOfTheProgramsNetwork) {
   const Folder folder;
   auto o = changing_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 3;
   ChangingTraining a(o);
   auto state = a.go().state;
@@ -288,7 +288,7 @@ TEST(NetworkChange, WaitsForADeviceThatTheHostRunsAheadOf) {
     whole.go();
     EXPECT_EQ(whole.recorder.losses.size(), 15u);
     auto first = o;
-    first.checkpoints = folder.path();
+    first.checkpoints.folder = folder.path();
     first.max_steps = 8;
     ChangingTraining(first, *fake).go();
     ChangingTraining rest(o, *fake);

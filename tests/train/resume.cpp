@@ -39,10 +39,10 @@ struct GoingRun : Training {
 TrainerOptions into(const Folder& folder, std::int64_t max_steps, std::int64_t every, int keep) {
   auto o = small_options();
   o.epochs = 3;
-  o.checkpoints = folder / "c";
+  o.checkpoints.folder = folder / "c";
   o.max_steps = max_steps;
-  o.checkpoint_steps = every;
-  o.keep = keep;
+  o.checkpoints.steps = every;
+  o.checkpoints.keep = keep;
   return o;
 }
 
@@ -160,7 +160,7 @@ TEST(GoingBack, ALimitDoesNotSkipTheValidation) {
     const Folder folder;
     int asked = 0;
     auto o = into(folder, -1, 0, 9);
-    o.checkpoint_epochs = 0;
+    o.checkpoints.epochs = 0;
     o.interrupted = [&] { return ++asked == 6; };
     GoingRun first(o);
     EXPECT_EQ(first.go().state.step, 6);

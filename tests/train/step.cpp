@@ -76,7 +76,7 @@ TEST(TrainerStep, RunContinuesWhatTheCallerHasBegunAndSaved) {
   Own whole, direct;
   whole.trainer.run();
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   Own own(o);
   for (int i = 0; i < 7; ++i) {
     ASSERT_TRUE(own.trainer.step());
@@ -100,7 +100,7 @@ TEST(TrainerStep, ACheckpointThatCannotBeWrittenEndsTheTraining) {
   std::ofstream(folder / "file") << "in the way";
   auto o = small_options();
   o.epochs = 1'000'000;
-  o.checkpoints = folder / "file" / "checkpoints";
+  o.checkpoints.folder = folder / "file" / "checkpoints";
   Own own(o);
   ASSERT_TRUE(own.trainer.step());
   own.trainer.save_checkpoint();

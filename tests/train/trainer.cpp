@@ -15,7 +15,7 @@ TEST(Trainer, LearnsAndKeepsTheBest) {
   const Folder folder;
   auto o = small_options();
   o.epochs = 12;
-  o.checkpoints = folder / "checkpoints";
+  o.checkpoints.folder = folder / "checkpoints";
   Training run(o, 60, 0);
   const auto result = run.go();
   EXPECT_EQ(result.reason, StopReason::epochs_done);
@@ -101,12 +101,12 @@ void Resume::continues_bit_for_bit(std::shared_ptr<const Optimizer> optimizer) {
   whole.go();
 
   auto first = o;
-  first.checkpoints = folder.path();
+  first.checkpoints.folder = folder.path();
   first.max_steps = GetParam();
   Training a(first);
   EXPECT_EQ(a.go().state.step, GetParam());
   auto second = o;
-  second.checkpoints = folder.path();
+  second.checkpoints.folder = folder.path();
   Training b(second);
   b.trainer.resume(find_checkpoint(folder.path(), false));
   const auto result = b.go();
@@ -130,7 +130,7 @@ TEST(Trainer, StopsWhenAskedAndContinues) {
   whole.go();
   int asked = 0;
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.interrupted = [&] { return ++asked == 5; };  // in the last step of the epoch: the validation is still to come
   Training a(o);
   const auto stopped = a.go();
@@ -154,7 +154,7 @@ TEST(Trainer, StopsAtItsTargetAndBeforeItsTimeLimit) {
   const Folder folder;
   o = small_options();
   o.time_limit = 1e-3;
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   Training late(o);
   const auto result = late.go();
   EXPECT_EQ(result.reason, StopReason::time_limit);
@@ -165,7 +165,7 @@ TEST(Trainer, StopsAtItsTargetAndBeforeItsTimeLimit) {
 TEST(Trainer, WritesTheInitialCheckpoint) {
   const Folder folder;
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 0;
   Training run(o);
   EXPECT_EQ(run.go().reason, StopReason::max_steps);
@@ -193,8 +193,8 @@ TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
   const Folder folder;
   auto o = small_options();
   o.shuffle = false;
-  o.checkpoints = folder.path();
-  o.checkpoint_steps = 1;
+  o.checkpoints.folder = folder.path();
+  o.checkpoints.steps = 1;
   Training data(o);
   data.training.poisoned = 9;  // in the third batch
   auto text = message_of<Error>([&] { data.go(); });
@@ -215,7 +215,7 @@ TEST(Trainer, NamesWhereALossThatIsNotFiniteCameFrom) {
 TEST(Trainer, AValidationLossThatIsNotFiniteEndsTheRunWithoutACheckpoint) {
   const Folder folder;
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   Training run(o);
   run.validation.poisoned = 3;
   const auto text = message_of<Error>([&] { run.go(); });
@@ -243,7 +243,7 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
   EXPECT_NE(message_of<InputError>([] { Training(small_options(), 3); }).find("larger than the training data"),
             std::string::npos);
   EXPECT_NE(
-      message_of<InputError>([] { Trainer::check_sizes(3, 1, 4, "3 cubes"); }).find("4 ranks for 3 training samples"),
+      message_of<InputError>([] { require_enough_samples(3, 1, 4, "3 cubes"); }).find("4 ranks for 3 training samples"),
       std::string::npos);
   Graph other = small_network(0, 8, 8);
   Parameters parameters(other, context(network_contexts().back()), 1);
@@ -255,7 +255,7 @@ TEST(Trainer, RefusesWhatDoesNotFit) {
 
   const Folder folder;
   auto o = small_options();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 2;
   Training(o).go();
   const auto resume_with = [&](auto change) {
@@ -273,7 +273,7 @@ TEST(Trainer, RefusesAnotherOptimizerOfTheSameOrOfNoMoments) {
   const Folder folder;
   auto o = small_options();
   o.optimizer = std::make_shared<Adam>();
-  o.checkpoints = folder.path();
+  o.checkpoints.folder = folder.path();
   o.max_steps = 2;
   Training(o).go();
   for (const std::shared_ptr<const Optimizer>& optimizer :

@@ -122,7 +122,7 @@ TEST(RandomCubeSymmetry, TurnsCubicFieldsAlone) {
   LoaderOptions options;
   options.batch = 4;
   options.seed = 11;
-  options.transform = std::make_shared<RandomCubeSymmetry>();
+  options.decoding.transform = std::make_shared<RandomCubeSymmetry>();
   Loader loader(data, options);
   loader.start_epoch(2);
   int samples = 0;
@@ -144,7 +144,7 @@ TEST(RandomCubeSymmetry, TurnsCubicFieldsAlone) {
 TEST(RandomCubeSymmetry, RefusesDataWithoutCubes) {
   const Boxes data(4);
   LoaderOptions options;
-  options.transform = std::make_shared<RandomCubeSymmetry>();
+  options.decoding.transform = std::make_shared<RandomCubeSymmetry>();
   EXPECT_THROW(Loader(data, options), InputError);
 }
 

@@ -6,7 +6,7 @@
 
 #include "apps/climate/heuristics/labels.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 
 namespace keelson::climate {
 

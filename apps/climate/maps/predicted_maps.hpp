@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 
 namespace keelson::climate {
 

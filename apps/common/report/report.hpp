@@ -8,7 +8,7 @@
 
 #include "apps/common/report/metrics_file.hpp"
 #include "engine/execute/executor.hpp"
-#include "engine/train/metric.hpp"
+#include "engine/train/metrics/metric.hpp"
 #include "engine/train/run_times.hpp"
 
 namespace keelson::app {

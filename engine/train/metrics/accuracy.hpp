@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train/intersection_over_union.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 
 namespace keelson {
 

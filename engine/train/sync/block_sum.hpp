@@ -9,7 +9,7 @@
 
 namespace keelson {
 
-/// The sum over ranks of a block of floats, in pieces that the exchange moves well.
+/// The sum over ranks of a block of floats. The block moves in pieces of a size that the exchange moves fast.
 class BlockSum {
  public:
   /// `block`: plain f32, in the memory that `ranks` works on; it must stay where it is. `label` for messages: "the

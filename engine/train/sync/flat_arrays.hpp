@@ -12,9 +12,8 @@
 
 namespace keelson {
 
-/// Some arrays of a network as one: what ranks exchange, and the sums of it. A block is plain f32 (size()) in the
-/// memory of the parameters' device, with all arrays behind one another. The work is queued on the device's current
-/// instance.
+/// Some arrays of a network as one array, which ranks exchange and add up. A block is plain f32 (size()) in the memory
+/// of the parameters' device, with all arrays one after the other. The work is queued on the device's current instance.
 class FlatArrays {
  public:
   /// Which arrays.

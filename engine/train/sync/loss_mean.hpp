@@ -8,14 +8,14 @@
 
 namespace keelson {
 
-/// The means over ranks of the losses of steps, some of which are under way. All ranks make the same calls.
+/// The means over ranks of the losses of steps. Several means may be in flight. All ranks make the same calls.
 class LossMean {
  public:
-  /// `most`: losses under way. `ranks` must outlive this.
+  /// `most`: means in flight. `ranks` must outlive this.
   LossMean(Communicator& ranks, std::size_t most);
-  /// Starts the mean of the ranks' losses of the next step. Not if `most` are under way.
+  /// Starts the mean of the ranks' losses of the next step. At most `most` means may be in flight.
   void post(double loss);
-  /// Waits for the oldest mean under way. The same bits on all ranks.
+  /// Waits for the oldest mean in flight, and returns it. The same bits on all ranks.
   double take();
 
  private:

@@ -9,8 +9,8 @@
 
 namespace keelson {
 
-/// Keeps the parameters of ranks together whose optimizers work with the gradients of their own rank alone. All ranks
-/// make the same calls in the same order. After the same calls with the same parameters the bits are the same.
+/// Exchanges the parameters of ranks whose optimizers work with the gradients of their own rank alone. All ranks make
+/// the same calls in the same order. The same calls with the same parameters give the same bits.
 class Synchronizer {
  public:
   virtual ~Synchronizer() = default;
@@ -20,8 +20,8 @@ class Synchronizer {
     equal_ = false;
     exchange(step);
   }
-  /// Waits for what is under way, and makes parameters, statistics and moments the same on all ranks, bit for bit. Does
-  /// nothing if they are the same since the last call.
+  /// Waits for the exchange, and makes parameters, statistics and moments the same on all ranks, bit for bit. Does
+  /// nothing if they have been the same since the last call.
   void make_equal() {
     if (!equal_) equalize();
     equal_ = true;

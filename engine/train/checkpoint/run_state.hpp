@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/shape.hpp"
+
+namespace keelson {
+
+/// Where a training run stands. The further course of the run depends only on this state, the parameters and the
+/// optimizer's moments. The state is the same on every rank. Checkpoints store the state in attributes.
+struct RunState {
+  std::string network;  ///< "cosmoflow-mlperf"
+  /// What the program needs to make network and data again: "net.size" -> "128".
+  std::map<std::string, std::string> config;
+  std::uint64_t seed = 0;  ///< of sample order, transform and dropout
+
+  std::int64_t epoch = 0;          ///< finished epochs
+  std::int64_t step = 0;           ///< optimizer steps done
+  std::int64_t step_in_epoch = 0;  ///< steps done of the epoch under way
+  std::int64_t samples = 0;        ///< training samples used so far, all ranks together
+  std::int64_t global_batch = 0;   ///< samples of a full step, all ranks together
+  std::int64_t train_samples = 0;  ///< samples of the training data
+  std::int64_t world_size = 1;     ///< ranks of the run; a run may continue on another number of ranks
+  double seconds = 0;              ///< spent training so far, all runs together
+
+  /// Where the present number of ranks has taken the epoch under way over from more ranks, of which some were lost. All
+  /// 0 in an epoch that the present ranks have begun.
+  std::int64_t part_step = 0, part_sample = 0;  ///< steps, and samples, of the epoch done by then
+  double part_position = 0;                     ///< the part of the epoch done by then, as schedules count it
+
+  double loss_sum = 0;            ///< of the epoch under way: sum of the losses of its samples
+  std::int64_t loss_samples = 0;  ///< number of these samples
+  double best_metric = std::numeric_limits<double>::infinity();  ///< Evaluation::metric of the best validation
+  std::int64_t best_epoch = -1;                                  ///< finished epochs at the best validation; -1: none
+  double metric = std::numeric_limits<double>::quiet_NaN();      ///< of the last validation; NaN: none
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last validation; NaN: none
+
+  double loss_scale = 1;           ///< of the next step (ops::LossScale)
+  std::int64_t good_steps = 0;     ///< steps since loss_scale last changed
+  std::int64_t skipped_steps = 0;  ///< steps so far that moved no parameter, since a gradient was not finite
+
+  std::string optimizer, schedule;  ///< Optimizer::to_string(); Schedule::to_string()
+  std::string version, created;     ///< of Keelson, set when written; time in UTC, set when written
+
+  /// A recurrent state (Graph::state) of all ranks.
+  struct Carried {
+    Shape shape;                ///< (global_batch, ...)
+    std::vector<float> values;  ///< row-major, ranks in their order
+  };
+  /// Recurrent states by name, within an epoch. Set on rank 0 before a checkpoint is written, and by load_checkpoint().
+  std::map<std::string, Carried> carried;
+
+  /// Larger texts, of any bytes, that users of the network need, by name: "vocabulary".
+  std::map<std::string, std::string> texts;
+
+  /// What the network consists of (Topology::to_text). Empty: unknown, from an older checkpoint.
+  std::string topology;
+
+  /// Values that observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
+  /// "target_sum". The checkpoint stores them in attributes of these names.
+  std::map<std::string, std::vector<double>> observed;
+};
+
+/// Steps of the epoch under way. In an epoch that more ranks have begun, their steps and those of the ranks that are
+/// left.
+std::int64_t steps_of_epoch(const RunState& state);
+std::int64_t samples_in_epoch(const RunState& state);  ///< of the epoch under way, done by all ranks
+/// Finished epochs, with the part of the epoch under way that is done, as schedules count it.
+double position(const RunState& state);
+/// Counts the epoch under way as finished.
+void begin_next_epoch(RunState& state);
+/// So many ranks take the epoch under way over, with the same batch per rank.
+void go_on_with(RunState& state, int ranks);
+
+}  // namespace keelson

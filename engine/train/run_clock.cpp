@@ -1,0 +1,36 @@
+#include "engine/train/run_clock.hpp"
+
+#include <algorithm>
+
+namespace keelson {
+
+void RunClock::begin(const RunState& state) {
+  *this = {};
+  seconds_before_ = state.seconds;
+  steps_before_ = state.step;
+}
+
+void RunClock::begin_epoch() {
+  epoch_ = {};
+  epoch_wall_ = 0;
+  epoch_samples_ = 0;
+}
+
+void RunClock::add_step(const TimeSplit& parts, double wall, std::int64_t samples) {
+  epoch_ += parts;
+  run_ += parts;
+  waits_.add(parts.exchange);
+  epoch_wall_ += wall;
+  epoch_samples_ += samples;
+}
+
+RunTimes RunClock::gather(const RunState& state, Communicator& ranks) const {
+  const double communication = std::min(waits_.communication(ranks), run_.exchange);
+  auto times = gather_run_times(
+      {run_.compute, communication, run_.exchange - communication, run_.data, run_.copy, validation_, checkpoints_, 0},
+      watch_.seconds(), ranks);
+  times.steps = state.step - steps_before_;
+  return times;
+}
+
+}  // namespace keelson

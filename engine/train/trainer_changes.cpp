@@ -1,0 +1,164 @@
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/train/trainer.hpp"
+
+/// What makes the trainer's parts anew: ranks that are lost, another network, another mode of exchange, a checkpoint.
+namespace keelson {
+namespace {
+
+std::string to_string(const ParameterMap& map) {
+  std::string text = map.from.empty() ? "" : "from " + map.from + " ";
+  for (const IndexMap& indices : map.indices)
+    text += indices ? fmt::format("[{}]", fmt::join(*indices, " ")) : std::string("[all]");
+  return text;
+}
+
+/// What must be alike on all ranks for the same network to come of it.
+std::map<std::string, std::string> describe(const NetworkChange& change) {
+  auto values = Topology(change.graph).lines();
+  for (const auto& [name, map] : change.maps) values["the map of " + name] = to_string(map);
+  return values;
+}
+
+/// The recurrent states of the network, of all ranks together.
+std::map<std::string, Shape> states_of(const Graph& graph, std::int64_t global_batch) {
+  std::map<std::string, Shape> states;
+  for (const auto& node : graph.nodes()) {
+    if (!node.is_state) continue;
+    Shape shape = node.shape.shape;
+    shape[0] = global_batch;
+    states[node.name] = shape;
+  }
+  return states;
+}
+
+}  // namespace
+
+bool Trainer::survives() const {
+  return recovery_.survives() && (options_.restart_on_loss || session_.executor().states().empty());
+}
+
+void Trainer::retry_until_agreed(const std::string& what, const std::function<void()>& work) {
+  std::optional<Recovery> recovery;
+  if (survives())
+    recovery =
+        recovery_.retry_until_agreed(what, state_, work, {[this] { release_group(); }, [this] { rebuild_group(); }});
+  else
+    work();
+  observers_.notify([](auto& o) { o.on_agreement(); });
+  if (recovery) observers_.notify([&](auto& o) { o.on_ranks_lost(state_, *recovery); });
+}
+
+void Trainer::release_group() {
+  vote_.drop();
+  if (session_.is_released()) return;
+  parameters_.context().device().fence();
+  finish_pending(0);
+  session_.release();
+}
+
+void Trainer::rebuild_group() {
+  batches_.regroup();
+  session_.regroup();
+  join_ranks();
+  if (evaluator_) evaluator_->regroup();
+  if (!is_rank0()) return;
+  for (TrainObserver* o : observers_.make_rank0_observers())
+    o->on_take_over(state_, last_epoch_ ? &*last_epoch_ : nullptr);
+}
+
+void Trainer::join_ranks() {
+  pending_.regroup(session_.ranks_apart(), session_.slack());
+  vote_.wait();
+  vote_.regroup(communicator_, session_.slack());
+}
+
+void Trainer::adopt_sync_mode(std::int64_t epochs) {
+  const bool apart = session_.works_apart(epochs);
+  if (apart == (session_.ranks_apart() != nullptr)) return;
+  synchronize();
+  session_.set_apart(apart);
+  join_ranks();
+}
+
+void Trainer::ask_for_change() {
+  if (!options_.change_network || state_.epoch == 0 || state_.step_in_epoch > 0) return;
+  synchronize();
+  std::optional<NetworkChange> change;
+  const auto compare = [this](const std::map<std::string, std::string>& values) {
+    if (communicator_)
+      compare_values(*communicator_, values, "networks to go on with",
+                     "let change_network depend on the run state and the parameters alone");
+  };
+  retry_until_agreed("the choice of the network", [&] {
+    on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
+    compare({{"the network", change ? "another one" : "as it was"}});
+    if (change) compare(describe(*change));
+  });
+  if (!change) return;
+  auto parameters = parameters_.remap(change->graph, change->maps);
+  set_network(std::move(change->graph), std::move(parameters));
+  observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph()); });
+}
+
+std::optional<Graph> Trainer::network_of(const CheckpointReader& checkpoint) const {
+  const std::string& text = checkpoint.state().topology;
+  if (!options_.make_network || text.empty() || text == state_.topology) return std::nullopt;
+  const Topology wanted = Topology::parse(text);
+  std::optional<Graph> graph;
+  on_each_rank(communicator_, [&] { graph.emplace(options_.make_network(wanted)); });
+  if (const auto differs = difference(Topology(*graph), wanted); !differs.empty())
+    refuse(
+        "{}: the network that make_network made for this checkpoint is another one: {}. Make it of the widths of the "
+        "topology, and give the options of the run",
+        checkpoint.path().string(), differs);
+  return graph;
+}
+
+void Trainer::set_network(Graph graph, Parameters parameters) {
+  session_.release();
+  if (evaluator_) evaluator_->release_network();
+  session_.set_network(std::move(graph), std::move(parameters));
+  join_ranks();
+  if (evaluator_) evaluator_->set_network(session_.graph(), parameters_);
+  state_.topology = Topology(session_.graph()).to_text();
+}
+
+void Trainer::resume(const CheckpointReader& reader) {
+  synchronize();
+  // Everything is checked before anything changes.
+  require_resumable(reader, state_);
+  auto graph = network_of(reader);
+  std::optional<Parameters> parameters;
+  if (graph) parameters.emplace(*graph, parameters_.context(), parameters_.seed());
+  const bool within = reader.state().step_in_epoch > 0;
+  reader.check(
+      options_.network, parameters ? *parameters : parameters_, options_.moments(),
+      within ? states_of(graph ? *graph : session_.graph(), state_.global_batch) : std::map<std::string, Shape>());
+  if (graph) set_network(std::move(*graph), std::move(*parameters));
+  adopt_sync_mode(reader.state().epoch);
+  auto loaded = reader.load_checked(parameters_, options_.moments());
+  session_.restore(loaded);
+  loaded.carried.clear();
+  loaded.config = state_.config;
+  loaded.texts = state_.texts;
+  loaded.topology = state_.topology;
+  loaded.global_batch = state_.global_batch;
+  loaded.train_samples = state_.train_samples;
+  loaded.world_size = state_.world_size;
+  loaded.optimizer = state_.optimizer;
+  loaded.schedule = state_.schedule;
+  state_ = loaded;
+  session_.make_synchronizer();  // of the parameters that are there now
+  join_ranks();
+  begun_ = false;
+  stop_.reset();
+  last_epoch_.reset();
+  checkpoints_.resume(reader.path(), state_);
+}
+
+}  // namespace keelson

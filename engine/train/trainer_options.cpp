@@ -1,0 +1,22 @@
+#include "engine/train/trainer_options.hpp"
+
+#include "engine/train/checkpoint/checkpoint.hpp"
+
+namespace keelson {
+
+PlanOptions TrainerOptions::plan() const {
+  return {.batch = batch,
+          .precision = precision,
+          .exchange = exchange,
+          .optimizer = optimizer.get(),
+          .lag = sync.kind == SyncMode::Kind::lag,
+          .recompute = recompute};
+}
+
+std::vector<std::string> TrainerOptions::moments() const {
+  auto names = moment_names(*optimizer);
+  if (sync.kind == SyncMode::Kind::lag) names.emplace_back("lagged_gradient");
+  return names;
+}
+
+}  // namespace keelson

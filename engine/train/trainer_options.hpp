@@ -1,0 +1,84 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/data/loader.hpp"
+#include "engine/graph/topology.hpp"
+#include "engine/optim/schedule.hpp"
+#include "engine/optim/sgd.hpp"
+#include "engine/plan/plan.hpp"
+#include "engine/train/checkpoint/run_checkpoints.hpp"
+#include "engine/train/evaluator.hpp"
+#include "engine/train/progress_choice.hpp"
+#include "engine/train/sync/sync_mode.hpp"
+
+namespace keelson {
+
+/// Another network to train from the next step on.
+struct NetworkChange {
+  Graph graph;         ///< with the inputs, loss and output that data and metrics need
+  ParameterMaps maps;  ///< as Parameters::remap() takes them; channel_maps() makes them
+};
+
+/// How a network is trained.
+struct TrainerOptions {
+  std::string network;                        ///< name, stored in checkpoints
+  std::map<std::string, std::string> config;  ///< RunState::config, stored in checkpoints
+  std::map<std::string, std::string> texts;   ///< RunState::texts, stored in checkpoints
+  SampleUnit unit;                            ///< of losses and rates in records and evaluations
+  std::int64_t batch = 1;                     ///< samples per step and rank
+  std::int64_t epochs = 1;                    ///< passes over the training data, those of resumed runs included
+  /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;
+  /// negative: no limit.
+  std::int64_t max_steps = -1;
+  std::uint64_t seed = 0;                            ///< of sample order, transform and dropout
+  bool shuffle = true;                               ///< new sample order in each epoch; else the order of the data set
+  std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
+  Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
+  ExchangeOptions exchange;                          ///< as in PlanOptions
+  bool recompute = false;                            ///< as in PlanOptions
+  SyncMode sync;                                     ///< by default synchronous
+  std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
+  Schedule schedule;                                                     ///< learning rate
+  double target = 0;      ///< > 0: training ends when the validation metric is this value or better
+  double time_limit = 0;  ///< > 0: training ends, with a checkpoint, before this many seconds from `start` have passed
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< when the time limit begins
+  std::function<bool()> interrupted;  ///< called once per step: true ends the run with a checkpoint; may be empty
+
+  /// Called before the first step of each epoch but the first. Returns the network for the following steps, or no value
+  /// to keep the network. The result must depend only on the arguments, since a resumed run calls the function again,
+  /// and must be the same on all ranks.
+  std::function<std::optional<NetworkChange>(const RunState&, const Parameters&)> change_network;
+  /// Makes the network of a checkpoint that was written after change_network had returned another network
+  /// (Trainer::resume). Most programs find all they need in Topology::widths().
+  std::function<Graph(const Topology&)> make_network;
+
+  CheckpointOptions checkpoints;  ///< where and when checkpoints are written
+
+  /// Where the ranks survive losses (Communicator::survives_losses): training ends with RanksLost when more ranks than
+  /// this have been lost. Negative: half of the ranks.
+  int max_failures = -1;
+  /// Where the ranks survive losses: all ranks that are left throw RanksLost at the first loss, and none goes on. The
+  /// caller begins again with other ranks, from Trainer::last_copy().
+  bool restart_on_loss = false;
+
+  LoaderThreads threads;                    ///< of training and validation; the progress thread has the same CPUs
+  ProgressBy progress = ProgressBy::calls;  ///< who lets the exchange between ranks advance while this rank computes
+  MetricOptions evaluation;                 ///< what the validations measure
+  int profiled_steps = 4;                   ///< steps that are measured for the milliseconds of Executor::rows()
+
+  /// The plan's options as far as they follow from these options: without ranks, for the optimizer that is alive as
+  /// long as these options.
+  PlanOptions plan() const;
+  /// The names of the optimizer's state arrays in checkpoints, with the array that SyncMode::Kind::lag adds.
+  std::vector<std::string> moments() const;
+};
+
+}  // namespace keelson

@@ -1,0 +1,57 @@
+#include "engine/train/training_batches.hpp"
+
+#include <algorithm>
+
+#include "engine/base/error.hpp"
+#include "engine/train/input_pipeline.hpp"
+
+namespace keelson {
+
+TrainingBatches::TrainingBatches(const Dataset& data, Device& device, Communicator* ranks,
+                                 const TrainerOptions& options)
+    : data_(data), ranks_(ranks), options_(options), decoding_(decoding_for(device, options.transform)) {}
+
+void TrainingBatches::regroup() {
+  loader_.reset();  // before the next one, which wants as much memory
+  loader_.emplace(data_, LoaderOptions{.batch = options_.batch,
+                                       .rank = ranks_ ? ranks_->rank() : 0,
+                                       .ranks = ranks_ ? ranks_->size() : 1,
+                                       .seed = options_.seed,
+                                       .shuffle = options_.shuffle,
+                                       .threads = options_.threads,
+                                       .decoding = decoding_});
+  loader_at_.reset();
+}
+
+void TrainingBatches::seek(const RunState& state) {
+  if (loader_at_ != std::pair(state.epoch, state.step_in_epoch))
+    loader_->start_epoch(state.epoch, samples_in_epoch(state));
+  loader_at_.reset();
+}
+
+const Batch& TrainingBatches::next(const RunState& state) {
+  const Batch* batch = loader_->next();
+  KEELSON_EXPECT(batch);
+  loader_at_ = {state.epoch, state.step_in_epoch + 1};
+  return *batch;
+}
+
+Batch TrainingBatches::checked(const Batch& given) {
+  const auto fields = data_.fields().size();
+  if (given.fields.size() != fields)
+    refuse("a batch of {} fields was given. Expected {}, as {} has them", given.fields.size(), fields,
+           data_.describe());
+  if (given.count < 0 || given.count > options_.batch || given.global_count < std::max<std::int64_t>(1, given.count))
+    refuse(
+        "a batch of {} samples, {} of all ranks, was given. Expected at most {} per rank, and one of all ranks at "
+        "least",
+        given.count, given.global_count, options_.batch);
+  Batch batch = given;
+  if (batch.weight) return batch;
+  weights_.assign(static_cast<std::size_t>(options_.batch), 0.0f);
+  std::fill_n(weights_.begin(), batch.count, 1.0f);
+  batch.weight = weights_.data();
+  return batch;
+}
+
+}  // namespace keelson

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/data/loader.hpp"
+#include "engine/ops/device.hpp"
+#include "engine/train/checkpoint/run_state.hpp"
+#include "engine/train/trainer_options.hpp"
+
+namespace keelson {
+
+/// The batches of this rank, from the data set in the order of the epoch or from the caller.
+class TrainingBatches {
+ public:
+  /// Has no batches before the first regroup(). `ranks` null: this rank alone. All references must outlive this.
+  TrainingBatches(const Dataset& data, Device& device, Communicator* ranks, const TrainerOptions& options);
+  /// Deals the samples to the ranks that are in the group now.
+  void regroup();
+
+  /// Lets the loader decode from the step on that follows this state, if it does not do so already.
+  void seek(const RunState& state);
+  /// The batch of the step that follows this state, after seek(). Waits until the batch is decoded.
+  const Batch& next(const RunState& state);
+  /// A batch of the caller, with its weights: 1 for each sample, if the batch brings none. Throws InputError for a
+  /// batch that does not fit the data or TrainerOptions::batch.
+  Batch checked(const Batch& given);
+
+  const Loader& loader() const { return *loader_; }             ///< valid until regroup()
+  const Dataset& data() const { return data_; }                 ///< where the samples come from
+  const SampleDecoding& decoding() const { return decoding_; }  ///< for plan and InputPipeline, too
+
+ private:
+  const Dataset& data_;
+  Communicator* ranks_;
+  const TrainerOptions& options_;
+  SampleDecoding decoding_;
+  std::optional<Loader> loader_;
+  std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
+  std::vector<float> weights_;                                      ///< of a batch that brings none
+};
+
+}  // namespace keelson

@@ -1,0 +1,119 @@
+#include "engine/train/training_checks.hpp"
+
+#include <map>
+
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/train/input_pipeline.hpp"
+
+namespace keelson {
+namespace {
+
+/// Without the paths, which may differ.
+std::string describe_data(const Dataset& data) {
+  return fmt::format("{} [{:016x}]", counted(data.size(), "sample"), data.digest());
+}
+
+/// What must be alike on all ranks for training to mean anything.
+void compare_runs(const Dataset& training, const Dataset* validation, const TrainerOptions& o, Communicator& ranks,
+                  int threads) {
+  compare_values(
+      ranks,
+      {{"training data", describe_data(training)}, {"validation data", validation ? describe_data(*validation) : ""}},
+      "data", "let all ranks see the same files");
+  const auto& checkpoints = o.checkpoints;
+  std::map<std::string, std::string> values{
+      {"network", o.network},
+      {"batch", std::to_string(o.batch)},
+      {"epochs", std::to_string(o.epochs)},
+      {"step limit", std::to_string(o.max_steps)},
+      {"time limit", fmt::format("{}", o.time_limit)},
+      {"target", fmt::format("{}", o.target)},
+      {"seed", std::to_string(o.seed)},
+      {"shuffling", o.shuffle ? "on" : "off"},
+      {"sample transform", o.transform ? o.transform->describe() : "none"},
+      {"precision", std::string(to_string(o.precision))},
+      {"reproducible sums", o.exchange.reproducible ? "on" : "off"},
+      {"optimizer", o.optimizer->to_string()},
+      {"synchronization", o.sync.to_string()},
+      {"learning rate", o.schedule.to_string()},
+      {"checkpoints",
+       fmt::format("every {}, every {}", counted(checkpoints.epochs, "epoch"), counted(checkpoints.steps, "step"))}};
+  if (o.exchange.reproducible) values["threads"] = std::to_string(threads);
+  for (const auto& [name, text] : o.texts) values[name] = fmt::format("{:016x}", fnv1a(text.data(), text.size()));
+  compare_values(ranks, values, "options");
+}
+
+/// Throws InputError where SyncMode does not go with the other options.
+void require_sync_mode(const TrainerOptions& o, Communicator* ranks) {
+  if (o.sync.kind == SyncMode::Kind::synchronous) return;
+  const auto mode = o.sync.to_string();
+  if (o.precision == Precision::fp16)
+    refuse(
+        "synchronization {} with fp16: all ranks must agree on the scale of the loss in each step, which only "
+        "synchronous training does. Give --precision bf16, or --sync synchronous",
+        mode);
+  if (o.exchange.reproducible)
+    refuse(
+        "synchronization {} with reproducible sums (--reproducible): what this mode computes depends on the number of "
+        "ranks or begins a step late. Leave --reproducible out, or give --sync synchronous",
+        mode);
+  if (!ranks || ranks->size() == 1) return;
+  if (ranks->survives_losses())
+    refuse(
+        "synchronization {} on {} that survive losses: only synchronous training goes on without ranks that die. "
+        "Start the program without --with-ft ulfm, or give --sync synchronous",
+        mode, counted(ranks->size(), "rank"));
+  if (o.sync.kind != SyncMode::Kind::lag && o.exchange.wire != Wire::fp32)
+    refuse(
+        "synchronization {} with a wire of 16 bits: that is for gradients, and this mode sends parameters. Give --wire "
+        "fp32, or --sync synchronous or lag",
+        mode);
+}
+
+}  // namespace
+
+void require_enough_samples(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
+  if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per rank", batch);
+  if (samples < ranks)
+    refuse("{} for {} ({}): start fewer ranks or give more data", counted(ranks, "rank"),
+           counted(samples, "training sample"), data);
+  if (samples < batch * ranks)
+    refuse(
+        "a batch of {} ({} per rank on {}) is larger than the training data ({}): give a smaller batch or more "
+        "data",
+        batch * ranks, batch, counted(ranks, "rank"), data);
+}
+
+void require_trainable(const Graph& graph, const Dataset& training, const Dataset* validation,
+                       const TrainerOptions& options, Communicator* ranks, int threads) {
+  const int size = ranks ? ranks->size() : 1;
+  if (size > 1) compare_runs(training, validation, options, *ranks, threads);
+  require_enough_samples(training.size(), options.batch, size, training.describe());
+  require_all_inputs(graph, training);
+  require_sync_mode(options, ranks);
+}
+
+void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {
+  const auto kind = [](const std::string& optimizer) { return optimizer.substr(0, optimizer.find(' ')); };
+  const auto path = checkpoint.path().string();
+  const RunState& found = checkpoint.state();
+  if (kind(found.optimizer) != kind(now.optimizer))
+    refuse("{}: was trained with the optimizer '{}', not '{}': resume with that optimizer", path, found.optimizer,
+           now.optimizer);
+  if (found.seed != now.seed)
+    refuse("{}: was trained with seed {}, not {}: resume with that seed", path, found.seed, now.seed);
+  if (found.step_in_epoch > 0 && found.global_batch != now.global_batch)
+    refuse(
+        "{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = "
+        "{}",
+        path, found.global_batch, now.world_size, now.global_batch / now.world_size, now.global_batch,
+        found.global_batch);
+  if (found.step_in_epoch > 0 && found.train_samples != now.train_samples)
+    refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", path,
+           found.train_samples, now.train_samples);
+}
+
+}  // namespace keelson

@@ -1,0 +1,175 @@
+#include "engine/train/training_session.hpp"
+
+#include <utility>
+
+#include "engine/base/error.hpp"
+#include "engine/base/trace.hpp"
+
+namespace keelson {
+
+TrainingSession::TrainingSession(const Graph& graph, Parameters& parameters, const TrainingBatches& batches,
+                                 Communicator* ranks, const TrainerOptions& options)
+    : graph_(&graph),
+      parameters_(parameters),
+      batches_(batches),
+      ranks_(ranks),
+      options_(options),
+      apart_(works_apart(0)) {
+  regroup();
+}
+
+void TrainingSession::make() {
+  release();
+  PlanOptions plan = options_.plan();
+  plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;
+  plan.peers = ranks_;
+  network_.emplace(*graph_, parameters_, plan, batches_.data(), batches_.decoding());
+  if (apart_) network_->executor.set_progress(ranks_);
+  if (loss_scale_) network_->executor.set_loss_scale(*loss_scale_);
+  steps_ = 0;  // the calls of the new plan are timed, too
+  make_synchronizer();
+}
+
+void TrainingSession::make_synchronizer() {
+  synchronizer_.reset();
+  if (apart_)
+    synchronizer_ = keelson::make_synchronizer(parameters_, *ranks_,
+                                               {options_.sync, options_.seed, options_.exchange.bucket_bytes});
+}
+
+void TrainingSession::release() {
+  if (!network_) return;
+  parameters_.context().device().fence();
+  const auto scale = network_->executor.loss_scale();
+  loss_scale_ = {.scale = scale.scale, .good_steps = scale.good_steps, .skipped = scale.skipped};
+  synchronizer_.reset();
+  network_.reset();
+}
+
+void TrainingSession::set_network(Graph graph, Parameters parameters) {
+  release();  // before the memory of the old parameters goes, which goes before the new plan needs room
+  parameters_ = std::move(parameters);
+  own_graph_ = std::make_unique<Graph>(std::move(graph));
+  graph_ = own_graph_.get();
+  make();
+}
+
+void TrainingSession::regroup() {
+  release();
+  if (ranks_) grid_.emplace(*ranks_);
+  make();
+}
+
+void TrainingSession::set_apart(bool apart) {
+  release();
+  apart_ = apart;
+  make();
+}
+
+bool TrainingSession::works_apart(std::int64_t epochs) const {
+  return ranks_ && ranks_->size() > 1 && options_.sync.updates_locally(epochs);
+}
+
+Executor& TrainingSession::executor() {
+  KEELSON_EXPECT(network_);
+  return network_->executor;
+}
+
+const Executor& TrainingSession::executor() const {
+  KEELSON_EXPECT(network_);
+  return network_->executor;
+}
+
+void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams params, bool first_of_epoch,
+                                        Stopwatch& watch, TimeSplit& seconds) {
+  Executor& executor = this->executor();
+  ++steps_;  // the first two warm up caches and threads
+  if (options_.profiled_steps > 0 && steps_ == 3) executor.set_profiling(true);
+  if (steps_ == 3 + options_.profiled_steps) executor.set_profiling(false);
+  if (first_of_epoch) executor.reset_states();
+  batch_ = &batch;
+  params.sample_offset = batch.sample_offset;
+  // The mean over the ranks of what they compute alone is the mean over the samples of all of them.
+  const int terms = apart_ ? ranks_->size() : 1;
+  params.inverse_samples = static_cast<float>(terms) / static_cast<float>(batch.global_count);
+  step_params_ = params;
+  for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
+    if (m > 0) network_->input.finish();
+    network_->input.feed(batch, m);
+    seconds.copy += watch.lap();
+    executor.forward(params, m);
+    executor.backward();
+    seconds.compute += watch.lap();
+  }
+  const double between = executor.take_exchange_seconds();  // for sums that layers need, as batch normalization
+  seconds.compute -= between;
+  seconds.exchange += between;
+}
+
+void TrainingSession::exchange_parameters(std::int64_t step) {
+  if (!synchronizer_) return;
+  const TraceSpan span("exchange of parameters", "exchange");
+  synchronizer_->after_update(step);
+}
+
+void TrainingSession::finish_input() { network_->input.finish(); }
+
+void TrainingSession::make_equal() {
+  if (options_.sync.kind == SyncMode::Kind::lag) executor().finish_exchange();
+  if (!synchronizer_) return;
+  const TraceSpan span("exchange of parameters", "exchange");
+  synchronizer_->make_equal();
+}
+
+std::string TrainingSession::first_non_finite() {
+  Executor& executor = this->executor();
+  auto culprit = executor.first_non_finite();  // of the last micro-batch
+  const bool batch_is_there = !parameters_.context().device().is_asynchronous();
+  for (std::int64_t m = 0; culprit.empty() && batch_is_there && m + 1 < executor.micro_batches(); ++m) {
+    network_->input.feed(*batch_, m);
+    executor.forward(step_params_, m);
+    culprit = executor.first_non_finite();
+  }
+  return culprit;
+}
+
+void TrainingSession::store(RunState& state, bool on_every_rank) const {
+  if (executor().plan().checks_gradients()) {
+    const auto scale = executor().loss_scale();
+    state.loss_scale = scale.scale;
+    state.good_steps = scale.good_steps;
+    state.skipped_steps = scale.skipped;
+  }
+  if (state.step_in_epoch == 0) return;  // recurrent states begin an epoch with zeros
+  for (const auto& name : executor().states()) {
+    const Tensor t = executor().input(name);
+    std::vector<float> mine(static_cast<std::size_t>(t.elements()));
+    parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
+    auto all = ranks_ ? ranks_->gather(mine, 0) : mine;
+    Shape shape = t.shape();
+    shape[0] = state.global_batch;
+    if (on_every_rank) {
+      all.resize(static_cast<std::size_t>(shape.elements()));
+      ranks_->broadcast(all.data(), all.size() * sizeof(float), 0);
+    } else if (ranks_ && ranks_->rank() != 0) {
+      continue;
+    }
+    state.carried[name] = {shape, std::move(all)};
+  }
+}
+
+void TrainingSession::restore(const RunState& state) {
+  if (options_.precision == Precision::fp16)
+    executor().set_loss_scale({.scale = static_cast<float>(state.loss_scale),
+                               .good_steps = static_cast<std::int32_t>(state.good_steps),
+                               .skipped = static_cast<std::int32_t>(state.skipped_steps)});
+  if (state.step_in_epoch == 0) return;
+  for (const auto& name : executor().states()) {
+    const Tensor t = executor().input(name);
+    const auto& values = state.carried.at(name).values;
+    const std::int64_t first = (ranks_ ? ranks_->rank() : 0) * t.elements();
+    parameters_.context().device().copy_from_host(t.raw(), values.data() + first, t.bytes());
+  }
+}
+
+}  // namespace keelson

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/train/fed_executor.hpp"
+#include "engine/train/records.hpp"
+#include "engine/train/run_clock.hpp"
+#include "engine/train/sync/synchronizer.hpp"
+#include "engine/train/training_batches.hpp"
+
+namespace keelson {
+
+/// The network that is trained now, on the ranks that train it now: plan, executor, input pipeline, and the exchange
+/// between ranks whose optimizers work apart. One function makes all of it: at the beginning, and again when the
+/// network, the group of ranks or the kind of the exchange changes.
+class TrainingSession {
+ public:
+  /// `ranks` null: this rank alone. All references must outlive the session. Throws as Executor. Collective.
+  TrainingSession(const Graph& graph, Parameters& parameters, const TrainingBatches& batches, Communicator* ranks,
+                  const TrainerOptions& options);
+
+  /// Destroys plan, executor, pipeline and synchronizer, when the device has done its work. Keeps the loss scale.
+  /// Before the group or the memory of the parameters goes; does nothing if all is released.
+  void release();
+  /// Makes all anew for another network: the parameters' content is replaced. Collective.
+  void set_network(Graph graph, Parameters parameters);
+  /// Makes all anew for the ranks that are in the group now. Collective.
+  void regroup();
+  /// Makes all anew for ranks whose optimizers work apart (true) or together (SyncMode::Kind::post_local). Collective.
+  void set_apart(bool apart);
+  /// Makes the synchronizer anew, after the parameters have got other values. Collective.
+  void make_synchronizer();
+
+  bool is_released() const { return !network_; }  ///< there is no executor
+  Executor& executor();                           ///< throws Error after release(), also where making it anew failed
+  const Executor& executor() const;               ///< the same
+  const Graph& graph() const { return *graph_; }  ///< the network
+  /// The ranks whose optimizers work apart now, each with the gradients of its own samples; null: all work together.
+  Communicator* ranks_apart() const { return apart_ ? ranks_ : nullptr; }
+  /// Whether ranks_apart() should be so in the epoch after `epochs` epochs.
+  bool works_apart(std::int64_t epochs) const;
+  std::size_t slack() const { return synchronizer_ ? synchronizer_->slack() : 0; }  ///< Synchronizer::slack()
+
+  /// Forward and backward pass of a step. The exchange of gradients between ranks may still go on afterwards. Adds the
+  /// seconds of the parts, which `watch` measures in laps.
+  void compute_gradients(const Batch& batch, ops::StepParams params, bool first_of_epoch, Stopwatch& watch,
+                         TimeSplit& seconds);
+  /// After the optimizer has moved the parameters: exchanges them, where ranks work apart. `step`: steps done, this one
+  /// included.
+  void exchange_parameters(std::int64_t step);
+  void finish_input();  ///< InputPipeline::finish()
+  /// Waits for the exchange of gradients and parameters. The parameters of all ranks are equal afterwards. Collective.
+  void make_equal();
+  /// As Executor::first_non_finite(), of the latest step. Where the host runs ahead, of its last micro-batch alone.
+  std::string first_non_finite();
+
+  /// Puts loss scale and, within an epoch, recurrent states of all ranks into the state, for a checkpoint: the states
+  /// on rank 0 or, with `on_every_rank`, on all. Collective.
+  void store(RunState& state, bool on_every_rank) const;
+  void restore(const RunState& state);  ///< the opposite of store()
+
+ private:
+  void make();
+
+  std::unique_ptr<Graph> own_graph_;  ///< after a change of the network
+  const Graph* graph_;
+  Parameters& parameters_;
+  const TrainingBatches& batches_;
+  Communicator* ranks_;
+  const TrainerOptions& options_;
+  std::optional<ProcessGrid> grid_;  ///< all ranks share the batch; none: this rank alone
+  bool apart_;                       ///< the plan works with the gradients of this rank alone
+  std::optional<FedExecutor> network_;
+  std::unique_ptr<Synchronizer> synchronizer_;  ///< where ranks work apart
+  std::optional<ops::LossScale> loss_scale_;    ///< of the executor that was released
+  std::int64_t steps_ = 0;                      ///< of this executor
+  const Batch* batch_ = nullptr;                ///< of the latest step, while that is under way
+  ops::StepParams step_params_;                 ///< of the latest step
+};
+
+}  // namespace keelson
