@@ -200,6 +200,12 @@ FolderLock::FolderLock(fs::path folder, const std::string& token) : folder_(std:
   write_atomically(file(), to_text(mine));
 }
 
+void FolderLock::remove(const fs::path& folder, const std::string& token) {
+  const auto holder = read(folder / lock_name);
+  std::error_code error;
+  if (holder && holder->token == token) fs::remove(folder / lock_name, error);
+}
+
 fs::path FolderLock::file() const { return folder_ / lock_name; }
 
 FolderLock::~FolderLock() {

@@ -23,6 +23,9 @@ class FolderLock {
   /// Takes the lock over from a process of the same run that has ended. `token`: token of that process's lock. Throws
   /// Error if the lock has another token.
   FolderLock(std::filesystem::path folder, const std::string& token);
+  /// Removes the lock of a process of the same run that has ended. `token`: token of that process's lock. Does nothing
+  /// if the folder has no lock or the lock has another token.
+  static void remove(const std::filesystem::path& folder, const std::string& token);
   /// Gives the lock back.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

@@ -50,6 +50,10 @@ void Restart::take_lock(const RunFolder& of_run) {
   token = lock->token();
 }
 
+void Restart::remove_lost_lock() const {
+  if (!lock && !token.empty()) FolderLock::remove(folder.path, token);
+}
+
 void Restart::complete_checkpoints(int keep) const {
   if (copy && !fs::exists(checkpoints(keep).path_of(copy->state.step))) checkpoints(keep).write(*copy);
 }

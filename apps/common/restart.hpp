@@ -41,6 +41,8 @@ struct Restart {
   std::optional<CheckpointReader> open_checkpoint(Communicator& world) const;
   /// Makes this process the holder of the folder's lock, if it is not yet. Called by the first rank.
   void take_lock(const RunFolder& of_run);
+  /// Removes the folder's lock if the run is over, but the rank that holds the lock was lost. Called by the first rank.
+  void remove_lost_lock() const;
   /// Writes the checkpoint in memory if its file is missing, because the rank that should have written it was lost.
   /// `keep`: as in CheckpointFolder. Called by the first rank.
   void complete_checkpoints(int keep) const;

@@ -97,8 +97,10 @@ class SpareRanks {
         ranks_.agree(false);
       }
     }
+    const bool over = errors || (done && trainers);
+    if (over && world_.rank() == 0) restart_.remove_lost_lock();
     if (errors) return false;
-    if (done && trainers) {
+    if (over) {
       if (!lost.empty() && world_.rank() == 0) fmt::print(stderr, "note: {} by the end of the run\n", describe(lost));
       return false;
     }

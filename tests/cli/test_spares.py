@@ -79,6 +79,18 @@ class Spares(SparedRuns):
         text = self.ends_as_if_undisturbed(run)
         self.assertRegex(text, rf"note: rank {RANKS} \(\S+\) was lost by the end of the run")
 
+    def test_first_rank_after_the_work(self):
+        """The first rank is lost before it gives the folder's lock back: another rank removes the lock."""
+        run = self.start_with(1)
+        self.wait_until(run, lambda: self.steps_done() >= 5)
+        self.kill(run, RANKS, number=signal.SIGSTOP)  # all ranks wait at the end for the spare rank
+        self.wait_until(run, lambda: "report: " in self.said())
+        self.assertTrue((self.out / "run.lock").exists(), self.said())
+        self.kill(run, 0)
+        self.kill(run, RANKS, number=signal.SIGCONT)
+        text = self.ends_as_if_undisturbed(run)
+        self.assertRegex(text, r"note: rank 0 \(\S+\) was lost by the end of the run")
+
     def test_more_than_there_are(self):
         run = self.start_with(1)
         self.wait_until(run, lambda: self.steps_done() >= 9)
