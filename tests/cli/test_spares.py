@@ -5,7 +5,7 @@ import signal
 import unittest
 
 from killed_runs import RANKS, ULFM, WORKLOADS, SparedRuns
-from programs import attributes, long_test, newest, records
+from programs import Program, attributes, long_test, newest, records
 
 LM = WORKLOADS["lm"].program
 
@@ -81,15 +81,10 @@ class Spares(SparedRuns):
 
     def test_first_rank_after_the_work(self):
         """The first rank is lost before it gives the folder's lock back: another rank removes the lock."""
-        run = self.start_with(1)
-        self.wait_until(run, lambda: self.steps_done() >= 5)
-        self.kill(run, RANKS, number=signal.SIGSTOP)  # all ranks wait at the end for the spare rank
-        self.wait_until(run, lambda: "report: " in self.said())
-        self.assertTrue((self.out / "run.lock").exists(), self.said())
-        self.kill(run, 0)
-        self.kill(run, RANKS, number=signal.SIGCONT)
-        text = self.ends_as_if_undisturbed(run)
-        self.assertRegex(text, r"note: rank 0 \(\S+\) was lost by the end of the run")
+        done = Program("test_mpi").run("--app", "lock", "--folder", self.out, ranks=4, launcher=ULFM)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"note: rank 0 \(\S+\) was lost by the end of the run")
+        self.assertFalse((self.out / "run.lock").exists(), done.stderr)
 
     def test_more_than_there_are(self):
         run = self.start_with(1)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -11,6 +12,8 @@
 #include <thread>
 
 #include "apps/common/app.hpp"
+#include "apps/common/restart.hpp"
+#include "apps/common/spares.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/interrupt.hpp"
 
@@ -94,6 +97,22 @@ void define_loop(app::CommandLine& line) {
   verb.option("--stay", o->stay, "How long all ranks but rank 0 sleep after the signal", "SECONDS");
 }
 
+/// Rank 0 takes the lock of a folder and dies when all ranks have done their work.
+void define_lock(app::CommandLine& line) {
+  auto folder = std::make_shared<std::string>();
+  app::Verb& verb = line.verb("lock", "Loses the rank that holds a folder's lock", [folder](Job& job) {
+    return app::with_spares(job, 1, [folder](Job& trainer) {
+      Communicator& ranks = trainer.world;
+      if (ranks.rank() == 0) trainer.restart->take_lock({*folder});
+      trainer.restart->begun(ranks);
+      ranks.barrier();
+      if (ranks.rank() == 0) std::raise(SIGKILL);
+      return ExitCode::done;
+    });
+  });
+  verb.option_without_default("--folder", *folder, "The folder", "DIR").required();
+}
+
 /// Prints what it was given and where it runs.
 void define_show(app::CommandLine& line) {
   struct Options {
@@ -128,6 +147,7 @@ int small_app(int argc, char** argv) {
   return app::run_app(argc, argv, {"small-app", "Fails in many ways."}, [](app::CommandLine& line) {
     define_fail(line);
     define_late(line);
+    define_lock(line);
     define_loop(line);
     define_show(line);
   });
