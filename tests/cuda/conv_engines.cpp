@@ -173,7 +173,7 @@ TEST_P(ConvEnginesTest, TheOrderIsTheSameEachTime) {
 TEST_P(ConvEnginesTest, WeightGradientsOf16BitOperandsAreRounded) {
   for (const auto type : {DType::bf16, DType::f16})
     for (const auto& name : engines(conv(32, 64, 64, type), Verb::backward_weights))
-      EXPECT_TRUE(name.starts_with("rounded/")) << name << ": docs/architecture.md says that there is none in f32";
+      EXPECT_TRUE(name.starts_with("rounded/")) << name << ": docs/gpus.md says that there is none in f32";
 }
 
 TEST_P(ConvEnginesTest, BiasAndActivationAreFusedWhereTheResultIsLarge) {
