@@ -80,7 +80,7 @@ std::string transposed_conv_mismatch(const ops::TransposedConvDesc& d) {
   if (!(weights == d.weights.shape))
     return fmt::format("weights have shape {}, expected {}", to_string(d.weights.shape), to_string(weights));
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   return "";
 }
 

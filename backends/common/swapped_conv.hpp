@@ -26,9 +26,7 @@ class SwappedConv : public ops::TransposedConv {
  protected:
   const ops::TransposedConvDesc& desc() const { return d_; }
   ops::Conv& conv() const { return *conv_; }
-  bool has_epilogue() const {
-    return d_.params.bias || d_.params.activation.kind != ops::EltwiseKind::identity;
-  }
+  bool has_epilogue() const { return d_.params.bias || d_.params.activation.kind != ops::EltwiseKind::identity; }
 
  private:
   ops::TransposedConvDesc d_;

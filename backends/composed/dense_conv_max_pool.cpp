@@ -200,7 +200,7 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
     const bool data = verb_ == Verb::backward_data;
     if (!(k.op->layout(verb_, data ? Role::diff_src : Role::src) == k.conv.src.layout) ||
         !(k.op->layout(verb_, Role::diff_dst) == k.conv.dst.layout))
-      return "the kernels for tiles want other layouts than channels-last";
+      return "the kernels for tiles need other layouts than channels-last";
     k.own_weights = {d_.weights.shape, data ? d_.compute : DType::f32,
                      k.op->layout(verb_, data ? Role::weights : Role::diff_weights)};
     if (k.own_weights == d_.weights) return "";
@@ -266,10 +266,10 @@ std::string unfit_for_unpooled_planes(const ConvMaxPoolDesc& d) {
   const int rank = d.src.shape.rank();
   if (rank != 4 && rank != 5) return "two or three spatial dims are needed";
   if (d.conv.pad_begin[0] >= d.conv.kernel[0] || d.conv.pad_end[0] >= d.conv.kernel[0])
-    return "there is more padding than the kernel reaches";
+    return "the padding is larger than the kernel reaches";
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
     if (t->dtype != DType::f32 || !t->layout.is_channels_last(t->shape) || !t->layout.is_dense(t->shape))
-      return fmt::format("{} is not f32 with its channels last", name);
+      return fmt::format("{} is not channels-last f32", name);
   if (d.src.elements() == 0 || d.dst.elements() == 0) return "there are no elements";
   return "";
 }

@@ -62,7 +62,7 @@ class ArgmaxOrDense : public ConvMaxPoolBackward {
                       static_cast<std::byte*>(scratch.raw())});
   }
   void backward_data(const BackwardData<ops::Tensors>&) override {
-    fail("the gradient of src was not asked for: {}", describe(d_));
+    fail("the gradient of src was not requested: {}", describe(d_));
   }
 
  private:
@@ -139,7 +139,7 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, cons
   const auto layout = [&](Role r) { return made.primitive->layout(Verb::backward_weights, r); };
   if (!(layout(Role::src) == d.src.layout) || !(layout(Role::diff_dst) == unpooled.layout) ||
       !(layout(Role::diff_weights) == d.weights.layout))
-    return std::string("the convolution wants other layouts");
+    return std::string("the convolution needs other layouts");
   auto op = std::make_unique<ArgmaxOrDense>(library, d, std::move(pool.primitive), std::move(made.primitive),
                                             padded > 0 ? padded : d.src.shape[1]);
   if (!op->runs()) return std::string("neither the dense gradient nor the gradient by argmax indices runs");

@@ -143,7 +143,7 @@ cudnnDataType_t data_type(DType t) {
     case DType::f16:
       return CUDNN_DATA_HALF;
     default:
-      fail("cuDNN is not asked for {}", to_string(t));
+      fail("cuDNN has no convolution of {}", to_string(t));
   }
 }
 

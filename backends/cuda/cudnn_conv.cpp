@@ -124,7 +124,7 @@ void CudnnConvVerb::choose() {
       all.push_back({&variant, &e});
       names.push_back(variant.name + e.name);
     }
-  if (all.empty()) backends::decline("no engine of cuDNN {} takes it", cudnnGetVersion());
+  if (all.empty()) backends::decline("no engine of cuDNN {} supports this convolution", cudnnGetVersion());
   Trial trial(*this);
   std::optional<std::size_t> best;
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
@@ -271,7 +271,7 @@ std::string unfit(const ConvDesc& d) {
   if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
     return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   return "";
 }
 

@@ -8,7 +8,7 @@ namespace keelson::cuda {
 /// the operands or on copies with more channels, and the engines that can run this graph. Our own kernels do the
 /// operations that are not in the graph.
 struct ConvVariant {
-  std::string name;      ///< "fused/", "pad8/", ...
+  std::string name;  ///< "fused/", "pad8/", ...
   /// the convolution that cuDNN computes: src and weights may have more channels, which are zero
   ops::ConvDesc padded;
   Epilogue epilogue = Epilogue::none;

@@ -97,9 +97,9 @@ std::string unfit(const DenseDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
     if (t->shape.rank() != 2 || !t->layout.is_strided())
       return fmt::format("{} is {}, expected a strided matrix", name, to_string(*t));
-  if (!d.dst.layout.is_plain(d.dst.shape)) return "dst does not lie by rows, one after the other";
+  if (!d.dst.layout.is_plain(d.dst.shape)) return "the rows of dst are not contiguous";
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   return "";
 }
 

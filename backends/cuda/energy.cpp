@@ -49,7 +49,7 @@ DeviceEnergy energy_of(const std::string& bus) {
   unsigned long long millijoules = 0;
   int status = nvml.by_bus(bus.c_str(), &device);
   if (status == 0) status = nvml.energy(device, &millijoules);
-  if (status != 0) return {std::nullopt, fmt::format("NVML tells no energy of GPU {}: {}", bus, nvml.text(status))};
+  if (status != 0) return {std::nullopt, fmt::format("NVML gives no energy of GPU {}: {}", bus, nvml.text(status))};
   return {1e-3 * static_cast<double>(millijoules), "the GPU's board (NVML)"};
 }
 

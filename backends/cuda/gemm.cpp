@@ -45,7 +45,7 @@ Lines lines_of(const char* name, const TensorDesc& d) {
     const auto pitch = columns == 1 ? rows : column;
     if (pitch >= rows) return {columns, rows, pitch, false};
   }
-  decline("neither rows nor columns of {} lie together (strides {} and {})", name, row, column);
+  decline("neither rows nor columns of {} are contiguous (strides {} and {})", name, row, column);
 }
 
 /// As a column-major matrix of cublasLt: our rows are its columns.
@@ -130,7 +130,7 @@ void Gemm::plan() {
     std::swap(left, right);
     left.by_rows = !left.by_rows, right.by_rows = !right.by_rows;
   }
-  if (options_.bias && (swapped_ || c.dtype != DType::f32)) decline("a bias needs a f32 result that lies by rows");
+  if (options_.bias && (swapped_ || c.dtype != DType::f32)) decline("a bias needs a row-major f32 result");
 
   const bool rounds = options_.tf32 && a.dtype == DType::f32;
   operation_ = make_lt_matmul(rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -171,8 +171,8 @@ std::vector<Gemm::Algorithm> Gemm::candidates(const std::array<std::uint32_t, 3>
     if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= most_workspace)
       usable.push_back({alignment, found[i].algo, found[i].workspaceSize});
   if (usable.empty())
-    decline("cublasLt {} has no algorithm for it on sm_{}: {}", cublasLtGetVersion(), library_->gpu.architecture,
-            StatusTraits<cublasStatus_t>::decode(status));
+    decline("cublasLt {} has no algorithm for this product on sm_{}: {}", cublasLtGetVersion(),
+            library_->gpu.architecture, StatusTraits<cublasStatus_t>::decode(status));
   return usable;
 }
 

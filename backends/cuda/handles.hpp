@@ -40,13 +40,13 @@ using LtMatmul = Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using LtLayout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using LtPreference = Owner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-Stream make_stream();         ///< does not synchronise with the legacy default stream
+Stream make_stream();  ///< does not synchronise with the legacy default stream
 /// another such stream, of high priority: its kernels start before waiting kernels of others
 Stream make_urgent_stream();
 /// whether all work queued on the stream has ended; `what` names the work in messages
 bool is_idle(cudaStream_t stream, const char* what);
-Event make_event();                                   ///< for synchronisation only
-Event make_timer();                                   ///< an event that can be timed
+Event make_event();  ///< for synchronisation only
+Event make_timer();  ///< an event that can be timed
 /// Uninitialised memory. `label` names it in messages.
 GpuMemory allocate_gpu(std::size_t bytes, const std::string& label);
 /// Memory filled with zeros, readable by all GPUs of the process.

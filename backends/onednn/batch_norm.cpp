@@ -40,7 +40,7 @@ class BatchNorm final : public CallPrimitive<ops::BatchNorm> {
 }  // namespace
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d) {
-  if (d.src.layout.is_any()) decline("layout any; batch normalization adopts its producer's");
+  if (d.src.layout.is_any()) decline("layout any; batch normalization takes its producer's layout");
   return std::make_unique<BatchNorm>(library, d);
 }
 

@@ -108,7 +108,7 @@ class Softmax final : public CallPrimitive<ops::Softmax> {
 };
 
 void require_concrete(const TensorDesc& d) {
-  if (d.layout.is_any()) decline("layout any for {}; this op adopts its producer's", to_string(d.shape));
+  if (d.layout.is_any()) decline("layout any for {}; this op takes its producer's layout", to_string(d.shape));
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::unique_ptr<ops::Reorder> make_reorder(const LibraryPtr& library, const ops:
 
 std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc& d) {
   require_concrete(d.dst);
-  if (!d.is_alike()) decline("terms lie otherwise than dst; oneDNN sums only what lies alike");
+  if (!d.is_alike()) decline("terms have another layout than dst; oneDNN sums only equal layouts");
   return std::make_unique<Sum>(library, d);
 }
 

@@ -334,7 +334,7 @@ ops::CandidateList<ops::Conv> further_implementations(const LibraryPtr& library,
   const ops::ConvDesc& d = request.desc;
   const ops::Conv& first = *request.first;
   if (!d.src.layout.is_channels_last(d.src.shape) || !d.dst.layout.is_channels_last(d.dst.shape))
-    return std::string("src or dst has not its channels last");
+    return std::string("src or dst is not channels-last");
   using All = std::vector<Implementation>;
   const All all = library->chosen<ops::ConvDesc, All>().get(d, [&] { return Search(library, d, first).find(); });
   std::vector<ops::Candidate<ops::Conv>> candidates;

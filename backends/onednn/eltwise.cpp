@@ -51,7 +51,7 @@ class Eltwise final : public CallPrimitive<ops::Eltwise> {
 }  // namespace
 
 std::unique_ptr<ops::Eltwise> make_eltwise(const LibraryPtr& library, const ops::EltwiseDesc& d) {
-  if (d.src.layout.is_any()) decline("layout any; element-wise work adopts its producer's");
+  if (d.src.layout.is_any()) decline("layout any; element-wise work takes its producer's layout");
   return std::make_unique<Eltwise>(library, d);
 }
 

@@ -33,7 +33,7 @@ struct Blocks {
       blocks = dims[1] / width;
       block_stride = strides[1];
     } else {
-      decline("oneDNN's max pooling hides NaN, and channels are not contiguous for the loops that take its place");
+      decline("oneDNN's max pooling loses NaN, and the loops of our own need contiguous channels");
     }
     const auto spatial = dims.size() - 2;
     for (std::size_t i = 0; i < spatial; ++i) {
@@ -79,7 +79,7 @@ std::array<Axis, 3> make_axes(const ops::PoolParams& p, const Blocks& in, const 
   std::array<Axis, 3> axes;
   const int spatial = p.kernel.rank(), first = 3 - spatial;
   for (int i = 0; i < spatial; ++i) {
-    if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) decline("a window may lie in padding only");
+    if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) decline("a window may have only padding");
     axes[first + i].kernel = p.kernel[i];
     axes[first + i].stride = p.stride[i];
     axes[first + i].pad = p.pad_begin[i];

@@ -89,7 +89,7 @@ memory::data_type to_data_type(DType t) {
 DType to_dtype(memory::data_type t) {
   for (const DType own : {DType::f32, DType::bf16, DType::f16, DType::s32, DType::u8})
     if (to_data_type(own) == t) return own;
-  decline("a oneDNN data type that Keelson has not");
+  decline("a oneDNN data type that Keelson does not have");
 }
 
 memory::desc of_type(const memory::desc& md, memory::data_type type) {

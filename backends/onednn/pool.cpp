@@ -91,7 +91,7 @@ std::unique_ptr<ops::Pool> make_pool(const LibraryPtr& library, const ops::PoolD
   const Windows windows(d.params);
   const auto forward = describe(library, desc, windows);
   if (d.params.kind == ops::PoolKind::max && d.src.dtype != DType::f32)
-    decline("oneDNN's max pooling hides NaN, and the loops that take its place are for f32");
+    decline("oneDNN's max pooling loses NaN, and the loops of our own are for f32");
   if (d.params.kind == ops::PoolKind::max) return make_max_pool(desc, forward.src_desc(), forward.dst_desc());
   return std::make_unique<Pool>(library, desc, windows, forward);
 }
