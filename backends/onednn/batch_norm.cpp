@@ -8,7 +8,7 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-/// Normalisation with given statistics is what oneDNN calls inference. (Its own training computes statistics of one
+/// Normalisation with given statistics; oneDNN calls this inference. (oneDNN's training computes the statistics of one
 /// rank, without sample weights.)
 class BatchNorm final : public CallPrimitive<ops::BatchNorm> {
  public:

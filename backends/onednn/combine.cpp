@@ -14,8 +14,8 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
     const auto src = to_desc(d.src, groups), dst = to_desc(d.dst, groups);
     const auto& engine = library->engine;
     const dnnl::reorder::primitive_desc pd(engine, src, engine, dst, attributes());
-    // Any implementation will do: most layouts here are only known to oneDNN, and a context of oneDNN alone must move
-    // data too.
+    // Accepts any implementation: only oneDNN knows most layouts here, and a context with only oneDNN must copy data,
+    // too.
     forward_call() = Call::make<dnnl::reorder>(library, pd, 0);
     forward_call().bind(Role::src, DNNL_ARG_FROM, src, d.src).bind(Role::dst, DNNL_ARG_TO, dst, d.dst);
   }
@@ -46,7 +46,7 @@ class Sum final : public CallPrimitive<ops::Sum> {
   }
 
  private:
-  std::vector<const Tensor*> operands_;  // kept, so that forward allocates nothing
+  std::vector<const Tensor*> operands_;  // a member, so that forward allocates nothing
 };
 
 class Concat final : public CallPrimitive<ops::Concat> {
