@@ -37,8 +37,8 @@ enum class SumOrder : std::uint8_t {
 struct CollectiveDesc {
   /// See the table.
   enum class Kind : std::uint8_t { allreduce, reduce_scatter, allgather, all_to_all, broadcast, send, receive };
-  /// What the arrays hold.
-  enum class Element : std::uint8_t { byte, f32, f64 };  ///< byte where nothing is summed, else f32 or f64
+  /// The type of the elements.
+  enum class Element : std::uint8_t { byte, f32, f64 };  ///< byte if nothing is summed, else f32 or f64
 
   Kind kind = Kind::allreduce;      ///< what is done
   const void* src = nullptr;        ///< read
@@ -78,12 +78,12 @@ class Collective {
   virtual ~Collective() = default;
   /// Returns at once; the arrays must stay as they are until wait() returns or test() says true.
   virtual void start() = 0;
-  virtual bool test() = 0;  ///< whether it has ended, or was never started; lets it advance
-  virtual void wait() = 0;  ///< returns when it has ended; the watchdog reports long waits with the label
+  virtual bool test() = 0;  ///< whether the collective has ended, or was never started; lets the collective advance
+  virtual void wait() = 0;  ///< waits for the end; the watchdog reports long waits with the label
 };
 
 using CopyFn = std::function<void(void* dst, const void* src, std::size_t bytes)>;  ///< copies an array
-/// A collective of one rank: copies src to dst where `desc` has two arrays, else does nothing.
+/// A collective of one rank: copies src to dst if `desc` has two arrays, else does nothing.
 std::unique_ptr<Collective> make_local_collective(const CollectiveDesc& desc, CopyFn copy);
 
 }  // namespace keelson
