@@ -35,7 +35,7 @@ std::string architecture_missing(int device) {
   check(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
   return fmt::format(
       "{} is of architecture sm_{}{}, and this build has kernels for {}; build with "
-      "-DCMAKE_CUDA_ARCHITECTURES={}{}, which needs a toolkit that knows it",
+      "-DCMAKE_CUDA_ARCHITECTURES={}{}, which needs a toolkit that supports this GPU",
       p.name, p.major, p.minor, built_architectures(), p.major, p.minor);
 }
 

@@ -27,7 +27,7 @@ constexpr std::string_view mark = ".partial-";
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 [[noreturn]] void give_up(const fs::path& path, int why) {
-  fail("cannot write {}{}; what was there before is untouched", path.string(), reason_of_writing(why, folder_of(path)));
+  fail("cannot write {}{}; the old content is unchanged", path.string(), reason_of_writing(why, folder_of(path)));
 }
 
 /// An open file descriptor.
@@ -118,11 +118,11 @@ fs::path input_that_is(const fs::path& file) {
 
 void require_replaceable(const fs::path& path, Target target) {
   if (const auto input = input_that_is(path); !input.empty())
-    refuse("{}: is an input of this command ({}), which writing would destroy; choose another name", path.string(),
+    refuse("{}: is an input of this command ({}), and writing would destroy it; choose another name", path.string(),
            input.string());
   if (target != Target::hdf5 && is_hdf5(path))
     refuse(
-        "{}: is an HDF5 file, such as a checkpoint or data, which writing would destroy; choose another name, or "
+        "{}: is an HDF5 file, such as a checkpoint or data, and writing would destroy it; choose another name, or "
         "remove "
         "the file first",
         path.string());
@@ -151,7 +151,7 @@ AtomicFile::AtomicFile(const fs::path& path, Target target) : given_(path), path
     refuse("{}: is a pipe or a device; expected a regular file, or none: remove it", path.string());
   if (fs::is_regular_file(status)) require_replaceable(path, target);
   if (target == Target::output && !special_ && lies_with_checkpoints(path_))
-    refuse("{}: lies in a folder of checkpoints, where only runs write; choose another folder", path.string());
+    refuse("{}: is in a folder of checkpoints, where only runs write; choose another folder", path.string());
   temporary_ = temporary_of(special_ ? fs::temp_directory_path() / path_.filename() : path_);
 }
 
@@ -174,7 +174,7 @@ void AtomicFile::copy_out() const {
     const auto n = ::read(from.fd, part.data(), part.size());
     if (n == 0) return;
     if (n < 0 || !write_all(to.fd, {part.data(), static_cast<std::size_t>(n)}))
-      fail("cannot write all of it into {}: {}", given_.string(), std::strerror(errno));
+      fail("cannot write the whole content into {}: {}", given_.string(), std::strerror(errno));
   }
 }
 

@@ -34,7 +34,7 @@ class ExactSum {
 
   /// digit i counts 2^(32 i - 1074); the last entries count infinities and NaNs
   std::array<std::int64_t, count> at_{};
-  std::int32_t uncarried_ = 0;            ///< terms since carry()
+  std::int32_t uncarried_ = 0;  ///< terms since carry()
 };
 
 }  // namespace keelson

@@ -59,7 +59,7 @@ class TraceRecorder {
 
   /// the kept events, sorted by begin; of two with one begin the longer is first
   std::vector<TraceEvent> events() const;
-  std::vector<std::string> threads() const;  ///< names of the threads, by number
+  std::vector<std::string> threads() const;              ///< names of the threads, by number
   std::size_t capacity() const { return ring_.size(); }  ///< the capacity that was given
   std::int64_t dropped() const;                          ///< the number of events that newer events have replaced
 

@@ -19,7 +19,7 @@ constexpr const char* label = "the events of the trace";
 
 void require_writable(const fs::path& path) {
   if (path.empty() || !path.has_filename() || fs::is_directory(path))
-    refuse("--trace {}: is no name of a file; expected one, e.g. trace.json", path.string());
+    refuse("--trace {}: is not the name of a file; expected a name, e.g. trace.json", path.string());
   const AtomicFile probe(path, Target::output);  // removes the file that the next lines make
   errno = 0;
   if (!std::ofstream(probe.temporary()))
