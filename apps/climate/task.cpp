@@ -122,7 +122,7 @@ std::vector<std::shared_ptr<Metric>> make_metrics(const RunOptions& o) {
 
 std::shared_ptr<Optimizer> make_optimizer(const RunOptions& o) {
   app::OptimizerOptions options = o;
-  if (!is_deepcam(o)) {
+  if (network_of(o).loss != "deepcam") {
     options.larc_floor = 1.0f / 16000;  // the published factor if a norm is 0
     options.larc_relative = true;
   }
