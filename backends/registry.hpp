@@ -43,6 +43,7 @@ std::unique_ptr<Context> make_context(const std::string& device = "", const std:
 /// do the work that needs no context.
 class Runtime {
  public:
+  /// Starts Kokkos unless it is started.
   explicit Runtime(int threads = 0, int local_rank = 0);
   ~Runtime();
   Runtime(const Runtime&) = delete;
