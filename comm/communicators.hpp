@@ -11,9 +11,9 @@
 /// The implementations of Communicator, and the start and end of MPI. This header needs no MPI header.
 namespace keelson::comm {
 
-/// What a rank does when a collective call takes long. After every `seconds` the lowest waiting rank reports the label
-/// of the call, the current Activity, and the ranks that have not reached the call. The wait goes on until the job is
-/// ended with exit code 1.
+/// The actions of a rank when a collective call takes long. After every `seconds` the lowest waiting rank reports the
+/// label of the call, the current Activity, and the ranks that have not reached the call. The wait goes on until the
+/// job is ended with exit code 1.
 struct WatchdogOptions {
   double seconds = 300;  ///< KEELSON_WATCHDOG; 0: off
   /// Seconds of waiting after which the job is ended, in an Activity (training, evaluation); 0: never.

@@ -16,8 +16,8 @@ struct Budget {
 
   std::size_t left() const { return limit > used ? limit - used : 0; }
 
-  /// Throws because `size` bytes of `label` cannot be allocated. `where` names the device; `advice` adds to what may
-  /// help.
+  /// Throws because `size` bytes of `label` cannot be allocated. `where` names the device; `advice`: what else
+  /// may help.
   [[noreturn]] void out_of_memory(std::size_t size, const std::string& label, const std::string& where,
                                   const std::string& advice = "") const {
     const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };

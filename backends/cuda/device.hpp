@@ -4,7 +4,7 @@
 
 #include "engine/ops/context.hpp"
 
-/// What the registry of backends needs about GPUs. Needs no header of CUDA.
+/// The functions about GPUs for the registry of backends. This header needs no header of CUDA.
 namespace keelson::cuda {
 
 /// A GPU among those that this process sees (CUDA_VISIBLE_DEVICES).

@@ -34,7 +34,7 @@ struct StatusTraits<cublasStatus_t> {
   static std::string decode(cublasStatus_t s);
 };
 
-/// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the one that this thread uses; "no GPU" where there is none.
+/// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the GPU that this thread uses; "no GPU" if there is none.
 std::string this_gpu();
 
 /// "WHAT failed on GPU ...: STATUS". Clears the runtime's last error.

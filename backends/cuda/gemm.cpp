@@ -57,7 +57,7 @@ LtLayout layout_of(const Lines& m, DType t) {
 std::uint32_t element(const TensorDesc& d) { return static_cast<std::uint32_t>(size_of(d.dtype)); }
 
 /// The usual alignment of matrices that begin some lines, or some lengths of a line, after 64-byte aligned memory.
-/// Parts of larger matrices are such, for example one time step of a sequence.
+/// Parts of larger matrices begin there, for example one time step of a sequence.
 std::uint32_t usual_alignment(const char* name, const TensorDesc& d) {
   const auto m = lines_of(name, d);
   const auto bytes = static_cast<std::uint64_t>(m.length | (m.lines > 1 ? m.pitch : 0)) * size_of(d.dtype) | 64;

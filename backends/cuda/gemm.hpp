@@ -38,7 +38,7 @@ class Gemm {
   };
   class Trial;
 
-  void plan();  ///< throws Unsupported; Error where a call of cuBLASLt fails
+  void plan();  ///< throws Unsupported; Error if a call of cuBLASLt fails
   std::vector<Algorithm> candidates(const std::array<std::uint32_t, 3>& alignment) const;
   Algorithm tuned(const std::vector<Algorithm>& all) const;
   std::string key(const std::array<std::uint32_t, 3>& alignment) const;

@@ -33,7 +33,7 @@ struct Library {
 using LibraryPtr = std::shared_ptr<Library>;
 
 /// The limit of the scratch memory of a library, in bytes. It depends only on the GPU's model, so that ranks with more
-/// or less free memory choose alike.
+/// or less free memory make the same choice.
 std::size_t workspace_limit(const Library& library);
 
 /// Memory for running candidates. It is not zero, since computing with zeros draws less power and so is faster. Empty

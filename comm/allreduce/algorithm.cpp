@@ -14,7 +14,7 @@ using Algorithm = AllreduceAlgorithm::Kind;
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
-/// An algorithm. The rest of what depends on the algorithm is in allreduce_candidates() and in Allreduces::make().
+/// An algorithm. Other code that depends on the algorithm is in allreduce_candidates() and in Allreduces::make().
 struct Row {
   Algorithm kind;
   std::string_view name;

@@ -7,7 +7,8 @@
 
 namespace keelson {
 
-/// What an AtomicFile may replace. No target replaces an input of the command (protect_input()) or a folder.
+/// The kind of file that an AtomicFile may replace. No target replaces an input of the command (protect_input()) or a
+/// folder.
 enum class Target : std::uint8_t {
   own,   ///< a file whose name the program chooses: no file of HDF5, no device, no pipe
   hdf5,  ///< the same, for a program that writes HDF5: may replace a file of HDF5

@@ -103,7 +103,7 @@ struct PooledData {
   }
 
  private:
-  /// Runs over the windows of one plane in order: where the filters of the next window are.
+  /// Steps over the windows of one plane in order, and points to the filters of the next window.
   struct Cursor {
     const std::uint16_t* begins;  ///< of the window's elements in the plane
     Index from;                   ///< begins[p] counts from here

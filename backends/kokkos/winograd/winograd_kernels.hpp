@@ -55,7 +55,7 @@ struct TileSource {
 /// A part of a sample's tile, and where its vectors are stored: (d, h, w) at d * step[0] + h * step[1] + w.
 struct TilePart {
   Index n;
-  Index begin[3];  ///< coordinates of the first element, which may lie outside of the tensor
+  Index begin[3];  ///< coordinates of the first element, which may be outside of the tensor
   int extent[3];
   Index step[2];
 };
@@ -204,7 +204,7 @@ struct TransformFilters {
   }
 };
 
-/// Where the results of a tile are written.
+/// The memory for the results of a tile.
 struct WinogradOutput {
   float* dst;                      ///< result of the convolution, or of the pooling
   Volume pool;                     ///< if `pooled`: the volume of the pooled result
