@@ -29,7 +29,7 @@ const char* ProcessGrid::name(Axis axis) {
 
 ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
     : world_(&world), extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
-  // First, so that all ranks throw where one of them has another grid.
+  // First, so that all ranks throw if a rank has another grid.
   std::map<std::string, std::string> values;
   for (const Axis axis : axes) values[name(axis)] = std::to_string(extent(axis));
   compare_values(world, values, "process grids");
@@ -49,7 +49,7 @@ ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
            describe_extents(extents_), counted(world.size(), "rank"), data == 0 ? "a multiple of " : "",
            others * (data == 0 ? 1 : data));
 
-  int stride = 1;  // between the ranks along the axis
+  int stride = 1;  // distance between neighbouring ranks along the axis
   for (const Axis axis : axes) {
     const std::size_t a = index(axis);
     coordinates_[a] = world.rank() / stride % extents_[a];

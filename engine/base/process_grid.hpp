@@ -25,7 +25,7 @@ class ProcessGrid {
  public:
   /// The axes by name.
   enum class Axis : std::uint8_t { channel, space, data, stage, ensemble };  ///< fastest first
-  /// All of them, in their order.
+  /// All axes, in their order.
   static constexpr std::array axes{Axis::channel, Axis::space, Axis::data, Axis::stage, Axis::ensemble};
   /// The name of an axis: "data".
   static const char* name(Axis axis);
@@ -40,30 +40,30 @@ class ProcessGrid {
   };
 
   /// Makes the groups of the axes by Communicator::split(). An axis of one rank has no group, and the group of an axis
-  /// of all ranks is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks where the
-  /// extents differ between ranks, are not positive, or have another product than world.size().
+  /// of all ranks is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks if the extents
+  /// differ between ranks, are not positive, or have another product than world.size().
   ProcessGrid(Communicator& world, const Extents& extents);
-  /// All ranks along the data axis.
+  /// A grid with all ranks along the data axis.
   explicit ProcessGrid(Communicator& world) : ProcessGrid(world, Extents{}) {}
 
-  int extent(Axis axis) const { return extents_[index(axis)]; }          ///< ranks along it
+  int extent(Axis axis) const { return extents_[index(axis)]; }          ///< ranks along the axis
   int coordinate(Axis axis) const { return coordinates_[index(axis)]; }  ///< of this rank, from 0
 
   Communicator& world() const { return *world_; }  ///< all ranks of the grid
-  /// The ranks along `axis`, numbered by their coordinate; null where this rank is alone on it.
+  /// The ranks along `axis`, numbered by their coordinate; null if this rank is the only one.
   Communicator* along(Axis axis) const { return groups_[index(axis)]; }
-  /// This rank's group where the ranks along `axis` are cut into groups of `size` neighbours; the last group has fewer
-  /// where `size` does not divide the number of ranks. Size 0: along(axis). Null where this rank is alone in its group.
+  /// This rank's group if the ranks along `axis` are divided into groups of `size` neighbours. The last group has fewer
+  /// ranks if `size` does not divide the number of ranks. Size 0: along(axis). Null if this rank is alone in its group.
   /// The first call for a size makes the groups by Communicator::split(), and the grid keeps them. So all ranks along
-  /// the axis call it with the same sizes in the same order, in no other thread at the same time. Throws Error for a
-  /// size below 0.
+  /// the axis must make the calls with the same sizes in the same order, and not in two threads at a time. Throws Error
+  /// for a size below 0.
   Communicator* along(Axis axis, int size) const;
 
-  /// The rank in along(axis) that is `distance` further, or -1 beyond the edge: what send and receive take as a peer.
-  /// With `periodic`, the axis is a ring and has no edge.
+  /// The rank in along(axis) at a distance of `distance`, or -1 beyond the edge: a peer for send and receive. With
+  /// `periodic`, the axis is a ring without edge.
   int neighbor(Axis axis, int distance, bool periodic = false) const;
 
-  std::string describe() const;  ///< "data 4 x space 2"; axes of one rank are left out, but for data
+  std::string describe() const;  ///< "data 4 x space 2"; without axes of one rank, except data
 
  private:
   static constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
@@ -72,7 +72,7 @@ class ProcessGrid {
   std::array<int, axes.size()> extents_{}, coordinates_{};
   std::array<Communicator*, axes.size()> groups_{};
   std::array<std::unique_ptr<Communicator>, axes.size()> owned_;  ///< groups that are parts of the world
-  /// Groups of neighbours by axis and size, made when they are first asked for.
+  /// Groups of neighbours by axis and size, made at the first request.
   mutable std::map<std::pair<Axis, int>, std::unique_ptr<Communicator>> neighbors_;
 };
 
