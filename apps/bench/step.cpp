@@ -37,7 +37,7 @@ struct StepOptions {
 /// Throws InputError for options that only training has.
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
-  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress"})
+  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
     if (o.verb->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);

@@ -31,6 +31,12 @@ void declare(RequestedExchange& o, Verb& v) {
          "Ranks and samples per rank must be powers of two, and all runs need the same number of threads per rank "
          "(OMP_NUM_THREADS)")
       .stored();
+  v.option("--shard-optimizer", o.shards,
+           "What each rank keeps a part of, to save memory: moments, the optimizer's state; gradients, these too. "
+           "Checkpoints are the same",
+           "PARTS")
+      .one_of({"none", "moments", "gradients"})
+      .stored();
 }
 
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) {
@@ -40,6 +46,7 @@ ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) 
   o.bucket_bytes = requested.bucket_mb > 0 ? static_cast<std::size_t>(requested.bucket_mb * mebi)
                                            : comm::choose_bucket_bytes(ranks, o.wire);
   o.reproducible = requested.reproducible;
+  o.shards = parse_shards(requested.shards);
   return o;
 }
 

@@ -15,9 +15,10 @@ struct RequestedExchange {
   std::string wire = "fp32";
   std::string progress = "auto";
   bool reproducible = false;
+  std::string shards = "none";  ///< OptimizerShards
 };
 
-/// Declares --bucket-mb, --wire, --progress and --reproducible on a verb.
+/// Declares --bucket-mb, --wire, --progress, --reproducible and --shard-optimizer on a verb.
 void declare(RequestedExchange& o, Verb& verb);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "comm/allreduce/part_exchange.hpp"
 #include "comm/allreduce/peer_exchange.hpp"
 #include "comm/mpi/calls.hpp"
 #include "comm/mpi/support.hpp"
@@ -193,6 +194,10 @@ std::unique_ptr<CollectiveWork> Allreduces::make(const AllreduceAlgorithm& algor
   if (algorithm.kind == Algorithm::mpi)
     return std::make_unique<MpiCalls>(comm_, desc, 0, std::min(piece, detail::piece));
   return std::make_unique<SharedSum>(node_sum(algorithm.kind == Algorithm::two_level_ring, desc.wire), desc);
+}
+
+std::unique_ptr<CollectiveWork> Allreduces::make_part_exchange(const CollectiveDesc& desc) {
+  return std::make_unique<PartExchange>(comm_, take_tags(PartExchange::most_at_once), desc);
 }
 
 }  // namespace keelson::comm::detail

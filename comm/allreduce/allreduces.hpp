@@ -13,8 +13,8 @@
 
 namespace keelson::comm::detail {
 
-/// Makes allreduces of f32 for one communicator, by any algorithm. This object must outlive the allreduces. All ranks
-/// make the same calls.
+/// Makes allreduces of f32 for one communicator, by any algorithm, and exchanges of parts. This object must outlive them.
+/// All ranks make the same calls.
 class Allreduces {
  public:
   /// All ranks of a node share memory, or, with KEELSON_NODE_RANKS, groups of this number of ranks. Collective.
@@ -28,6 +28,8 @@ class Allreduces {
   }
   /// Throws InputError if the algorithm is not supported. Collective.
   std::unique_ptr<CollectiveWork> make(const AllreduceAlgorithm& algorithm, const CollectiveDesc& desc);
+  /// A reduce-scatter or an allgather by PartExchange. Collective.
+  std::unique_ptr<CollectiveWork> make_part_exchange(const CollectiveDesc& desc);
 
  private:
   void find_nodes();

@@ -97,6 +97,11 @@ std::unique_ptr<Collective> MpiTransport::make_collective(const CollectiveDesc& 
   if (desc.wire != Wire::fp32)
     refuse("{}: MPI sends fp32 from the memory of devices; give --wire fp32, or set KEELSON_COLLECTIVES=staged",
            desc.label);
+  if (desc.in_place(channel_->size()))
+    refuse(
+        "{}: parts in the memory of devices are exchanged in place by NCCL or through the host; set "
+        "KEELSON_COLLECTIVES=nccl or staged",
+        desc.label);
   return std::make_unique<DeviceCollective>(*this, dynamic_cast<MpiCommunicator&>(*channel_), desc);
 }
 

@@ -88,7 +88,7 @@ std::unique_ptr<Collective> StagedTransport::make_collective(const CollectiveDes
   const std::size_t src_bytes = desc.src_bytes(rank, size), dst_bytes = desc.dst_bytes(rank, size);
   CollectiveDesc on_host = desc;
   std::vector<std::shared_ptr<void>> memory;
-  if (desc.src == desc.dst) {  // src and dst are one array
+  if (desc.src == desc.dst && !desc.in_place(size)) {  // src and dst are one array
     memory.push_back(device_.allocate_host(desc.bytes(), desc.label + " on the host"));
     on_host.src = on_host.dst = memory[0].get();
   } else {

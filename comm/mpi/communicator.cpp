@@ -195,6 +195,13 @@ std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& des
     if (desc.element == CollectiveDesc::Element::f64)
       return std::make_unique<MpiCollective>(*this, desc, std::make_unique<GatheredSum>(comm_, desc));
   }
+  if (desc.consumes_src || desc.in_place(info_.size)) {
+    if (survives_losses())
+      refuse("{}: parts cannot be exchanged in place where ranks can be lost; start mpirun without --with-ft",
+             desc.label);
+    chooser();
+    return std::make_unique<MpiCollective>(*this, desc, allreduces_->make_part_exchange(desc));
+  }
   // The other algorithms share memory and messages, and a rank that waits for a dead rank may still use these.
   if (!sums_floats || survives_losses()) return std::make_unique<MpiCollective>(*this, desc);
   const AllreduceAlgorithm algorithm = chooser().choose(desc.bytes(), desc.wire, desc.order);

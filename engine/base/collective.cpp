@@ -25,6 +25,14 @@ std::unique_ptr<Collective> make_local_collective(const CollectiveDesc& desc, Co
   return std::make_unique<LocalCollective>(desc, std::move(copy));
 }
 
+bool CollectiveDesc::in_place(int size) const {
+  const bool scatters = kind == Kind::reduce_scatter;
+  if (!scatters && kind != Kind::allgather) return false;
+  const auto* const whole = static_cast<const std::byte*>(scatters ? src : dst);
+  const auto* const part = static_cast<const std::byte*>(scatters ? dst : src);
+  return part >= whole && part < whole + bytes() * static_cast<std::size_t>(size);
+}
+
 std::size_t CollectiveDesc::src_bytes(int rank, int size) const {
   if (kind == Kind::receive || (kind == Kind::broadcast && rank != peer)) return 0;
   const bool per_rank = kind == Kind::reduce_scatter || kind == Kind::all_to_all;

@@ -34,6 +34,9 @@ enum class SumOrder : std::uint8_t {
 /// | broadcast      | count elements, read only on the root   | the same array, written on all others    | root     |
 /// | send           | count elements                          |                                          | receiver |
 /// | receive        |                                         | count elements                           | sender   |
+///
+/// An allgather may be in place: src is this rank's part of dst. So may a reduce-scatter with consumes_src: dst is this
+/// rank's part of src.
 struct CollectiveDesc {
   /// See the table.
   enum class Kind : std::uint8_t { allreduce, reduce_scatter, allgather, all_to_all, broadcast, send, receive };
@@ -49,9 +52,12 @@ struct CollectiveDesc {
   std::string label;                ///< names the array in messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
   Wire wire = Wire::fp32;           ///< of an allreduce of f32
   SumOrder order = SumOrder::any;   ///< of an allreduce; SumOrder::tree needs Wire::fp32
+  bool consumes_src = false;        ///< of a reduce_scatter of f32: src may be overwritten, which saves memory
 
   /// Whether elements of several ranks are added up.
   bool sums() const { return kind == Kind::allreduce || kind == Kind::reduce_scatter; }
+  /// Whether src is a part of dst, or dst a part of src. `size`: number of ranks.
+  bool in_place(int size) const;
   /// A send or a receive, in which two ranks take part. In all other kinds all ranks of the group take part.
   bool point_to_point() const { return kind == Kind::send || kind == Kind::receive; }
   /// Bytes of one element.

@@ -1,16 +1,22 @@
 #include "engine/execute/bindings.hpp"
 
+#include <utility>
+
 namespace keelson {
 
 Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena)
     : compiled_(compiled), parameters_(parameters), arena_(std::move(arena)) {
   const auto& buffers = compiled.program.buffers();
+  for (const Buffer& b : buffers)
+    if (b.storage == Storage::parameter && !b.parameter.empty()) require_layout(b);
+  if (!compiled.parameter_block.places.empty()) parameter_block_ = parameters_.place(compiled.parameter_block);
   if (compiled.gradient_floats > 0)
     gradients_ = compiled.context.allocate(TensorDesc::plain({compiled.gradient_floats}), "gradients");
   memory_.resize(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i)
     if (buffers[i].view_of == no_buffer) allocate(buffers[i], static_cast<BufferId>(i));
   arena_->reserve(compiled.program.arena_bytes());
+  parameters_generation_ = parameters_.generation();
   refresh();
 }
 
@@ -29,13 +35,29 @@ void Bindings::allocate(const Buffer& b, BufferId id) {
     case Storage::moment:
       break;
   }
+  if (b.storage == Storage::parameter && b.parameter.empty()) {
+    t = parameter_block_;
+    return;
+  }
+  Parameter& p = parameters_.at(b.parameter);
+  if (b.storage == Storage::moment) parameters_.add_moments(p, static_cast<int>(b.moment) + 1);
+  t = b.storage == Storage::parameter ? p.value : p.moments[b.moment];
+}
+
+void Bindings::require_layout(const Buffer& b) {
   Parameter& p = parameters_.at(b.parameter);
   if (!p.value) parameters_.materialise(p, b.desc.layout);
   if (!(p.value.desc() == b.desc))
     fail("the parameter {} is {}, but the plan reads {}: make the plan with these parameters, or others without memory",
          p.name, to_string(p.value.desc()), to_string(b.desc));
-  if (b.storage == Storage::moment) parameters_.add_moments(p, static_cast<int>(b.moment) + 1);
-  t = b.storage == Storage::parameter ? p.value : p.moments[b.moment];
+}
+
+void Bindings::find_parameters() {
+  if (!compiled_.parameter_block.places.empty()) parameter_block_ = parameters_.place(compiled_.parameter_block);
+  const auto& buffers = compiled_.program.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i].view_of == no_buffer && buffers[i].storage == Storage::parameter)
+      allocate(buffers[i], static_cast<BufferId>(i));
 }
 
 Tensor Bindings::tensor(BufferId id) const {
@@ -52,8 +74,13 @@ namespace {
 CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Tensor& dst, const ProcessGrid* grid) {
   using Kind = CollectiveDesc::Kind;
   using Element = CollectiveDesc::Element;
-  CollectiveDesc d{
-      .kind = c.kind, .src = src.raw(), .dst = dst.raw(), .label = c.label, .wire = c.wire, .order = c.order};
+  CollectiveDesc d{.kind = c.kind,
+                   .src = src.raw(),
+                   .dst = dst.raw(),
+                   .label = c.label,
+                   .wire = c.wire,
+                   .order = c.order,
+                   .consumes_src = c.consumes_src};
   if (c.kind == Kind::allreduce) d.src = d.dst;
   const Tensor& counted = c.kind == Kind::reduce_scatter || !src ? dst : src;
   d.count = counted.bytes();
@@ -98,8 +125,9 @@ BoundCall Bindings::bind(const Call& call) {
 }
 
 bool Bindings::refresh() {
-  if (generation_ == arena_->generation()) return false;
+  if (generation_ == arena_->generation() && parameters_generation_ == parameters_.generation()) return false;
   generation_ = arena_->generation();
+  if (std::exchange(parameters_generation_, parameters_.generation()) != parameters_.generation()) find_parameters();
   calls_.clear();
   collectives_.assign(static_cast<std::size_t>(compiled_.program.channels()), nullptr);
   for (const Call& call : compiled_.program.calls()) calls_.push_back(bind(call));

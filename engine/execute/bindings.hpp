@@ -20,7 +20,7 @@ class Bindings {
   /// OutOfMemory if the device has no room. All arguments must outlive the bindings.
   Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena);
 
-  /// Binds the calls again if the arena has moved. Returns whether the arena has moved.
+  /// Binds the calls again if the arena or the parameters have moved. Returns whether they have.
   bool refresh();
   /// Binds the calls that use this buffer, of Storage::owned, to memory of the caller.
   void move(BufferId buffer, void* data);
@@ -31,6 +31,8 @@ class Bindings {
 
  private:
   void allocate(const Buffer& buffer, BufferId id);
+  void require_layout(const Buffer& parameter);
+  void find_parameters();
   BoundCall bind(const Call& call);
   std::shared_ptr<Collective> make_collective(const CommunicationDesc& desc) const;
 
@@ -38,6 +40,8 @@ class Bindings {
   Parameters& parameters_;
   std::shared_ptr<Arena> arena_;
   int generation_ = -1;
+  std::uint64_t parameters_generation_ = 0;
+  Tensor parameter_block_;                                ///< Parameters::place(); empty: none
   Tensor gradients_;                                      ///< the block of all dense gradients
   std::vector<Tensor> memory_;                            ///< one per buffer that lies outside the arena
   std::vector<std::shared_ptr<Collective>> collectives_;  ///< one per channel

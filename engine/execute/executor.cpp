@@ -82,11 +82,17 @@ struct Executor::Impl {
     in_exchange = false;
   }
   /// Waits for all gradients; a second wait for the same collective returns at once.
-  void finish_exchange() {
+  void finish_gradients() {
     run_exchange();
     const auto& all = compiled.program.calls();
     for (std::size_t i = compiled.phase_ends.exchange; i < all.size(); ++i)
       if (const auto* c = all[i].communication(); c && c->step == Communication::Step::wait) bindings.calls()[i].run();
+  }
+  /// Also for the exchanges of parameters that the update has started.
+  void finish_exchange() {
+    finish_gradients();
+    for (std::size_t i = compiled.phase_ends.exchange; i < bindings.calls().size(); ++i)
+      if (const auto& c = bindings.calls()[i].collective) c->wait();
   }
   void write_scale(const ops::LossScale& scale) {
     if (compiled.loss_scale != no_buffer)
@@ -216,7 +222,7 @@ Tensor Executor::output(const std::string& name) const {
 void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) {
   const Turn turn(*impl_);
   KEELSON_EXPECT(micro_batch >= 0 && micro_batch < plan().micro_batches());
-  if (!impl_->compiled.options.lag) impl_->finish_exchange();
+  if (!impl_->compiled.options.lag) impl_->finish_gradients();
   const TraceSpan span("forward", "phase");
   impl_->refresh();
   impl_->micro_batch = micro_batch;
@@ -315,6 +321,8 @@ void Executor::set_loss_scale(const ops::LossScale& scale) {
 
 std::vector<float> Executor::gradient(const std::string& parameter) const {
   const Turn turn(*impl_);
+  if (!impl_->compiled.parameter_block.places.empty())
+    fail("{}: each rank has a shard of the gradients alone (ExchangeOptions::shards)", parameter);
   impl_->finish_exchange();
   for (const auto& [name, buffer] : impl_->compiled.gradients) {
     if (name != parameter) continue;

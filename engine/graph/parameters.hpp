@@ -1,9 +1,11 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/base/communicator.hpp"
 #include "engine/graph/arena.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/graph/instance_order.hpp"
@@ -20,9 +22,16 @@ struct Parameter {
   Init init;                                    ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
   Tensor value;                                 ///< f32; empty until the first plan chooses the layout
-  /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value. Made by the first
-  /// executor of a training plan, zero at first.
+  /// The elements whose moments this rank has, where the moments are in shards over ranks (OptimizerShards): numbers in
+  /// the order of the memory of `value`, padding included.
+  struct Shard {
+    std::int64_t first = 0, count = 0;
+    bool operator==(const Shard&) const = default;
+  };
+  /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value; (shard->count) where
+  /// there is a shard, and none where that is empty. Made by the first executor of a training plan, zero at first.
   std::vector<Tensor> moments;
+  std::optional<Shard> shard;  ///< none: this rank has the moments of all elements
   /// Values that remap() has carried over and that no plan has put into device memory yet, in plain order. Empty: the
   /// value begins as `init` says.
   std::vector<float> start;
@@ -60,6 +69,30 @@ class Parameters {
   /// Gives `p` `count` moments, unless they exist. The moments are zero, or those that remap() has carried over.
   void add_moments(Parameter& p, int count);
 
+  /// Places of parameters in one block of memory.
+  struct Block {
+    /// Where a parameter begins.
+    struct Place {
+      std::string parameter;   ///< its name
+      std::size_t offset = 0;  ///< bytes from the beginning of the block
+      Parameter::Shard shard;  ///< of the moments on this rank
+    };
+    std::vector<Place> places;  ///< in the order of the memory
+    std::size_t bytes = 0;      ///< size of the block
+  };
+  /// Moves parameters, which have memory, into one block, and cuts their moments to the shards of this rank. Returns
+  /// the block's memory. Executors on these parameters follow (generation()). Does nothing if the parameters lie so
+  /// already.
+  Tensor place(const Block& block);
+  /// Changes whenever values have moved in memory.
+  std::uint64_t generation() const { return generation_; }
+  /// Makes moments that are in shards whole on every rank, for example before remap(). `ranks`: those that share the
+  /// shards. Collective.
+  void gather_shards(Communicator& ranks);
+  /// As get() of a moment, on rank 0 of the ranks that share the shards; empty on other ranks. Collective where the
+  /// moments are in shards. `ranks` null: this rank alone.
+  std::vector<float> gather(const Parameter& p, int which, Communicator* ranks) const;
+
   /// The parameters of another network, for networks whose units and channels are removed or added. Values and moments
   /// are copied from the parameters of the same names, or as `maps` says. Entries and parameters that are new get the
   /// values that their Init gives in the new network, and zero moments. Parameters that the new network does not have
@@ -71,20 +104,27 @@ class Parameters {
   Parameters remap(const Graph& graph, const ParameterMaps& maps) const;
 
   /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
-  /// moment. If the value has no memory yet, the copy has the parameter's initial values. Waits for the device.
+  /// moment. If the value has no memory yet, the copy has the parameter's initial values. Waits for the device. Throws
+  /// Error for a moment that is in shards: see gather().
   std::vector<float> get(const Parameter& p, int which = -1) const;
   /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. The value
-  /// or the moment must have memory already. Throws Error for another number of elements.
+  /// or the moment must have memory already. Of a moment in shards, this rank's shard is written. Throws Error for
+  /// another number of elements.
   void set(Parameter& p, const std::vector<float>& plain, int which = -1);
 
  private:
   /// Fills `to`, whose name, shape and Init are set, from a parameter of the old network.
   void carry_over(const Parameter& from, Parameter& to, const ParameterMap& map) const;
+  void cut_moments(Parameter& p, const Parameter::Shard& shard);
+  std::vector<float> stored(const Tensor& t) const;
+  std::vector<float> plain_of(const Parameter& p, const std::vector<float>& stored) const;
 
   Context* context_;
   std::uint64_t seed_;
   std::shared_ptr<Arena> arena_;
   std::deque<Parameter> parameters_;
+  Tensor block_;  ///< of place(); empty: each parameter has memory of its own
+  std::uint64_t generation_ = 0;
   mutable InstanceOrder order_;
 };
 

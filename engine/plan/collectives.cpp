@@ -56,6 +56,7 @@ std::vector<Operand> operands_of(const CommunicationDesc& desc) {
 struct Insertion {
   Call start;
   int last_writer = -1, first_reader = -1;  ///< -1: none in the phases forward and backward
+  int wait_behind = -1;                     ///< the wait stands behind this call; -1: before first_reader
 };
 
 bool is_linear(const Call& call) { return call.computation() && call.computation()->primitive->is_linear(); }
@@ -94,7 +95,7 @@ class Inserter {
   const Distribution& held(BufferId b) const { return program_.buffer(program_.root(b)).distribution; }
   void note_users(int c);
   void add_sum(BufferId whole, const std::vector<BufferId>& parts, const Bucket& names);
-  int first_update(const Buffer& bucket) const;
+  int first_update(const Bucket& bucket) const;
 
   CompileState& build_;
   Program& program_;
@@ -127,6 +128,10 @@ void Inserter::add_buckets(const std::vector<Bucket>& buckets) {
     users(b.whole).in_bucket = true;
     if (build_.ranks(Distribution::Axis::data) > 1 && !build_.lag) add_sum(b.whole, b.parts, b);
   }
+  // Buckets that do not outlive their sum share the memory of two.
+  for (std::size_t b = 0; b + 1 < buckets.size(); ++b)
+    if (program_.buffer(buckets[b].whole).storage == Storage::arena)
+      insertions_[b].wait_behind = std::max(insertions_[b].last_writer, insertions_[b + 1].last_writer);
 }
 
 void Inserter::add_partial_values() {
@@ -135,15 +140,17 @@ void Inserter::add_partial_values() {
     if (buffer.view_of != no_buffer || users(b).in_bucket || !buffer.distribution.is_partial()) continue;
     if (buffer.distribution.terms(build_.ranks(buffer.distribution.axis)) > 1 &&
         (buffer.keep || users(b).first_reader >= 0))
-      add_sum(b, {b}, {b, {}, buffer.name, buffer.name, Wire::fp32});
+      add_sum(b, {b}, {.whole = b, .node = buffer.name, .label = buffer.name});
   }
 }
 
 /// The first call of the phase update that reads gradients of this bucket, as a parameter's own or among those of a
-/// larger part of the block; -1: none.
-int Inserter::first_update(const Buffer& bucket) const {
+/// larger part of the block, or in this rank's shard; -1: none.
+int Inserter::first_update(const Bucket& of) const {
+  const Buffer& bucket = program_.buffer(of.whole);
   const auto reads = [&](const Operand& o) {
     if (o.id == no_buffer || !o.reads()) return false;
+    if (of.shard != no_buffer) return program_.root(o.id) == program_.root(of.shard);
     const Buffer& b = program_.buffer(program_.root(o.id));
     return b.storage == Storage::gradients && b.offset < bucket.offset + bucket.bytes &&
            bucket.offset < b.offset + b.bytes;
@@ -161,19 +168,24 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
     if (u.first_reader < 0 || u.first_reader >= static_cast<int>(ends_.backward)) continue;
     if (i.first_reader < 0 || u.first_reader < i.first_reader) i.first_reader = u.first_reader;
   }
-  if (i.first_reader < 0 && users(whole).in_bucket) i.first_reader = first_update(program_.buffer(whole));
+  if (i.first_reader < 0 && users(whole).in_bucket) i.first_reader = first_update(names);
   KEELSON_EXPECT(i.first_reader < 0 || i.first_reader > i.last_writer);
   const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(ends_.backward);
   const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
   const Distribution& terms = program_.buffer(parts[0]).distribution;
-  i.start = start_of(build_, {phase, names.node, ""},
-                     {.kind = Kind::allreduce,
-                      .axis = terms.axis,
-                      .group = terms.group,
-                      .dst = whole,
-                      .wire = names.wire,
-                      .order = build_.order,
-                      .label = names.label});
+  CommunicationDesc sum{.axis = terms.axis,
+                        .group = terms.group,
+                        .dst = whole,
+                        .wire = names.wire,
+                        .order = build_.order,
+                        .label = names.label};
+  if (names.shard != no_buffer) {
+    sum.kind = Kind::reduce_scatter;
+    sum.src = whole;
+    sum.dst = names.shard;
+    sum.consumes_src = true;
+  }
+  i.start = start_of(build_, {phase, names.node, ""}, sum);
   insertions_.push_back(std::move(i));
 }
 
@@ -202,15 +214,16 @@ PhaseEnds Inserter::insert() {
     if (c == ends_.backward) {
       ends.backward = result.size();
       append_starts(starts_behind_backward);
-      append_ends([](const Insertion& i) { return i.first_reader < 0; });
+      append_ends([](const Insertion& i) { return i.first_reader < 0 && i.wait_behind < 0; });
     }
     if (c == ends_.exchange) ends.exchange = result.size();
     if (c == calls_.size()) break;
-    append_ends([&](const Insertion& i) { return i.first_reader == static_cast<int>(c); });
+    append_ends([&](const Insertion& i) { return i.first_reader == static_cast<int>(c) && i.wait_behind < 0; });
     result.push_back(std::move(calls_[c]));
     append_starts([&](const Insertion& i) {
       return i.last_writer == static_cast<int>(c) && !starts_late(i) && !starts_behind_backward(i);
     });
+    append_ends([&](const Insertion& i) { return i.wait_behind == static_cast<int>(c); });
   }
   calls_ = std::move(result);
   return ends;

@@ -16,10 +16,11 @@ Call end_of(Call start);
 
 /// Values that are exchanged together: adjacent parts of one buffer.
 struct Bucket {
-  BufferId whole;               ///< covers all parts
+  BufferId whole = no_buffer;   ///< covers all parts
   std::vector<BufferId> parts;  ///< the values, in the order of their memory
   std::string node, label;  ///< "bucket 3", in reports; "gradient bucket 3 (conv4/weights ... conv3/bias)", in errors
-  Wire wire;                ///< of the exchange
+  BufferId shard = no_buffer;  ///< this rank's part of the sums, where each rank gets a part alone
+  Wire wire = Wire::fp32;      ///< of the exchange
 };
 
 /// The pass that turns partial values into replicated ones where a call reads them. It inserts an allreduce for each

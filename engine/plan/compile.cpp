@@ -45,6 +45,18 @@ void require_tree(const Graph& graph, const PlanOptions& options, int ranks) {
           n.name, n.layer->kind());
 }
 
+/// Throws InputError where ExchangeOptions::shards is not possible.
+void require_shards(const PlanOptions& options) {
+  if (options.exchange.wire != Wire::fp32)
+    refuse("shards of the optimizer (--shard-optimizer) are exchanged in fp32: leave --wire bf16 or fp16 out");
+  if (options.lag)
+    refuse("shards of the optimizer (--shard-optimizer) need gradients of the same step: leave --sync lag out");
+  if (options.exchange.reproducible && options.exchange.shards == OptimizerShards::gradients)
+    refuse(
+        "reproducible sums (--reproducible) add up whole gradients of samples computed one by one, but each rank "
+        "keeps a shard of the gradients alone: give --shard-optimizer moments");
+}
+
 /// One compilation under way.
 struct Compiler {
   Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
@@ -80,7 +92,10 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
   build.order = options.exchange.reproducible ? SumOrder::tree : SumOrder::any;
-  build.sparse_allowed = !build.lag && !options.exchange.reproducible &&
+  if (options.training && options.optimizer && build.ranks(Distribution::Axis::data) > 1)
+    build.shards = options.exchange.shards;
+  if (build.shards != OptimizerShards::none) require_shards(options);
+  build.sparse_allowed = !build.lag && !options.exchange.reproducible && build.shards == OptimizerShards::none &&
                          (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
   if (options.training && options.exchange.reproducible)
     require_tree(graph, options, build.ranks(Distribution::Axis::data));
@@ -193,7 +208,7 @@ CompiledGraph Compiler::finish() {
   if (options.inputs_as_read) adopt_readers_descs(build);
   CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
   if (options.training && options.optimizer) {
-    append_updates(build, *options.optimizer, gradients->floats(), options.exchange.wire);
+    append_updates(build, *options.optimizer, *gradients, options.exchange.wire);
     for (const auto& [node, append] : build.at_update) {
       NodeBuilder b(build, Phase::update, node);
       append(b);
@@ -217,6 +232,7 @@ CompiledGraph Compiler::finish() {
   if (gradients) {
     c.gradient_floats = gradients->floats();
     c.buckets = gradients->buckets().size();
+    if (gradients->shards()) c.parameter_block = gradients->shards()->block();
   }
   c.program = std::move(program);
   return c;
@@ -229,7 +245,7 @@ namespace {
 /// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
 /// the elements may lie in another order, and the sums would be wrong without a word.
 void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
-  compare_hash(ranks, plan_hash(mine.program), "plans",
+  compare_hash(ranks, plan_hash(mine), "plans",
                "give all ranks the same network, shapes of inputs, options, build and environment, on processors of "
                "one kind, or try KEELSON_BACKEND=kokkos and KEELSON_TUNE=off");
 }

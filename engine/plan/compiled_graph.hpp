@@ -43,6 +43,7 @@ struct CompiledGraph {
   std::vector<SparseGradient> sparse_gradients;  ///< gradients by rows, of all ranks
   std::int64_t gradient_floats = 0;              ///< f32 elements of the block that holds all whole gradients
   std::size_t buckets = 0;                       ///< number of gradient buckets
+  Parameters::Block parameter_block;             ///< of ranks that update shards; else without places
   PhaseEnds phase_ends;                          ///< of the program's calls
 };
 

@@ -6,7 +6,9 @@ namespace keelson {
 
 namespace {
 
-constexpr std::int64_t floats_per_line = 16;  // 64 bytes, the alignment that primitives want
+constexpr std::size_t line = 64;  // bytes, the alignment that primitives want
+
+std::size_t lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
 /// Adds up rows of the same number. The result has rising row numbers.
 SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
@@ -31,30 +33,53 @@ Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
 }
 
 void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchange) {
-  Program& program = build.program;
-  std::int64_t begin = 0;
-  std::vector<BufferId> parts;
-  std::string first;
-  const auto close = [&](const std::string& last) {
-    const std::string node = fmt::format("bucket {}", buckets_.size() + 1);
-    const BufferId whole = program.add(node, TensorDesc::plain({floats_ - begin}), Storage::gradients);
-    program.buffer(whole).offset = static_cast<std::size_t>(begin) * sizeof(float);
-    const std::string label = fmt::format("gradient {} ({}{})", node, first, first == last ? "" : " ... " + last);
-    buckets_.push_back({whole, std::move(parts), node, label, exchange.wire});
-    begin = floats_;
-    parts.clear();
-  };
-  for (const auto& [name, id] : build.gradients) {
-    if (begin == floats_) first = name;
-    Buffer& b = program.buffer(id);
-    b.storage = Storage::gradients;
-    b.offset = static_cast<std::size_t>(floats_) * sizeof(float);
-    const auto floats = static_cast<std::int64_t>(b.bytes / sizeof(float));
-    floats_ += (floats + floats_per_line - 1) / floats_per_line * floats_per_line;
-    parts.push_back(id);
-    if (static_cast<std::size_t>(floats_ - begin) * sizeof(float) >= exchange.bucket_bytes) close(name);
+  for (auto next = build.gradients.begin(); next != build.gradients.end();) {
+    const auto first = next;
+    std::size_t bytes = 0;
+    Bucket b{.wire = exchange.wire};
+    for (; next != build.gradients.end() && bytes < exchange.bucket_bytes; ++next) {
+      bytes += lines(build.program.buffer(next->second).bytes);
+      b.parts.push_back(next->second);
+    }
+    const std::string &from = first->first, &to = std::prev(next)->first;
+    b.node = fmt::format("bucket {}", buckets_.size() + 1);
+    b.label = fmt::format("gradient {} ({}{})", b.node, from, from == to ? "" : " ... " + to);
+    buckets_.push_back(place(build, std::move(b), bytes));
   }
-  if (begin < floats_) close(build.gradients.back().first);
+  if (build.shards != OptimizerShards::none && !buckets_.empty()) shards_.emplace(build, buckets_);
+}
+
+/// Gives the bucket and its gradients, which have so many bytes together, their places.
+Bucket Gradients::place(CompileState& build, Bucket b, std::size_t bytes) {
+  Program& program = build.program;
+  const bool shards = build.shards != OptimizerShards::none, in_arena = build.shards == OptimizerShards::gradients;
+  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::Axis::data));
+  if (shards) bytes = (bytes + ranks * line - 1) / (ranks * line) * (ranks * line);
+  const std::size_t part = bytes / ranks, begin = static_cast<std::size_t>(floats_) * sizeof(float);
+  const auto add = [&](const std::string& name, std::size_t size, Storage storage) {
+    const BufferId id =
+        program.add(name, TensorDesc::plain({static_cast<std::int64_t>(size / sizeof(float))}), storage);
+    program.buffer(id).distribution = Distribution::partial();
+    if (storage == Storage::arena) return id;
+    program.buffer(id).distribution = {};
+    program.buffer(id).offset = begin;
+    floats_ += static_cast<std::int64_t>(size / sizeof(float));
+    return id;
+  };
+  b.whole = add(b.node, bytes, in_arena ? Storage::arena : Storage::gradients);
+  std::size_t at = 0;
+  for (const BufferId gradient : b.parts) {
+    Buffer& g = program.buffer(gradient);
+    if (in_arena) g.view_of = b.whole;
+    if (!in_arena) g.storage = Storage::gradients;
+    g.offset = in_arena ? at : begin + at;
+    at += lines(g.bytes);
+  }
+  if (in_arena) b.shard = add(b.node + " shard", part, Storage::gradients);
+  if (shards && !in_arena)
+    b.shard = program.view(b.whole, TensorDesc::plain({static_cast<std::int64_t>(part / sizeof(float))}),
+                           part * static_cast<std::size_t>(build.grid->coordinate(Distribution::Axis::data)));
+  return b;
 }
 
 SparseGradient Gradients::gather(CompileState& build, const SparseGradient& mine) {

@@ -8,6 +8,7 @@
 #include "engine/graph/parameters.hpp"
 #include "engine/plan/precision.hpp"
 #include "engine/plan/typed_call.hpp"
+#include "engine/plan/update_rule.hpp"
 
 namespace keelson {
 
@@ -37,6 +38,8 @@ struct CompileState {
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
   bool lag = false;                       ///< as in PlanOptions
   SumOrder order = SumOrder::any;         ///< of losses and gradients over ranks
+  /// As in ExchangeOptions; none with one rank along the axis data, and without an optimizer.
+  OptimizerShards shards = OptimizerShards::none;
   /// Ranks along an axis of the process grid; 1 without a grid.
   int ranks(ProcessGrid::Axis axis) const { return grid ? grid->extent(axis) : 1; }
 

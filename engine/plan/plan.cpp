@@ -18,7 +18,7 @@ std::vector<std::string> Plan::reorders() const { return plan_reorders(compiled_
 std::vector<std::pair<std::string, std::size_t>> Plan::memory() const { return memory_of(*compiled_); }
 std::size_t Plan::arena_bytes() const { return compiled_->program.arena_bytes(); }
 std::size_t Plan::arena_lower_bound() const { return compiled_->program.lower_bound(); }
-std::uint64_t Plan::hash() const { return plan_hash(compiled_->program); }
+std::uint64_t Plan::hash() const { return plan_hash(*compiled_); }
 
 void Plan::print(std::ostream& out, const DevicePeaks* peaks, const std::vector<PlanRow>* rows) const {
   print_plan(out, *this, *compiled_, rows ? *rows : this->rows(), peaks);

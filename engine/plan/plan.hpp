@@ -25,6 +25,10 @@ struct ExchangeOptions {
   /// rank or the ranks are no power of two, where the wire is not fp32, and for networks with layers that mix samples
   /// (Layer::mixes_samples). All gradients are whole, none by rows. The exchange begins behind the last backward pass.
   bool reproducible = false;
+  /// Training plans on several ranks throw InputError where this is not none and the wire is not fp32, with
+  /// PlanOptions::lag, with `reproducible` and shards of gradients, and with `reproducible` and an optimizer that reads
+  /// norms.
+  OptimizerShards shards = OptimizerShards::none;
 };
 
 /// How a graph is compiled.
@@ -117,8 +121,8 @@ class Plan {
   std::vector<std::pair<std::string, std::size_t>> memory() const;
   std::size_t arena_bytes() const;        ///< size of the arena that an executor needs
   std::size_t arena_lower_bound() const;  ///< most bytes that are in use at one call: no arena can be smaller
-  /// Hash of all calls with their kernels and operands. The ranks of a training plan have the same hash: they add up
-  /// gradients as these lie in memory.
+  /// Hash of all calls with their kernels and operands, without those of the update where the ranks update shards. The
+  /// ranks of a training plan have the same hash: they add up gradients as these lie in memory.
   std::uint64_t hash() const;
 
  private:

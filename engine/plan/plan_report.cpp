@@ -92,13 +92,18 @@ std::vector<std::string> plan_reorders(const Program& program) {
   return lines;
 }
 
-std::uint64_t plan_hash(const Program& program) {
+std::uint64_t plan_hash(const CompiledGraph& compiled) {
+  const Program& program = compiled.program;
+  const bool updates_differ = !compiled.parameter_block.places.empty();
   std::uint64_t h = 14695981039346656037ull;  // FNV-1a
   const auto mix = [&](std::string_view text) {
     for (unsigned char c : text) h = (h ^ c) * 1099511628211ull;
     h = (h ^ 0xff) * 1099511628211ull;
   };
   for (const Call& c : program.calls()) {
+    const Communication* exchange = c.communication();
+    const bool waits = exchange && exchange->step == Communication::Step::wait;
+    if (updates_differ && (c.phase == Phase::update || waits)) continue;
     mix(c.node);
     mix(c.op);
     if (const Computation* k = c.computation()) mix(k->primitive->name(k->verb));

@@ -10,8 +10,8 @@ namespace keelson {
 std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled);  ///< as Plan::memory()
 std::vector<PlanRow> plan_rows(const Program& program);                                     ///< as Plan::rows()
 std::vector<std::string> plan_reorders(const Program& program);                             ///< as Plan::reorders()
-std::string op_name(const Call& call);            ///< as PlanRow::op: "conv bwd data"
-std::uint64_t plan_hash(const Program& program);  ///< as Plan::hash()
+std::string op_name(const Call& call);                   ///< as PlanRow::op: "conv bwd data"
+std::uint64_t plan_hash(const CompiledGraph& compiled);  ///< as Plan::hash()
 /// As Plan::print(). `compiled` is the compiled graph of `plan`; `peaks` may be null.
 void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,
                 const DevicePeaks* peaks);

@@ -32,7 +32,7 @@ struct PhaseEnds {
 enum class Storage : std::uint8_t {
   arena,      ///< shared by buffers that do not live at the same time
   owned,      ///< each executor has memory of its own, zero at first: inputs, states, the loss, sums
-  parameter,  ///< Parameter::value
+  parameter,  ///< Parameter::value; without a parameter's name: the block of Parameters::place()
   moment,     ///< Parameter::moments
   gradients,  ///< a place in the block that holds all whole gradients
 };
@@ -88,6 +88,7 @@ struct CommunicationDesc {
   /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing, so that all ranks have the same program.
   int peer = 0;
   bool periodic = false;           ///< of send and receive: the axis is a ring
+  bool consumes_src = false;       ///< of reduce_scatter: as in CollectiveDesc
   Wire wire = Wire::fp32;          ///< of an allreduce of f32
   SumOrder order = SumOrder::any;  ///< of an allreduce
   std::string label;               ///< for messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"

@@ -1,18 +1,36 @@
 #include "engine/plan/update_builder.hpp"
 
 #include <algorithm>
+#include <iterator>
+
+#include "engine/ops/combine.hpp"
 
 namespace keelson {
 
-UpdateBuilder::UpdateBuilder(CompileState& build, std::int64_t gradients, std::vector<std::string> state_names)
-    : build_(build), gradients_(gradients), state_names_(std::move(state_names)) {
-  const auto add = [&](const std::string& name, BufferId gradient, BufferId rows, std::int64_t count) {
-    parameters_.push_back(
-        {name, build_.parameters.at(name).shape, build_.parameter_buffers.at(name), gradient, rows, count});
+UpdateBuilder::UpdateBuilder(CompileState& build, const Gradients& gradients, std::vector<std::string> state_names)
+    : build_(build),
+      shards_(gradients.shards() ? &*gradients.shards() : nullptr),
+      state_names_(std::move(state_names)) {
+  const auto add = [&](const std::string& name, BufferId value, BufferId gradient, BufferId rows, std::int64_t count) {
+    parameters_.push_back({name, build_.parameters.at(name).shape, value, gradient, rows, count});
   };
-  for (const auto& [name, gradient] : build_.gradients)
-    add(name, build_.lag ? new_moment(name, "lagged_gradient", state_names_.size()) : gradient, no_buffer, 0);
-  for (const SparseGradient& g : build_.sparse_gradients) add(g.parameter, g.values, g.rows, g.count);
+  const auto value_of = [&](const std::string& name) { return build_.parameter_buffers.at(name); };
+  if (shards_) {
+    for (const ParameterSlice& s : shards_->slices()) add(s.parameter, s.value, s.gradient, no_buffer, 0);
+    return;
+  }
+  for (const auto& [name, gradient] : build_.gradients) {
+    const BufferId value = value_of(name);
+    add(name, value, build_.lag ? new_moment(name, desc(value), "lagged_gradient", state_names_.size()) : gradient,
+        no_buffer, 0);
+    if (build_.lag) gradient_parts_.push_back(parameters_.back().gradient);  // lagged gradients are not in the block
+  }
+  for (const SparseGradient& g : build_.sparse_gradients)
+    add(g.parameter, value_of(g.parameter), g.values, g.rows, g.count);
+  if (!build_.lag && gradients.floats() > 0)
+    gradient_parts_.push_back(
+        build_.program.add("gradients", TensorDesc::plain({gradients.floats()}), Storage::gradients));
+  for (const SparseGradient& g : build_.sparse_gradients) gradient_parts_.push_back(g.values);
 }
 
 BufferId UpdateBuilder::new_sums(const std::string& name, std::int64_t count) {
@@ -26,24 +44,54 @@ void UpdateBuilder::append_sum_of_squares(const std::string& node, BufferId src,
 
 BufferId UpdateBuilder::global_norm() {
   if (global_norm_ != no_buffer) return global_norm_;
-  if (build_.lag) {  // lagged gradients are not in the block
-    global_norm_ = new_sums("global norm", std::ssize(parameters_));
-    for (std::int64_t i = 0; i < std::ssize(parameters_); ++i) {
-      const auto& p = parameters_[static_cast<std::size_t>(i)];
-      append_sum_of_squares(p.name, p.gradient, global_norm_, i);
-    }
+  if (shards_) {
+    const std::int64_t count = std::ssize(build_.gradients);
+    const BufferId own = new_sums("global norm of this rank", count);
+    for (const UpdatedParameter& p : parameters_) append_sum_of_squares(p.name, p.gradient, own, number_of(p));
+    global_norm_ = new_sums("global norm", count);
+    sum_over_ranks(own, global_norm_, "global norm");
     return global_norm_;
   }
-  const int whole = gradients_ > 0 ? 1 : 0, by_rows = static_cast<int>(build_.sparse_gradients.size());
-  global_norm_ = new_sums("global norm", whole + by_rows);
-  if (gradients_ > 0)
-    append_sum_of_squares("all gradients",
-                          build_.program.add("gradients", TensorDesc::plain({gradients_}), Storage::gradients),
-                          global_norm_, 0);
-  for (int i = 0; i < by_rows; ++i)
-    append_sum_of_squares(build_.sparse_gradients[i].parameter, build_.sparse_gradients[i].values, global_norm_,
-                          whole + i);
+  global_norm_ = new_sums("global norm", std::ssize(gradient_parts_));
+  for (std::int64_t i = 0; i < std::ssize(gradient_parts_); ++i)
+    append_sum_of_squares("all gradients", gradient_parts_[static_cast<std::size_t>(i)], global_norm_, i);
   return global_norm_;
+}
+
+/// Number of the whole gradient among those of the plan: the same on all ranks.
+std::int64_t UpdateBuilder::number_of(const UpdatedParameter& p) const {
+  const auto found = std::ranges::find(build_.gradients, p.name, [](const auto& g) { return g.first; });
+  return found - build_.gradients.begin();
+}
+
+/// `own`: sums of this rank's slices, which stay zero for parameters of which this rank has no slice.
+void UpdateBuilder::sum_over_ranks(BufferId own, BufferId all, const std::string& what) {
+  if (build_.order == SumOrder::tree)
+    refuse(
+        "reproducible sums (--reproducible) with shards of the optimizer (--shard-optimizer): the {} is a sum over "
+        "shards, which depend on the number of ranks. Take an optimizer without norms, or leave one of the two out",
+        what);
+  call<ops::Reorder, ops::Reorder::Forward>(what, "copy", make(ops::ReorderDesc{desc(own), desc(all)}),
+                                            {.src = own, .dst = all});
+  const Call start = start_of(build_, {Phase::update, what, ""}, {.dst = all, .label = what});
+  build_.program.calls().push_back(start);
+  build_.program.calls().push_back(end_of(start));
+}
+
+void UpdateBuilder::put_updates_aside() {
+  auto& calls = build_.program.calls();
+  const auto changes_parameter = [&](const Operand& o) {
+    return o.writes() && build_.program.buffer(build_.program.root(o.id)).storage == Storage::parameter;
+  };
+  if (std::ranges::none_of(calls.back().operands, changes_parameter)) return;
+  updates_.push_back(std::move(calls.back()));
+  calls.pop_back();
+}
+
+void UpdateBuilder::finish() {
+  if (norms_ != no_buffer) sum_over_ranks(own_norms_, norms_, "norms of parameters");
+  std::ranges::move(updates_, std::back_inserter(build_.program.calls()));
+  updates_.clear();
 }
 
 void UpdateBuilder::check_gradients() {
@@ -54,10 +102,19 @@ void UpdateBuilder::check_gradients() {
 }
 
 BufferId UpdateBuilder::sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values) {
-  const BufferId sums = new_sums(p.name + "/norms", std::ssize(values));
+  constexpr std::int64_t most = 2;
+  KEELSON_EXPECT(std::ssize(values) <= most);
+  if (shards_ && norms_ == no_buffer) {
+    own_norms_ = new_sums("norms of this rank", most * std::ssize(build_.gradients));
+    norms_ = new_sums("norms", most * std::ssize(build_.gradients));
+  }
+  const std::int64_t first = shards_ ? most * number_of(p) : 0;
+  const BufferId sums = shards_ ? own_norms_ : new_sums(p.name + "/norms", std::ssize(values));
   for (std::size_t i = 0; i < values.size(); ++i)
-    append_sum_of_squares(p.name, values[i], sums, static_cast<std::int64_t>(i));
-  return sums;
+    append_sum_of_squares(p.name, values[i], sums, first + static_cast<std::int64_t>(i));
+  if (!shards_) return sums;
+  return build_.program.view(norms_, TensorDesc::plain({std::ssize(values)}, DType::f64),
+                             static_cast<std::size_t>(first) * sizeof(double));
 }
 
 void UpdateBuilder::update(const UpdatedParameter& p, const ops::UpdateParams& params, BufferId global_norm,
@@ -85,13 +142,13 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
          p.name);
   const auto [at, is_new] = states_.try_emplace({p.name, name}, no_buffer);
   if (!is_new) return at->second;
-  at->second = new_moment(p.name, name, static_cast<std::size_t>(found - state_names_.begin()));
+  at->second = new_moment(p.name, desc(p.value), name, static_cast<std::size_t>(found - state_names_.begin()));
   return at->second;
 }
 
-BufferId UpdateBuilder::new_moment(const std::string& parameter, const std::string& name, std::size_t number) {
-  const BufferId id =
-      build_.program.add(parameter + "/" + name, desc(build_.parameter_buffers.at(parameter)), Storage::moment);
+BufferId UpdateBuilder::new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
+                                   std::size_t number) {
+  const BufferId id = build_.program.add(parameter + "/" + name, desc, Storage::moment);
   Buffer& buffer = build_.program.buffer(id);
   buffer.parameter = parameter;
   buffer.moment = number;

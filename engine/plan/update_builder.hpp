@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "engine/ops/update.hpp"
-#include "engine/plan/node_builder.hpp"
+#include "engine/plan/gradients.hpp"
 
 namespace keelson {
 
-/// A parameter that has a gradient. Parameter, gradient and states share one dense layout.
+/// A parameter that has a gradient, or the slice of the parameter that this rank updates (OptimizerShards). Parameter,
+/// gradient and states share one dense layout; that of a slice is (elements).
 struct UpdatedParameter {
   std::string name;  ///< "conv1/weights"
-  Shape shape;       ///< logical shape
+  Shape shape;       ///< logical shape of the whole parameter
   /// The parameter; the whole gradient, or (row_count, width) f32 for a gradient by rows. With PlanOptions::lag the
   /// gradient is that of the step before.
   BufferId value, gradient;
@@ -25,10 +26,10 @@ struct UpdatedParameter {
 /// kernels.
 class UpdateBuilder {
  public:
-  /// `gradients`: f32 elements of the block that holds all whole gradients. `state_names`: UpdateRule::state_names().
-  UpdateBuilder(CompileState& build, std::int64_t gradients, std::vector<std::string> state_names);
+  /// `state_names`: UpdateRule::state_names().
+  UpdateBuilder(CompileState& build, const Gradients& gradients, std::vector<std::string> state_names);
 
-  /// All parameters that have a gradient, each once.
+  /// All parameters that have a gradient, each once. Where each rank updates shards: this rank's slices of them.
   const std::vector<UpdatedParameter>& parameters() const { return parameters_; }
 
   // ---- parts
@@ -39,7 +40,8 @@ class UpdateBuilder {
   /// Appends the check of all gradients. Where a gradient is not finite, no parameter and no state moves in the step.
   /// The plan calls this function; optimizers do not.
   void check_gradients();
-  /// A buffer of f64 with one element for each of `values`: the sum of its squares. Appends the calls.
+  /// A buffer of f64 with one element for each of `values`, at most two: the sum of its squares, of the whole
+  /// parameter. Appends the calls.
   BufferId sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values);
   /// Appends ops::Update of a parameter. The states are those of the optimizer, at most two, in the order of
   /// state_names(). `global_norm` and `norms` may be no_buffer where `params` needs none.
@@ -65,15 +67,27 @@ class UpdateBuilder {
   template <class Op, template <class> class Args>
   void call(const std::string& node, const std::string& op, std::shared_ptr<Op> primitive, const Args<Buffers>& args) {
     append_call<Op, Args>(build_.program, {Phase::update, node, op}, std::move(primitive), args);
+    if (shards_) put_updates_aside();
   }
+  /// Appends what stands behind all calls of the optimizer. The plan calls this function; optimizers do not.
+  void finish();
 
  private:
   BufferId new_sums(const std::string& name, std::int64_t count);
-  BufferId new_moment(const std::string& parameter, const std::string& name, std::size_t number);
+  BufferId new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
+                      std::size_t number);
+  void put_updates_aside();
+  void sum_over_ranks(BufferId own, BufferId all, const std::string& what);
+  std::int64_t number_of(const UpdatedParameter& p) const;
   void append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index);
 
   CompileState& build_;
-  std::int64_t gradients_;
+  std::vector<BufferId> gradient_parts_;  ///< buffers that hold all gradients; none with shards
+  const Shards* shards_;                  ///< null: each rank updates whole parameters
+  /// With shards: the sums of squares of this rank's slices, two for each gradient of the plan; their sums over ranks;
+  /// and the calls that change parameters, which stand behind these sums.
+  BufferId own_norms_ = no_buffer, norms_ = no_buffer;
+  std::vector<Call> updates_;
   std::vector<std::string> state_names_;
   std::vector<UpdatedParameter> parameters_;
   BufferId global_norm_ = no_buffer;

@@ -1,11 +1,32 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace keelson {
 
 class UpdateBuilder;
+
+/// What each rank along the axis data keeps a part of, in place of the whole: ZeRO, Rajbhandari et al. 2020, arXiv
+/// 1910.02054. Ranks sum gradients by reduce-scatter, update the parameters of their own part, and gather the
+/// parameters. With G ranks, k moments per parameter and P parameters, a rank needs these bytes of f32:
+enum class OptimizerShards : std::uint8_t {
+  none,      ///< (8 + 4 k) P: whole parameters, gradients and moments
+  moments,   ///< (8 + 4 k / G) P: ZeRO-1, moments in shards
+  gradients  ///< (4 + (4 + 4 k) / G) P and two buckets (three, if a call writes into two): ZeRO-2, gradients and
+             ///< moments in shards
+};
+
+/// "none", ...
+constexpr std::string_view to_string(OptimizerShards s) {
+  constexpr std::string_view names[] = {"none", "moments", "gradients"};
+  return names[static_cast<int>(s)];
+}
+
+/// The opposite of to_string(). Throws InputError for another text.
+OptimizerShards parse_shards(std::string_view text);
 
 /// What a plan needs of an optimizer (engine/optim/optimizer.hpp): the state of each parameter, and the calls of a
 /// step.

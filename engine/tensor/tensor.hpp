@@ -58,6 +58,8 @@ class Tensor {
   /// Elements of the allocation, padding included, over which an element-wise kernel on a flat array runs.
   std::int64_t stored_elements() const { return static_cast<std::int64_t>(bytes() / size_of(dtype())); }
 
+  /// What keeps the memory; null for a view.
+  const std::shared_ptr<void>& owner() const { return owner_; }
   /// The memory, in the address space of the device; null for no tensor.
   void* raw() const { return data_; }
   /// The memory as elements of type T. Throws Error if T is not the dtype.

@@ -100,6 +100,7 @@ void Trainer::ask_for_change() {
     if (change) compare(describe(*change));
   });
   if (!change) return;
+  if (communicator_) parameters_.gather_shards(*communicator_);
   auto parameters = parameters_.remap(change->graph, change->maps);
   set_network(std::move(change->graph), std::move(parameters));
   observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph()); });

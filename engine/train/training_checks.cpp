@@ -36,6 +36,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
       {"reproducible sums", o.exchange.reproducible ? "on" : "off"},
+      {"shards of the optimizer", std::string(to_string(o.exchange.shards))},
       {"optimizer", o.optimizer->to_string()},
       {"synchronization", o.sync.to_string()},
       {"learning rate", o.schedule.to_string()},
@@ -73,6 +74,23 @@ void require_sync_mode(const TrainerOptions& o, Communicator* ranks) {
         mode);
 }
 
+/// Throws InputError where the optimizer cannot be in shards.
+void require_shards(const TrainerOptions& o, Communicator* ranks) {
+  if (o.exchange.shards == OptimizerShards::none || !ranks || ranks->size() == 1) return;
+  if (o.sync.kind != SyncMode::Kind::synchronous)
+    refuse(
+        "synchronization {} with shards of the optimizer (--shard-optimizer): ranks that update a part of the "
+        "parameters "
+        "each need the others in every step. Give --sync synchronous, or leave --shard-optimizer out",
+        o.sync.to_string());
+  if (ranks->survives_losses())
+    refuse(
+        "shards of the optimizer (--shard-optimizer) on {} that survive losses: the moments of a rank that dies would "
+        "be "
+        "lost. Start the program without --with-ft ulfm, or leave --shard-optimizer out",
+        counted(ranks->size(), "rank"));
+}
+
 }  // namespace
 
 void require_enough_samples(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
@@ -94,6 +112,7 @@ void require_trainable(const Graph& graph, const Dataset& training, const Datase
   require_enough_samples(training.size(), options.batch, size, training.describe());
   require_all_inputs(graph, training);
   require_sync_mode(options, ranks);
+  require_shards(options, ranks);
 }
 
 void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {

@@ -115,7 +115,8 @@ void TrainingSession::exchange_parameters(std::int64_t step) {
 void TrainingSession::finish_input() { network_->input.finish(); }
 
 void TrainingSession::make_equal() {
-  if (options_.sync.kind == SyncMode::Kind::lag) executor().finish_exchange();
+  if (options_.sync.kind == SyncMode::Kind::lag || options_.exchange.shards != OptimizerShards::none)
+    executor().finish_exchange();
   if (!synchronizer_) return;
   const TraceSpan span("exchange of parameters", "exchange");
   synchronizer_->make_equal();

@@ -101,7 +101,7 @@ class Bench(unittest.TestCase):
         self.assertGreater(os.path.getsize(model), 4 * 2609508 - 1)  # all parameters
 
     def test_inference_refuses_options_of_training(self):
-        for option in ("--recompute", "--reproducible", "--bucket-mb=1", "--wire=fp32", "--progress=calls"):
+        for option in ("--recompute", "--reproducible", "--bucket-mb=1", "--wire=fp32", "--progress=calls", "--shard-optimizer=moments"):
             with self.subTest(option):
                 done = run("step", "--inference", "--size", 32, "--steps", 1, option)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)

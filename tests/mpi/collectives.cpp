@@ -101,6 +101,50 @@ TEST_P(CollectivesTest, Allgathers) {
   }
 }
 
+TEST_P(CollectivesTest, ExchangesPartsInPlace) {
+  if (GetParam() == std::string("mpi")) {
+    KEELSON_NEED_RANKS(2);
+    auto data = floats(ranks());
+    EXPECT_THROW(comm->make_collective({.kind = Kind::reduce_scatter,
+                                        .src = data.data(),
+                                        .dst = data.data() + rank(),
+                                        .count = 1,
+                                        .element = Element::f32,
+                                        .label = "parts",
+                                        .consumes_src = true}),
+                 InputError);
+    return;
+  }
+  for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{300'001}}) {
+    auto data = floats(count * ranks());
+    float* const mine = data.data() + static_cast<std::size_t>(rank()) * count;
+    const auto sum = comm->make_collective({.kind = Kind::reduce_scatter,
+                                            .src = data.data(),
+                                            .dst = mine,
+                                            .count = count,
+                                            .element = Element::f32,
+                                            .label = "sums",
+                                            .consumes_src = true});
+    const auto gather = comm->make_collective({.kind = Kind::allgather,
+                                               .src = mine,
+                                               .dst = data.data(),
+                                               .count = count * sizeof(float),
+                                               .label = "all sums"});
+    for (int step = 0; step < 2; ++step) {
+      Floats terms(data.size()), expected(data.size());
+      for (std::size_t i = 0; i < terms.size(); ++i) {
+        terms[i] = static_cast<float>(i % 97) + static_cast<float>(step + rank());
+        expected[i] = static_cast<float>(size()) * (static_cast<float>(i % 97) + static_cast<float>(step)) +
+                      static_cast<float>(size()) * static_cast<float>(size() - 1) / 2;
+      }
+      data = terms;
+      run(*sum);
+      run(*gather);
+      EXPECT_EQ(data.values(), expected) << count;
+    }
+  }
+}
+
 TEST_P(CollectivesTest, SendsAllToAll) {
   for (const std::size_t count : counts) {
     auto src = ints(count * ranks()), dst = ints(count * ranks());

@@ -48,6 +48,29 @@ class SumOrderTest : public MpiTest {
   }
 };
 
+TEST_F(SumOrderTest, IsTheTreeForSumsOfParts) {
+  if ((size() & (size() - 1)) != 0) GTEST_SKIP() << "a ring, whose sums have another order";
+  for (const std::size_t part : {1, 40'001}) {
+    const std::size_t count = part * static_cast<std::size_t>(size());
+    std::vector<float> data(count);
+    float* const mine = data.data() + part * static_cast<std::size_t>(rank());
+    const auto sum = world().make_collective({.kind = CollectiveDesc::Kind::reduce_scatter,
+                                              .src = data.data(),
+                                              .dst = mine,
+                                              .count = part,
+                                              .element = CollectiveDesc::Element::f32,
+                                              .label = "terms",
+                                              .consumes_src = true});
+    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(term(rank(), i));
+    sum->start();
+    sum->wait();
+    const auto all = tree<float>(0, size(), count);
+    const auto first = all.begin() + (mine - data.data());
+    EXPECT_EQ(std::vector<float>(mine, mine + part),
+              std::vector<float>(first, first + static_cast<std::ptrdiff_t>(part)));
+  }
+}
+
 TEST_F(SumOrderTest, IsTheTreeForAllSizes) {
   for (const char* algorithm : {"auto", "doubling", "doubling:64K", "halving", "halving:64K"}) {
     setenv("KEELSON_ALLREDUCE", algorithm, 1);

@@ -99,10 +99,10 @@ std::vector<std::string> moment_names(const Optimizer& optimizer) {
   return names;
 }
 
-CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments) {
+CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments,
+                        Communicator* ranks) {
   CheckpointCopy copy{.state = state, .moments = moments};
   const auto add = [&](const std::string& path, const Shape& shape, std::vector<float> values) {
-    check_finite(path, values, state.step);
     copy.arrays.push_back({path, shape, std::move(values)});
   };
   for (const auto& p : parameters.all()) {
@@ -113,7 +113,9 @@ CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, con
   for (std::size_t m = 0; m < moments.size(); ++m)
     for (const auto& p : parameters.all())
       if (p.kind == ParameterKind::trained)
-        add(moment_path(moments[m], p.name), p.shape, parameters.get(p, static_cast<int>(m)));
+        add(moment_path(moments[m], p.name), p.shape, parameters.gather(p, static_cast<int>(m), ranks));
+  // Behind the gathering, in which all ranks take part.
+  for (const auto& a : copy.arrays) check_finite(a.path, a.values, state.step);
   for (const auto& [name, c] : state.carried) check_finite(carried_path(name), c.values, state.step);
   return copy;
 }

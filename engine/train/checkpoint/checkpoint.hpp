@@ -49,8 +49,10 @@ struct CheckpointCopy {
 };
 
 /// Copies a run. `moments`: moment_names(). Throws Error, with the place, for a value that is not finite. Called by one
-/// rank.
-CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments);
+/// rank. If moments are in shards (Parameter::shard): collective over `ranks`, and only rank 0 gets the copy; the
+/// arrays of the others are empty.
+CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments,
+                        Communicator* ranks = nullptr);
 
 /// Writes the file atomically (engine/base/atomic_file.hpp): a file of this name is replaced as a whole or, where
 /// writing fails and throws Error, stays as it was. `progress`, if not empty, is called each time when the disk has

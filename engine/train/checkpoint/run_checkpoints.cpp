@@ -54,17 +54,20 @@ void RunCheckpoints::claim_folder(const RunState& state) {
 
 void RunCheckpoints::copy(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments,
                           bool best, bool on_every_rank) {
-  const auto make_copy = [&] {
-    auto copy = copy_run(state, parameters, moments);
+  const auto make_copy = [&](Communicator* ranks) {
+    auto copy = copy_run(state, parameters, moments, ranks);
     copy.best = best;
     copy_ = std::make_shared<const CheckpointCopy>(std::move(copy));
   };
+  const bool in_shards = std::ranges::any_of(parameters.all(), [](const Parameter& p) { return p.shard.has_value(); });
   on_first_rank(ranks_, [&] {
     claim_folder(state);
     if (options_.before_writing) options_.before_writing();
-    make_copy();
+    if (!in_shards) make_copy(nullptr);
   });
-  if (on_every_rank && !is_rank0()) make_copy();
+  if (in_shards) on_each_rank(ranks_, [&] { make_copy(ranks_); });
+  if (on_every_rank && !is_rank0() && !in_shards) make_copy(nullptr);
+  if (in_shards && !is_rank0()) copy_.reset();
 }
 
 void RunCheckpoints::start_writing(const RunState& state, bool keep_copy) {
