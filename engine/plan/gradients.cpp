@@ -26,7 +26,7 @@ SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
 
 Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
   fill_buckets(build, exchange);
-  if (build.ranks(Distribution::Axis::data) == 1) return;
+  if (build.ranks(Distribution::batch) == 1) return;
   for (SparseGradient& g : build.sparse_gradients) g = merge_rows(build, gather(build, g));
 }
 
@@ -59,7 +59,7 @@ void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchang
 
 SparseGradient Gradients::gather(CompileState& build, const SparseGradient& mine) {
   Program& program = build.program;
-  const std::int64_t count = mine.count * build.ranks(Distribution::Axis::data),
+  const std::int64_t count = mine.count * build.ranks(Distribution::batch),
                      width = program.buffer(mine.values).desc.shape[1];
   const auto all_ranks = [&](BufferId from, const TensorDesc& desc, const std::string& what) {
     const BufferId to = program.add(program.buffer(from).name + " of all ranks", desc, Storage::owned);
