@@ -80,8 +80,10 @@ void require_space(const TrainerOptions& o, Communicator* ranks) {
   if (o.space == 1) return;
   const std::string replicas = fmt::format("replicas of {} (--spatial)", counted(o.space, "rank"));
   if (o.sync.kind != SyncMode::Kind::synchronous)
-    refuse("{} with synchronization {}: only synchronous training has replicas of several ranks. Leave --sync out",
-           replicas, o.sync.to_string());
+    refuse(
+        "{} with synchronization {}: only synchronous training has replicas of several ranks. Give --sync "
+        "synchronous",
+        replicas, o.sync.to_string());
   if (ranks && ranks->survives_losses())
     refuse(
         "{} on ranks that survive losses: a replica cannot go on without one of its ranks. Start the program without "
