@@ -24,10 +24,10 @@ struct Backend {
   std::string name;
   std::unique_ptr<ops::OpFactory> (*make)(Device&);
   bool (*computes_in)(DType);
-  std::string library;  ///< whose algorithms the device's autotuner times, and its version: "-onednn-3.7.1"
+  std::string library;  ///< the library whose algorithms the device's autotuner times, and its version: "-onednn-3.7.1"
 };
 
-/// The types that kernels are written for, on every processor: they read and write them, and compute in f32.
+/// The types of operands in memory that kernels support on every processor; kernels compute in f32.
 bool is_value_type(DType type) { return type == DType::f32 || is_half(type); }
 
 /// Every backend of this build, in the order in which a context asks them.
@@ -44,7 +44,7 @@ const std::vector<Backend>& backends() {
   return all;
 }
 
-/// What all kernels of this build were compiled for.
+/// The kind of device that all kernels of this build were compiled for.
 #ifdef KEELSON_HAVE_CUDA
 constexpr const char* built_for = "cuda";
 std::unique_ptr<Device> make_device(const std::string&) { return cuda::make_device(); }
@@ -63,9 +63,9 @@ std::vector<std::string> available() {
   return names;
 }
 
-std::vector<std::string> selected(const std::string& wish) {
+std::vector<std::string> selected(const std::string& requested) {
   const char* variable = std::getenv("KEELSON_BACKEND");
-  const std::string list = !wish.empty() ? wish : variable ? variable : "";
+  const std::string list = !requested.empty() ? requested : variable ? variable : "";
   if (list.empty()) return available();
   std::vector<std::string> names;
   std::string_view rest = list;
@@ -75,7 +75,7 @@ std::vector<std::string> selected(const std::string& wish) {
     const auto known = available();
     if (std::find(known.begin(), known.end(), name) == known.end())
       refuse("{}={}: this build has no backend '{}'; it has {} (a comma-separated list of these is expected)",
-             wish.empty() ? "KEELSON_BACKEND" : "backends", list, name, fmt::join(known, ", "));
+             requested.empty() ? "KEELSON_BACKEND" : "backends", list, name, fmt::join(known, ", "));
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     if (comma == std::string_view::npos) return names;
     rest.remove_prefix(comma + 1);
@@ -90,13 +90,13 @@ bool computes_in(const std::string& backend, DType type) {
 
 std::vector<std::string> devices() { return {built_for}; }
 
-std::unique_ptr<Context> make_context(const std::string& device, const std::string& backends_wanted) {
+std::unique_ptr<Context> make_context(const std::string& device, const std::string& requested_backends) {
   if (!device.empty() && device != "auto" && device != built_for)
     refuse("device '{}': this build computes on '{}'; {}", device, built_for, advice);
   if (std::string why; !device_available(&why)) refuse("device '{}': {}; {}", built_for, why, advice);
   std::vector<const Backend*> chosen;
   std::string libraries;
-  for (const auto& name : selected(backends_wanted))
+  for (const auto& name : selected(requested_backends))
     for (const auto& b : backends())
       if (b.name == name) {
         chosen.push_back(&b);

@@ -8,12 +8,12 @@
 
 #include "engine/base/communicator.hpp"
 
-/// The implementations of Communicator and the life of MPI. No MPI header is needed to use them.
+/// The implementations of Communicator, and the start and end of MPI. This header needs no MPI header.
 namespace keelson::comm {
 
-/// What a rank does when a collective call takes long. After every `seconds` the lowest waiting rank reports the label
-/// of the call, the current Activity, and the ranks that have not reached the call. The wait goes on until the job is
-/// ended with exit code 1.
+/// The actions of a rank when a collective call takes long. After every `seconds` the lowest waiting rank reports the
+/// label of the call, the current Activity, and the ranks that have not reached the call. The wait goes on until the
+/// job is ended with exit code 1.
 struct WatchdogOptions {
   double seconds = 300;  ///< KEELSON_WATCHDOG; 0: off
   /// Seconds of waiting after which the job is ended, in an Activity (training, evaluation); 0: never.
@@ -23,16 +23,16 @@ struct WatchdogOptions {
   std::function<void(const std::string&)> report;  ///< empty: a line on stderr
 
   /// The defaults above, changed by the environment. KEELSON_WATCHDOG_ABORT sets abort_seconds and
-  /// abort_elsewhere_seconds; without it abort_seconds is three times `seconds`. Throws InputError where a variable is
-  /// not a number of seconds.
+  /// abort_elsewhere_seconds; without this variable abort_seconds is three times `seconds`. Throws InputError if a
+  /// variable is not a number of seconds.
   static WatchdogOptions from_environment();
 };
 
 /// One rank; makes no MPI calls.
 std::unique_ptr<Communicator> make_self();
 
-/// All ranks of the job, on a duplicate of MPI_COMM_WORLD, so that messages never mix with the host program's.
-/// make_self() where MPI is not in use or has one rank. Collective. Destroy it before MPI is finalised.
+/// All ranks of the job, on a duplicate of MPI_COMM_WORLD, so that messages never mix with those of the host program.
+/// Without MPI, or with one rank, the same as make_self(). Collective. Destroy the result before MPI is finalised.
 std::unique_ptr<Communicator> make_world(const WatchdogOptions& watchdog = WatchdogOptions::from_environment());
 
 /// The ranks of a host program's communicator, which is duplicated. The argument is the communicator's Fortran handle:
@@ -40,9 +40,9 @@ std::unique_ptr<Communicator> make_world(const WatchdogOptions& watchdog = Watch
 std::unique_ptr<Communicator> make_from_handle(int fortran_handle,
                                                const WatchdogOptions& watchdog = WatchdogOptions::from_environment());
 
-/// How long an algorithm takes to sum an array over ranks.
+/// The time of an algorithm that sums an array over ranks.
 struct AllreduceTime {
-  std::string algorithm;  ///< as KEELSON_ALLREDUCE names it: "two-level", "ring:1M"; or "MPI_Allreduce"
+  std::string algorithm;  ///< the name as in KEELSON_ALLREDUCE: "two-level", "ring:1M"; or "MPI_Allreduce"
   double seconds = 0;     ///< median over some runs of the slowest rank's time
   bool blocking = false;  ///< MPI's blocking call, for comparison; never chosen, since no work can overlap with it
 };
@@ -56,23 +56,23 @@ std::vector<AllreduceTime> time_allreduces(Communicator& group, std::size_t byte
 std::string allreduce_algorithm(Communicator& group, std::size_t bytes, Wire wire = Wire::fp32);
 
 /// The size of gradient buckets that suits this group: the smallest power of two of bytes, from 1 to 16 MiB, with which
-/// sums move nearly as many bytes per second as with the best size. 8 MiB where nothing is timed. The same on all
-/// ranks. Collective.
+/// sums move nearly as many bytes per second as with the best size. 8 MiB if nothing is timed. The same on all ranks.
+/// Collective.
 std::size_t choose_bucket_bytes(Communicator& group, Wire wire = Wire::fp32);
 
-/// How the work of one rank ended.
+/// The result of the work of one rank.
 struct Outcome {
   int exit_code = 0;    ///< of the rank
   std::string message;  ///< empty if all went well
   int rank = 0;         ///< its number when the job began; set by MpiSession::conclude()
 };
 
-/// Starts MPI if this process belongs to a job of several processes and the host program has not done so, and ends it
-/// if it was started here.
+/// Starts MPI if this process belongs to a job of several processes and the host program has not started MPI. The
+/// destructor ends MPI if this object started it.
 ///
-/// A process that was not started by a launcher makes no MPI call. It starts at once, also where MPI does not work (a
-/// sandbox without network, a login node). The environment shows whether there is a launcher (launched()).
-/// KEELSON_MPI=on or off overrides this.
+/// A process without a launcher makes no MPI call. It starts at once, even if MPI does not work (a sandbox without
+/// network, a login node). The environment shows whether there is a launcher (launched()). KEELSON_MPI=on or off
+/// overrides this.
 class MpiSession {
  public:
   /// Throws Error if MPI does not start, InputError if a launcher started several tasks and MPI sees each of them as a
@@ -85,16 +85,16 @@ class MpiSession {
 
   bool active() const;  ///< MPI is initialised, by us or by the host program
 
-  /// Every rank calls this once, when its work has ended, well or not. Returns the outcomes of all ranks that are
-  /// alive, in rank order, when all of them have called it. A rank that failed waits only for the grace time and then
-  /// gets nothing: the other ranks are still at work and would wait for this rank for ever, so call abort().
+  /// Every rank calls this once, when its work has ended, with or without an error. Returns the outcomes of all ranks
+  /// that are alive, in rank order, when all of them have called it. A rank that failed waits only for the grace time
+  /// and then gets nothing: the other ranks are still at work and would wait for this rank for ever. Then call abort().
   std::optional<std::vector<Outcome>> conclude(const Outcome& mine);
 
   /// Ends every rank of the job with this exit code, now. Ranks that wait for this rank get a message and end by
-  /// themselves, since a launcher may give them time for a checkpoint that cannot come.
+  /// themselves. A launcher alone may give them time for a checkpoint, which they cannot write.
   [[noreturn]] void abort(int exit_code);
 
-  /// The variable by which a launcher shows itself in the environment ("OMPI_COMM_WORLD_SIZE"), or nothing.
+  /// The environment variable that shows a launcher ("OMPI_COMM_WORLD_SIZE"); empty: there is no launcher.
   static std::string launched();
 
  private:

@@ -9,14 +9,15 @@
 
 namespace keelson::backends {
 
-/// Bytes that this process has taken of a device's memory, and the most that it may take.
+/// The bytes that this process has allocated on a device, and the limit of this number.
 struct Budget {
   std::atomic<std::size_t> used = 0;
   std::size_t limit = std::numeric_limits<std::size_t>::max();
 
   std::size_t left() const { return limit > used ? limit - used : 0; }
 
-  /// Throws for `size` bytes of `label` that could not be had. `where` names the device; `advice` what else may help.
+  /// Throws because `size` bytes of `label` cannot be allocated. `where` names the device; `advice`: what else
+  /// may help.
   [[noreturn]] void out_of_memory(std::size_t size, const std::string& label, const std::string& where,
                                   const std::string& advice = "") const {
     const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };

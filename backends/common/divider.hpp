@@ -5,14 +5,14 @@
 
 namespace keelson {
 
-/// Divides numbers that are not known before a kernel runs by one that is. A GPU has no instruction for a division: 64
-/// bits take some hundred others, which is more than most kernels do for an element. Where all numbers are below 2^31
-/// (who makes a Divider says how large they get), the quotient comes from one product with a reciprocal (Granlund &
-/// Montgomery, "Division by invariant integers using multiplication", 1994), else from a 64-bit division. For host and
-/// device code.
+/// Divides many numbers by one divisor that is known only at run time. A GPU has no instruction for a division: a
+/// 64-bit division takes some hundred instructions, which is more than most kernels do for an element. If all numbers
+/// are below 2^31 (the constructor is told the limit), the quotient is computed by a product with a reciprocal
+/// (Granlund & Montgomery, "Division by invariant integers using multiplication", 1994), else by a 64-bit division. For
+/// host and device code.
 class Divider {
  public:
-  /// For 0 <= number < end. A divisor below 1, the extent of what is empty, is taken as 1.
+  /// For 0 <= number < end. A divisor below 1 (the extent of an empty dim) is taken as 1.
   constexpr Divider(std::int64_t wanted, std::int64_t end) : divisor_(wanted < 1 ? 1 : wanted) {
     const std::int64_t divisor = divisor_;
     constexpr std::int64_t limit = std::int64_t{1} << 31;
@@ -25,16 +25,15 @@ class Divider {
   constexpr Divider() : Divider(1, 1) {}
 
   constexpr std::int64_t divisor() const { return divisor_; }
-  /// Whether quotients come from a product.
+  /// Whether quotients are computed by a product.
   constexpr bool multiplies() const { return shift_ != 0; }
 
-  /// number / divisor
   constexpr std::int64_t quotient(std::int64_t number) const {
     if (shift_ == 0) return number / divisor_;
     return static_cast<std::int64_t>(std::uint64_t{static_cast<std::uint32_t>(number)} * reciprocal_ >> shift_);
   }
 
-  /// Makes `number` the quotient and returns the remainder: takes the fastest index off a number that counts elements.
+  /// Makes `number` the quotient and returns the remainder: splits the fastest index off a linear index.
   constexpr std::int64_t split(std::int64_t& number) const {
     const std::int64_t whole = quotient(number), rest = number - whole * divisor_;
     number = whole;
@@ -44,7 +43,7 @@ class Divider {
  private:
   std::int64_t divisor_;
   std::uint32_t reciprocal_ = 0;
-  std::int32_t shift_ = 0;  ///< 0: by division
+  std::int32_t shift_ = 0;  ///< 0: 64-bit division
 };
 
 }  // namespace keelson

@@ -1,9 +1,9 @@
 #pragma once
 
-/// Words for compilers about the loop that follows.
+/// Hints for compilers about the loop that follows.
 
-/// Promises the compiler that iterations of the next loop do not depend on each other through memory, which it cannot
-/// see where an operation may run in place.
+/// Promises the compiler that iterations of the next loop do not depend on each other through memory. The compiler
+/// cannot see this if an operation may run in place.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define KEELSON_INDEPENDENT_ITERATIONS
 #elif defined(__clang__)
@@ -14,7 +14,8 @@
 #define KEELSON_INDEPENDENT_ITERATIONS
 #endif
 
-/// Keeps the next loop, over a few lanes, a loop until the vectoriser sees it: GCC unrolls up to 16 iterations before.
+/// Keeps GCC from unrolling the next loop, over a few lanes, before the vectoriser sees the loop: GCC unrolls up to 16
+/// iterations.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define KEELSON_KEEP_LOOP _Pragma("GCC unroll 1")
 #else

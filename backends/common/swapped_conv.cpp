@@ -7,7 +7,7 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-/// The convolution's verb that does the work of this op's.
+/// The verb of the convolution that does the work of the transposed convolution's verb `v`.
 Verb swapped(Verb v) {
   switch (v) {
     case Verb::forward:
@@ -20,7 +20,7 @@ Verb swapped(Verb v) {
   return v;
 }
 
-/// The convolution's operand in the verb swapped(v).
+/// The role that operand `r` has in the convolution's verb swapped(v).
 Role swapped(Verb v, Role r) {
   const bool is_src = r == Role::src || r == Role::diff_src, is_dst = r == Role::dst || r == Role::diff_dst;
   if (!is_src && !is_dst) return r;
@@ -80,7 +80,7 @@ std::string transposed_conv_mismatch(const ops::TransposedConvDesc& d) {
   if (!(weights == d.weights.shape))
     return fmt::format("weights have shape {}, expected {}", to_string(d.weights.shape), to_string(weights));
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   return "";
 }
 

@@ -7,11 +7,11 @@
 
 namespace keelson::backends {
 
-/// A transposed convolution by a backend's convolution with the roles of its operands exchanged (ops::swapped_conv()).
-/// Backends add the forward pass: the convolution's backward_data, then bias and activation, which that does not know.
+/// A transposed convolution that uses a backend's convolution with exchanged roles of the operands
+/// (ops::swapped_conv()). Backends add the forward pass: the convolution's backward_data, then bias and activation.
 class SwappedConv : public ops::TransposedConv {
  public:
-  /// `conv`: made from ops::swapped_conv(d).
+  /// `conv`: a primitive for ops::swapped_conv(d).
   SwappedConv(const ops::TransposedConvDesc& d, std::unique_ptr<ops::Conv> conv) : d_(d), conv_(std::move(conv)) {}
 
   Layout layout(ops::Verb verb, ops::Role role) const override;
@@ -24,19 +24,17 @@ class SwappedConv : public ops::TransposedConv {
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override;
 
  protected:
-  const ops::TransposedConvDesc& desc() const { return d_; }  ///< what it was made from
-  ops::Conv& conv() const { return *conv_; }                  ///< the convolution
-  bool has_epilogue() const {                                 ///< whether there is a bias or an activation
-    return d_.params.bias || d_.params.activation.kind != ops::EltwiseKind::identity;
-  }
+  const ops::TransposedConvDesc& desc() const { return d_; }
+  ops::Conv& conv() const { return *conv_; }
+  bool has_epilogue() const { return d_.params.bias || d_.params.activation.kind != ops::EltwiseKind::identity; }
 
  private:
   ops::TransposedConvDesc d_;
   std::unique_ptr<ops::Conv> conv_;
 };
 
-/// Why no backend can make it: shapes that do not fit, an activation without derivative from its result in training;
-/// empty otherwise.
+/// The reason why no backend can make the op: shapes that do not fit, or in training an activation whose derivative
+/// cannot be computed from its result. Empty: there is none.
 std::string transposed_conv_mismatch(const ops::TransposedConvDesc& d);
 
 }  // namespace keelson::backends

@@ -4,7 +4,7 @@
 
 namespace keelson::backends {
 
-/// Thrown while a primitive is being made; its factory or maker turns it into the reason why the op is declined.
+/// Thrown while a primitive is made. The factory or maker turns the exception into the reason for declining the op.
 class Unsupported : public Error {
  public:
   using Error::Error;

@@ -5,8 +5,8 @@
 
 namespace keelson::composed {
 
-/// A convolution and max pooling one after the other, with the result between them in scratch memory: what the others
-/// are measured against. Unsupported where the pooling keeps no argmax indices of one byte, which the gradients read.
+/// A convolution and then max pooling, with the convolution's result in scratch memory: the baseline for the other
+/// candidates. Unsupported if the pooling does not keep argmax indices of one byte, which the gradients read.
 ops::Expected<ops::ConvMaxPoolForward> make_conv_then_max_pool(const ops::ConvMaxPoolForwardDesc& desc,
                                                                Context& context);
 

@@ -16,11 +16,11 @@ using namespace ops;
 using Operands = ops::Tensors;
 using Index = std::int64_t;
 
-/// Whole samples, or planes of one sample: of src those that the verb reads or writes, of the convolution's result
-/// those that belong to these.
+/// Whole samples, or planes of one sample. The src planes are those that the verb reads or writes. The dst planes are
+/// those of the convolution's result that belong to the src planes.
 struct Tile {
   Index first_sample, samples, first_src, src_planes, first_dst, dst_planes;
-  Index pad_begin, pad_end;  ///< of the tile's convolution
+  Index pad_begin, pad_end;  ///< padding of the tile's convolution
 
   bool same_shape(const Tile& o) const {
     return samples == o.samples && src_planes == o.src_planes && dst_planes == o.dst_planes &&
@@ -28,8 +28,8 @@ struct Tile {
   }
 };
 
-/// What one verb needs of `count` planes from `begin` on: of the convolution's result for the gradient of the weights,
-/// of src for that of src.
+/// The tile for `count` planes from `begin` on: planes of the convolution's result for the gradient of the weights,
+/// planes of src for the gradient of src.
 Tile tile_of(const ConvDesc& c, Verb verb, Index begin, Index count) {
   const Index kernel = c.params.kernel[0], pad = c.params.pad_begin[0];
   const Index src_planes = c.src.shape[2], dst_planes = c.dst.shape[2], end = begin + count;
@@ -66,11 +66,11 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
     for (Kind& k : kinds_)
       if (unsupported_.empty()) unsupported_ = make_kind(k, context);
     if (unsupported_.empty() && verb == Verb::backward_weights && d.conv.bias) unsupported_ = make_bias(context);
-    // Not that of a kernel, which may be another one for the tiles of another rank.
+    // Not the name of a kernel: other ranks may use another kernel for their tiles.
     name_ = fmt::format("dense_{} of unpooled planes", to_string(d.compute));
   }
 
-  /// The reason why it cannot be made; empty otherwise.
+  /// The reason why the primitive cannot be made; empty: it can.
   const std::string& unsupported() const { return unsupported_; }
 
   Layout layout(Verb, Role r) const override {
@@ -82,7 +82,7 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
   }
   std::string name(Verb) const override { return name_; }
   std::string_view backend_of(Verb v) const override { return kinds_[0].op->backend_of(v); }
-  /// As that of the gradients by argmax indices: the other products are with zeros.
+  /// The same cost as that of the gradients by argmax indices: the other products are with zeros.
   Cost cost(Verb) const override {
     const auto windows = static_cast<double>(d_.dst.elements());
     const auto taps = static_cast<double>(d_.weights.elements()) / static_cast<double>(d_.weights.shape[0]);
@@ -134,14 +134,14 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
   }
 
  private:
-  /// Tiles of one shape, their primitive and its operands.
+  /// Tiles of one shape, with their primitive and its operands.
   struct Kind {
     std::vector<Tile> tiles;
     ConvDesc conv;
     TensorDesc diff_src, diff_dst,
-        own_weights;  ///< the last one: weights, or their gradient, as the primitive has them
+        own_weights;  ///< the last member: the weights or their gradient, in the primitive's layout and dtype
     std::unique_ptr<Conv> op;
-    std::unique_ptr<Reorder> reorder;  ///< between these weights and those of the whole; null where they are alike
+    std::unique_ptr<Reorder> reorder;  ///< between own_weights and the op's weights; null: no difference
   };
   struct Parts {
     std::byte *diff, *src, *weights, *term, *converted, *scratch, *reorder, *bias;
@@ -155,7 +155,8 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
                 static_cast<float*>(to.raw()));
   }
 
-  /// Tiles whose part of the convolution's gradient stays in the caches, in as few shapes as there can be.
+  /// Cuts into tiles whose part of the convolution's gradient stays in the caches, with as few different shapes as
+  /// possible.
   void cut(std::size_t target) {
     const Index batch = d_.src.shape[0], extent = (verb_ == Verb::backward_data ? conv_.src : conv_.dst).shape[2];
     const std::size_t plane_bytes =
@@ -191,7 +192,7 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
     k.diff_dst = {k.conv.dst.shape, d_.compute, k.conv.dst.layout};
     return k;
   }
-  /// The reason why there is no primitive for these tiles; empty where there is one.
+  /// The reason why there is no primitive for these tiles; empty: there is one.
   std::string make_kind(Kind& k, Context& context) const {
     auto made = context.make_by_first(k.conv);
     if (!made.primitive) return made.unsupported_reason;
@@ -199,7 +200,7 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
     const bool data = verb_ == Verb::backward_data;
     if (!(k.op->layout(verb_, data ? Role::diff_src : Role::src) == k.conv.src.layout) ||
         !(k.op->layout(verb_, Role::diff_dst) == k.conv.dst.layout))
-      return "the kernels for tiles want other layouts than channels-last";
+      return "the kernels for tiles need other layouts than channels-last";
     k.own_weights = {d_.weights.shape, data ? d_.compute : DType::f32,
                      k.op->layout(verb_, data ? Role::weights : Role::diff_weights)};
     if (k.own_weights == d_.weights) return "";
@@ -232,20 +233,20 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
     kokkos::unpool(d_.pool.kernel, diff, argmax.raw(), t.first_sample, t.first_dst, k.diff_dst, to);
   }
 
-  /// The tile's planes of src or its gradient.
+  /// The tile's planes of src or of the gradient of src.
   Tensor part_of_src(const Tensor& whole, const Tile& t, const TensorDesc& desc) const {
     const Index plane = d_.src.elements() / (d_.src.shape[0] * d_.src.shape[2]);
     const Index first = (t.first_sample * d_.src.shape[2] + t.first_src) * plane;
     return Tensor(desc, static_cast<float*>(whole.raw()) + first);
   }
 
-  /// The same values as `wanted`, in `memory` where that is another dtype.
+  /// `part` with the dtype of `wanted`: `part` itself, or a converted copy in `memory`.
   static Tensor rounded(const Tensor& part, const TensorDesc& wanted, std::byte* memory) {
     if (wanted.dtype == DType::f32) return part;
     kokkos::round(static_cast<const float*>(part.raw()), part.elements(), wanted.dtype, memory);
     return Tensor(wanted, memory);
   }
-  /// The reason why there is no gradient of the bias; empty where there is one.
+  /// The reason why there is no gradient of the bias; empty: there is one.
   std::string make_bias(Context& context) {
     auto bias = context.make_by_first(BiasGradientDesc{d_.dst});
     bias_ = std::move(bias.primitive);
@@ -255,7 +256,7 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
   ConvMaxPoolDesc d_;
   Verb verb_;
   ConvDesc conv_;                       ///< the whole convolution
-  std::unique_ptr<BiasGradient> bias_;  ///< null: not wanted
+  std::unique_ptr<BiasGradient> bias_;  ///< null: no gradient of the bias is needed
   std::string name_, unsupported_;
   std::vector<Kind> kinds_;
 };
@@ -265,10 +266,10 @@ std::string unfit_for_unpooled_planes(const ConvMaxPoolDesc& d) {
   const int rank = d.src.shape.rank();
   if (rank != 4 && rank != 5) return "two or three spatial dims are needed";
   if (d.conv.pad_begin[0] >= d.conv.kernel[0] || d.conv.pad_end[0] >= d.conv.kernel[0])
-    return "there is more padding than the kernel reaches";
+    return "the padding is larger than the kernel reaches";
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
     if (t->dtype != DType::f32 || !t->layout.is_channels_last(t->shape) || !t->layout.is_dense(t->shape))
-      return fmt::format("{} is not f32 with its channels last", name);
+      return fmt::format("{} is not channels-last f32", name);
   if (d.src.elements() == 0 || d.dst.elements() == 0) return "there are no elements";
   return "";
 }

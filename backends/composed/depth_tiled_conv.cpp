@@ -12,7 +12,7 @@ using ops::ConvDesc;
 using ops::Role;
 using ops::Verb;
 
-constexpr std::size_t cached_bytes = std::size_t{16} << 20;  ///< a result up to here is pooled as a whole
+constexpr std::size_t cached_bytes = std::size_t{16} << 20;  ///< a result up to this size is pooled as a whole
 
 Shape with_planes(Shape s, std::int64_t batch, std::int64_t planes) {
   s[0] = batch;
@@ -27,7 +27,7 @@ bool suits(const ops::ConvDesc& c, const ops::PoolParams& pool) {
          static_cast<std::size_t>(c.dst.elements()) * sizeof(float) > cached_bytes;
 }
 
-/// `count` samples' planes from `plane` on, of a channels-last tensor.
+/// `desc`'s planes from `plane` on, and samples from `sample` on, of a channels-last tensor.
 Tensor part(const Tensor& whole, std::int64_t sample, std::int64_t plane, const TensorDesc& desc) {
   const auto bytes_of_plane = whole.bytes() / static_cast<std::size_t>(whole.shape()[0] * whole.shape()[2]);
   const auto planes = static_cast<std::size_t>(sample * whole.shape()[2] + plane);
@@ -38,7 +38,7 @@ class DepthTiledConv final : public ops::ConvMaxPoolForward {
  public:
   DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, Context& context);
 
-  /// The reason why it cannot be made or does not pay; empty otherwise.
+  /// The reason why the primitive cannot be made or does not pay; empty: it can.
   const std::string& unsupported() const { return unsupported_; }
 
   Layout layout(Verb verb, Role role) const override;
@@ -51,12 +51,12 @@ class DepthTiledConv final : public ops::ConvMaxPoolForward {
 
  private:
   struct Tile {
-    std::int64_t first_src, first_dst;  ///< planes
+    std::int64_t first_src, first_dst;  ///< first planes of the tile
     std::size_t kind;
   };
-  /// The primitives of one shape.
+  /// The primitives of tiles of one shape.
   struct Kind {
-    std::int64_t planes, pad_begin, pad_end;  ///< of the convolution's result, and zeros beside its source
+    std::int64_t planes, pad_begin, pad_end;  ///< planes of the convolution's result, and zero planes beside its source
     ConvDesc conv;
     TensorDesc pooled;
     std::unique_ptr<ops::Conv> op;
@@ -79,7 +79,7 @@ class DepthTiledConv final : public ops::ConvMaxPoolForward {
 
 DepthTiledConv::DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, Context& context)
     : conv_(d.conv), pool_(d.pool), pooled_(d.dst), training_(d.training) {
-  conv_.training = false;  // its backward verbs are others' work
+  conv_.training = false;  // other primitives do the backward verbs
   conv_.src.layout = Layout::channels_last(conv_.src.shape);
   conv_.dst.layout = Layout::channels_last(conv_.dst.shape);
   pooled_.layout = Layout::channels_last(pooled_.shape);
@@ -97,7 +97,8 @@ DepthTiledConv::DepthTiledConv(const ops::ConvMaxPoolForwardDesc& d, Context& co
   for (Tile& t : tiles_) t.kind = t.kind == most ? 0 : t.kind == 0 ? most : t.kind;
 }
 
-/// The tiles, in as few shapes as there can be: with zeros at one end, the other, both, none, and a last short one.
+/// Cuts into tiles of as few shapes as possible: with zero planes before, after, on both sides or on no side, and a
+/// shorter last tile.
 bool DepthTiledConv::cut(std::size_t target) {
   const auto& p = conv_.params;
   const std::int64_t window = pool_.kernel[0], windows = pooled_.shape[2];
@@ -155,7 +156,8 @@ Layout DepthTiledConv::layout(Verb verb, Role role) const {
 }
 
 std::string DepthTiledConv::name(Verb verb) const {
-  // Their number is not told: it depends on the threads, of which ranks with the same plan may have different numbers.
+  // The name does not contain the number of tiles: it depends on the threads, and ranks with the same plan may have
+  // different numbers of threads.
   return fmt::format("{} + {}, depth tiles", kinds_[0].op->name(verb), kinds_[0].pool->name(verb));
 }
 

@@ -22,7 +22,8 @@ std::unique_ptr<OpFactory> make_factory(Device& device, bool with_kokkos) {
     return make_conv_then_max_pool(d, f.context());
   };
   const auto always = [](const auto&) { return Preference::preferred; };
-  // Without depth tiles or Winograd's algorithms two calls of the plan do the same, unless operands are rounded.
+  // Without depth tiles and Winograd's algorithm this is the same as two calls of the plan, unless operands are
+  // rounded.
   const auto rounds = [](const ConvMaxPoolForwardDesc& d) { return d.conv.src.dtype != DType::f32; };
   factory->add_candidates<ConvMaxPoolForwardDesc>({
       {"depth tiles", found_by<ConvMaxPoolForwardDesc>(depth_tiles), always},

@@ -8,12 +8,12 @@ namespace keelson {
 class Device;
 }
 
-/// Ops that are made of other ops, whichever backends make those.
+/// Ops that consist of other ops, of any backend.
 namespace keelson::composed {
 
-/// Tables of candidates alone, for devices with small caches: a convolution with pooling by depth tiles or one after
-/// the other, and (`with_kokkos`: the context has the Kokkos backend, whose kernels it needs) the gradients behind
-/// pooling by dense convolutions. The factory asks the context that it joins for the parts.
+/// Only tables of candidates, for devices with small caches: a convolution with pooling by depth tiles, a convolution
+/// and then pooling, and (`with_kokkos`: the context has the Kokkos backend, whose kernels are needed) the gradients of
+/// both by dense convolutions. The factory asks its context for the parts.
 std::unique_ptr<ops::OpFactory> make_factory(Device& device, bool with_kokkos);
 
 }  // namespace keelson::composed

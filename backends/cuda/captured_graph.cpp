@@ -9,8 +9,8 @@ namespace keelson::cuda {
 
 namespace {
 
-/// Ends the recording that is under way; its graph, as far as there is one. Also a recording that was made invalid must
-/// be ended, else the stream takes no more work.
+/// Ends the recording and returns its graph, or null. A recording that became invalid must be ended, too, else the
+/// stream accepts no more work.
 Graph end(cudaStream_t stream, cudaError_t& status) {
   cudaGraph_t graph = nullptr;
   status = cudaStreamEndCapture(stream, &graph);
@@ -35,14 +35,15 @@ void CudaGraph::launch() { check(cudaGraphLaunch(graph_.get(), current_stream())
 
 std::unique_ptr<CudaGraph> record(const std::function<void()>& work) {
   const auto stream = current_stream();
-  // Thread-local: other threads may go on allocating pinned memory and the like, which does not concern this stream.
+  // Thread-local: other threads may allocate pinned memory and the like meanwhile.
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   cudaError_t status;
   try {
     work();
   } catch (...) {
     end(stream, status);
-    cudaGetLastError();  // of the recording, and of what it refused: neither must be found again by the next call
+    // clear the errors of the recording and of the refused call, so that the next call does not report them
+    cudaGetLastError();
     throw;
   }
   const Graph graph = end(stream, status);
@@ -51,7 +52,7 @@ std::unique_ptr<CudaGraph> record(const std::function<void()>& work) {
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
   GraphExec made(exec);
-  check(cudaGraphUpload(exec, stream), "cudaGraphUpload");  // else the first replay does it
+  check(cudaGraphUpload(exec, stream), "cudaGraphUpload");  // otherwise the first launch uploads
   return std::make_unique<CudaGraph>(std::move(made), kernels);
 }
 

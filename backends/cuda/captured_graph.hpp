@@ -8,7 +8,7 @@
 
 namespace keelson::cuda {
 
-/// Work that was recorded as a CUDA graph.
+/// Work recorded as a CUDA graph.
 class CudaGraph : public CapturedGraph {
  public:
   CudaGraph(GraphExec graph, std::size_t kernels) : graph_(std::move(graph)), kernels_(kernels) {}
@@ -20,9 +20,9 @@ class CudaGraph : public CapturedGraph {
   std::size_t kernels_;
 };
 
-/// Calls `work`, which queues work on the current instance's stream, and keeps that as a graph instead of running it.
-/// Where `work` throws or queues what cannot be recorded (a copy from pageable memory, an allocation, waiting), this
-/// throws with the reason, and the stream is as before.
+/// Calls `work`, which queues work on the current instance's stream, and records this work as a graph instead of
+/// running it. If `work` throws or queues work that cannot be recorded (a copy from pageable memory, an allocation,
+/// waiting), this function throws with the reason, and the stream is as before.
 std::unique_ptr<CudaGraph> record(const std::function<void()>& work);
 
 }  // namespace keelson::cuda

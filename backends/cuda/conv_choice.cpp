@@ -6,12 +6,13 @@
 #include "backends/cuda/cudnn_conv.hpp"
 #endif
 
-/// Which of this backend's convolutions takes a description. Always compiled; the files of cuDNN are not.
+/// Chooses the convolution of this backend for a description. This file is always compiled; the files that use cuDNN
+/// are not.
 namespace keelson::cuda {
 
 namespace {
 
-/// By matrix products of cuBLASLt: complete, but it writes out every window.
+/// By matrix products of cuBLASLt: takes every convolution, but copies every window (im2col).
 ops::Expected<ops::Conv> by_products(const LibraryPtr& library, const ops::ConvDesc& d,
                                      const std::string& why_not_better) {
   const auto limit = std::min(workspace_limit(*library), std::size_t{256} << 20);

@@ -12,15 +12,15 @@ std::optional<std::vector<ConvEngine>> conv_engines(std::string_view gpu, const 
   if (CUDNN_VERSION < 91100 || cudnnGetVersion() < 91100) return {};
   const CudnnTarget target(gpu);
   std::vector<ConvEngine> all;
-  for (const auto& way : conv_variants(d, verb, target))
-    for (const auto& e : way.engines) {
-      all.push_back({way.name + e.name, e.engine, e.compiles, false, 0});
+  for (const auto& variant : conv_variants(d, verb, target))
+    for (const auto& e : variant.engines) {
+      all.push_back({variant.name + e.name, e.engine, e.compiles, false, 0});
       if (e.compiles) continue;
       try {
         all.back().workspace_bytes = CudnnPlan(e, target).workspace_bytes();
         all.back().ready = true;
       } catch (const backends::Unsupported&) {
-        continue;  // proposed, but it cannot be made: the primitive passes over it, too
+        continue;  // proposed by cuDNN, but cannot be made: the primitive skips it, too
       }
     }
   return all;

@@ -18,15 +18,15 @@ using namespace ops;
 
 TensorDesc channels_last(const Shape& s, DType t) { return {s, t, Layout::channels_last(s)}; }
 
-/// Where the operands of one call lie.
+/// The addresses of the operands of one call.
 struct Operands {
   void *src, *diff_dst, *argmax;
   float* diff_weights;
   std::byte* scratch;
 };
 
-/// The gradient of the weights, either from the argmax indices, or as frameworks have it: the gradient of the
-/// convolution's result is made, zeros in most places, and multiplied.
+/// The gradient of the weights by one of two algorithms: from the argmax indices, or from the dense gradient of the
+/// convolution's result, which is zero in most elements.
 class ArgmaxOrDense : public ConvMaxPoolBackward {
  public:
   ArgmaxOrDense(const LibraryPtr& library, const ConvMaxPoolDesc& d, std::unique_ptr<Pool> pool,
@@ -39,7 +39,7 @@ class ArgmaxOrDense : public ConvMaxPoolBackward {
     choose(*library);
   }
 
-  /// Whether a candidate was found that runs.
+  /// Whether a candidate runs.
   bool runs() const { return candidate_.has_value(); }
 
   Layout layout(Verb, Role r) const override {
@@ -48,8 +48,7 @@ class ArgmaxOrDense : public ConvMaxPoolBackward {
     if (r == Role::dst || r == Role::diff_dst) return d_.dst.layout;
     return Layout::plain({d_.dst.shape[1]});
   }
-  // Neither the candidate nor its own need of memory: ranks whose caches differ would take their plans for different
-  // ones.
+  // The same name for both candidates, and the same scratch: ranks with different tuning caches compare their plans.
   std::string name(Verb) const override { return "argmax or dense"; }
   std::size_t scratch_bytes(Verb v) const override {
     if (v != Verb::backward_weights) return 0;
@@ -63,7 +62,7 @@ class ArgmaxOrDense : public ConvMaxPoolBackward {
                       static_cast<std::byte*>(scratch.raw())});
   }
   void backward_data(const BackwardData<ops::Tensors>&) override {
-    fail("the gradient of src was not asked for: {}", describe(d_));
+    fail("the gradient of src was not requested: {}", describe(d_));
   }
 
  private:
@@ -131,7 +130,7 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, cons
   const TensorDesc unpooled = channels_last(conv_dst_shape(d.src.shape, d.conv, d.weights.shape[0]), d.dst.dtype);
   auto pool = kokkos::make(PoolDesc{d.pool, unpooled, d.dst, true});
   if (!pool.primitive) return pool.unsupported_reason;
-  // Described as the forward pass describes a convolution with a bias, for which the engines are chosen by now.
+  // Described like the forward convolution with a bias, for which the autotuner has chosen the engines by now.
   ConvDesc conv{d.conv, d.src, {d.weights.shape, d.src.dtype, Layout::any()}, unpooled, true, false, d.tf32, false};
   conv.params.bias = true;
   if (padded > 0) conv.src.layout = Layout::any();
@@ -140,7 +139,7 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, cons
   const auto layout = [&](Role r) { return made.primitive->layout(Verb::backward_weights, r); };
   if (!(layout(Role::src) == d.src.layout) || !(layout(Role::diff_dst) == unpooled.layout) ||
       !(layout(Role::diff_weights) == d.weights.layout))
-    return std::string("the convolution wants other layouts");
+    return std::string("the convolution needs other layouts");
   auto op = std::make_unique<ArgmaxOrDense>(library, d, std::move(pool.primitive), std::move(made.primitive),
                                             padded > 0 ? padded : d.src.shape[1]);
   if (!op->runs()) return std::string("neither the dense gradient nor the gradient by argmax indices runs");

@@ -62,7 +62,7 @@ bool compiles(const Descriptor& engine) {
          notes.begin() + count;
 }
 
-/// The heuristics' proposals of one mode.
+/// The engines that the heuristics propose in one mode.
 std::vector<EngineChoice> proposals(const Descriptor& graph, const CudnnTarget& target, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -143,7 +143,7 @@ cudnnDataType_t data_type(DType t) {
     case DType::f16:
       return CUDNN_DATA_HALF;
     default:
-      fail("cuDNN is not asked for {}", to_string(t));
+      fail("cuDNN has no convolution of {}", to_string(t));
   }
 }
 
@@ -177,7 +177,7 @@ std::vector<EngineChoice> engines(const Descriptor& graph, const CudnnTarget& ta
     try {
       proposed = proposals(graph, target, mode);
     } catch (const backends::Unsupported&) {
-      continue;  // a mode that has no answer for a graph says so by failing
+      continue;  // a mode that has no answer for a graph fails
     }
     for (auto& p : proposed) {
       const auto engine = engine_of(*p.config);

@@ -16,8 +16,8 @@ namespace {
 
 using namespace ops;
 
-/// Of the parts of scratch memory. What a plan gives is aligned to 64 bytes only; libraries expect what cudaMalloc
-/// gives.
+/// Alignment of the parts of scratch memory. A plan's scratch is aligned to 64 bytes only; libraries expect the
+/// alignment of cudaMalloc.
 constexpr std::size_t alignment = 256;
 
 constexpr std::size_t align(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -38,25 +38,25 @@ Cudnn& Library::cudnn() {
   return *entry;
 }
 
-/// Memory to try candidates on, and the plans that were made for it.
+/// Memory to run candidates in, and the plans that were made for them.
 class CudnnConvVerb::Trial {
  public:
   explicit Trial(CudnnConvVerb& verb) : verb_(verb) {}
 
-  /// False where the engine turns out not to run, or needs more memory than there is.
+  /// False if the engine does not run, or needs more memory than is free.
   bool run(std::size_t number, const Candidate& c) {
     if (!memory_) make_operands();
     try {
       auto& plan = plans_[number];
       if (!plan) plan = verb_.make_plan(c);
-      const auto needed = verb_.parts_of(*c.way, plan->workspace_bytes()).end;
+      const auto needed = verb_.parts_of(*c.variant, plan->workspace_bytes()).end;
       if (needed > scratch_bytes_) {
         auto more = trial_memory(needed);
         if (!more) return false;
         scratch_.push_back(std::move(more));
         scratch_bytes_ = needed;
       }
-      verb_.run(*c.way, *plan, operands_, scratch_.empty() ? nullptr : scratch_.back().get());
+      verb_.run(*c.variant, *plan, operands_, scratch_.empty() ? nullptr : scratch_.back().get());
       return true;
     } catch (const backends::Unsupported&) {
       return false;
@@ -88,7 +88,7 @@ class CudnnConvVerb::Trial {
 
   CudnnConvVerb& verb_;
   GpuMemory memory_;
-  std::vector<GpuMemory> scratch_;  ///< the last one is in use; runs that were recorded before know the earlier ones
+  std::vector<GpuMemory> scratch_;  ///< the last one is in use; recorded runs may still use earlier ones
   std::size_t scratch_bytes_ = 0;
   ConvOperands operands_;
   std::map<std::size_t, std::unique_ptr<CudnnPlan>> plans_;
@@ -107,7 +107,7 @@ CudnnConvVerb::CudnnConvVerb(const LibraryPtr& library, const ConvDesc& d, Verb 
   choose();
 }
 
-/// An engine whose workspace is within bounds. Throws Unsupported where it is not, or the engine does not run.
+/// The plan of an engine. Throws Unsupported if the workspace is over the limit, or the engine does not run.
 std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
   auto plan = std::make_unique<CudnnPlan>(*c.engine, target_);
   if (plan->workspace_bytes() > workspace_limit(*library_))
@@ -116,15 +116,15 @@ std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
 }
 
 void CudnnConvVerb::choose() {
-  const auto ways = conv_variants(d_, verb_, target_);
+  const auto variants = conv_variants(d_, verb_, target_);
   std::vector<Candidate> all;
   std::vector<std::string> names;
-  for (const auto& way : ways)
-    for (const auto& e : way.engines) {
-      all.push_back({&way, &e});
-      names.push_back(way.name + e.name);
+  for (const auto& variant : variants)
+    for (const auto& e : variant.engines) {
+      all.push_back({&variant, &e});
+      names.push_back(variant.name + e.name);
     }
-  if (all.empty()) backends::decline("no engine of cuDNN {} takes it", cudnnGetVersion());
+  if (all.empty()) backends::decline("no engine of cuDNN {} supports this convolution", cudnnGetVersion());
   Trial trial(*this);
   std::optional<std::size_t> best;
   const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
@@ -135,15 +135,15 @@ void CudnnConvVerb::choose() {
     best = 0;
   }
   if (!best) backends::decline("none of the {} engines that cuDNN {} proposes runs", all.size(), cudnnGetVersion());
-  // Not all that is proposed can be made, and what was not tried must be found out now.
+  // Some proposals cannot be made, and not all were tried: find one that can be made.
   std::string why;
   for (std::size_t i = 0; i <= all.size(); ++i) {
     const auto number = i == 0 ? *best : i - 1;
     try {
       plan_ = trial.take(number);
       if (!plan_) plan_ = make_plan(all[number]);
-      way_ = *all[number].way;
-      way_.engines.clear();  // the plan keeps its own
+      variant_ = *all[number].variant;
+      variant_.engines.clear();  // the plan keeps its own
       return;
     } catch (const backends::Unsupported& e) {
       why = e.what();
@@ -209,7 +209,7 @@ class CudnnConv : public Conv {
  public:
   CudnnConv(const LibraryPtr& library, const ConvDesc& d) : d_(d), forward_(library, d, Verb::forward) {
     ConvDesc of_data = d;
-    of_data.src.layout = Layout::channels_last(d.src.shape);  // as the layer before reads its gradient
+    of_data.src.layout = Layout::channels_last(d.src.shape);  // the layer before reads this layout
     if (d.training && d.diff_src) data_ = std::make_unique<CudnnConvVerb>(library, of_data, Verb::backward_data);
     if (d.training && d.diff_weights) weights_ = std::make_unique<CudnnConvVerb>(library, d, Verb::backward_weights);
   }
@@ -222,7 +222,7 @@ class CudnnConv : public Conv {
     return Layout::plain({d_.dst.shape[1]});
   }
 
-  // Not the engine: ranks whose caches differ would take their plans for different ones.
+  // Not the engine's name: ranks with different tuning caches compare their plans.
   std::string name(Verb) const override { return "cudnn"; }
 
   std::size_t scratch_bytes(Verb v) const override {
@@ -271,7 +271,7 @@ std::string unfit(const ConvDesc& d) {
   if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
     return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   return "";
 }
 
@@ -284,12 +284,12 @@ Expected<Conv> make_cudnn_conv(const LibraryPtr& library, const ConvDesc& d) {
   if (auto why = unfit(d); !why.empty()) return why;
   ConvDesc fixed = d;
   for (auto* t : {&fixed.src, &fixed.weights, &fixed.dst}) t->layout = Layout::channels_last(t->shape);
-  // Padded once by whoever makes src, not by each verb.
+  // The producer of src pads once, instead of each verb.
   if (const auto channels = padded_channels(d); d.src.layout.is_any() && channels != d.src.shape[1])
     fixed.src.layout = PaddedChannels::layout(d.src.shape, d.src.dtype, channels);
   try {
     return std::unique_ptr<Conv>(std::make_unique<CudnnConv>(library, fixed));
-  } catch (const backends::Unsupported& e) {  // all else is a failure
+  } catch (const backends::Unsupported& e) {  // other errors are failures
     return std::string(e.what());
   }
 }

@@ -8,28 +8,27 @@ namespace keelson::cuda {
 /// Convolution by cuDNN: channels-last tensors, weights as (O, kernel..., I/groups), f32, bf16 or f16.
 ops::Expected<ops::Conv> make_cudnn_conv(const LibraryPtr& library, const ops::ConvDesc& d);
 
-/// Operands of one verb; in the backward verbs what the verb reads or writes in their place: diff_src as src, and so
-/// on.
+/// Operands of one verb. In the backward verbs, src and the others may be gradients: diff_src as src, and so on.
 struct ConvOperands {
   void *src = nullptr, *weights = nullptr, *bias = nullptr, *dst = nullptr;
 };
 
-/// One verb of a convolution, its algorithm chosen.
+/// One verb of a convolution with the chosen algorithm.
 class CudnnConvVerb {
  public:
-  /// Throws Unsupported where no engine takes it.
+  /// Throws Unsupported if no engine runs.
   CudnnConvVerb(const LibraryPtr& library, const ops::ConvDesc& d, ops::Verb verb);
 
-  std::size_t scratch_bytes() const { return parts_of(way_, plan_->workspace_bytes()).end; }
-  void run(const ConvOperands& o, void* scratch) { run(way_, *plan_, o, scratch); }
+  std::size_t scratch_bytes() const { return parts_of(variant_, plan_->workspace_bytes()).end; }
+  void run(const ConvOperands& o, void* scratch) { run(variant_, *plan_, o, scratch); }
 
  private:
-  /// Where things lie in scratch memory, as offsets in bytes from its first address that is a multiple of 256.
+  /// Offsets of the parts of scratch memory in bytes, from its first address that is a multiple of 256.
   struct Parts {
     std::size_t src = 0, weights = 0, sums = 0, workspace = 0, end = 0;
   };
   struct Candidate {
-    const ConvVariant* way;
+    const ConvVariant* variant;
     const EngineChoice* engine;
   };
   class Trial;
@@ -49,7 +48,7 @@ class CudnnConvVerb {
   CudnnTarget target_;
   std::int64_t src_channels_;                       ///< in memory
   std::int64_t src_rows_, dst_rows_, weight_rows_;  ///< elements per channel
-  ConvVariant way_;
+  ConvVariant variant_;
   std::unique_ptr<CudnnPlan> plan_;
 };
 

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ops;
 
-/// One spatial dim becomes two, since cuDNN begins there: the missing one stands in front.
+/// Adds a dim before one spatial dim, since cuDNN needs two or more.
 Shape at_least_2d(const Shape& spatial, std::int64_t missing) {
   Shape s;
   if (spatial.rank() == 1) s.push_back(missing);
@@ -22,7 +22,7 @@ Shape dims_of(const Shape& shape) {
   return dims;
 }
 
-/// Written out, since Layout normalises the strides of extents 1, by which cuDNN recognises channels-last tensors.
+/// Computed here, since Layout normalises the strides of extents 1, by which cuDNN recognises channels-last tensors.
 Shape channels_last_strides(const Shape& dims) {
   Shape strides = Shape::filled(dims.rank(), 1);
   std::int64_t step = dims[1];
@@ -168,7 +168,7 @@ ConvTypes conv_types(const ConvDesc& d, Verb verb) {
 
 std::string not_fusible(const EltwiseParams& activation) {
   if (activation.kind == EltwiseKind::linear) return "alpha x + beta is two operations of a graph";
-  // cuDNN's kernels take the larger of x and alpha x (and keep a NaN).
+  // cuDNN's kernels compute max(x, alpha x) and keep a NaN.
   if (activation.kind == EltwiseKind::leaky_relu && !(activation.alpha >= 0 && activation.alpha <= 1))
     return "cuDNN's leaky ReLU is one for slopes from 0 to 1 only";
   return "";
@@ -178,7 +178,7 @@ Descriptor conv_graph(const ConvDesc& d, Verb verb, Epilogue epilogue, const Con
                       const CudnnTarget& target) {
   const bool fuse = verb == Verb::forward && epilogue == Epilogue::bias_activation;
   const bool bias = fuse && d.params.bias, act = fuse && d.params.activation.kind != EltwiseKind::identity;
-  // Virtual tensors are numbered behind the others.
+  // The numbers of virtual tensors follow those of the others.
   constexpr std::int64_t product_id = 10, sum_id = 11;
   ConvGraphBuilder b;
   const auto src = b.tensor(conv_src, types.src, d.src.shape);

@@ -10,8 +10,8 @@ namespace {
 
 using namespace ops;
 
-/// Whether bias and activation are worth trying within the graph. That saves one pass over dst, but the engines that
-/// can do it compile their kernels when the plan is made, in every process; so dst must be large.
+/// Whether bias and activation are worth trying within the graph. This saves one pass over dst. But the engines that
+/// support it compile their kernels when the plan is made, in every process, so that it pays only for a large dst.
 bool may_fuse(const ConvDesc& d, const ConvTypes& types) {
   constexpr std::size_t large = std::size_t{16} << 20;
   return (d.params.bias || d.params.activation.kind != EltwiseKind::identity) &&
@@ -19,23 +19,23 @@ bool may_fuse(const ConvDesc& d, const ConvTypes& types) {
          static_cast<std::size_t>(d.dst.elements()) * size_of(types.dst) >= large;
 }
 
-/// How many channels tensor cores take at once (16 bytes of them); 1: they are not used.
+/// How many channels tensor cores read at once (16 bytes); 1: tensor cores are not used.
 std::int64_t channels_at_once(const ConvDesc& d) {
   if (is_half(d.src.dtype)) return 8;
   return d.tf32 ? 4 : 1;
 }
 
-/// With source channels that tensor cores like; the added ones meet weights that are zero.
+/// `d` with more source channels. The weights of the added channels are zero.
 ConvDesc with_channels(ConvDesc d, std::int64_t channels) {
   d.src.shape[1] = d.weights.shape[1] = channels;
   d.src.layout = d.weights.layout = Layout::any();
   return d;
 }
 
-/// The ways without looking at engines. Which of them is fastest is left to trying.
-std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
+/// All variants, without their engines. The autotuner finds the fastest variant.
+std::vector<ConvVariant> possible_variants(const ConvDesc& d, Verb verb) {
   const auto types = conv_types(d, verb);
-  const auto way = [&](const char* name, Epilogue epilogue) {
+  const auto variant = [&](const char* name, Epilogue epilogue) {
     ConvVariant v;
     v.name = name;
     v.padded = d;
@@ -45,11 +45,11 @@ std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
   };
   std::vector<ConvVariant> plain;
   if (verb == Verb::forward && channels_at_once(d) > 1 && may_fuse(d, types))
-    plain.push_back(way("fused/", Epilogue::bias_activation));
-  plain.push_back(way("", Epilogue::none));
+    plain.push_back(variant("fused/", Epilogue::bias_activation));
+  plain.push_back(variant("", Epilogue::none));
   if (verb == Verb::backward_weights && is_half(d.src.dtype)) {
-    // Few engines write f32 gradients from 16-bit operands. The others round what they have summed in f32.
-    plain.push_back(way("rounded/", Epilogue::none));
+    // Few engines write f32 gradients from 16-bit operands. The others sum in f32 and round the result.
+    plain.push_back(variant("rounded/", Epilogue::none));
     plain.back().types.weights = d.src.dtype;
   }
   const auto step = channels_at_once(d);
@@ -64,14 +64,14 @@ std::vector<ConvVariant> ways(const ConvDesc& d, Verb verb) {
   return all;
 }
 
-/// The first settings of each engine. cuDNN 9.19 proposes 30 to 42 for a convolution in bf16 on an H200, of which the
-/// first ten and more are often one engine.
+/// The first settings of each engine. For a convolution in bf16 on an H200, cuDNN 9.19 proposes 30 to 42 engines, and
+/// the first ten or more are often the same engine.
 std::vector<EngineChoice> best_of(const std::vector<EngineChoice>& proposed) {
   constexpr std::size_t most_of_one = 8, most = 32;
   std::vector<std::int64_t> engines;
   for (const auto& e : proposed) engines.push_back(e.engine);
   std::vector<EngineChoice> best;
-  for (const auto place : backends::shortlist(engines, most_of_one, most)) best.push_back(proposed[place]);
+  for (const auto i : backends::shortlist(engines, most_of_one, most)) best.push_back(proposed[i]);
   return best;
 }
 
@@ -85,11 +85,11 @@ std::int64_t padded_channels(const ConvDesc& d) {
 std::vector<ConvVariant> conv_variants(const ConvDesc& d, Verb verb, const CudnnTarget& target) {
   const EngineRules rules{is_half(d.src.dtype) || d.tf32};
   std::vector<ConvVariant> found;
-  for (auto& v : ways(d, verb)) {
+  for (auto& v : possible_variants(d, verb)) {
     try {
       v.graph = std::make_shared<Descriptor>(conv_graph(v.padded, verb, v.epilogue, v.types, target));
     } catch (const backends::Unsupported&) {
-      continue;  // not expressible: another way is
+      continue;  // cuDNN cannot express this variant
     }
     v.engines = best_of(engines(*v.graph, target, rules));
     if (!v.engines.empty()) found.push_back(std::move(v));

@@ -4,22 +4,23 @@
 
 namespace keelson::cuda {
 
-/// One way to compute one verb of a convolution by cuDNN: with or without what else belongs to the verb in the graph,
-/// on the operands as they are or on copies with more channels, and the engines that can do it. What the graph leaves
-/// out (bias, activation, conversion) is done by kernels of our own.
+/// One variant of a verb of a convolution by cuDNN: with or without bias, activation and conversion in the graph, on
+/// the operands or on copies with more channels, and the engines that can run this graph. Our own kernels do the
+/// operations that are not in the graph.
 struct ConvVariant {
-  std::string name;      ///< "fused/", "pad8/", ...
-  ops::ConvDesc padded;  ///< what cuDNN computes: src and weights may have more channels, which are zero
+  std::string name;  ///< "fused/", "pad8/", ...
+  /// the convolution that cuDNN computes: src and weights may have more channels, which are zero
+  ops::ConvDesc padded;
   Epilogue epilogue = Epilogue::none;
   ConvTypes types;
   std::shared_ptr<Descriptor> graph;
   std::vector<EngineChoice> engines;  ///< the most promising first
 };
 
-/// The source channels that tensor cores like for this convolution: its own number, or the next multiple.
+/// The number of source channels that suits tensor cores: this convolution's own number, or the next multiple.
 std::int64_t padded_channels(const ops::ConvDesc& d);
 
-/// The ways that have engines on `target`, the most promising first, with the few engines of each that are worth
+/// The variants that have engines on `target`, the most promising first, each with the few engines that are worth
 /// trying.
 std::vector<ConvVariant> conv_variants(const ops::ConvDesc& d, ops::Verb verb, const CudnnTarget& target);
 

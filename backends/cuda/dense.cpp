@@ -17,8 +17,8 @@ class CudaDense : public Dense {
       : desc_(d), batch_(d.src.shape[0]), out_(d.dst.shape[1]), rest_(d.params.activation) {
     const auto value = d.src.dtype, result = d.dst.dtype;
     const auto weights = d.weights.transposed();
-    // The library's own activations are not ours: its ReLU makes a NaN 0, its GELU is an approximation. So it adds the
-    // bias where nothing comes after that, and else one kernel does both.
+    // cublasLt's activations differ from ours: its ReLU makes a NaN 0, its GELU is an approximation. So cublasLt adds
+    // the bias only if no activation follows; otherwise one kernel does both.
     adds_bias_ = d.params.bias && rest_.kind == EltwiseKind::identity && result == DType::f32;
     if (adds_bias_) adds_bias_ = try_product(forward_, library, d.src, weights, d.dst, {.tf32 = d.tf32, .bias = true});
     if (!adds_bias_) forward_.emplace(library, d.src, weights, d.dst, Gemm::Options{.tf32 = d.tf32});
@@ -88,8 +88,8 @@ class CudaDense : public Dense {
 
   DenseDesc desc_;
   std::int64_t batch_, out_;
-  EltwiseParams rest_;      ///< what comes after the product
-  bool adds_bias_ = false;  ///< the product does
+  EltwiseParams rest_;      ///< the activation after the product
+  bool adds_bias_ = false;  ///< the product adds the bias
   std::optional<Gemm> forward_, backward_data_, backward_weights_;
 };
 
@@ -97,9 +97,9 @@ std::string unfit(const DenseDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
     if (t->shape.rank() != 2 || !t->layout.is_strided())
       return fmt::format("{} is {}, expected a strided matrix", name, to_string(*t));
-  if (!d.dst.layout.is_plain(d.dst.shape)) return "dst does not lie by rows, one after the other";
+  if (!d.dst.layout.is_plain(d.dst.shape)) return "the rows of dst are not contiguous";
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   return "";
 }
 

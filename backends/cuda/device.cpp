@@ -44,7 +44,7 @@ class CudaDevice : public Device {
     if (!memory) budget_->out_of_memory(size, label, describe(), others());
     budget_->used += size;
     std::shared_ptr<void> owner(memory, [size, budget = budget_](void* p) {
-      (void)cudaFree(p);  // waits for work that uses it
+      (void)cudaFree(p);  // waits for work that uses the memory
       budget->used -= size;
     });
     zero(memory, size);
@@ -115,10 +115,10 @@ class CudaDevice : public Device {
   DeviceEnergy energy() override { return energy_of(gpu_.bus); }
 
  private:
-  /// Threads begin with GPU 0, whichever this process computes on.
+  /// A new thread uses GPU 0 until the thread selects another.
   void use() const { check(cudaSetDevice(gpu_.device), "cudaSetDevice({})", gpu_.device); }
 
-  /// What the message about full memory says of other processes.
+  /// The part of the message about full memory that concerns other processes.
   std::string others() const {
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "";

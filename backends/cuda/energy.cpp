@@ -7,17 +7,17 @@ namespace keelson::cuda {
 
 namespace {
 
-/// The part of NVML that is needed here (NVML API reference: device queries). Status 0 is success.
+/// The functions of NVML that are needed here (NVML API reference: device queries). Status 0 is success.
 struct Nvml {
   using Handle = struct nvmlDevice_st*;
   int (*init)() = nullptr;
   int (*by_bus)(const char* bus, Handle* device) = nullptr;
   int (*energy)(Handle device, unsigned long long* millijoules) = nullptr;
   const char* (*text)(int status) = nullptr;
-  std::string missing;  ///< why it cannot be used; empty: it can
+  std::string missing;  ///< why NVML cannot be used; empty: it can
 
   Nvml() {
-    void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed: the driver's own
+    void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed: the driver's own library
     if (library == nullptr) {
       const char* const why = dlerror();
       missing =
@@ -49,7 +49,7 @@ DeviceEnergy energy_of(const std::string& bus) {
   unsigned long long millijoules = 0;
   int status = nvml.by_bus(bus.c_str(), &device);
   if (status == 0) status = nvml.energy(device, &millijoules);
-  if (status != 0) return {std::nullopt, fmt::format("NVML tells no energy of GPU {}: {}", bus, nvml.text(status))};
+  if (status != 0) return {std::nullopt, fmt::format("NVML gives no energy of GPU {}: {}", bus, nvml.text(status))};
   return {1e-3 * static_cast<double>(millijoules), "the GPU's board (NVML)"};
 }
 

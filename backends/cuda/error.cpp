@@ -4,7 +4,7 @@ namespace keelson::cuda {
 
 namespace {
 
-/// What to do about a failure that has a usual cause.
+/// Advice about failures that have a usual cause.
 std::string advice(cudaError_t s) {
   switch (s) {
     case cudaErrorMemoryAllocation:
@@ -42,7 +42,7 @@ std::string this_gpu() {
   cudaDeviceProp properties;
   char bus[32] = "";
   if (cudaGetDevice(&device) != cudaSuccess || cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-    cudaGetLastError();  // an error that is told here must not be found again by the next call
+    cudaGetLastError();  // an error that is reported here must not be reported by the next call again
     return "no GPU";
   }
   if (cudaDeviceGetPCIBusId(bus, sizeof bus, device) != cudaSuccess) cudaGetLastError();
@@ -50,7 +50,7 @@ std::string this_gpu() {
 }
 
 std::string failure(const std::string& what, const std::string& decoded) {
-  cudaGetLastError();  // else a failure that does not break the context would be reported once more
+  cudaGetLastError();  // clear an error that does not break the context, so that the next call does not report it again
   return fmt::format("{} failed on {}: {}", what, this_gpu(), decoded);
 }
 

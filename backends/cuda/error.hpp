@@ -12,15 +12,15 @@
 /// Every status that a vendor's function returns goes through check().
 namespace keelson::cuda {
 
-/// How a library's status is read: which one is good, and what the others mean, in the library's own words. Other
-/// libraries specialise it beside their handles.
+/// How the status of a library is read: which status means success, and the library's text for the others. Other
+/// libraries specialise the template beside their handles.
 template <class Status>
 struct StatusTraits;
 
 template <>
 struct StatusTraits<cudaError_t> {
   static constexpr cudaError_t good = cudaSuccess;
-  static bool is_unsupported(cudaError_t) { return false; }  ///< the runtime does what it is told, or fails
+  static bool is_unsupported(cudaError_t) { return false; }  ///< the CUDA runtime has no such status
   static bool is_out_of_memory(cudaError_t s) { return s == cudaErrorMemoryAllocation; }
   static std::string decode(cudaError_t s);  ///< "cudaErrorMemoryAllocation (2): out of memory", with advice
 };
@@ -34,20 +34,20 @@ struct StatusTraits<cublasStatus_t> {
   static std::string decode(cublasStatus_t s);
 };
 
-/// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the one that this thread uses; "no GPU" where there is none.
+/// "GPU 1 (NVIDIA H200, 0000:1b:00.0)", the GPU that this thread uses; "no GPU" if there is none.
 std::string this_gpu();
 
-/// "WHAT failed on GPU ...: STATUS". The runtime forgets its last error.
+/// "WHAT failed on GPU ...: STATUS". Clears the runtime's last error.
 std::string failure(const std::string& what, const std::string& decoded);
 
-/// Throws unless `status` is good: backends::Unsupported where the library says that it cannot do what it is asked for,
-/// OutOfMemory where memory is missing, else Error: the device or the library is at fault. `what` is the call with what
-/// matters of its arguments, e.g. check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
+/// Throws unless `status` means success: backends::Unsupported if the library does not support the request, OutOfMemory
+/// if memory is missing, else Error (the device or the library is at fault). `what` names the call and its most
+/// important arguments, e.g. check(cudaMalloc(&p, n), "cudaMalloc of {} bytes for {}", n, label).
 template <class Status, class... A>
 void check(Status status, fmt::format_string<A...> what, A&&... args) {
   if (status == StatusTraits<Status>::good) [[likely]]
     return;
-  const auto decoded = StatusTraits<Status>::decode(status);  // before other calls replace the library's last message
+  const auto decoded = StatusTraits<Status>::decode(status);  // before another call replaces the library's last message
   const auto text = failure(fmt::format(what, std::forward<A>(args)...), decoded);
   if (StatusTraits<Status>::is_unsupported(status)) throw backends::Unsupported(text);
   if (StatusTraits<Status>::is_out_of_memory(status)) throw OutOfMemory(text);

@@ -11,7 +11,7 @@ namespace keelson::cuda {
 
 namespace {
 
-/// Versions whose algorithms the autotuner times, beside cublasLt's.
+/// The versions of libraries whose algorithms the autotuner times, beside cublasLt.
 std::string libraries() {
 #ifdef KEELSON_HAVE_CUDNN
   return fmt::format("-cudnn-{}", cudnnGetVersion());

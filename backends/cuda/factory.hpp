@@ -7,7 +7,7 @@
 namespace keelson::cuda {
 
 /// Convolution, dense layers and matrix products by NVIDIA's libraries, on the device that Kokkos was started on. The
-/// device outlives the factory.
+/// device must outlive the factory.
 std::unique_ptr<ops::OpFactory> make_factory(Device& device);
 
 }  // namespace keelson::cuda

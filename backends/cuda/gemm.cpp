@@ -26,7 +26,7 @@ cudaDataType_t cuda_type(DType t) {
   }
 }
 
-/// A matrix as memory has it: `lines` of `length` elements each, `pitch` elements apart.
+/// The layout of a matrix in memory: `lines` of `length` elements each, `pitch` elements apart.
 struct Lines {
   std::int64_t lines, length, pitch;
   bool by_rows;
@@ -45,10 +45,10 @@ Lines lines_of(const char* name, const TensorDesc& d) {
     const auto pitch = columns == 1 ? rows : column;
     if (pitch >= rows) return {columns, rows, pitch, false};
   }
-  decline("neither rows nor columns of {} lie together (strides {} and {})", name, row, column);
+  decline("neither rows nor columns of {} are contiguous (strides {} and {})", name, row, column);
 }
 
-/// As cublasLt has it, column by column: our rows are its columns.
+/// As a column-major matrix of cublasLt: our rows are its columns.
 LtLayout layout_of(const Lines& m, DType t) {
   return make_lt_layout(cuda_type(t), static_cast<std::uint64_t>(m.length), static_cast<std::uint64_t>(m.lines),
                         m.pitch);
@@ -56,8 +56,8 @@ LtLayout layout_of(const Lines& m, DType t) {
 
 std::uint32_t element(const TensorDesc& d) { return static_cast<std::uint32_t>(size_of(d.dtype)); }
 
-/// The alignment of matrices that begin some lines, or some lengths of a line, after 64-byte aligned memory: parts of
-/// larger ones, as those of one time step in a sequence are.
+/// The usual alignment of matrices that begin some lines, or some lengths of a line, after 64-byte aligned memory.
+/// Parts of larger matrices begin there, for example one time step of a sequence.
 std::uint32_t usual_alignment(const char* name, const TensorDesc& d) {
   const auto m = lines_of(name, d);
   const auto bytes = static_cast<std::uint64_t>(m.length | (m.lines > 1 ? m.pitch : 0)) * size_of(d.dtype) | 64;
@@ -78,7 +78,7 @@ void set(const LtPreference& preference, cublasLtMatmulPreferenceAttributes_t at
         "cublasLtMatmulPreferenceSetAttribute {}", static_cast<int>(attribute));
 }
 
-/// All that an algorithm is, as text: it may be stored, for the same version of cublasLt.
+/// All settings of an algorithm as text, to be stored for the same version of cublasLt.
 std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
   for (const auto word : algorithm.data) text += fmt::format("{}{:x}", text.empty() ? "" : ".", word);
@@ -89,7 +89,7 @@ std::size_t span_bytes(const TensorDesc& d) { return (d.bytes() + 255) / 256 * 2
 
 }  // namespace
 
-/// Operands to try candidates on, made when the first one is tried.
+/// Operands to run candidates on; allocated before the first candidate runs.
 class Gemm::Trial {
  public:
   explicit Trial(const Gemm& p) : p_(p) {}
@@ -123,14 +123,14 @@ void Gemm::plan() {
   if (!(c.shape == Shape{a.shape[0], b.shape[1]}) || a.shape[1] != b.shape[0])
     decline("src {}, weights {} and dst {} do not fit together", to_string(a.shape), to_string(b.shape),
             to_string(c.shape));
-  // cublasLt's matrices lie column by column, so that ours seem transposed to it: c^T = b^T a^T. Where c itself lies by
-  // columns, c = a b is what it sees.
+  // cublasLt's matrices are column-major, so that our matrices are transposed for cublasLt: c^T = b^T a^T. If c itself
+  // is column-major, cublasLt computes c = a b.
   swapped_ = !result.by_rows;
   if (swapped_) {
     std::swap(left, right);
     left.by_rows = !left.by_rows, right.by_rows = !right.by_rows;
   }
-  if (options_.bias && (swapped_ || c.dtype != DType::f32)) decline("a bias needs a f32 result that lies by rows");
+  if (options_.bias && (swapped_ || c.dtype != DType::f32)) decline("a bias needs a row-major f32 result");
 
   const bool rounds = options_.tf32 && a.dtype == DType::f32;
   operation_ = make_lt_matmul(rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -138,7 +138,7 @@ void Gemm::plan() {
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, left.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
   if (options_.bias) {
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    // The heuristics want to see a pointer, and do not follow it; run() sets the true one.
+    // The heuristics need a pointer, but do not read its memory; run() sets the real pointer.
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(workspace_alignment));
   }
   left_ = layout_of(right, a.dtype);
@@ -154,7 +154,7 @@ void Gemm::plan() {
 std::vector<Gemm::Algorithm> Gemm::candidates(const std::array<std::uint32_t, 3>& alignment) const {
   const auto preference = make_lt_preference();
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
-  // Partial sums in f32 and added in order; not in the type of the result, which may be short.
+  // Partial sums in f32, added in order, and not in the type of the result, which may be 16-bit.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment[swapped_ ? 0 : 1]);
@@ -171,8 +171,8 @@ std::vector<Gemm::Algorithm> Gemm::candidates(const std::array<std::uint32_t, 3>
     if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= most_workspace)
       usable.push_back({alignment, found[i].algo, found[i].workspaceSize});
   if (usable.empty())
-    decline("cublasLt {} has no algorithm for it on sm_{}: {}", cublasLtGetVersion(), library_->gpu.architecture,
-            StatusTraits<cublasStatus_t>::decode(status));
+    decline("cublasLt {} has no algorithm for this product on sm_{}: {}", cublasLtGetVersion(),
+            library_->gpu.architecture, StatusTraits<cublasStatus_t>::decode(status));
   return usable;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
-/// Why the driver counts no GPU; empty where it does.
+/// The reason why the driver finds no GPU; empty: the driver finds one.
 std::string no_gpu(cudaError_t status, int count) {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
@@ -35,7 +35,7 @@ std::string architecture_missing(int device) {
   check(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
   return fmt::format(
       "{} is of architecture sm_{}{}, and this build has kernels for {}; build with "
-      "-DCMAKE_CUDA_ARCHITECTURES={}{}, which needs a toolkit that knows it",
+      "-DCMAKE_CUDA_ARCHITECTURES={}{}, which needs a toolkit that supports this GPU",
       p.name, p.major, p.minor, built_architectures(), p.major, p.minor);
 }
 
@@ -58,7 +58,7 @@ GpuChoice choose_gpu(int local_rank) {
       choice.refused =
           fmt::format("GPU {} of {} cannot be used: {}", device, count, StatusTraits<cudaError_t>::decode(status));
   }
-  cudaGetLastError();  // what was told here must not be found again by a later call
+  cudaGetLastError();  // an error that is reported here must not be reported by a later call again
   return choice;
 }
 

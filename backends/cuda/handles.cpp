@@ -21,7 +21,7 @@ Stream make_urgent_stream() {
 bool is_idle(cudaStream_t stream, const char* what) {
   const auto status = cudaStreamQuery(stream);
   if (status == cudaErrorNotReady) {
-    cudaGetLastError();  // not an error, but the next call that looks would take it for one
+    cudaGetLastError();  // this is no error, but the next check would report it as one
     return false;
   }
   check(status, "{}", what);

@@ -4,8 +4,8 @@
 
 #include "backends/cuda/error.hpp"
 
-/// One owner per kind of handle. Each is empty or owns what its maker made, moves, and gives it back when it dies;
-/// failures of giving back are not reported, since nothing can be done about them.
+/// One owner type per kind of handle. An owner is empty or owns a handle, can be moved, and destroys the handle in its
+/// destructor. Failures of the destruction are not reported, since nothing can be done about them.
 namespace keelson::cuda {
 
 template <class Handle, auto destroy>
@@ -34,24 +34,26 @@ using Event = Owner<cudaEvent_t, cudaEventDestroy>;
 using Graph = Owner<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Owner<cudaGraphExec_t, cudaGraphExecDestroy>;
 using GpuMemory = Owner<void*, cudaFree>;         ///< 256-byte aligned
-using PinnedMemory = Owner<void*, cudaFreeHost>;  ///< page-locked, of the host
+using PinnedMemory = Owner<void*, cudaFreeHost>;  ///< page-locked host memory
 using LtHandle = Owner<cublasLtHandle_t, cublasLtDestroy>;
 using LtMatmul = Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using LtLayout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using LtPreference = Owner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-Stream make_stream();         ///< that does not wait for the legacy default stream, nor that for it
-Stream make_urgent_stream();  ///< another such; its kernels go before those of all others that have not begun
-bool is_idle(cudaStream_t stream, const char* what);  ///< whether all that was queued there, `what`, has ended
-Event make_event();                                   ///< for order only
-Event make_timer();                                   ///< an event that can be timed
-/// Contents undefined. `label` names it in messages.
+Stream make_stream();  ///< does not synchronise with the legacy default stream
+/// another such stream, of high priority: its kernels start before waiting kernels of others
+Stream make_urgent_stream();
+/// whether all work queued on the stream has ended; `what` names the work in messages
+bool is_idle(cudaStream_t stream, const char* what);
+Event make_event();  ///< for synchronisation only
+Event make_timer();  ///< an event that can be timed
+/// Uninitialised memory. `label` names it in messages.
 GpuMemory allocate_gpu(std::size_t bytes, const std::string& label);
-/// Zero-filled, readable by all GPUs of the process.
+/// Memory filled with zeros, readable by all GPUs of the process.
 PinnedMemory allocate_pinned(std::size_t bytes, const std::string& label);
 LtHandle make_lt_handle();
 LtMatmul make_lt_matmul(cublasComputeType_t compute, cudaDataType_t scale);
-/// A column-major matrix, as all of cublasLt's: `rows` values lie side by side, columns `leading` values apart.
+/// A column-major matrix, as cublasLt expects: columns of `rows` contiguous values, `leading` values apart.
 LtLayout make_lt_layout(cudaDataType_t type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading);
 LtPreference make_lt_preference();
 

@@ -7,7 +7,7 @@ namespace keelson::cuda {
 
 namespace {
 
-/// Made before Kokkos' instance, and ends after it has waited for all work.
+/// Made before Kokkos' instance, and destroyed after this instance has waited for all work.
 struct Resources {
   Stream stream = make_stream();
   Staging staging{stream.get()};
@@ -26,7 +26,7 @@ class CudaInstance : private Resources, public kokkos::Instance {
   Staging& copies() { return staging; }
 
  private:
-  /// Threads begin with GPU 0, whichever this process computes on.
+  /// A new thread uses GPU 0 until the thread selects another.
   Previous enter() override {
     check(cudaSetDevice(device_), "cudaSetDevice({})", device_);
     return kokkos::Instance::enter();

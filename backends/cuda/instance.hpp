@@ -5,11 +5,11 @@
 #include "backends/cuda/staging.hpp"
 #include "engine/ops/device.hpp"
 
-/// Execution instances of the GPU: a stream each, on which Kokkos' kernels, cublasLt and cuDNN run. Needs no nvcc to be
-/// included.
+/// Execution instances of the GPU. Each has a stream, on which Kokkos' kernels, cublasLt and cuDNN run. Including this
+/// header does not need nvcc.
 namespace keelson::cuda {
 
-/// Makes the main instance, where there is none yet.
+/// Makes the main instance, unless there is one.
 void ensure_main_instance();
 std::shared_ptr<ExecutionInstance> make_instance();
 

@@ -8,8 +8,8 @@ namespace keelson::cuda {
 
 namespace {
 
-/// Raise the number when choices that were made earlier must not be used: those of version 1 may be algorithms that
-/// were measured without running.
+/// Raise this number if choices that were stored earlier must not be used. Version 1 could store algorithms that were
+/// timed but had not run.
 constexpr int tuning_version = 3;
 
 }  // namespace

@@ -11,9 +11,9 @@
 
 namespace keelson::cuda {
 
-class Cudnn;  ///< cuDNN's handle, in the files that know cuDNN
+class Cudnn;  ///< cuDNN's handle, complete in the files that use cuDNN
 
-/// What the primitives of one context share; each holds a share of it.
+/// The state that the primitives of one context share; each primitive holds a shared pointer to it.
 struct Library {
   /// `libraries`: the versions of other libraries whose algorithms the autotuner times, e.g. "-cudnn-91900".
   explicit Library(Device& device, const std::string& libraries = "");
@@ -22,8 +22,8 @@ struct Library {
   Gpu gpu;
   LtHandle lt;
   Autotuner autotuner;
-  /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. A handle is for one
-  /// host thread at a time, as an instance is.
+  /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. Only one host thread
+  /// at a time may use a handle.
   Cudnn& cudnn();
 
  private:
@@ -32,15 +32,16 @@ struct Library {
 };
 using LibraryPtr = std::shared_ptr<Library>;
 
-/// The most scratch memory that a library may ask for, bytes. A property of the GPU's model only, so that ranks with
-/// more or less memory left choose alike.
+/// The limit of the scratch memory of a library, in bytes. It depends only on the GPU's model, so that ranks with more
+/// or less free memory make the same choice.
 std::size_t workspace_limit(const Library& library);
 
-/// Memory for trying candidates on: not zero, since zeros draw less power and so run faster than numbers do. Empty
-/// where the GPU has not so much left: then the first candidate must do.
+/// Memory for running candidates. It is not zero, since computing with zeros draws less power and so is faster. Empty
+/// if the GPU does not have so much free memory: then the first candidate is taken.
 GpuMemory trial_memory(std::size_t bytes);
 
-/// Thrown through Autotuner::choose() by a candidate's run for want of that memory. Not while the answer is known.
+/// Thrown by a candidate's run, through Autotuner::choose(), if this memory cannot be allocated. Not thrown if the
+/// choice is already known.
 struct NoTrialMemory {};
 
 }  // namespace keelson::cuda

@@ -3,13 +3,13 @@
 #include "backends/cuda/library.hpp"
 #include "engine/ops/op_list.hpp"
 
-/// One maker per op; each is defined in the file of its op and returns the primitive or the reason why there is none.
+/// One maker per op, defined in the op's file. A maker returns the primitive or the reason why there is none.
 namespace keelson::cuda {
 
 ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
-/// The gradient of a first layer's weights, in the faster of two ways.
+/// The gradient of a first layer's weights by the faster of two algorithms.
 ops::Expected<ops::ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, const ops::ConvMaxPoolDesc& d);
-/// By make_conv() with the roles of the operands exchanged.
+/// By make_conv() with exchanged roles of the operands.
 ops::Expected<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d);
 ops::Expected<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
 ops::Expected<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);

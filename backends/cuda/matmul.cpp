@@ -13,7 +13,7 @@ namespace {
 
 using namespace ops;
 
-/// f32 values as 16-bit ones: `rounded` says how they then lie.
+/// Rounds f32 values to 16-bit values with the layout `rounded`.
 struct Rounding {
   TensorDesc from, rounded;
   std::unique_ptr<Reorder> reorder;
@@ -26,7 +26,7 @@ struct Rounding {
   void run(const Tensor& src, void* dst) const { reorder->forward({src, Tensor(rounded, dst)}); }
 
  private:
-  /// As they lay, with each line beginning at a multiple of 16 bytes, from where tensor cores are fed best.
+  /// The same layout, but each line begins at a multiple of 16 bytes, as tensor cores need.
   static Layout apart(const TensorDesc& d) {
     const auto pitch = [](std::int64_t length) { return (length + 7) / 8 * 8; };
     const bool by_columns = d.layout.strides()[0] == 1 && d.layout.strides()[1] != 1;
@@ -73,7 +73,7 @@ class CudaMatMul : public MatMul {
   std::size_t src_bytes() const { return src_ ? align64(src_->rounded.bytes()) : 0; }
 
   MatMulDesc desc_;
-  std::optional<Rounding> src_, weights_;  ///< where f32 is to be multiplied as a shorter type
+  std::optional<Rounding> src_, weights_;  ///< for f32 operands that are multiplied as a shorter type
   std::optional<Gemm> gemm_;
 };
 

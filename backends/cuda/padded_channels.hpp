@@ -2,13 +2,13 @@
 
 #include "engine/tensor/tensor.hpp"
 
-/// Channels-last values with zeros behind each element's channels, so that their number is what tensor cores take at
-/// once. A convolution asks for them once, where all its verbs would pad a copy of their own.
+/// Channels-last values with added channels of zeros, so that the number of channels suits tensor cores. A convolution
+/// asks for this layout, so that its verbs need not make padded copies.
 namespace keelson::cuda {
 
 class PaddedChannels final : public OpaqueLayout {
  public:
-  /// Of values of this shape (N, C, spatial...) and dtype, with `channels` in memory.
+  /// For values of this shape (N, C, spatial...) and dtype, with `channels` in memory.
   PaddedChannels(const Shape& shape, DType dtype, std::int64_t channels)
       : shape_(shape), dtype_(dtype), channels_(channels) {}
   std::string_view backend() const override { return "cuda"; }
@@ -18,7 +18,7 @@ class PaddedChannels final : public OpaqueLayout {
   std::int64_t channels() const { return channels_; }
 
   static Layout layout(const Shape& shape, DType dtype, std::int64_t channels);
-  /// Channels in memory of a layout that is one of these; 0: of another one.
+  /// The number of channels in memory if `layout` is such a layout, else 0.
   static std::int64_t channels_of(const Layout& layout);
 
  private:

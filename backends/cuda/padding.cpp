@@ -12,13 +12,13 @@ namespace {
 
 using namespace ops;
 
-/// Channels that each element of `d` has in memory.
+/// The number of channels that each element of `d` has in memory.
 std::int64_t channels_in_memory(const TensorDesc& d) {
   const auto padded = PaddedChannels::channels_of(d.layout);
   return padded > 0 ? padded : d.shape[1];
 }
 
-/// Channels-last, or between that and another strided layout by way of scratch memory that is channels-last.
+/// Between padded and dense channels-last; to or from another strided layout through a channels-last copy in scratch.
 class PaddingReorder : public Reorder {
  public:
   explicit PaddingReorder(const ReorderDesc& d) : d_(d), from_(d.src), to_(d.dst) {
@@ -42,7 +42,7 @@ class PaddingReorder : public Reorder {
 
  private:
   ReorderDesc d_;
-  TensorDesc from_, to_;  ///< channels last, padded or not
+  TensorDesc from_, to_;  ///< channels-last, padded or not
   std::unique_ptr<Reorder> before_, after_;
 };
 

@@ -10,9 +10,9 @@ class CudaQueue : public Queue {
  public:
   CudaQueue(Device& device, Stream stream)
       : device_(device), stream_(std::move(stream)), before_(make_event()), after_(make_event()) {}
-  ~CudaQueue() override { (void)cudaStreamSynchronize(stream_.get()); }  // the memory it works on may go next
+  ~CudaQueue() override { (void)cudaStreamSynchronize(stream_.get()); }  // the caller may free the memory next
 
-  // An event may be recorded anew at once: waiting is for what it stood for when the wait was queued.
+  // The event may be recorded again at once: a queued wait is for the event's earlier record.
   void wait_for_device() override { order(current_stream(), before_, stream_.get()); }
   void device_waits() override { order(stream_.get(), after_, current_stream()); }
 

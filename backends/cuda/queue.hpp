@@ -7,7 +7,8 @@
 
 namespace keelson::cuda {
 
-/// A stream beside those of the execution instances. `device` lets watchdogs look while the host waits for it.
+/// A stream beside those of the execution instances. Watchdogs of `device` can report while the host waits for the
+/// stream.
 std::unique_ptr<Queue> make_queue(Device& device, Stream stream);
 
 }  // namespace keelson::cuda

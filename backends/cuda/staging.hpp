@@ -6,8 +6,8 @@
 
 namespace keelson::cuda {
 
-/// Copies to the GPU that end later although the source may change at once: through a ring of page-locked slots. A
-/// call waits only where all slots are under way, i.e. when the host is so many copies ahead of the GPU.
+/// Copies to the GPU through a ring of page-locked slots. A copy may end later than the call, although the source may
+/// change at once. A call waits only if all slots are in use, i.e. if the host is so many copies ahead of the GPU.
 class Staging {
  public:
   explicit Staging(cudaStream_t stream);
@@ -19,7 +19,7 @@ class Staging {
 
   cudaStream_t stream_;
   PinnedMemory memory_;
-  std::array<Event, slots> done_;  ///< the copy out of each slot; complete where there was none
+  std::array<Event, slots> done_;  ///< the copy out of each slot; complete if there was none
   std::size_t next_ = 0;
 };
 

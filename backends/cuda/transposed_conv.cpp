@@ -7,7 +7,7 @@ namespace keelson::cuda {
 
 namespace {
 
-/// cuDNN has no transposed convolution of its own: this is the one that PyTorch computes with it, too.
+/// cuDNN has no transposed convolution. PyTorch exchanges the operands of a convolution, too.
 class TransposedConv final : public backends::SwappedConv {
  public:
   using SwappedConv::SwappedConv;

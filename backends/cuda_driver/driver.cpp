@@ -1,5 +1,5 @@
-// The three functions of NVIDIA's driver library that Kokkos calls, looked up when they are called. Were they linked,
-// no program could start where there is no driver, not even to print its --help on a login node.
+// The three functions of NVIDIA's driver library that Kokkos calls, loaded when they are called. If they were linked,
+// no program could start without a driver, not even to print its --help on a login node.
 #include <cuda.h>
 #include <dlfcn.h>
 

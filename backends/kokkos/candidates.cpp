@@ -17,10 +17,10 @@ using namespace ops;
 template <class Desc>
 using Request = CandidateRequest<Desc>;
 
-/// The reason why src and dst do not have their channels last; empty where they do.
+/// The reason why src or dst is not channels-last; empty: both are.
 std::string not_channels_last(const ConvDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
-    if (!t->layout.is_channels_last(t->shape)) return fmt::format("{} has not its channels last", name);
+    if (!t->layout.is_channels_last(t->shape)) return fmt::format("{} is not channels-last", name);
   return "";
 }
 
@@ -29,10 +29,10 @@ Expected<Conv> make_direct(const ConvDesc& d, Verb) {
   return make(d);
 }
 
-/// Sums of outer products are faster for the gradient of the weights than a library's kernels that are made for blocked
-/// tensors: on channels-last tensors of two dims with many channels oneDNN's (3.12) take 1.4 to 1.9 times as long
-/// (kernel 3, AVX-512 of a Zen 5). There is no difference for kernels of one tap, and none to batch-reduce kernels
-/// ("brg").
+/// For the gradient of the weights, sums of outer products are faster than oneDNN's kernels that work on blocked
+/// tensors: on channels-last tensors of two dims with many channels, oneDNN 3.12 takes 1.4 to 1.9 times as long (kernel
+/// 3, AVX-512 of a Zen 5). For kernels of one tap, and compared with oneDNN's batch-reduce kernels ("brg"), there is no
+/// difference.
 Preference prefer_outer_products(const Request<ConvDesc>& r) {
   constexpr std::int64_t many = 64;
   constexpr int floats_of_avx512 = 16;
@@ -47,7 +47,7 @@ Preference prefer_outer_products(const Request<ConvDesc>& r) {
   return wanted ? Preference::preferred : Preference::equal;
 }
 
-/// Winograd's algorithm with tiles of m for each op that has one.
+/// Winograd's algorithm with tiles of m for each op that has this algorithm.
 template <int m>
 struct Winograd {
   static Expected<Conv> conv(const ConvDesc& d, Verb v) {
@@ -67,7 +67,7 @@ struct Winograd {
   static Preference prefer_pooled(const Request<ConvMaxPoolForwardDesc>& r) { return prefer(r.desc.conv, r.verb); }
 };
 
-/// Rounded operands are of use only to kernels that multiply them faster, which Winograd's do not.
+/// Rounded operands help only kernels that multiply them faster, which Winograd's kernels do not.
 bool keeps_f32(const ConvMaxPoolForwardDesc& d) { return d.conv.src.dtype == DType::f32; }
 
 Expected<MatMul> make_skinny(const MatMulDesc& d, Verb) { return make_skinny_gemm(d); }

@@ -6,7 +6,7 @@ class OpFactory;
 
 namespace keelson::kokkos {
 
-/// Adds the tables of the candidates that the backend has for a CPU.
+/// Adds the tables of the backend's candidates for CPUs.
 void add_candidates(ops::OpFactory& factory);
 
 }  // namespace keelson::kokkos

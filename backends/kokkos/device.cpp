@@ -21,10 +21,10 @@ namespace {
 using kokkos::Index;
 using kokkos::Space;
 
-/// Where the CPU does the work and could read the memory, a build that tests the device paths denies it.
+/// A build that tests the device paths says no, even if the CPU can read the memory.
 constexpr bool host_memory = Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space::memory_space>::accessible;
 
-/// In the same static partition as the element-wise kernels, so that a page lies near the thread that will use it.
+/// With the same static partition as the element-wise kernels, so that a page is near the thread that will use it.
 void zero_in_parallel(void* memory, std::size_t bytes) {
   constexpr const char* label = "keelson::device::zero";
   auto* p = static_cast<char*>(memory);
@@ -36,7 +36,7 @@ void zero_in_parallel(void* memory, std::size_t bytes) {
       16384);
 }
 
-/// Within one memory; unlike Kokkos::deep_copy this builds no label and so never allocates.
+/// Unlike Kokkos::deep_copy this function builds no label and so never allocates.
 void copy_in_parallel(void* dst, const void* src, std::size_t bytes) {
   constexpr const char* label = "keelson::device::copy";
   auto* to = static_cast<char*>(dst);
@@ -50,21 +50,21 @@ void copy_in_parallel(void* dst, const void* src, std::size_t bytes) {
       65536);
 }
 
-/// Bytes in one of Kokkos' memories.
+/// An allocation in one of Kokkos' memory spaces.
 template <class Memory>
 auto view(const void* bytes, std::size_t count) {
   using Bytes = Kokkos::View<char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
   return Bytes(Kokkos::view_wrap(static_cast<char*>(const_cast<void*>(bytes))), count);
 }
 
-/// Ended when the call returns.
+/// Copies, and returns when the copy has ended.
 template <class To, class From>
 void copy_between(const To& to, const From& from) {
   Kokkos::deep_copy(kokkos::space(), to, from);
   kokkos::fence("keelson::device::copy_between");
 }
 
-/// Every copy ends before the call returns, so that there is nothing to wait for.
+/// Every copy has ended when the call returns, so that there is nothing to wait for.
 class KokkosQueue : public Queue {
  public:
   explicit KokkosQueue(Device& device) : device_(device) {}
@@ -83,7 +83,7 @@ class KokkosQueue : public Queue {
   Device& device_;
 };
 
-/// For builds that test the device paths: the work itself, done each time.
+/// For builds that test the device paths: launch() calls the recorded function.
 class KokkosRecording : public CapturedGraph {
  public:
   explicit KokkosRecording(std::function<void()> work) : work_(std::move(work)) {}
@@ -98,12 +98,12 @@ std::size_t host_memory_bytes() {
   return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
 }
 
-/// Raise the number when choices that were made earlier must not be used: when a kernel has become faster, or choices
-/// are made otherwise.
+/// Raise this number if stored choices must not be used any more: if a kernel has become faster, or if choices are made
+/// in another manner.
 constexpr int tuning_version = 1;
 
-/// What the speed of algorithms depends on: choices of a build for all processors, or of one that looks for faults, are
-/// none for a build for this one.
+/// The part of the cache key that says what the speed depends on. Choices of a portable or a sanitizer build must not
+/// be used by a build for this processor.
 std::string speed_of_algorithms(const std::string& libraries) {
 #if defined(__OPTIMIZE__) && !defined(KEELSON_SANITIZED)
   constexpr const char* kind = "";

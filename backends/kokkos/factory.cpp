@@ -8,7 +8,7 @@ namespace keelson::backends {
 
 namespace {
 
-/// By the maker that takes the device, where the op has one.
+/// Calls the maker that takes the device, if the op has such a maker.
 template <class Desc>
 ops::Expected<typename Desc::Op> make_on(const Desc& d, [[maybe_unused]] Device& device) {
   if constexpr (requires { kokkos::make(d, device); })

@@ -9,9 +9,9 @@ class Device;
 
 namespace keelson::kokkos {
 
-/// The maker of each op, defined in the file of the op. Returns the primitive, or the reason why there is none. A
-/// convolution with pooling (ConvMaxPoolForward) has no maker, only candidates (candidates.hpp). Conv's is direct,
-/// ConvMaxPoolBackward's by argmax, MatMul's by general tiles.
+/// The maker of each op, defined in the op's file. Returns the primitive, or the reason why there is none. A
+/// convolution with pooling (ConvMaxPoolForward) has only candidates and no maker (candidates.hpp). Conv's maker is
+/// direct, ConvMaxPoolBackward's works by argmax, MatMul's by general tiles.
 #define KEELSON_MAKER(desc) ops::Expected<ops::desc::Op> make(const ops::desc& d);
 KEELSON_OPS(KEELSON_MAKER)
 #undef KEELSON_MAKER

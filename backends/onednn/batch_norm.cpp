@@ -8,7 +8,7 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-/// Normalisation with given statistics is what oneDNN calls inference. (Its own training computes statistics of one
+/// Normalisation with given statistics; oneDNN calls this inference. (oneDNN's training computes the statistics of one
 /// rank, without sample weights.)
 class BatchNorm final : public CallPrimitive<ops::BatchNorm> {
  public:
@@ -40,7 +40,7 @@ class BatchNorm final : public CallPrimitive<ops::BatchNorm> {
 }  // namespace
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d) {
-  if (d.src.layout.is_any()) decline("layout any; batch normalization adopts its producer's");
+  if (d.src.layout.is_any()) decline("layout any; batch normalization takes its producer's layout");
   return std::make_unique<BatchNorm>(library, d);
 }
 

@@ -14,8 +14,8 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
     const auto src = to_desc(d.src, groups), dst = to_desc(d.dst, groups);
     const auto& engine = library->engine;
     const dnnl::reorder::primitive_desc pd(engine, src, engine, dst, attributes());
-    // Any implementation will do: most layouts here are only known to oneDNN, and a context of oneDNN alone must move
-    // data too.
+    // Accepts any implementation: only oneDNN knows most layouts here, and a context with only oneDNN must copy data,
+    // too.
     forward_call() = Call::make<dnnl::reorder>(library, pd, 0);
     forward_call().bind(Role::src, DNNL_ARG_FROM, src, d.src).bind(Role::dst, DNNL_ARG_TO, dst, d.dst);
   }
@@ -46,7 +46,7 @@ class Sum final : public CallPrimitive<ops::Sum> {
   }
 
  private:
-  std::vector<const Tensor*> operands_;  // kept, so that forward allocates nothing
+  std::vector<const Tensor*> operands_;  // a member, so that forward allocates nothing
 };
 
 class Concat final : public CallPrimitive<ops::Concat> {
@@ -108,7 +108,7 @@ class Softmax final : public CallPrimitive<ops::Softmax> {
 };
 
 void require_concrete(const TensorDesc& d) {
-  if (d.layout.is_any()) decline("layout any for {}; this op adopts its producer's", to_string(d.shape));
+  if (d.layout.is_any()) decline("layout any for {}; this op takes its producer's layout", to_string(d.shape));
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::unique_ptr<ops::Reorder> make_reorder(const LibraryPtr& library, const ops:
 
 std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc& d) {
   require_concrete(d.dst);
-  if (!d.is_alike()) decline("terms lie otherwise than dst; oneDNN sums only what lies alike");
+  if (!d.is_alike()) decline("terms have another layout than dst; oneDNN sums only equal layouts");
   return std::make_unique<Sum>(library, d);
 }
 

@@ -17,7 +17,7 @@ class Conv final : public Weighted<ops::ConvDesc, ConvKinds> {
   }
 };
 
-/// oneDNN (3.12) has no kernels for the gradients of a dilated depthwise convolution: it makes a product of each
+/// oneDNN (3.12) has no kernels for the gradients of a dilated depthwise convolution: it computes a product for each
 /// channel, which takes ten times as long as the Kokkos backend's loops.
 bool slow_gradients(const ops::ConvDesc& d) {
   const auto channels = d.src.shape[1];

@@ -13,14 +13,14 @@ using ops::Role;
 using ops::Verb;
 using Memory = dnnl::memory::desc;
 
-/// Bytes of reordered operands that a candidate may have in scratch memory, which a plan's calls share. What the
-/// implementation itself needs does not count: that depends on the number of threads, and all ranks must have the same
-/// candidates.
+/// The most bytes of reordered operands that a candidate may have in scratch memory, which a plan's calls share. The
+/// implementation's own scratch memory does not count: it depends on the number of threads, and all ranks must have the
+/// same candidates.
 constexpr std::size_t most_reordered_bytes = std::size_t{64} << 20;
 
-constexpr int most_direct = 1, most_reordered = 1;  // of a verb: each costs time at the first start
+constexpr int most_direct = 1, most_reordered = 1;  // for a verb: each takes time at the first start
 
-/// An operand as callers hand it in, and as an implementation wants it.
+/// An operand in the layout of the caller, and in the layout of an implementation.
 struct Part {
   Role role;
   int argument;
@@ -32,7 +32,7 @@ struct Part {
     return {given.shape, to_dtype(wanted_md.get_data_type()), to_layout(wanted_md, given.shape)};
   }
   bool is_reordered() const { return !(wanted().layout == given.layout); }
-  /// Of its reorder.
+  /// Source and destination of the operand's reorder.
   const Memory& from() const { return result ? wanted_md : given_md; }
   const Memory& to() const { return result ? given_md : wanted_md; }
 };
@@ -40,13 +40,13 @@ struct Part {
 /// One of oneDNN's implementations of a verb.
 struct Implementation {
   Verb verb;
-  std::string name;                                                ///< of the candidate
+  std::string name;                                                ///< name of the candidate
   std::function<Call(const LibraryPtr&, double flops)> make_call;  ///< without operands
   std::vector<Part> parts;                                         ///< in the order of Call::run
 };
 
-/// One verb of a convolution by an implementation; the others fail. Scratch memory has the operands that are reordered,
-/// and behind them that of the calls, of which one runs at a time.
+/// One verb of a convolution by an implementation; the others fail. Scratch memory has the reordered operands, then the
+/// scratch memory of the calls, of which one runs at a time.
 class ReorderedConv final : public ops::Conv {
  public:
   ReorderedConv(const LibraryPtr& library, const Implementation& made, double flops)
@@ -97,7 +97,7 @@ class ReorderedConv final : public ops::Conv {
     Part part;
     TensorDesc wanted;
     std::size_t offset;  ///< in scratch memory
-    Call reorder;        ///< empty: the operand is taken as it is
+    Call reorder;        ///< empty: the operand is not reordered
   };
 
   void run(Verb verb, const std::array<const Tensor*, most_operands>& given, const Tensor& scratch) {
@@ -125,10 +125,10 @@ class ReorderedConv final : public ops::Conv {
   std::vector<Operand> operands_;
   std::size_t before_rest_ = 0;
   TensorDesc rest_;
-  std::vector<Tensor> tensors_;  // in scratch memory; kept, so that a call allocates nothing
+  std::vector<Tensor> tensors_;  // in scratch memory; a member, so that a call allocates nothing
 };
 
-/// Looks through what oneDNN has for each verb.
+/// Searches oneDNN's implementations of each verb.
 class Search {
  public:
   Search(const LibraryPtr& library, const ops::ConvDesc& d, const ops::Conv& first)
@@ -144,7 +144,7 @@ class Search {
                                bias(d_.params.bias, Role::bias, DNNL_ARG_BIAS, false)};
     });
     if (!d_.training) return std::move(found_);
-    // A hint for the gradients.
+    // The gradients need a forward descriptor as a hint.
     const auto hint =
         descriptors_.forward({to_desc(src_), any(to_desc(weights, d_.params.groups)), to_desc(dst_)}, true);
     if (!hint) return std::move(found_);
@@ -154,7 +154,7 @@ class Search {
   }
 
  private:
-  /// What a verb's operands are: channels-last but for weights, each of its type.
+  /// The operands of a verb: src and dst are channels-last; each operand has its dtype.
   struct Given {
     TensorDesc src, weights, dst;
   };
@@ -170,7 +170,7 @@ class Search {
     const bool weights = role == Role::weights || role == Role::diff_weights;
     return {role, argument, result, given, to_desc(given, weights ? d_.params.groups : 1), wanted};
   }
-  /// Without a role where there is none.
+  /// Role::none if the bias is missing.
   Part bias(bool there, Role role, int argument, bool result) const {
     const auto t = ops::Conv::bias_desc(d_);
     return {there ? role : Role::none, argument, result, t, to_desc(t), to_desc(t)};
@@ -201,7 +201,7 @@ class Search {
     });
   }
 
-  /// Layouts with the fewest reorders come first: all as given; weights as the implementation likes; all so.
+  /// Tries the layouts with the fewest reorders first: all given; then weights in any layout; then all in any layout.
   template <class P, class Make, class Parts>
   void look(Verb verb, const Given& g, const Make& make, const Parts& parts) {
     const Operands given{to_desc(g.src), to_desc(g.weights, d_.params.groups), to_desc(g.dst)};
@@ -280,7 +280,7 @@ ConvDescriptors::ConvDescriptors(const LibraryPtr& library, const ops::ConvDesc&
   if (d.writes_diff_bias()) diff_bias_ = to_desc(ops::Conv::bias_desc(d));
 }
 
-// All are direct, not Winograd, which loses accuracy.
+// All algorithms are direct. Winograd's would lose accuracy.
 ConvKinds::Forward::primitive_desc ConvDescriptors::forward(const Operands& o, bool may_be_empty) const {
   const auto kind = training_ ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   return {library_->engine,
@@ -334,7 +334,7 @@ ops::CandidateList<ops::Conv> further_implementations(const LibraryPtr& library,
   const ops::ConvDesc& d = request.desc;
   const ops::Conv& first = *request.first;
   if (!d.src.layout.is_channels_last(d.src.shape) || !d.dst.layout.is_channels_last(d.dst.shape))
-    return std::string("src or dst has not its channels last");
+    return std::string("src or dst is not channels-last");
   using All = std::vector<Implementation>;
   const All all = library->chosen<ops::ConvDesc, All>().get(d, [&] { return Search(library, d, first).find(); });
   std::vector<ops::Candidate<ops::Conv>> candidates;

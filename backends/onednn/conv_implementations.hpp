@@ -3,7 +3,8 @@
 #include "backends/onednn/weighted.hpp"
 #include "engine/ops/candidates.hpp"
 
-/// oneDNN's implementations of a convolution beyond the one that its first choice, and a rule of thumb, take.
+/// Further implementations of a convolution by oneDNN, beside the one that oneDNN proposes first and a rule of thumb
+/// takes.
 namespace keelson::onednn {
 
 /// oneDNN's primitives for the three verbs.
@@ -16,20 +17,20 @@ struct ConvKinds {
 /// Makes oneDNN's primitive descriptors for the verbs of a convolution.
 class ConvDescriptors {
  public:
-  /// Only the parameters and dtypes of `d` count: each call below says the layouts. Throws Unsupported where a bias
-  /// cannot be described.
+  /// Uses only the parameters and dtypes of `d`; each call below gets the layouts. Throws Unsupported if a bias cannot
+  /// be described.
   ConvDescriptors(const LibraryPtr& library, const ops::ConvDesc& d);
 
-  /// Empty where oneDNN has no such convolution and `may_be_empty`; else throws dnnl::error there.
+  /// If oneDNN has no such convolution: empty if `may_be_empty`, else throws dnnl::error.
   ConvKinds::Forward::primitive_desc forward(const Operands& o, bool may_be_empty = false) const;
-  /// `o.src` is diff_src, `o.dst` diff_dst. Empty where oneDNN has none.
+  /// `o.src` is diff_src, `o.dst` diff_dst. Empty if oneDNN has none.
   ConvKinds::BackwardData::primitive_desc backward_data(const Operands& o,
                                                         const ConvKinds::Forward::primitive_desc& forward) const;
-  /// `o.weights` is diff_weights, `o.dst` diff_dst. Empty where oneDNN has none.
+  /// `o.weights` is diff_weights, `o.dst` diff_dst. Empty if oneDNN has none.
   ConvKinds::BackwardWeights::primitive_desc backward_weights(const Operands& o,
                                                               const ConvKinds::Forward::primitive_desc& forward) const;
-  /// Whether oneDNN (3.12) computes the verb wrongly: in three dims its 16-bit kernels for the gradient of the weights
-  /// leave what they find in memory in the sums of some taps where the kernel is deeper than src.
+  /// Whether oneDNN (3.12) computes the verb wrongly. In three dims, with a kernel deeper than src, its 16-bit kernels
+  /// for the gradient of the weights leave old values of the memory in the sums of some taps.
   bool is_wrong(ops::Verb verb, std::string_view implementation) const;
 
  private:
@@ -37,15 +38,15 @@ class ConvDescriptors {
   ops::EltwiseParams activation_;
   bool training_;
   bool is_shallow_;                      ///< three dims, and the kernel is deeper than src
-  dnnl::memory::desc bias_, diff_bias_;  ///< zero where there is none
+  dnnl::memory::desc bias_, diff_bias_;  ///< zero: there is none
   dnnl::memory::dims stride_, gaps_, begin_, end_;
 };
 
-/// Other implementations of a verb than the one that the first backend took. They take and give channels-last src and
-/// dst, and weights as the first primitive has them. Where the implementation wants other layouts, the call reorders in
-/// scratch memory: ", reordered" in the name says that src or dst is reordered. There is at most one candidate without
-/// and one with such reorders, none slower by kind (implementation_rank()) than the first primitive's kernel, always in
-/// the same order. None where the first primitive does not have channels-last src and dst.
+/// Further implementations of a verb than the one of the first backend. src and dst are channels-last; weights have the
+/// layout of the first primitive. If the implementation needs other layouts, the call reorders in scratch memory; ",
+/// reordered" in the name says that src or dst is reordered. There is at most one candidate with and one without such
+/// reorders, of no slower kind (implementation_rank()) than the first primitive's kernel, always in the same order. No
+/// candidates if the first primitive does not have channels-last src and dst.
 ops::CandidateList<ops::Conv> further_implementations(const LibraryPtr& library,
                                                       const ops::CandidateRequest<ops::ConvDesc>& request);
 

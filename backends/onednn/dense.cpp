@@ -13,7 +13,7 @@ struct DenseKinds {
   using BackwardWeights = dnnl::inner_product_backward_weights;
 };
 
-/// Of a plain matrix, in double and in the order of rows. oneDNN's reduction of such a matrix is its reference.
+/// Sums of a plain matrix, in double and in the order of rows. oneDNN has only its reference implementation for this.
 void column_sums(const float* matrix, std::int64_t rows, std::int64_t columns, float* sums) {
   constexpr std::int64_t width = 64;
 #pragma omp parallel for schedule(static)
@@ -77,10 +77,10 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
 
   TensorDesc operand(Verb v, Role r, const TensorDesc& d) const { return d.with(layout(v, r)); }
 
-  /// Large plain operands: oneDNN's own backward of an inner product reads its second matrix as it lies, a product may
-  /// rearrange it.
+  /// For large plain operands. oneDNN's backward of an inner product reads its second matrix in the given layout; a
+  /// matrix product can pack this matrix first.
   void make_gemms() {
-    constexpr std::int64_t large = 1 << 16;  // elements of the weights: below, the rearranging shows
+    constexpr std::int64_t large = 1 << 16;  // elements of the weights; for fewer, packing does not pay
     if (d_.weights.elements() < large || d_.src.shape[0] < 128) return;
     using enum ops::Role;
     const auto plain = [](const TensorDesc& t) { return t.layout.is_plain(t.shape); };

@@ -28,7 +28,7 @@ class Eltwise final : public CallPrimitive<ops::Eltwise> {
     const eltwise_backward::primitive_desc backward(library->engine, a.algorithm, md, md, md, a.alpha, a.beta,
                                                     describe(a), attributes());
     require_fast(backward, Verb::backward_data, opaque);
-    // A linear function's derivative is constant: oneDNN wants some src, and any tensor of its shape will do.
+    // The derivative of a linear function is constant. oneDNN needs a src, and accepts any tensor of this shape.
     const bool reads_dst = ops::derivative_from_dst(d.params) && a.algorithm != dnnl::algorithm::eltwise_linear;
     data_call() = Call::make<eltwise_backward>(library, backward, flops);
     data_call()
@@ -51,7 +51,7 @@ class Eltwise final : public CallPrimitive<ops::Eltwise> {
 }  // namespace
 
 std::unique_ptr<ops::Eltwise> make_eltwise(const LibraryPtr& library, const ops::EltwiseDesc& d) {
-  if (d.src.layout.is_any()) decline("layout any; element-wise work adopts its producer's");
+  if (d.src.layout.is_any()) decline("layout any; element-wise work takes its producer's layout");
   return std::make_unique<Eltwise>(library, d);
 }
 

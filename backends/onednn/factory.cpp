@@ -13,7 +13,7 @@ namespace {
 
 using namespace onednn;
 
-/// The maker, where what oneDNN does not implement is an answer. All else that it reports is a failure.
+/// Calls the maker. If oneDNN does not implement the op, the factory declines; all other errors of oneDNN are failures.
 template <class Desc>
 ops::OpFactory::Maker<Desc> maker(
     const LibraryPtr& library, std::function<std::unique_ptr<typename Desc::Op>(const LibraryPtr&, const Desc&)> make) {
@@ -70,7 +70,7 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
         library, [f = factory.get()](const LibraryPtr& l, const ops::TransposedConvDesc& d) {
           return make_transposed_conv(l, d, f->context());
         }));
-    if (device.autotuner())  // without measurement nothing speaks for them
+    if (device.autotuner())  // without measurements there is no reason to take them
       factory->add_candidates<ops::ConvDesc>(
           {{"other implementations", [=](const auto& request) { return further_implementations(library, request); }}});
     return factory;

@@ -7,14 +7,14 @@ namespace {
 
 using ops::Role;
 
-/// Rows that meet the weights, from which on it pays to rearrange them.
+/// From this number of rows on, it pays to pack the weights.
 constexpr std::int64_t rows_worth_packing = 128;
 
 }  // namespace
 
 namespace {
 
-/// A call that copies `from` to `to`, which may differ in layout and dtype.
+/// A call that copies `from` to `to`. Layout and dtype may differ.
 Call make_copy(const LibraryPtr& library, const dnnl::memory::desc& from_md, const TensorDesc& from,
                const dnnl::memory::desc& to_md, const TensorDesc& to) {
   const dnnl::reorder::primitive_desc pd(library->engine, from_md, library->engine, to_md);
@@ -23,7 +23,7 @@ Call make_copy(const LibraryPtr& library, const dnnl::memory::desc& from_md, con
   return call;
 }
 
-/// Rows side by side where they lay apart; a transposed matrix stays one.
+/// A dense layout of the same order, row-major or column-major.
 Layout closed_up(const TensorDesc& d) {
   const bool by_columns = d.layout.strides()[0] == 1 && d.layout.strides()[1] != 1;
   return by_columns ? Layout::strided(d.shape, {1, d.shape[0]}) : Layout::plain(d.shape);

@@ -11,9 +11,9 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-constexpr int lanes = 16;  ///< channels handled together: one AVX-512 register, or what narrower machines make of it
+constexpr int lanes = 16;  ///< channels processed together: one AVX-512 register, or several narrower registers
 
-/// A tensor of (N, C, D, H, W), missing spatial dims being 1, as blocks of `width` contiguous channels. Strides in
+/// A tensor of (N, C, D, H, W) as blocks of `width` contiguous channels. Missing spatial dims are 1. Strides in
 /// elements.
 struct Blocks {
   std::int64_t batch = 0, blocks = 0, width = 0;
@@ -33,7 +33,7 @@ struct Blocks {
       blocks = dims[1] / width;
       block_stride = strides[1];
     } else {
-      decline("oneDNN's max pooling hides NaN, and channels are not contiguous for the loops that take its place");
+      decline("oneDNN's max pooling loses NaN, and the loops of our own need contiguous channels");
     }
     const auto spatial = dims.size() - 2;
     for (std::size_t i = 0; i < spatial; ++i) {
@@ -50,13 +50,13 @@ struct Range {
   std::int64_t begin, end;
 };
 
-/// How windows and elements meet along one dim, tabulated so that the loops do not divide.
+/// The relation of windows and elements along one dim, in tables, so that the loops do not divide.
 struct Axis {
   std::int64_t kernel = 1, stride = 1, pad = 0;
-  std::vector<Range> taps;     ///< of each window: those that lie inside the input
-  std::vector<Range> windows;  ///< of each element: those that contain it
-  /// Windows that stand side by side share the input out among them: each has the elements of its own cell, the last
-  /// one those of the remainder as well, which belongs to no window.
+  std::vector<Range> taps;     ///< for each window: the taps inside the input
+  std::vector<Range> windows;  ///< for each element: the windows that contain it
+  /// The windows have no gap or overlap. A cell has the elements of a window; the last cell also has the remaining
+  /// elements, which belong to no window.
   bool side_by_side = false;
   std::vector<Range> cells;
 
@@ -66,7 +66,7 @@ struct Axis {
       taps.push_back({std::max<std::int64_t>(0, -start), std::min(kernel, extent - start)});
     }
     for (std::int64_t i = 0; i < extent; ++i) {
-      const auto past = i + pad - kernel + 1;  // the first window starts here or later
+      const auto past = i + pad - kernel + 1;  // the first window begins here or later
       windows.push_back({past <= 0 ? 0 : (past + stride - 1) / stride, std::min(count, (i + pad) / stride + 1)});
     }
     side_by_side = stride == kernel && pad == 0;
@@ -79,7 +79,7 @@ std::array<Axis, 3> make_axes(const ops::PoolParams& p, const Blocks& in, const 
   std::array<Axis, 3> axes;
   const int spatial = p.kernel.rank(), first = 3 - spatial;
   for (int i = 0; i < spatial; ++i) {
-    if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) decline("a window may lie in padding only");
+    if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) decline("a window may have only padding");
     axes[first + i].kernel = p.kernel[i];
     axes[first + i].stride = p.stride[i];
     axes[first + i].pad = p.pad_begin[i];
@@ -135,8 +135,8 @@ class MaxPool final : public ops::Pool {
   std::array<Axis, 3> axes_;
 };
 
-/// One window of `count` channels (Count where that is known). `origin` is the offset of its first element, which may
-/// lie in padding.
+/// Pools one window of `count` channels (Count if known at compile time). `origin` is the offset of the window's first
+/// element, which may be padding.
 template <int Count>
 void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y, Range x,
                    int count) const {
@@ -154,7 +154,7 @@ void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8
           first = false;
           continue;
         }
-        // The first largest wins; a NaN beats everything but an earlier NaN.
+        // The first largest element is taken. A NaN is taken unless there was an earlier NaN.
         for (int c = 0; c < count; ++c) {
           const bool take = (s[c] > best[c]) | ((s[c] != s[c]) & (best[c] == best[c]));
           best[c] = take ? s[c] : best[c];
@@ -197,8 +197,8 @@ void MaxPool::forward(const Forward<ops::Tensors>& args) {
         }
 }
 
-/// diff_src of `count` channels at one input element: the sum over the windows that chose it, in their order. diff_dst
-/// and argmax point at the channels of dst's first element.
+/// diff_src of `count` channels at one input element: the sum over the windows whose maximum is this element, in their
+/// order. diff_dst and argmax point to the channels of dst's first element.
 template <int Count>
 void MaxPool::gather(const float* diff_dst, const std::uint8_t* argmax, float* diff_src,
                      const std::array<std::int64_t, 3>& at, Range z, Range y, Range x, int count) const {
@@ -218,7 +218,7 @@ void MaxPool::gather(const float* diff_dst, const std::uint8_t* argmax, float* d
   for (int c = 0; c < count; ++c) diff_src[c] = sum[c];
 }
 
-/// One window's share of diff_src, `count` channels of the cell z, y, x: zero but where the window chose.
+/// diff_src of `count` channels in the cell z, y, x of one window: zero except for the maximum.
 template <int Count>
 void MaxPool::spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y, Range x,
                      int count) const {
@@ -280,8 +280,8 @@ void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* arg
         }
 }
 
-// Each thread writes its own part of diff_src whole, so nothing is zeroed first and no sum depends on the number of
-// threads. Traffic: diff_dst and the argmax indices read once, diff_src written once.
+// Each thread writes a part of diff_src completely, so that nothing must be zeroed first and no sum depends on the
+// number of threads. Traffic: diff_dst and the argmax indices read once, diff_src written once.
 void MaxPool::backward_data(const BackwardData<ops::Tensors>& args) {
   const auto& [diff_dst, workspace, diff_src, scratch] = args;
   KEELSON_EXPECT(training_ && diff_src.desc() == src_ && diff_dst.desc() == dst_);

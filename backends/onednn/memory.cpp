@@ -16,8 +16,8 @@ const BlockedLayout* blocked(const Layout& l) {
   return l.is_opaque() ? dynamic_cast<const BlockedLayout*>(&l.opaque()) : nullptr;
 }
 
-/// Strides of extents 1 carry no information in a Layout, but oneDNN compares them with those of its format tags: give
-/// each the value that it has in the row-major or channels-last order that the other strides follow.
+/// In a Layout, strides of extents 1 have no meaning, but oneDNN compares them with those of its format tags. So they
+/// get the value that fits the order of the other strides, row-major or channels-last.
 memory::dims sane_strides(const Shape& shape, const Shape& strides) {
   auto s = to_dims(strides);
   const bool channels_last = shape.rank() > 2 && shape[1] > 1 && strides[1] == 1;
@@ -30,8 +30,8 @@ memory::dims sane_strides(const Shape& shape, const Shape& strides) {
   return s;
 }
 
-/// Whether a tensor in one block of channels lies in memory as with channels last: with 16 channels aBcde16b is
-/// acdeb. Other ops then need no reorder.
+/// Whether a tensor with one block of channels has the same memory layout as channels-last: with 16 channels aBcde16b
+/// is acdeb. Other ops then need no reorder.
 bool is_channels_last_in_one_block(const memory::desc& md, const Shape& shape) {
   if (md.get_format_kind() != memory::format_kind::blocked || md.get_ndims() != shape.rank() || shape.rank() < 3 ||
       md.get_inner_nblks() != 1 || md.get_inner_idxs()[0] != 1 || md.get_inner_blks()[0] != shape[1] ||
@@ -89,7 +89,7 @@ memory::data_type to_data_type(DType t) {
 DType to_dtype(memory::data_type t) {
   for (const DType own : {DType::f32, DType::bf16, DType::f16, DType::s32, DType::u8})
     if (to_data_type(own) == t) return own;
-  decline("a oneDNN data type that Keelson has not");
+  decline("a oneDNN data type that Keelson does not have");
 }
 
 memory::desc of_type(const memory::desc& md, memory::data_type type) {
@@ -138,8 +138,7 @@ Layout to_layout(const memory::desc& md, const Shape& shape) {
     auto strides = md.get_strides();
     const auto dims = md.get_dims();
     const bool grouped = md.get_ndims() == shape.rank() + 1;
-    // Filters count on through the groups unless there is one filter per group, where the group's stride is the
-    // filter's.
+    // Filters are numbered through all groups. With one filter per group, the group's stride is the filter's stride.
     if (grouped && dims[1] == 1) strides[1] = strides[0];
     if (!grouped || strides[0] == strides[1] * dims[1]) {
       if (grouped) strides.erase(strides.begin());

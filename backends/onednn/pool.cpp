@@ -14,7 +14,7 @@ dnnl::algorithm to_algorithm(const ops::PoolParams& p) {
   return p.count_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
 }
 
-/// What a description says, in oneDNN's words.
+/// The parameters of a description in oneDNN's form.
 struct Windows {
   explicit Windows(const ops::PoolParams& p)
       : algorithm(to_algorithm(p)),
@@ -86,12 +86,12 @@ std::unique_ptr<ops::Pool> make_pool(const LibraryPtr& library, const ops::PoolD
   const int spatial = d.src.shape.rank() - 2;
   if (spatial < 1 || spatial > 3) decline("{} spatial dims; oneDNN pools over 1 to 3", spatial);
   auto desc = d;
-  // oneDNN pools in the layout that src has; channels-last is the one that everybody reads.
+  // oneDNN pools in the layout of src; all ops can read channels-last.
   if (desc.src.layout.is_any()) desc.src.layout = Layout::channels_last(d.src.shape);
   const Windows windows(d.params);
   const auto forward = describe(library, desc, windows);
   if (d.params.kind == ops::PoolKind::max && d.src.dtype != DType::f32)
-    decline("oneDNN's max pooling hides NaN, and the loops that take its place are for f32");
+    decline("oneDNN's max pooling loses NaN, and the loops of our own are for f32");
   if (d.params.kind == ops::PoolKind::max) return make_max_pool(desc, forward.src_desc(), forward.dst_desc());
   return std::make_unique<Pool>(library, desc, windows, forward);
 }

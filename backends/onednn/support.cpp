@@ -18,8 +18,8 @@ EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
   switch (p.kind) {
     case EltwiseKind::identity:
       return {algorithm::eltwise_linear, 1, 0};
-    // oneDNN's ReLU is a maximum that turns NaN into 0. x min(max(alpha x, 0), 1), with alpha so large that every
-    // normal x > 0 reaches 1, is x or 0 as well and keeps NaN (-infinity becomes NaN).
+    // oneDNN's ReLU is a maximum that turns NaN into 0. Instead: x min(max(alpha x, 0), 1), with alpha so large that
+    // every normal x > 0 reaches 1. It is also x or 0, but keeps NaN (-infinity becomes NaN).
     case EltwiseKind::relu:
       return {algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0};
     case EltwiseKind::leaky_relu:
@@ -58,7 +58,7 @@ dnnl::primitive_attr attributes(const ops::EltwiseParams& activation) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
-  // Newer versions than 3.1 let implementations with atomics be ruled out.
+  // Versions newer than 3.1 can exclude implementations with atomics.
   [](auto& a) {
     if constexpr (requires { a.set_deterministic(true); }) a.set_deterministic(true);
   }(attr);
@@ -120,7 +120,7 @@ void Call::point(const memory& memory, void* data) const {
   if (status != dnnl_success) fail("oneDNN {}: cannot set an operand's address: {}", name_, dnnl_status2str(status));
 }
 
-// The C functions are called directly: the C++ execute() builds its argument list anew each time.
+// Calls the C function, since the C++ execute() allocates an argument list for each call.
 void Call::run(const Tensor* const* operands, std::size_t count, const Tensor* scratch) {
   KEELSON_EXPECT(primitive_ && count == operands_.size());
   for (std::size_t i = 0; i < count; ++i) {

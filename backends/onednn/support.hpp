@@ -16,17 +16,17 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/op_list.hpp"
 
-/// What the oneDNN primitives share: one engine and stream, calls with prepared arguments, and how implementations are
-/// chosen.
+/// The common part of the oneDNN primitives: one engine and stream, calls with prepared arguments, and the choice of
+/// implementations.
 namespace keelson::onednn {
 
 using backends::decline;
 
-/// Threads of the primitives that oneDNN makes now, in the calling host thread.
+/// The number of threads of primitives that oneDNN makes now, in the calling host thread.
 int primitive_threads();
 
-/// What was chosen for the latest descriptions: deep networks ask for the same convolution over and over, and oneDNN
-/// takes some 2 ms to try the candidates of one. A primitive is for a number of threads, so a choice is, too.
+/// The choices for the latest descriptions. Deep networks contain the same convolution many times, and oneDNN takes
+/// about 2 ms to try the candidates. A primitive is made for a number of threads, so a choice is, too.
 template <class Desc, class Choice>
 class Choices {
  public:
@@ -52,15 +52,15 @@ class Choices {
   std::deque<Known> latest_;
 };
 
-/// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime), by the threads of the
-/// host thread that calls: the stream keeps nothing, and several host threads may use it.
+/// One CPU engine and one in-order stream. Execution on CPUs is synchronous (OpenMP runtime), with the threads of the
+/// calling host thread. The stream has no state, so several host threads may use it.
 struct Library {
   explicit Library(Device& d) : engine(dnnl::engine::kind::cpu, 0), stream(engine), device(d) {}
   dnnl::engine engine;
   dnnl::stream stream;
   Device& device;
 
-  /// The library's one Choices of these types.
+  /// The library's single Choices object for these types.
   template <class Desc, class Choice>
   Choices<Desc, Choice>& chosen() {
     const std::scoped_lock lock(mutex_);
@@ -75,11 +75,11 @@ struct Library {
 };
 using LibraryPtr = std::shared_ptr<Library>;
 
-/// User-managed scratchpad, strict fp32, deterministic; `activation` as a post-op.
+/// User-managed scratchpad, strict fp32, deterministic; `activation` is a post-op.
 dnnl::primitive_attr attributes(const ops::EltwiseParams& activation = {});
 
-/// oneDNN's algorithm for an activation, with its two parameters. They differ by direction: backward's reads dst where
-/// derivative_from_dst(p), and forward's ReLU keeps NaN.
+/// oneDNN's algorithm for an activation, with two parameters. The algorithms of forward and backward differ: backward
+/// reads dst if derivative_from_dst(p), and forward's ReLU keeps NaN.
 struct EltwiseAlgorithm {
   dnnl::algorithm algorithm;
   float alpha, beta;
@@ -91,7 +91,7 @@ EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p);
 int implementation_rank(std::string_view implementation);
 
 /// Makes a primitive descriptor from each candidate, in order of preference (fewest reorders first), and takes the
-/// first of the highest rank. Empty where oneDNN makes none.
+/// first one of the highest rank. Empty if oneDNN makes none.
 template <class PrimitiveDesc, class Candidate, class Make>
 PrimitiveDesc choose(const std::vector<Candidate>& candidates, const Make& make) {
   std::vector<PrimitiveDesc> made;
@@ -105,8 +105,8 @@ PrimitiveDesc choose(const std::vector<Candidate>& candidates, const Make& make)
   return {};
 }
 
-/// Declines where oneDNN offers nothing (an empty descriptor) or only its reference implementation. The latter is
-/// welcome where a tensor is `opaque`, which no other backend can read.
+/// Declines if oneDNN has nothing (an empty descriptor) or only its reference implementation. The reference
+/// implementation is accepted if a tensor is `opaque`, which no other backend can read.
 void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaque = false);
 
 /// One verb of a primitive: oneDNN's primitive, memory objects and argument list, prepared so that execution only sets
@@ -114,21 +114,21 @@ void require_fast(const dnnl::primitive_desc_base& pd, ops::Verb verb, bool opaq
 class Call {
  public:
   Call() = default;
-  /// `flops`: work of the verb. The scratchpad of `pd` is bound here.
+  /// `flops`: FLOPs of the verb. Binds the scratchpad of `pd`.
   template <class P>
   static Call make(const LibraryPtr& library, const typename P::primitive_desc& pd, double flops) {
     return Call(library, P(pd), pd, flops);
   }
 
-  /// The next operand of run(): oneDNN's argument number, its descriptor and what the engine hands in.
+  /// The next operand of run(): oneDNN's argument number, the operand's descriptor, and the tensor of the engine.
   Call& bind(ops::Role role, int argument, const dnnl::memory::desc& md, const TensorDesc& tensor);
   /// An operand of `md`'s size without shape or layout: a workspace.
   Call& bind_bytes(int argument, const dnnl::memory::desc& md);
-  /// For ops that are handed no scratch memory: keeps a buffer of its own.
+  /// Allocates own scratch memory, for ops that get none.
   Call& own_scratch();
 
   explicit operator bool() const { return static_cast<bool>(primitive_); }
-  /// Operands in the order of bind(). Throws Error with oneDNN's status where execution fails.
+  /// Operands in the order of bind(). Throws Error with oneDNN's status if execution fails.
   void run(std::initializer_list<const Tensor*> operands, const Tensor* scratch = nullptr) {
     run(operands.begin(), operands.size(), scratch);
   }
@@ -162,7 +162,7 @@ class Call {
   std::shared_ptr<void> own_scratch_;
 };
 
-/// Answers the questions of ops::Primitive from the calls of a primitive's verbs.
+/// Implements the functions of ops::Primitive by the calls of the verbs.
 template <class Op>
 class CallPrimitive : public Op {
  public:
@@ -189,7 +189,7 @@ class CallPrimitive : public Op {
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d);
 std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
-/// By a convolution of any backend of the context.
+/// Uses a convolution of any backend of the context.
 std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d,
                                                           Context& context);
 std::unique_ptr<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
@@ -201,8 +201,8 @@ std::unique_ptr<ops::Sum> make_sum(const LibraryPtr& library, const ops::SumDesc
 std::unique_ptr<ops::Concat> make_concat(const LibraryPtr& library, const ops::ConcatDesc& d);
 std::unique_ptr<ops::Softmax> make_softmax(const LibraryPtr& library, const ops::SoftmaxDesc& d);
 
-/// Whether oneDNN uses these instructions on this processor. The sets are bit masks: a later one contains those before
-/// it.
+/// Whether oneDNN uses these instructions on this processor. The sets are bit masks: a later set contains the earlier
+/// sets.
 bool has_instructions(dnnl::cpu_isa wanted);
 
 }  // namespace keelson::onednn

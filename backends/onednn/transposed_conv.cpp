@@ -8,8 +8,8 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-/// oneDNN's deconvolution runs the same kernels (3.12, Zen 5: within 2 % of the convolution's), knows fewer post-ops,
-/// and wants weights with the first two dims exchanged.
+/// oneDNN's deconvolution runs the same kernels (3.12, Zen 5: within 2 % of the convolution's speed), but has fewer
+/// post-ops and needs weights with the first two dims exchanged.
 class TransposedConv final : public backends::SwappedConv {
  public:
   TransposedConv(const LibraryPtr& library, const ops::TransposedConvDesc& d, std::unique_ptr<ops::Conv> conv)
@@ -73,7 +73,7 @@ std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& libr
   };
   const ops::ConvDesc swapped = ops::swapped_conv(d);
   auto conv = make_conv(swapped);
-  // oneDNN has no fast way to add a bias to blocked values.
+  // oneDNN adds a bias to blocked values only slowly.
   if (d.params.bias && d.dst.layout.is_any() && conv->layout(Verb::backward_data, Role::diff_src).is_opaque()) {
     ops::ConvDesc last = swapped;
     last.src.layout = Layout::channels_last(d.dst.shape);

@@ -16,15 +16,15 @@ struct Operands {
 inline bool wants_diff_weights(const ops::ConvDesc& d) { return d.diff_weights; }
 inline bool wants_diff_weights(const ops::DenseDesc&) { return true; }
 
-/// Whether windows lie apart from their neighbours by more than one position.
+/// Whether neighbouring windows are more than one position apart.
 inline bool has_stride(const ops::ConvParams& p) {
   bool strided = false;
   for (int i = 0; i < p.kernel.rank(); ++i) strided = strided || (p.stride[i] > 1 && p.kernel[i] > 1);
   return strided;
 }
 
-/// Whether the gradient of the weights is worth two reorders: of strided windows over many channels in two dims oneDNN
-/// takes twice the time and more where the tensors are channels-last (3.12, Zen 5, 256 channels of 96 x 144, kernel 3,
+/// Whether two reorders pay for the gradient of the weights. For strided windows over many channels in two dims, oneDNN
+/// takes at least twice the time if the tensors are channels-last (3.12, Zen 5, 256 channels of 96 x 144, kernel 3,
 /// stride 2: 45 instead of 22 ms; the reorders take 2 ms). Below 64 channels and in three dims there is no difference.
 inline bool slow_on_channels_last(const ops::ConvDesc& d) {
   constexpr std::int64_t many = 64;
@@ -33,7 +33,7 @@ inline bool slow_on_channels_last(const ops::ConvDesc& d) {
 }
 inline bool slow_on_channels_last(const ops::DenseDesc&) { return false; }
 
-/// What convolution and dense have in common: src, weights and bias to dst, and the three verbs. `Kinds` names oneDNN's
+/// The common part of convolution and dense: src, weights and bias to dst, and the three verbs. `Kinds` names oneDNN's
 /// primitives: Forward, BackwardData, BackwardWeights.
 template <class Desc, class Kinds>
 class Weighted : public CallPrimitive<typename Desc::Op> {
@@ -65,9 +65,9 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     if (d.writes_diff_bias()) diff_bias_ = bias_;
   }
 
-  /// Where src, weights and diff_dst are of low precision, results stay f32. The makers get Operands (and forward's
-  /// descriptor as a hint) and return oneDNN's primitive descriptor; backward's is empty where there is none, forward's
-  /// maker throws dnnl::error.
+  /// If src, weights and diff_dst are 16-bit, results stay f32. The makers get Operands (and forward's descriptor as a
+  /// hint) and return oneDNN's primitive descriptor. A backward maker returns an empty descriptor if there is none;
+  /// forward's maker throws dnnl::error.
   template <class MakeForward, class MakeData, class MakeWeights>
   void build(const MakeForward& make_forward, const MakeData& make_data, const MakeWeights& make_weights) {
     constexpr auto f32 = dnnl::memory::data_type::f32;
@@ -75,8 +75,8 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     const auto make_all = [&](const Operands& wanted) {
       Verbs v{make_forward(wanted), {}, {}};
       if (!d_.training) return v;
-      // Gradients in forward's layouts need no reorders, but blocked weights often suit one direction only; last, all
-      // that was `any`.
+      // Gradients in forward's layouts need no reorders. But blocked weights often suit only one direction, so the next
+      // candidate chooses the weights' layout, and the last candidate all layouts that were `any`.
       const std::vector<Operands> candidates = {{v.forward.src_desc(), v.forward.weights_desc(), v.forward.dst_desc()},
                                                 {v.forward.src_desc(), wanted.weights, v.forward.dst_desc()},
                                                 wanted};
@@ -98,7 +98,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
         try {
           if (auto v = make_all(*other); prefer_channels_last(v, verbs)) verbs = std::move(v);
         } catch (const dnnl::error& e) {
-          if (e.status != dnnl_unimplemented) throw;  // oneDNN cannot: its own choice stands
+          if (e.status != dnnl_unimplemented) throw;  // oneDNN does not support this: keep its own choice
         }
       }
       return verbs;
@@ -118,7 +118,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
   Desc d_;
   double flops_;
   TensorDesc bias_tensor_;
-  dnnl::memory::desc bias_, diff_bias_;  ///< zero where there is no bias, or nobody wants its gradient
+  dnnl::memory::desc bias_, diff_bias_;  ///< zero if there is no bias, or no gradient of the bias is needed
   Operands given_;
 
  private:
@@ -131,8 +131,7 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     BackwardWeights weights;
   };
 
-  /// The description with channels-last where it says `any` for src and dst; nothing where oneDNN's own choice is that
-  /// already.
+  /// The description with channels-last instead of `any` for src and dst; nothing if oneDNN chose these layouts itself.
   std::optional<Operands> channels_last(const Forward& own) const {
     if (d_.src.shape.rank() < 3) return {};
     const auto wanted = [](const TensorDesc& d) {
@@ -143,8 +142,8 @@ class Weighted : public CallPrimitive<typename Desc::Op> {
     return Operands{to_desc(d_.src.with(src)), given_.weights, to_desc(d_.dst.with(dst))};
   }
 
-  /// Left to itself oneDNN takes blocked tensors for f32. Its batch-reduce GEMM kernels on channels-last ones are no
-  /// slower (2 to 10 % per CosmoFlow convolution faster on a Zen 5), and every neighbour reads that layout without a
+  /// oneDNN chooses blocked tensors for f32 by itself. Its batch-reduce GEMM kernels on channels-last tensors are not
+  /// slower (2 to 10 % faster per CosmoFlow convolution on a Zen 5), and all neighbours read this layout without a
   /// reorder.
   bool prefer_channels_last(const Verbs& a, const Verbs& own) const {
     const auto as_good = [](const auto& x, const auto& y) {

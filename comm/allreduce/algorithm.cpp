@@ -14,15 +14,15 @@ using Algorithm = AllreduceAlgorithm::Kind;
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
-/// An algorithm. All else that depends on the algorithm is in allreduce_candidates() and in Allreduces::make().
+/// An algorithm. Other code that depends on the algorithm is in allreduce_candidates() and in Allreduces::make().
 struct Row {
   Algorithm kind;
   std::string_view name;
-  MakeSchedule schedule;  ///< as AllreduceAlgorithm::schedule()
+  MakeSchedule schedule;  ///< the result of AllreduceAlgorithm::schedule()
   bool takes_pieces;
-  bool adds_in_tree;         ///< in the order of SumOrder::tree: with the nearest rank first, and a + b is b + a
-  bool takes_16_bits;        ///< not if both ranks of a pair add what the other one has rounded: they would differ
-  bool needs_shared_memory;  ///< of the ranks of a node
+  bool adds_in_tree;         ///< adds in the order of SumOrder::tree: nearest rank first; a + b is b + a
+  bool takes_16_bits;        ///< false if both ranks of a pair add what the other has rounded: their sums would differ
+  bool needs_shared_memory;  ///< the ranks of a node must share memory
 };
 
 // clang-format off: a table
@@ -41,7 +41,7 @@ const Row& row_of(Algorithm kind) {
   return *std::ranges::find_if(rows, [kind](const Row& r) { return r.kind == kind; });
 }
 
-/// "4M", "512K"; nothing for another text.
+/// "4M", "512K"; no value for another text.
 std::optional<std::size_t> parse_size(std::string_view text) {
   if (text.empty()) return std::nullopt;
   const std::size_t unit = text.back() == 'K' ? KiB : text.back() == 'M' ? MiB : 0;
@@ -72,8 +72,8 @@ AllreduceAlgorithm AllreduceAlgorithm::parse(std::string_view text) {
   const auto piece = colon == std::string_view::npos ? std::nullopt : parse_size(text.substr(colon + 1));
   if (found != std::end(rows) && found->takes_pieces && piece) return {found->kind, *piece};
   refuse(
-      "allreduce algorithm '{}' (KEELSON_ALLREDUCE): expected auto, {}; all but two-level may have the size of pieces "
-      "behind them, as in ring:4M or mpi:512K",
+      "allreduce algorithm '{}' (KEELSON_ALLREDUCE): expected auto, {}; all but two-level may have a piece size, as "
+      "in ring:4M or mpi:512K",
       text, fmt::join(names(), ", "));
 }
 

@@ -12,7 +12,7 @@ namespace keelson::comm::detail {
 
 /// An algorithm that sums an array over ranks.
 struct AllreduceAlgorithm {
-  /// What is done.
+  /// The kind of the algorithm.
   enum class Kind : unsigned char {
     mpi,             ///< the MPI library's MPI_Iallreduce
     two_level,       ///< NodeSum; with several nodes: recursive halving between them
@@ -22,38 +22,38 @@ struct AllreduceAlgorithm {
     doubling  ///< PeerExchange over all ranks
   };
 
-  Kind kind = Kind::mpi;        ///< what is done
-  std::size_t piece_bytes = 0;  ///< long arrays are sent in pieces of this size, a few at a time; 0: as a whole
+  Kind kind = Kind::mpi;        ///< the kind of the algorithm
+  std::size_t piece_bytes = 0;  ///< long arrays are sent in pieces of this size, a few at a time; 0: without pieces
 
   /// The names of all algorithms: "mpi", ...
   static std::vector<std::string> names();
   /// "ring:4M"
   std::string to_string() const;
-  /// The algorithm of this name. Throws InputError, with all names, for another text.
+  /// The algorithm with this name. Throws InputError, with all names, for another text.
   static AllreduceAlgorithm parse(std::string_view text);
-  /// Whether arrays may go in pieces.
+  /// Whether arrays may be sent in pieces.
   bool takes_pieces() const;
-  /// What each rank sends to others, for PeerExchange over all ranks; null for an algorithm of another kind.
+  /// The schedule for PeerExchange over all ranks; null for an algorithm of another kind.
   MakeSchedule schedule() const;
   bool operator==(const AllreduceAlgorithm&) const = default;
 };
 
-/// What decides which algorithms are supported.
+/// The facts that decide which algorithms are supported.
 struct AllreduceFacts {
   int ranks = 1;               ///< ranks that take part
   int nodes = 1;               ///< nodes of these ranks
-  bool shared_memory = false;  ///< ranks of a node can share memory
-  Wire wire = Wire::fp32;      ///< how numbers travel
+  bool shared_memory = false;  ///< the ranks of a node can share memory
+  Wire wire = Wire::fp32;      ///< the type in which numbers are sent
   /// The order of summation.
   SumOrder order = SumOrder::any;
 };
 
-/// The algorithms that are worth timing for an array of so many bytes, that of the rule of thumb first. Only
-/// supported algorithms are among them. Never empty.
+/// The supported algorithms that are worth timing for an array of so many bytes, the rule of thumb's first. Never
+/// empty.
 std::vector<AllreduceAlgorithm> allreduce_candidates(const AllreduceFacts& facts, std::size_t bytes);
 
-/// Whether `algorithm` sums arrays as `facts` asks. The MPI library, for example, knows only Wire::fp32, and adds in an
-/// order of its own.
+/// Whether `algorithm` can sum arrays according to `facts`. The MPI library, for example, supports only Wire::fp32, and
+/// adds in its own order.
 bool is_supported(const AllreduceAlgorithm& algorithm, const AllreduceFacts& facts);
 
 }  // namespace keelson::comm::detail

@@ -23,7 +23,7 @@ std::vector<float> residual_of(const CollectiveDesc& desc) {
   return std::vector<float>(desc.wire == Wire::fp32 ? 0 : desc.count);
 }
 
-/// A sum by sends and receives between all ranks, a few pieces at a time. Each piece has messages of its own.
+/// A sum by sends and receives between all ranks, a few pieces at a time. Each piece has its own messages.
 class PeerSum final : public CollectiveWork {
  public:
   static constexpr int most_at_once = 4;
@@ -58,10 +58,11 @@ class PeerSum final : public CollectiveWork {
   }
 
  private:
-  /// Sums every most_at_once-th piece, the same pieces on all ranks. So the order of its messages is the same, too.
+  /// Sums every most_at_once-th piece, the same pieces on all ranks, so that its messages have the same order on all
+  /// ranks.
   struct Lane {
     PeerExchange exchange;
-    std::size_t piece;  ///< the one that is summed now; pieces_ or more: none
+    std::size_t piece;  ///< the current piece; pieces_ or more: none
   };
 
   void start(Lane& lane, std::size_t piece) {
@@ -100,7 +101,7 @@ class SharedSum final : public CollectiveWork {
   NodeSum::Request request_;
 };
 
-/// Ranks of a group in two-level sums (KEELSON_NODE_RANKS); 0: all ranks of a node are a group.
+/// The number of ranks in a group of two-level sums (KEELSON_NODE_RANKS); 0: all ranks of a node are a group.
 int wanted_group() {
   const std::string text = environment("KEELSON_NODE_RANKS");
   if (text.empty()) return 0;

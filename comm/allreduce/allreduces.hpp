@@ -13,11 +13,11 @@
 
 namespace keelson::comm::detail {
 
-/// Makes allreduces of f32 for one communicator, by any algorithm. It must outlive the allreduces. All ranks make the
-/// same calls.
+/// Makes allreduces of f32 for one communicator, by any algorithm. This object must outlive the allreduces. All ranks
+/// make the same calls.
 class Allreduces {
  public:
-  /// All ranks of a node share memory, or, with KEELSON_NODE_RANKS, each so many of them. Collective.
+  /// All ranks of a node share memory, or, with KEELSON_NODE_RANKS, groups of this number of ranks. Collective.
   explicit Allreduces(MPI_Comm comm);
   ~Allreduces();
   Allreduces(const Allreduces&) = delete;
@@ -26,7 +26,7 @@ class Allreduces {
   AllreduceFacts facts(Wire wire, SumOrder order = SumOrder::any) const {
     return {ranks_, layout_.nodes, shared_memory_, wire, order};
   }
-  /// Throws InputError where the algorithm is not supported. Collective.
+  /// Throws InputError if the algorithm is not supported. Collective.
   std::unique_ptr<CollectiveWork> make(const AllreduceAlgorithm& algorithm, const CollectiveDesc& desc);
 
  private:
@@ -34,11 +34,11 @@ class Allreduces {
   NodeSum& node_sum(bool ring, Wire wire);
   int take_tags(int count);
 
-  MPI_Comm comm_ = MPI_COMM_NULL;  ///< a duplicate, for these messages alone
+  MPI_Comm comm_ = MPI_COMM_NULL;  ///< a duplicate that only these messages use
   int rank_ = 0, ranks_ = 1, next_tag_ = 0;
   NodeLayout layout_;
   bool shared_memory_ = false;                                           ///< some ranks share memory
-  std::map<std::pair<bool, Wire>, std::unique_ptr<NodeSum>> node_sums_;  ///< by: a ring between nodes, wire
+  std::map<std::pair<bool, Wire>, std::unique_ptr<NodeSum>> node_sums_;  ///< by: whether a ring is between nodes, wire
 };
 
 }  // namespace keelson::comm::detail

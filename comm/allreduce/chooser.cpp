@@ -25,13 +25,13 @@ constexpr std::size_t mebi = std::size_t{1} << 20;
 constexpr std::size_t least_bucket = mebi, most_bucket = 16 * mebi;
 constexpr std::size_t longest_choice = 256;
 
-/// Choices of another version are forgotten: raise this when the algorithms, or the way of timing them, change.
+/// Raise this number if the algorithms or their timing change. Choices of other versions are then ignored.
 constexpr int algorithms_version = 2;
 
 constexpr double seconds_per_algorithm = 0.01;
-constexpr int rounds = 5;  ///< of which the quickest one counts: other work of the machine comes and goes
+constexpr int rounds = 5;  ///< the quickest round counts: other work disturbs some rounds
 
-/// The first line of the library's own name, "Open MPI v5.0.7".
+/// The first line of the MPI library's own name, "Open MPI v5.0.7".
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
@@ -42,7 +42,7 @@ std::string mpi_library() {
 
 std::string wire_name(Wire wire) { return wire == Wire::fp32 ? "fp32" : wire == Wire::bf16 ? "bf16" : "fp16"; }
 
-/// Zeros, in memory like that of gradients: the size of its pages decides the speed of long sums.
+/// Zeros in memory like that of gradients: the size of the pages decides the speed of long sums.
 class SummedArray {
  public:
   explicit SummedArray(std::size_t bytes)
@@ -113,7 +113,7 @@ TuningRanks tuning_ranks_of(MPI_Comm comm) {
           }};
 }
 
-/// The algorithms for an array, on an array of their own.
+/// The candidates for an array, with their own array to sum.
 class Trial {
  public:
   Trial(Allreduces& allreduces, std::size_t bytes, Wire wire, SumOrder order)

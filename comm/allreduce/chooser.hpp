@@ -12,18 +12,18 @@
 
 namespace keelson::comm::detail {
 
-/// Chooses the algorithm for an array, once per power of two of bytes: the ranks time all algorithms that the group
-/// supports, together (Autotuner). KEELSON_ALLREDUCE names the algorithm instead.
+/// Chooses the algorithm for an array, once per power of two of bytes: the ranks together time all algorithms that the
+/// group supports (Autotuner). KEELSON_ALLREDUCE sets the algorithm instead.
 class AllreduceChooser {
  public:
-  /// Throws InputError where the environment names no algorithm.
+  /// Throws InputError if KEELSON_ALLREDUCE does not name an algorithm.
   explicit AllreduceChooser(Allreduces& allreduces);
 
-  /// The same on all ranks. Collective.
+  /// The same result on all ranks. Collective.
   AllreduceAlgorithm choose(std::size_t bytes, Wire wire, SumOrder order = SumOrder::any);
-  /// As comm::choose_bucket_bytes(). Collective.
+  /// See comm::choose_bucket_bytes(). Collective.
   std::size_t choose_bucket_bytes(Wire wire);
-  /// Seconds of each algorithm, of the slowest rank, and of the blocking MPI_Allreduce. Collective.
+  /// The time of each algorithm, and of the blocking MPI_Allreduce, in seconds on the slowest rank. Collective.
   std::vector<AllreduceTime> measure(std::size_t bytes, Wire wire, SumOrder order = SumOrder::any);
 
  private:

@@ -34,10 +34,10 @@ NodeMemory::NodeMemory(MPI_Comm node, std::size_t slot_bytes, std::size_t slots)
     check(MPI_Win_shared_query(window_, r, &length, &unit, static_cast<void*>(&at)), "MPI_Win_shared_query");
     bases_.push_back(static_cast<std::byte*>(at));
   }
-  // Segments begin at pages, which all processes see at the same distance from `alignment`.
+  // Segments begin at pages, so that all processes have the same distance to the next multiple of `alignment`.
   for (std::byte*& base : bases_) base = aligned(base);
   new (bases_[static_cast<std::size_t>(rank_)]) Counters{};
-  std::memset(slot(rank_, 0), 0, slot_bytes_ * slots_);  // the first write puts the pages near this rank's cores
+  std::memset(slot(rank_, 0), 0, slot_bytes_ * slots_);  // the first write places the pages near this rank's cores
   check(MPI_Barrier(node), "MPI_Barrier", "memory of the node");
 }
 

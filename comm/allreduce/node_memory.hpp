@@ -10,17 +10,17 @@
 
 namespace keelson::comm::detail {
 
-/// Memory that the ranks of a node share: for each rank some slots of the same size, and counters that this rank alone
-/// increases. A rank that reads a counter of another rank sees everything that the other wrote before increasing it.
+/// Memory that the ranks of a node share: for each rank some slots of the same size, and counters that only this rank
+/// increases. A rank that reads a counter of another rank sees all data that the other rank wrote before increasing it.
 class NodeMemory {
  public:
   using Counter = std::atomic<std::uint64_t>;
-  /// The counters of a rank, in cache lines of their own.
+  /// The counters of a rank, on their own cache lines.
   struct alignas(128) Counters {
     Counter filled, summed, emptied;
   };
 
-  /// `node`: ranks that can share memory. Throws Error where MPI cannot make it. Collective.
+  /// `node`: ranks that can share memory. Throws Error if MPI cannot make the shared memory. Collective.
   NodeMemory(MPI_Comm node, std::size_t slot_bytes, std::size_t slots);
   ~NodeMemory();
   NodeMemory(const NodeMemory&) = delete;

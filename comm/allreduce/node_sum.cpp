@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::size_t kilo = 1024, mega = 1024 * kilo;
 
-/// Within a node, some slots fit a core's second cache. Between nodes, pieces are long enough for the network.
+/// Within a node, some slots fit into a core's second cache. Between nodes, pieces are long enough for the network.
 std::size_t slot_bytes(int nodes) { return nodes == 1 ? 256 * kilo : mega; }
 
-/// Room for whole buckets, so that ranks seldom wait for each other: a rank leaves its terms there and goes on. All
-/// ranks of a node together need less than the shared memory of a container, 64 MiB.
+/// The slots have room for whole buckets, so that ranks seldom wait for each other: a rank writes its terms and goes
+/// on. All ranks of a node together need less than the shared memory of a container, 64 MiB.
 std::size_t slots(MPI_Comm node, int nodes) {
   int ranks = 1;
   MPI_Comm_size(node, &ranks);
@@ -21,7 +21,7 @@ std::size_t slots(MPI_Comm node, int nodes) {
   return std::max(least, std::min(most_of_rank, most_of_node / static_cast<std::size_t>(ranks)) / slot_bytes(nodes));
 }
 constexpr std::size_t small_floats = 512;    // for fewer floats, exchanging parts costs more than adding all of them
-constexpr std::size_t floats_per_line = 16;  // ranks write to cache lines of their own
+constexpr std::size_t floats_per_line = 16;  // ranks write to different cache lines
 
 }  // namespace
 
@@ -61,7 +61,7 @@ bool NodeSum::all_at(NodeMemory::Counter NodeMemory::Counters::* counter, std::u
   return true;
 }
 
-/// Takes the next piece of the oldest array that is not yet cut into pieces.
+/// Cuts the next piece off the oldest array that is not yet completely cut.
 void NodeSum::take_next_piece() {
   Request& request = *first_;
   const std::size_t count = std::min(floats_per_slot(), request.count - taken_of_first_);
@@ -78,12 +78,12 @@ void NodeSum::fill(std::uint64_t number) {
   const Piece& p = piece(number);
   float* slot = memory_.slot(memory_.rank(), slot_of(number));
   const Part own = p.small ? Part{p.count, p.count} : part_of(memory_.rank(), p.count);
-  std::memcpy(slot, p.data, own.begin * sizeof(float));  // all but the part that this rank adds up itself
+  std::memcpy(slot, p.data, own.begin * sizeof(float));  // all but the part that this rank sums
   std::memcpy(slot + own.end, p.data + own.end, (p.count - own.end) * sizeof(float));
   mine().filled.store(number + 1, std::memory_order_release);
 }
 
-/// Adds this part of all ranks of the node, in the order of the ranks. `to` may be where this rank's own terms are.
+/// Adds this part of all ranks of the node, in the order of the ranks. `to` may be the memory of this rank's terms.
 void NodeSum::add_up(const Piece& p, std::size_t slot, Part part, float* to) const {
   const auto terms_of = [&](int r) {
     return (r == memory_.rank() && !p.small ? p.data : memory_.slot(r, slot)) + part.begin;
@@ -93,7 +93,7 @@ void NodeSum::add_up(const Piece& p, std::size_t slot, Part part, float* to) con
     if (to != terms_of(0)) std::memcpy(to, terms_of(0), count * sizeof(float));
     return;
   }
-  constexpr std::size_t strip = 2048;  // which stays in the first cache while all ranks' terms are added
+  constexpr std::size_t strip = 2048;  // stays in the first cache while all ranks' terms are added
   float sums[strip];
   for (std::size_t begin = 0; begin < count; begin += strip) {
     const std::size_t n = std::min(strip, count - begin);
@@ -141,7 +141,7 @@ bool NodeSum::advance() {
   bool exchanged = false;
   for (std::uint64_t last = before - 1; last != steps();) {
     last = steps();
-    // The oldest piece first: the others wait for it, and it is in the caches.
+    // The oldest piece first: the other ranks wait for it, and it is in the caches.
     if (gathered_ < published_ && all_at(piece(gathered_).small ? &Counters::filled : &Counters::summed, gathered_ + 1))
       gather(gathered_++);
     for (std::uint64_t s = published_; s < summed_ && !exchanges_.empty(); ++s)

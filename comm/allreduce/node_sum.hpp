@@ -12,10 +12,11 @@
 
 namespace keelson::comm::detail {
 
-/// Which ranks share memory.
+/// The ranks that share memory.
 struct NodeLayout {
-  MPI_Comm node = MPI_COMM_NULL;   ///< the ranks that share memory with this rank
-  MPI_Comm peers = MPI_COMM_NULL;  ///< the ranks with this rank's number in `node`, one of each node; null: none
+  MPI_Comm node = MPI_COMM_NULL;  ///< the ranks that share memory with this rank
+  /// the ranks with the same number in their nodes' `node`, one of each node; null: none
+  MPI_Comm peers = MPI_COMM_NULL;
   int nodes = 1;
   int parts = 1;  ///< ranks of the smallest node: so many ranks of each node exchange a part with their peers
 };
@@ -31,18 +32,18 @@ class NodeSum {
     float* data = nullptr;
     std::size_t count = 0;
     float* residual = nullptr;  ///< as in PeerExchange
-    std::uint64_t end = 0;      ///< number behind the last piece of this sum, among all pieces
+    std::uint64_t end = 0;      ///< number after the last piece of this sum, among all pieces
     Request* next = nullptr;    ///< the request that was started after this one
   };
 
-  /// `between`: the exchange between nodes, among the ranks of `layout.peers`. `number`: of this NodeSum among those on
+  /// `between`: the exchange between nodes, among the ranks of `layout.peers`. `number`: of this NodeSum among all on
   /// the same communicators. Collective.
   NodeSum(const NodeLayout& layout, Schedule between, Wire wire, int number);
 
-  /// All ranks start the same requests in the same order. A request stays where it is until it is done.
+  /// All ranks start the same requests in the same order. A request must stay at its address until it is done.
   void start(Request& request);
   bool done(const Request& request) const { return gathered_ >= request.end; }
-  /// Does what is possible without waiting. Returns whether that was anything.
+  /// Advances without waiting. Returns whether anything was done.
   bool advance();
 
  private:
@@ -50,7 +51,7 @@ class NodeSum {
     float* data = nullptr;
     std::size_t count = 0;
     float* residual = nullptr;
-    bool small = false;  ///< every rank of the node adds up the whole
+    bool small = false;  ///< every rank of the node sums the whole piece
   };
   struct Part {
     std::size_t begin, end;
@@ -74,8 +75,8 @@ class NodeSum {
   Schedule between_;
   std::vector<Piece> pieces_;                             ///< by slot
   std::vector<std::unique_ptr<PeerExchange>> exchanges_;  ///< by slot; empty with one node
-  Request *first_ = nullptr, *last_ = nullptr;            ///< requests with pieces that are not taken yet
-  std::size_t taken_of_first_ = 0;                        ///< elements
+  Request *first_ = nullptr, *last_ = nullptr;            ///< requests that are not yet completely cut into pieces
+  std::size_t taken_of_first_ = 0;                        ///< elements of the first request
   std::uint64_t queued_ = 0;                              ///< pieces of all requests so far
   std::uint64_t filled_ = 0, summed_ = 0, published_ = 0, gathered_ = 0;
 };

@@ -16,7 +16,7 @@ PeerExchange::PeerExchange(MPI_Comm comm, int tag, const Schedule& schedule, std
     if (by_way_of_memory(step)) longest_in = std::max(longest_in, received(step).count);
   }
   step_ = schedule_.steps.size();
-  // The same blocks of a shorter array may have one element more.
+  // For a shorter array, the same blocks may have one element more.
   out_ = make_huge_page_array<std::byte>((longest_out + 1) * wire_bytes(wire_));
   in_ = make_huge_page_array<std::byte>((longest_in + 1) * wire_bytes(wire_));
 }

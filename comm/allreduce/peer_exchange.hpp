@@ -14,8 +14,8 @@
 
 namespace keelson::comm::detail {
 
-/// Sums an array over the ranks of an MPI communicator as a Schedule says, by sends and receives. One array at a time.
-/// It advances only in advance().
+/// Sums an array over the ranks of an MPI communicator by the sends and receives of a Schedule. One array at a time.
+/// The exchange advances only in advance().
 class PeerExchange {
  public:
   /// `most`: elements of the longest array. `tag`: of all messages, the same on all ranks; exchanges at the same time
@@ -24,7 +24,7 @@ class PeerExchange {
 
   /// `residual`: the rounding errors of this array, kept from call to call; null with Wire::fp32.
   void start(float* data, std::size_t count, float* residual);
-  /// Does what is possible without waiting.
+  /// Advances without waiting.
   CollectiveWork::Progress advance();
 
  private:

@@ -7,8 +7,8 @@ namespace {
 
 using Sends = ExchangeStep::Sends;
 
-/// The exchange is among a power of two of ranks, the largest that is possible. Of the first 2 * extra ranks, the odd
-/// ranks take part for themselves and for the even ranks.
+/// The exchange is among a power of two of ranks, the largest that is possible. Of the first 2 * extra ranks, only the
+/// odd ranks take part, each also for the even rank before it.
 struct Participants {
   explicit Participants(int ranks)
       : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))), extra(ranks - count) {}
@@ -46,7 +46,7 @@ Schedule make_halving(int rank, int ranks) {
   const Participants all(ranks);
   const auto blocks = static_cast<std::size_t>(all.count);
   Schedule schedule{blocks, {}};
-  // Each of two neighbors adds up half of the array. The even rank then sends its half to the other.
+  // Each of two neighbors adds half of the array. The even rank then sends its half to the other.
   if (all.stands_aside(rank)) {
     const int other = rank + 1;
     schedule.steps.push_back({other, other, blocks / 2, blocks, 0, blocks / 2, true, Sends::terms});

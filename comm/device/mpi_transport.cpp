@@ -7,9 +7,9 @@
 namespace keelson::comm::detail {
 namespace {
 
-/// Hands the device's memory itself to MPI. Open MPI reads this memory in sends, receives and blocking collectives, but
-/// not in non-blocking collectives. So a collective of all ranks is a blocking call. The host makes the call while it
-/// waits for the collective, in the order of the starts, when the device's work before it has ended and all ranks have
+/// Gives the device's memory directly to MPI. Open MPI reads this memory in sends, receives and blocking collectives,
+/// but not in non-blocking collectives. So a collective of all ranks is a blocking call. The host makes the call while
+/// it waits for the collective, in the order of the starts, when the device's earlier work has ended and all ranks have
 /// come. Such a call does not overlap with other work.
 class MpiTransport final : public QueuedTransport {
  public:
@@ -38,7 +38,7 @@ class DeviceCollective final : public QueuedCollective {
 
   bool test() override { return advance(); }
 
-  /// A send or receive goes to MPI when the device's work before it has ended, whatever was started before.
+  /// A send or receive goes to MPI when the device's earlier work has ended, independent of earlier collectives.
   void leave() {
     if (!point_to_point_ || state_ != State::leaving || !queue_->idle()) return;
     exchange_->start();
@@ -51,8 +51,8 @@ class DeviceCollective final : public QueuedCollective {
     std::erase(mpi_.active_, this);
   }
 
-  /// The first collective, of those started up to this one, whose device's work has not ended. Sends and receives that
-  /// were started later count, too: other ranks may need them before they can take part.
+  /// The first collective, of those started up to this one, for which the device's earlier work has not ended. Sends
+  /// and receives that were started later count, too: other ranks may need them before they can take part.
   const QueuedCollective* held_up_by() const override {
     const auto& all = mpi_.active_;
     const auto own = std::find(all.begin(), all.end(), this);
@@ -91,7 +91,7 @@ class DeviceCollective final : public QueuedCollective {
 std::unique_ptr<Collective> MpiTransport::make_collective(const CollectiveDesc& desc) {
   if (desc.order != SumOrder::any)
     refuse(
-        "{}: MPI adds arrays in the memory of devices in an order of its own; set KEELSON_COLLECTIVES=staged for sums "
+        "{}: MPI adds arrays in the memory of devices in its own order; set KEELSON_COLLECTIVES=staged for sums "
         "in a fixed order (--reproducible)",
         desc.label);
   if (desc.wire != Wire::fp32)

@@ -9,7 +9,7 @@
 #include "engine/base/backoff.hpp"
 #include "engine/base/error.hpp"
 
-// Only in builds with NCCL. The device must be the calling thread's current CUDA device, as its backend leaves it.
+// Only in builds with NCCL. The device must be the calling thread's current CUDA device; the backend sets it.
 namespace keelson::comm::detail {
 namespace {
 
@@ -17,7 +17,7 @@ namespace {
   const char* last = ncclGetLastError(comm);
   const std::string detail = last != nullptr && *last != '\0' ? fmt::format(" ({})", last) : "";
   const auto text =
-      fmt::format("NCCL: {} failed: {}{}; NCCL_DEBUG=WARN tells more", call, ncclGetErrorString(result), detail);
+      fmt::format("NCCL: {} failed: {}{}; NCCL_DEBUG=WARN shows more", call, ncclGetErrorString(result), detail);
   if (survives) throw RanksLost(text);  // the ranks that are left make another group
   throw Error(text);
 }
@@ -44,14 +44,14 @@ class NcclGroup {
     call_watched(world, "ncclCommInitRank", [made, size, rank, id, &device] {
       {
         const InstanceScope scope(device.current_instance());
-      }  // sets this thread's GPU, also for the calls that follow
+      }  // sets this thread's GPU, also for the following calls
       made->result = ncclCommInitRank(&made->comm, size, id, rank);
     });
     if (made->result != ncclSuccess) fail_nccl(made->result, nullptr, "ncclCommInitRank");
     comm_ = made->comm;
   }
   ~NcclGroup() {
-    // ncclCommDestroy waits for all ranks, which may never come. The result of either call is of no use.
+    // ncclCommDestroy waits for all ranks, which may never come. The results of the two calls are ignored.
     if (broken_ || std::uncaught_exceptions() > 0)
       ncclCommAbort(comm_);
     else
@@ -60,13 +60,13 @@ class NcclGroup {
   NcclGroup(const NcclGroup&) = delete;
 
   ncclComm_t get() const { return comm_; }
-  /// Throws Error, or RanksLost, where the result of a call is not ncclSuccess.
+  /// Throws Error, or RanksLost, if the result of a call is not ncclSuccess.
   void check(ncclResult_t result, const std::string& call) {
     if (result == ncclSuccess) return;
     broken_ = true;
     fail_nccl(result, comm_, call, survives_);
   }
-  /// Throws where a call that returned without an error has failed since.
+  /// Throws if a call has failed after it returned without an error.
   void check_active_calls() {
     ncclResult_t state = ncclSuccess;
     check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
@@ -80,10 +80,10 @@ class NcclGroup {
   bool broken_ = false;
 };
 
-/// All collectives are in one queue, since NCCL wants the calls of a communicator in one order. A wait for a collective
-/// also waits for those that were started after it. Sends and receives that follow each other go to NCCL as one group
-/// (ncclGroupStart) when one of them is waited for or a collective of all ranks starts: one by one, the first would
-/// keep the next from the device.
+/// All collectives are in one queue, since NCCL needs the calls of a communicator in one order. A wait for a collective
+/// also waits for collectives that were started later. Consecutive sends and receives go to NCCL as one group
+/// (ncclGroupStart) when one of them is waited for or a collective of all ranks starts: without a group, the first
+/// would block the device for the next.
 class NcclTransport final : public Transport {
  public:
   NcclTransport(Communicator& world, Device& device, std::unique_ptr<NcclGroup> group)
@@ -103,22 +103,22 @@ class NcclTransport final : public Transport {
   friend class NcclCollective;
 
   NcclGroup& group() {
-    if (!group_) fail("NCCL's collectives were broken off by an earlier failure");
+    if (!group_) fail("NCCL's collectives were ended by an earlier failure");
     return *group_;
   }
   bool idle() noexcept;
   void break_off() noexcept;
 
   void call(const CollectiveDesc& desc);  ///< calls NCCL
-  void call_messages();                   ///< calls NCCL for all sends and receives that are put off
+  void call_messages();                   ///< calls NCCL for all delayed sends and receives
 
   Communicator& world_;
   std::unique_ptr<NcclGroup> group_;  ///< null after break_off()
   std::unique_ptr<Queue> queue_;
-  std::vector<const CollectiveDesc*> messages_;  ///< sends and receives started and put off
+  std::vector<const CollectiveDesc*> messages_;  ///< sends and receives that were started and delayed
   std::size_t messages_made_ = 0;                ///< sends and receives alive: messages_ has room for all of them
   std::uint64_t started_ = 0;                    ///< collectives
-  std::uint64_t awaited_ = 0;                    ///< of these, those that the device's work waits for already
+  std::uint64_t awaited_ = 0;                    ///< those that the device's work already waits for
 };
 
 class NcclCollective final : public Collective {
@@ -129,7 +129,7 @@ class NcclCollective final : public Collective {
   ~NcclCollective() override {
     if (desc_.point_to_point()) --transport_.messages_made_;
     std::erase(transport_.messages_, &desc_);
-    // The arrays are freed next. That waits for the device's work, which may wait for ranks that failed.
+    // The arrays are freed next. Freeing waits for the device's work, which may wait for ranks that failed.
     if (std::uncaught_exceptions() > 0 && !transport_.idle()) transport_.break_off();
   }
   NcclCollective(const NcclCollective&) = delete;
@@ -140,7 +140,7 @@ class NcclCollective final : public Collective {
       transport_.messages_.push_back(&desc_);
     } else {
       transport_.call_messages();
-      // NCCL connects the ranks at the first call. This barrier waits for them under the watchdog instead.
+      // NCCL connects the ranks in the first call. This barrier waits for the ranks before, under the watchdog.
       if (number_ == 0) transport_.world_.barrier();
       transport_.queue_->wait_for_device();
       transport_.call(desc_);
@@ -164,7 +164,7 @@ class NcclCollective final : public Collective {
  private:
   NcclTransport& transport_;
   CollectiveDesc desc_;
-  std::uint64_t number_ = 0;  ///< of its last start; 0: never started
+  std::uint64_t number_ = 0;  ///< number of its last start; 0: never started
 };
 
 NcclTransport::~NcclTransport() {
@@ -243,7 +243,7 @@ ncclResult_t call_nccl(const CollectiveDesc& d, int size, ncclComm_t comm, cudaS
 std::unique_ptr<Collective> NcclTransport::make_collective(const CollectiveDesc& desc) {
   if (desc.order != SumOrder::any)
     refuse(
-        "{}: NCCL adds in an order of its own; set KEELSON_COLLECTIVES=staged for sums in a fixed order "
+        "{}: NCCL adds in its own order; set KEELSON_COLLECTIVES=staged for sums in a fixed order "
         "(--reproducible)",
         desc.label);
   if (desc.wire != Wire::fp32)
@@ -274,7 +274,7 @@ void NcclTransport::call_messages() {
   group().check(ncclGroupEnd(), first.label);
 }
 
-/// The id that rank 0 has made, on all ranks. Throws Error on all ranks where rank 0 has failed.
+/// The id that rank 0 has made, on all ranks. Throws Error on all ranks if rank 0 has failed.
 ncclUniqueId common_id(Communicator& world) {
   struct {
     ncclUniqueId id;

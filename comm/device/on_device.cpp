@@ -58,7 +58,7 @@ std::unique_ptr<Transport> make_transport(Communicator& world, Device& device, c
                   : detail::make_staged_transport(world, device, "staged through host memory" + reason);
 }
 
-/// Everything but collectives and progress is the world's.
+/// Only collectives and progress differ from those of the world.
 class OnDevice final : public Communicator, private ProgressEngine, private Watchdog, private FaultTolerance {
  public:
   OnDevice(Communicator& world, Device& device, std::string requested)
@@ -132,13 +132,14 @@ class OnDevice final : public Communicator, private ProgressEngine, private Watc
     return transport_ ? transport_->make_collective(desc) : world_.make_collective(desc);
   }
 
-  std::unique_ptr<Communicator> owned_;  ///< the world of a part that split() made; else null
+  std::unique_ptr<Communicator> owned_;  ///< if split() made this object: the world's part; else null
   Communicator& world_;
   Device& device_;
   std::string requested_;
   std::unique_ptr<Transport> transport_;  ///< null: the world's own collectives
   bool connected_ = true;                 ///< false after shrink(), until the first collective is made
-  std::shared_ptr<void> watch_;           ///< of waits for the device; only in the group that others are parts of
+  /// registers the watchdog for waits for the device; only in the group that was not made by split()
+  std::shared_ptr<void> watch_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ void QueuedTransport::poll(std::string_view waiting_for, double seconds) {
   channel_->watchdog().poll(waiting_for, seconds);
 }
 
-/// MPI has ended its part already, with the group.
+/// MPI has already ended its collectives, together with the group.
 void QueuedTransport::abandon() {
   for (QueuedCollective* c : active_) {
     c->queue_->wait();

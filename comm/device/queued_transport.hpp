@@ -10,9 +10,9 @@ namespace keelson::comm::detail {
 
 class QueuedCollective;
 
-/// What StagedTransport and MpiTransport share: they hand a collective over to MPI when the device's work before the
-/// collective has ended. A rank's device may end the work before a later collective first, but all ranks must make
-/// MPI's calls in the same order. So the collectives of all ranks go to MPI in the order in which they were started.
+/// The common part of StagedTransport and MpiTransport: they give a collective to MPI when the device's earlier work
+/// has ended. On one rank the work before a later collective may end first, but all ranks must make MPI's calls in the
+/// same order. So the collectives of all ranks go to MPI in the order of their starts.
 class QueuedTransport : public Transport {
  public:
   QueuedTransport(Communicator& world, Device& device, std::string description);
@@ -23,8 +23,8 @@ class QueuedTransport : public Transport {
  protected:
   friend class QueuedCollective;
 
-  /// A group for these collectives alone: the device decides when they reach MPI, so the world's other calls may come
-  /// between them, at other places on each rank.
+  /// A group for these collectives only. The device decides when they reach MPI, so they and the world's other calls
+  /// may have another order on each rank.
   std::unique_ptr<Communicator> channel_;
   Device& device_;
   std::string description_;
@@ -43,16 +43,16 @@ class QueuedCollective : public Collective {
  protected:
   enum class State : std::uint8_t { resting, leaving, exchanging, returning };
 
-  /// `memory`: what `exchange` reads and writes, where that belongs to this object.
+  /// `memory`: the arrays of `exchange`, if they belong to this object.
   QueuedCollective(QueuedTransport& transport, const CollectiveDesc& desc, std::unique_ptr<Collective> exchange,
                    std::vector<std::shared_ptr<void>> memory = {});
-  /// Destructors of derived classes call it: waits, except while an exception passes, since the other ranks may then
-  /// never take part.
+  /// Destructors of derived classes call finish(), which waits. While an exception passes, finish() does not wait,
+  /// since the other ranks may never take part.
   void finish();
 
-  /// Whether it is no longer active. Lets all active collectives advance.
+  /// Lets all active collectives advance. Returns whether this collective is no longer active.
   virtual bool advance() = 0;
-  /// The collective whose device's work this one waits for; null: this one waits for MPI.
+  /// The collective whose earlier device work this collective waits for; null: this collective waits for MPI.
   virtual const QueuedCollective* held_up_by() const = 0;
   /// Queues the copy to the host.
   virtual void copy_out() {}
@@ -62,7 +62,7 @@ class QueuedCollective : public Collective {
   friend class QueuedTransport;
   QueuedTransport& transport_;
   const bool point_to_point_;
-  std::string device_work_;                    ///< what is waited for while leaving
+  std::string device_work_;                    ///< the message's text about the device's work
   std::vector<std::shared_ptr<void>> memory_;  ///< outlives exchange_ and queue_
   std::unique_ptr<Collective> exchange_;       ///< over transport_.channel_
   std::unique_ptr<Queue> queue_;

@@ -38,7 +38,7 @@ class StagedCollective final : public QueuedCollective {
     return state_ == State::resting;
   }
 
-  /// Whether it has left for MPI.
+  /// Returns whether the collective has gone to MPI.
   bool leave() {
     if (state_ == State::exchanging) return true;
     if (!queue_->idle()) return false;
@@ -47,7 +47,7 @@ class StagedCollective final : public QueuedCollective {
     return true;
   }
 
-  /// Whether MPI has brought it back.
+  /// Returns whether MPI has ended the collective.
   bool arrive() {
     if (state_ != State::exchanging || !exchange_->test()) return false;
     if (dst_.bytes > 0) queue_->copy_from_host(dst_.device, dst_.host, dst_.bytes);
@@ -70,12 +70,13 @@ class StagedCollective final : public QueuedCollective {
 bool StagedCollective::advance() {
   if (!active()) return true;
   staged_.advance();
-  // The oldest may last longer than this one: a receive whose sender waits for this one first.
+  // The oldest may end later than this one: a receive whose sender first waits for this collective.
   if (active() && arrive()) std::erase(staged_.active_, this);
   return !active();
 }
 
-/// MPI may wait for long only after all started collectives have gone to MPI: other ranks may need those first.
+/// A long wait for MPI is allowed only after all started collectives have gone to MPI: other ranks may need those
+/// first.
 const QueuedCollective* StagedCollective::held_up_by() const {
   for (const QueuedCollective* c : staged_.active_)
     if (static_cast<const StagedCollective*>(c)->state_ == State::leaving) return c;
@@ -87,7 +88,7 @@ std::unique_ptr<Collective> StagedTransport::make_collective(const CollectiveDes
   const std::size_t src_bytes = desc.src_bytes(rank, size), dst_bytes = desc.dst_bytes(rank, size);
   CollectiveDesc on_host = desc;
   std::vector<std::shared_ptr<void>> memory;
-  if (desc.src == desc.dst) {  // one array is both
+  if (desc.src == desc.dst) {  // src and dst are one array
     memory.push_back(device_.allocate_host(desc.bytes(), desc.label + " on the host"));
     on_host.src = on_host.dst = memory[0].get();
   } else {
@@ -106,7 +107,7 @@ void StagedTransport::advance() {
   const auto staged = [](QueuedCollective* c) { return static_cast<StagedCollective*>(c); };
   for (QueuedCollective* c : active_)
     if (!staged(c)->leave()) break;
-  // They mostly end in order, and a test of one lets MPI advance all.
+  // Collectives mostly end in order, and a test of one collective lets MPI advance all.
   while (!active_.empty() && staged(active_.front())->arrive()) active_.erase(active_.begin());
 }
 

@@ -10,45 +10,45 @@
 namespace keelson::comm::detail {
 
 /// Moves arrays in a device's memory between the ranks of a group. The collectives are those of on_device(). A
-/// transport outlives its collectives.
+/// transport must outlive its collectives.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string describe() const = 0;
   virtual std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc) = 0;
-  virtual void advance() {}                       ///< as ProgressEngine::advance()
-  virtual void poll(std::string_view, double) {}  ///< as Watchdog::poll()
-  /// Ends started collectives after a loss of ranks, unfinished. Nothing uses their arrays then.
+  virtual void advance() {}                       ///< see ProgressEngine::advance()
+  virtual void poll(std::string_view, double) {}  ///< see Watchdog::poll()
+  /// Ends started collectives, without finishing them, after a loss of ranks. Then nothing uses their arrays.
   virtual void abandon() {}
 };
 
 /// By MPI, through host memory. Collective.
 std::unique_ptr<Transport> make_staged_transport(Communicator& world, Device& device, std::string description);
 
-/// By MPI, from and to the device's memory itself, by calls that a CUDA-aware MPI supports. test() of a collective of
-/// all ranks may block until all ranks test it or wait for it. Throws InputError where `world` does not use MPI.
+/// By MPI, directly from and to the device's memory, by calls that a CUDA-aware MPI supports. test() of a collective of
+/// all ranks may block until all ranks call test() or wait(). Throws InputError if `world` does not use MPI.
 /// Collective.
 std::unique_ptr<Transport> make_mpi_transport(Communicator& world, Device& device, std::string description);
 
-/// By NCCL, in builds with NCCL (KEELSON_HAVE_NCCL). Where NCCL does not start on a rank, all ranks get null, and `why`
-/// is the reason. Collective.
+/// By NCCL, in builds with NCCL (KEELSON_HAVE_NCCL). If NCCL does not start on a rank, all ranks get null, and `why` is
+/// the reason. Collective.
 std::unique_ptr<Transport> make_nccl_transport(Communicator& world, Device& device, std::string& why);
 
-/// What the choice of the transport depends on, for one rank.
+/// The facts of one rank that decide about the transport.
 struct TransportFacts {
   std::string requested;     ///< "", "auto", "nccl", "mpi" or "staged"
   std::string host, bus_id;  ///< machine and GPU of the rank; an empty bus id: no other rank uses the device
 };
 
-/// The transports to try: NCCL, then MPI on the device's memory. Staging through host memory comes last and always
+/// The transports to try: NCCL, then MPI on the device's memory. Staging through host memory is the last and always
 /// works.
 struct TransportPlan {
   bool nccl = false;
-  bool mpi = false;  ///< only on request, since few MPIs handle device memory well
+  bool mpi = false;  ///< only on request, since few MPI libraries handle device memory well
   std::string why_not_nccl;
 };
 
-/// The plan for the facts of all ranks, in rank order: the same on all ranks. Throws InputError where the requests are
+/// The plan for the facts of all ranks, in rank order: the same on all ranks. Throws InputError if the requests are
 /// unknown, differ between ranks, or are not supported.
 TransportPlan plan_transport(const std::vector<TransportFacts>& ranks, bool nccl_built);
 

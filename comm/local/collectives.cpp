@@ -29,7 +29,7 @@ class LocalMessage final : public Collective {
     if (test()) return;
     mine() = nullptr;
     fail("the only rank waits for {}, but has not started {}: start both before the wait", desc_.label,
-         desc_.kind == CollectiveDesc::Kind::send ? "the receive that takes it" : "the send that brings it");
+         desc_.kind == CollectiveDesc::Kind::send ? "the matching receive" : "the matching send");
   }
 
  private:

@@ -7,8 +7,8 @@
 
 namespace keelson::comm::detail {
 
-/// Collectives of one rank. They copy src to dst where these are two arrays. A send to itself is copied when the send
-/// and its receive have both been started.
+/// Collectives of one rank. They copy src to dst if these are two arrays. A send to itself is copied when the send and
+/// its receive have both been started.
 class LocalCollectives {
  public:
   explicit LocalCollectives(CopyFn copy) : copy_(std::move(copy)) {}

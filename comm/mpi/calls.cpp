@@ -53,7 +53,7 @@ const char* blocking_name(Kind kind) {
   }
 }
 
-/// A type of `count` bytes and a distance of `stride` bytes to the next: a piece of each rank's part of an array.
+/// A type of `count` bytes with a stride of `stride` bytes: a piece of each rank's part of an array.
 MPI_Datatype make_part_type(std::size_t count, std::size_t stride) {
   MPI_Datatype bytes = MPI_DATATYPE_NULL, type = MPI_DATATYPE_NULL;
   check(MPI_Type_contiguous(static_cast<int>(count), MPI_BYTE, &bytes), "MPI_Type_contiguous");
@@ -99,13 +99,13 @@ CollectiveWork::Progress MpiCalls::advance() {
 }
 
 void MpiCalls::abandon() {
-  constexpr double enough = 10;  // it ends at once
+  constexpr double enough = 10;  // usually a moment is enough
   Backoff backoff;
   for (; done_ < requests_.size(); ++done_)
     for (int done = 0; MPI_Test(&requests_[done_], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done;)
       if (backoff() > enough) {
         leave_unfinished();
-        fail("{}: MPI did not let go of it within {} s after a rank was lost", desc_.label, enough);
+        fail("{}: MPI has not released the arrays within {} s after a rank was lost", desc_.label, enough);
       }
 }
 
@@ -129,7 +129,7 @@ int MpiCalls::call(std::size_t i, MPI_Request& request) {
     case Kind::reduce_scatter: {
       if (requests_.size() == 1) return MPI_Ireduce_scatter_block(src, dst, count, type_, MPI_SUM, comm_, &request);
       const std::size_t root =
-          i / pieces_per_part_;  // MPI cannot reduce parts with gaps, so each rank's part is a reduction of its own
+          i / pieces_per_part_;  // MPI cannot reduce parts with gaps, so each rank's part is a separate reduction
       return MPI_Ireduce(src + root * desc_.bytes(), dst, count, type_, MPI_SUM, static_cast<int>(root), comm_,
                          &request);
     }

@@ -14,7 +14,7 @@ namespace keelson::comm::detail {
 /// fits an int.
 class MpiCalls final : public CollectiveWork {
  public:
-  /// `tag`: of a send or receive. `piece`: elements of the longest piece.
+  /// `tag`: for a send or receive. `piece`: elements of the longest piece.
   MpiCalls(MPI_Comm comm, const CollectiveDesc& desc, int tag, std::size_t piece);
   ~MpiCalls() override;
   MpiCalls(const MpiCalls&) = delete;
@@ -35,17 +35,17 @@ class MpiCalls final : public CollectiveWork {
   std::size_t pieces() const;
   Piece piece_of(std::size_t i) const;
   int call(std::size_t i, MPI_Request& request);  ///< calls MPI for piece i; returns the result of the call
-  int blocking_call(std::size_t i);               ///< the same, with the blocking call
+  int blocking_call(std::size_t i);               ///< the same with the blocking call
 
   MPI_Comm comm_;
   CollectiveDesc desc_;
   int tag_, size_ = 1;
-  MPI_Datatype type_;                     ///< of an element
+  MPI_Datatype type_;                     ///< type of an element
   std::size_t piece_;                     ///< elements of the longest piece
   std::size_t pieces_per_part_;           ///< of the array, or of each rank's part of the array
   std::vector<MPI_Request> requests_;     ///< one per piece
-  std::vector<MPI_Datatype> part_types_;  ///< where each rank's part goes in pieces: one per piece
-  std::size_t done_ = 0;                  ///< pieces known to be done
+  std::vector<MPI_Datatype> part_types_;  ///< the layout of each rank's part if it is sent in pieces: one per piece
+  std::size_t done_ = 0;                  ///< pieces that are done
 };
 
 }  // namespace keelson::comm::detail

@@ -32,8 +32,8 @@ MpiCollective::~MpiCollective() {
   ActiveCollectives::reserve(-1);
 }
 
-/// A collective cannot be cancelled, and while an exception passes the other ranks may never take part: waiting could
-/// last for ever.
+/// A collective cannot be cancelled, and while an exception passes the other ranks may never take part. Waiting could
+/// then last for ever.
 void MpiCollective::end() {
   try {
     if (std::uncaught_exceptions() == 0 && mpi_running()) return wait();
@@ -47,8 +47,8 @@ void MpiCollective::end() {
 void MpiCollective::start() {
   KEELSON_EXPECT(!active_);
   if (generation_ != owner_.generation_)
-    throw RanksLost(fmt::format("{} belongs to a group of ranks of which some were lost", desc_.label));
-  if (!desc_.point_to_point()) wait_.number = ++owner_.calls_;  // counted alike on all ranks
+    throw RanksLost(fmt::format("{} belongs to a group of ranks, and some of its ranks were lost", desc_.label));
+  if (!desc_.point_to_point()) wait_.number = ++owner_.calls_;  // all ranks have the same numbers
   active_ = true;
   ActiveCollectives::add(*this);
   work_->start();

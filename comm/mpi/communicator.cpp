@@ -47,7 +47,7 @@ MpiCommunicator::~MpiCommunicator() {
 void MpiCommunicator::find_nodes() {
   MPI_Comm local = MPI_COMM_NULL;
   check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, info_.rank, MPI_INFO_NULL, &local), "MPI_Comm_split_type");
-  int lowest = info_.rank;  // of the node
+  int lowest = info_.rank;  // lowest rank of the node
   check(MPI_Bcast(&lowest, 1, MPI_INT, 0, local), "MPI_Bcast", "nodes");
   MPI_Comm_free(&local);
   nodes_of_.resize(static_cast<std::size_t>(info_.size));
@@ -55,7 +55,7 @@ void MpiCommunicator::find_nodes() {
   count_nodes();
 }
 
-/// Numbers the nodes anew, in the order of their lowest ranks.
+/// Numbers the nodes again, in the order of their lowest ranks.
 void MpiCommunicator::count_nodes() {
   std::map<int, int> numbers;
   for (int& node : nodes_of_) node = numbers.try_emplace(node, static_cast<int>(numbers.size())).first->second;
@@ -72,7 +72,7 @@ void MpiCommunicator::complete(std::span<MPI_Request> requests, Wait wait) {
     for (;;) {
       int done = 0;
       const int result = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-      if (ulfm::is_loss(result)) revoke();  // so that ranks that wait for living ranks learn it, too
+      if (ulfm::is_loss(result)) revoke();  // so that ranks that wait for living ranks also get an error
       check(result, "a collective call", wait.label);
       if (done) break;
       ActiveCollectives::advance();
@@ -86,8 +86,8 @@ void MpiCommunicator::complete(MPI_Request request, std::string_view label) {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  barrier();  // under the watchdog, which does not see the calls that follow
-  const CallLimit limit("the making of a group of ranks", stall_detector_->watchdog().abort_seconds, watchdog_advice);
+  barrier();  // under the watchdog, which does not watch the following calls
+  const CallLimit limit("making a group of ranks", stall_detector_->watchdog().abort_seconds, watchdog_advice);
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
   if (survives_losses()) barrier();  // Open MPI 6.0.0rc2 crashes if a part is revoked before it is made
@@ -146,7 +146,7 @@ MpiCommunicator::Parts MpiCommunicator::parts(std::size_t mine, std::string_view
   for (const std::int64_t count : counts) {
     parts.begin.push_back(static_cast<int>(total));
     parts.count.push_back(static_cast<int>(count));
-    total += count;  // on all ranks, so that all throw where it is too long
+    total += count;  // on all ranks, so that all throw if it is too long
     if (total > INT_MAX) fail("{} of {} elements is too long: at most {}; use several calls", label, total, INT_MAX);
   }
   parts.total = static_cast<std::size_t>(total);
@@ -183,11 +183,11 @@ std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& des
   const bool sums_floats =
       desc.kind == CollectiveDesc::Kind::allreduce && desc.element == CollectiveDesc::Element::f32 && desc.count > 0;
   if (survives_losses() && desc.wire != Wire::fp32)
-    refuse("{}: numbers cannot travel in 16 bits where ranks can be lost; start mpirun without --with-ft", desc.label);
+    refuse("{}: numbers cannot be sent in 16 bits if ranks can be lost; start mpirun without --with-ft", desc.label);
   if (desc.order == SumOrder::tree) {
     if (survives_losses())
       refuse(
-          "{}: sums in a fixed order (--reproducible) are not possible where ranks can be lost; start mpirun without "
+          "{}: sums in a fixed order (--reproducible) are not possible if ranks can be lost; start mpirun without "
           "--with-ft",
           desc.label);
     KEELSON_EXPECT(desc.kind == CollectiveDesc::Kind::allreduce &&
@@ -195,7 +195,7 @@ std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& des
     if (desc.element == CollectiveDesc::Element::f64)
       return std::make_unique<MpiCollective>(*this, desc, std::make_unique<GatheredSum>(comm_, desc));
   }
-  // The other algorithms share memory and messages that nobody could take away from a rank that waits for a dead rank.
+  // The other algorithms share memory and messages, and a rank that waits for a dead rank may still use these.
   if (!sums_floats || survives_losses()) return std::make_unique<MpiCollective>(*this, desc);
   const AllreduceAlgorithm algorithm = chooser().choose(desc.bytes(), desc.wire, desc.order);
   return std::make_unique<MpiCollective>(*this, desc, allreduces_->make(algorithm, desc));
@@ -203,7 +203,7 @@ std::unique_ptr<Collective> MpiCommunicator::implement(const CollectiveDesc& des
 
 AllreduceChooser& MpiCommunicator::chooser() {
   if (!chooser_) {
-    barrier();  // under the watchdog, which does not see the calls that follow
+    barrier();  // under the watchdog, which does not watch the following calls
     allreduces_ = std::make_unique<Allreduces>(comm_);
     chooser_ = std::make_unique<AllreduceChooser>(*allreduces_);
   }
@@ -221,10 +221,10 @@ int MpiCommunicator::message_number(const CollectiveDesc& desc) {
 void MpiCommunicator::poll(std::string_view waiting_for, double seconds) {
   if (survives_losses() && ulfm::knows_of_loss(comm_))
     throw RanksLost(fmt::format("a rank was lost during the wait for {}", waiting_for));
-  if (seconds < polled_at_) polled_ = {};  // another wait than last time
+  if (seconds < polled_at_) polled_ = {};  // this is another wait than last time
   polled_at_ = seconds;
   polled_.label = waiting_for;
-  // This wait is no call of the group. To ranks in the next call it looks like an earlier call.
+  // This wait is not a call of the group. For ranks in the next call it counts as an earlier call.
   polled_.number = calls_;
   stall_detector_->poll(polled_, seconds);
 }

@@ -21,12 +21,12 @@ namespace keelson::comm::detail {
 
 class MpiCollective;
 
-/// A communicator over MPI 3.1. Every collective call, also a blocking call, is a non-blocking MPI call and a wait that
-/// the watchdog sees. MPI is called from one thread at a time (MPI_THREAD_FUNNELED is enough).
+/// A communicator over MPI 3.1. Every collective call, even a blocking call, is a non-blocking MPI call and a wait that
+/// the watchdog watches. MPI is called from one thread at a time (MPI_THREAD_FUNNELED is enough).
 class MpiCommunicator final : public Communicator, private Watchdog, private FaultTolerance {
  public:
-  /// Takes ownership of `comm`: nobody else may use it. `number`: RankInfo::number; negative: the rank in `comm`.
-  /// `progress`: of the group that this group is a part of; null: it is no part. Collective.
+  /// Takes ownership of `comm`, which must not be used otherwise. `number`: RankInfo::number; negative: the rank in
+  /// `comm`. `progress`: of the group that this group is a part of; null: this group is not a part. Collective.
   MpiCommunicator(MPI_Comm comm, const WatchdogOptions& watchdog, int number, std::shared_ptr<MpiProgress> progress);
   ~MpiCommunicator() override;
 
@@ -44,7 +44,7 @@ class MpiCommunicator final : public Communicator, private Watchdog, private Fau
   Watchdog& watchdog() override { return *this; }
   FaultTolerance* fault_tolerance() override;
 
-  /// The chooser of this group. Waits for all ranks when first called. Collective.
+  /// The chooser of this group. The first call waits for all ranks. Collective.
   AllreduceChooser& chooser();
 
  private:
@@ -59,7 +59,8 @@ class MpiCommunicator final : public Communicator, private Watchdog, private Fau
   void count_nodes();  ///< fills info_ from nodes_of_
   /// Ends all calls of this group and its parts, on all ranks, and waits for the end of this rank's calls.
   void revoke();
-  /// For collectives that an exception leaves unfinished: ends them where a rank has died. Returns whether one has.
+  /// For collectives that an exception has left unfinished: ends them if a rank has died. Returns whether a rank has
+  /// died.
   bool end_if_lost();
   bool agree(bool good, const std::function<void()>& pause);
   struct Parts {  ///< elements of each rank in a gathering; MPI 3.1 counts in int
@@ -67,7 +68,7 @@ class MpiCommunicator final : public Communicator, private Watchdog, private Fau
     std::size_t total = 0;
   };
   Parts parts(std::size_t mine, std::string_view label);
-  int message_number(const CollectiveDesc& desc);  ///< throws Error when MPI has no tag for another one
+  int message_number(const CollectiveDesc& desc);  ///< throws Error if MPI has no more tags
   /// Waits for all requests, in order.
   void complete(std::span<MPI_Request> requests, Wait wait);
   void complete(MPI_Request request, std::string_view label);
@@ -76,21 +77,21 @@ class MpiCommunicator final : public Communicator, private Watchdog, private Fau
   MpiCommunicator* parent_ = nullptr;    ///< the group that split() was called on
   std::vector<MpiCommunicator*> parts_;  ///< the groups that split() has made
   std::vector<Member> members_;          ///< by rank
-  int generation_ = 0;                   ///< how often it has shrunk
+  int generation_ = 0;                   ///< how often the group has shrunk
   std::vector<int> nodes_of_;            ///< by rank
   RankInfo info_;
   std::unique_ptr<StallDetector> stall_detector_;
   Wait polled_;              ///< the wait that poll() was last called for
-  double polled_at_ = 0;     ///< its seconds then
-  std::uint64_t calls_ = 1;  ///< calls of the whole group that have begun, with the making of this object
+  double polled_at_ = 0;     ///< the seconds of that call
+  std::uint64_t calls_ = 1;  ///< calls of the whole group that have begun; the making of this object counts, too
   MessageNumbers messages_;
   std::unique_ptr<Allreduces> allreduces_;     ///< null until the first allreduce of floats is made
   std::unique_ptr<AllreduceChooser> chooser_;  ///< with allreduces_
   std::shared_ptr<MpiProgress> progress_;      ///< shared with the parts
 };
 
-/// `comm` as a Communicator; a group of one rank makes no use of MPI, and `comm` is freed. The other arguments are
-/// those of MpiCommunicator().
+/// `comm` as a Communicator. For one rank, makes a group that does not use MPI, and frees `comm`. The other arguments
+/// are those of MpiCommunicator().
 std::unique_ptr<Communicator> adopt(MPI_Comm comm, const WatchdogOptions& watchdog, int number = -1,
                                     std::shared_ptr<MpiProgress> progress = nullptr);
 

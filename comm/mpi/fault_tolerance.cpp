@@ -64,7 +64,7 @@ bool MpiCommunicator::wait_as_spare() {
 LostRanks MpiCommunicator::shrink() {
   revoke();
   end_if_over("the other ranks", 0, true);  // a rank that has announced its failure ends the job
-  std::optional<CallLimit> limit(std::in_place, "the making of a group of the ranks that are left",
+  std::optional<CallLimit> limit(std::in_place, "making a group of the ranks that are left",
                                  stall_detector_->watchdog().abort_seconds, watchdog_advice);
   MPI_Comm left = ulfm::shrink(comm_);
   limit.reset();

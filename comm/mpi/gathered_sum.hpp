@@ -8,7 +8,7 @@
 
 namespace keelson::comm::detail {
 
-/// An allreduce of few f64 (losses) in SumOrder::tree: every rank gets the terms of all ranks and adds them.
+/// An allreduce of few f64 numbers (losses) in SumOrder::tree: every rank gets the terms of all ranks and adds them.
 class GatheredSum final : public CollectiveWork {
  public:
   /// `desc`: an allreduce of f64. The number of ranks is a power of two.

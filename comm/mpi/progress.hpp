@@ -11,16 +11,17 @@ class MpiCollective;
 class MpiCommunicator;
 
 /// The collectives of this process that are started and not known to have ended, of all groups, oldest first. Other
-/// ranks wait for this rank's part of each of them. So all of them advance whenever this rank waits for something.
+/// ranks wait for this rank's part of each collective. So all collectives advance whenever this rank waits.
 class ActiveCollectives {
  public:
-  static void reserve(int more);  ///< makes room for so many more, or, with a negative number, for fewer
+  static void reserve(int more);  ///< reserves memory for so many more collectives; negative: for fewer
   static void add(MpiCollective& collective);
   static void remove(MpiCollective& collective);
   static bool empty();
-  static void advance();      ///< lets those advance that CollectiveWork::needs_driving()
-  static void test_oldest();  ///< MPI's progress is that of the process: a test of one lets all of MPI's own advance
-  /// Ends those of a group that was revoked.
+  static void advance();  ///< advances collectives with CollectiveWork::needs_driving()
+  /// MPI's progress is per process: a test of one collective advances all of MPI's own collectives
+  static void test_oldest();
+  /// Ends the collectives of a group that was revoked.
   static void abandon(const MpiCommunicator& group);
 };
 

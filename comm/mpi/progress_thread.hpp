@@ -20,8 +20,8 @@ class ProgressThread {
 
   /// From now on the thread calls `advance`, and the owner makes no call of MPI.
   void resume();
-  /// Waits until the thread has left `advance`, which it then calls no more. Throws what a call of `advance` has
-  /// thrown. Does nothing if the thread is paused already.
+  /// Waits until the thread has left `advance`. The thread then no longer calls `advance`. Throws the exception of
+  /// `advance`, if any. Does nothing if the thread is already paused.
   void pause();
 
  private:
@@ -31,7 +31,7 @@ class ProgressThread {
   std::function<void()> advance_;
   std::mutex may_call_;  ///< held by the thread that may call MPI: the owner, except between resume() and pause()
   std::atomic<State> state_{State::paused};
-  std::exception_ptr error_;  ///< of `advance`
+  std::exception_ptr error_;  ///< the exception of `advance`
   std::thread thread_;
 };
 

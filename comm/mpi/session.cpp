@@ -47,14 +47,14 @@ MPI_Comm duplicate(MPI_Comm comm) {
 }  // namespace
 
 struct MpiSession::Impl {
-  /// From now on `comm` is for the end of the program.
+  /// Uses `comm` for the end of the program from now on.
   void use(MPI_Comm comm);
-  /// Waits for a request, at most `seconds` if that is not negative. Returns whether it has ended. A wait without a
-  /// limit is for ranks that are still at work: for rank 0, which may be writing a checkpoint, or, on rank 0, for the
-  /// others.
+  /// Waits for a request, at most `seconds` unless this is negative. Returns whether the request has ended. A wait
+  /// without a limit is for ranks that are still at work: for rank 0, which may be writing a checkpoint, or, on rank 0,
+  /// for the other ranks.
   bool complete(MPI_Request& request, double seconds);
-  /// Whether all ranks are alive and `good`, the same answer on all ranks that are alive. Nothing where the wait has
-  /// taken `seconds`.
+  /// Whether all ranks are alive and passed `good`: the same answer on all ranks that are alive. Nothing if the wait
+  /// took `seconds`.
   std::optional<bool> agree(bool good, double seconds);
   bool gather(const Outcome& mine, double seconds, std::vector<Outcome>& outcomes);
 
@@ -62,8 +62,8 @@ struct MpiSession::Impl {
   double grace = 2;
   WatchdogOptions watchdog;
   std::vector<std::string> names;                         ///< by rank in MPI_COMM_WORLD, as Communicator::name()
-  MPI_Comm control = MPI_COMM_NULL;                       ///< for the end of the program alone; null without MPI
-  std::unique_ptr<detail::StallDetector> stall_detector;  ///< of control
+  MPI_Comm control = MPI_COMM_NULL;                       ///< only for the end of the program; null without MPI
+  std::unique_ptr<detail::StallDetector> stall_detector;  ///< the stall detector of control
   std::uint64_t waits = 0;                                ///< waits for all ranks of control that have begun
   std::array<int, 3> own{};  ///< MPI may read and write these after conclude() has returned
   std::vector<int> all;
@@ -114,12 +114,12 @@ MpiSession::MpiSession(double grace_seconds) : impl_(std::make_unique<Impl>()) {
 }
 
 MpiSession::~MpiSession() {
-  // MPI_Finalize waits for all ranks. While an exception passes on this rank, the others may never come.
+  // MPI_Finalize waits for all ranks. While an exception passes on this rank, the other ranks may never come.
   if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
   detail::use_control(MPI_COMM_NULL, impl_->grace);
   impl_->stall_detector.reset();
-  // Where ranks may have died, MPI_Finalize could wait for them for ever (seen in Open MPI 6.0.0rc2). The launcher
-  // accepts an end without it. All ranks have come to the end of conclude().
+  // If ranks may have died, MPI_Finalize could wait for them for ever (seen in Open MPI 6.0.0rc2). The launcher accepts
+  // an end without MPI_Finalize. All ranks have come to the end of conclude().
   if (impl_->owns && detail::ulfm::enabled()) return;
   if (impl_->control != MPI_COMM_NULL) MPI_Comm_free(&impl_->control);
   if (impl_->owns) MPI_Finalize();
@@ -174,7 +174,7 @@ std::optional<bool> MpiSession::Impl::agree(bool good, double seconds) {
   return alive;
 }
 
-/// Exchanges the outcomes. Returns false where the wait has taken `seconds`.
+/// Exchanges the outcomes. Returns false if the wait took `seconds`.
 bool MpiSession::Impl::gather(const Outcome& mine, double seconds, std::vector<Outcome>& outcomes) {
   int size = 0, rank = 0;
   MPI_Comm_size(control, &size);
@@ -201,8 +201,8 @@ bool MpiSession::Impl::gather(const Outcome& mine, double seconds, std::vector<O
   return true;
 }
 
-/// If ranks have died, the others exchange their outcomes over a communicator without them. Then they agree that all
-/// have the outcomes, since another rank may die during the exchange.
+/// If ranks have died, the other ranks exchange their outcomes over a communicator without the dead ranks. Then they
+/// agree that all have the outcomes, since another rank may die during the exchange.
 std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine) {
   if (!active()) return std::vector<Outcome>{mine};
   if (detail::left_unfinished()) return std::nullopt;
@@ -221,7 +221,7 @@ std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine) {
       good = false;
     }
     if (impl_->agree(good, -1).value_or(false)) return outcomes;
-    const detail::CallLimit limit("the making of a group of the ranks that are left", impl_->watchdog.abort_seconds,
+    const detail::CallLimit limit("making a group of the ranks that are left", impl_->watchdog.abort_seconds,
                                   detail::watchdog_advice);
     impl_->use(detail::ulfm::shrink(impl_->control));
   }

@@ -15,7 +15,7 @@ namespace keelson::comm::detail::ulfm {
 
 bool enabled() {
   static const bool yes = [] {
-    const char* variable = std::getenv("OMPI_MCA_mpi_ft_enable");  // which mpirun sets
+    const char* variable = std::getenv("OMPI_MCA_mpi_ft_enable");  // mpirun sets it
     return variable != nullptr && *variable != '\0' && *variable != '0';
   }();
   return yes;
@@ -50,13 +50,13 @@ void acknowledge(MPI_Comm comm) {
 int start_agreement(MPI_Comm comm, int* flag, MPI_Request* request) { return MPIX_Comm_iagree(comm, flag, request); }
 
 MPI_Comm shrink(MPI_Comm comm) {
-  constexpr int most = 10;  // more processes may die meanwhile
+  constexpr int most = 10;  // more processes may die in the meantime
   for (int attempt = 1;; ++attempt) {
     MPI_Comm left = MPI_COMM_NULL;
     const int result = MPIX_Comm_shrink(comm, &left);
     if (result == MPI_SUCCESS) MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
-    // Open MPI 6.0.0rc2 crashes if a communicator is revoked before it is made on all processes. So no process uses the
-    // new communicator before all have it.
+    // Open MPI 6.0.0rc2 crashes if a communicator is revoked before all processes have made it. So no process uses the
+    // new communicator before all processes have it.
     int all_have_it = result == MPI_SUCCESS ? 1 : 0;
     const int agreed = MPIX_Comm_agree(comm, &all_have_it);
     if (!is_loss(agreed)) check(agreed, "MPIX_Comm_agree");  // the next call on `left` also reports losses

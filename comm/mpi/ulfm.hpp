@@ -2,13 +2,14 @@
 
 #include <mpi.h>
 
-/// MPI's User-Level Failure Mitigation: calls on a communicator of which a process has died return errors, and the
-/// other processes can make a communicator without it (MPI Forum, ticket 20; Bland, Bouteiller, Herault, Bosilca and
-/// Dongarra, "Post-failure recovery of MPI communication capability", IJHPCA 27, 2013). Where the MPI library has no
-/// ULFM, or the job was started without it, `enabled` is false and nothing else is called.
+/// MPI's User-Level Failure Mitigation: when a process of a communicator has died, calls on the communicator return
+/// errors, and the other processes can make a communicator without the dead process (MPI Forum, ticket 20; Bland,
+/// Bouteiller, Herault, Bosilca and Dongarra, "Post-failure recovery of MPI communication capability", IJHPCA 27,
+/// 2013). If the MPI library has no ULFM, or the job was started without it, `enabled` is false and nothing else is
+/// called.
 namespace keelson::comm::detail::ulfm {
 
-/// Whether this job goes on when a process dies: Open MPI, built with ULFM, under `mpirun --with-ft ulfm`.
+/// Whether this job goes on when a process dies: with Open MPI, built with ULFM, under `mpirun --with-ft ulfm`.
 bool enabled();
 
 /// Whether an MPI call returned `code` because a process has died or the communicator was revoked.
@@ -20,11 +21,11 @@ bool knows_of_loss(MPI_Comm comm);
 /// Ends all unfinished calls on the communicator, in all processes, with an error.
 void revoke(MPI_Comm comm);
 
-/// Receives from any source then go on without the processes that are known to have died.
+/// After this call, receives from any source ignore the processes that are known to have died.
 void acknowledge(MPI_Comm comm);
 
-/// Starts an agreement. It ends in all processes that are left, also where the communicator was revoked. `flag` then is
-/// the same in all of them: 0 if it was 0 in any process. `flag` must not move before the end.
+/// Starts an agreement. It ends in all processes that are left, even if the communicator was revoked. `flag` is then
+/// the same in all processes: 0 if it was 0 in any process. `flag` must not move before the end.
 int start_agreement(MPI_Comm comm, int* flag, MPI_Request* request);
 
 /// A communicator of the processes that are left, in their old order. Errors are returned on it. Collective.

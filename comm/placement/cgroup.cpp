@@ -15,7 +15,7 @@ std::vector<std::string> words_of(const std::string& path) {
   return words;
 }
 
-/// 0 where a word is missing, no number, or "max".
+/// 0 if a word is missing, is no number, or is "max".
 double ratio(const std::string& quota, const std::string& period) {
   double a = 0, b = 0;
   std::istringstream(quota) >> a;
@@ -55,8 +55,8 @@ double cgroup_cpu_limit(const std::string& root) {
       mounts.push_back(root + "/sys/fs/cgroup/unified");
     else
       mounts = {root + "/sys/fs/cgroup/" + controllers, root + "/sys/fs/cgroup/cpu"};
-    // In a container the path may be a path of the host, with the own group at the mount itself. So read every parent,
-    // up to the mount.
+    // In a container the path may be a path of the host, with the container's group at the mount itself. So all parents
+    // are read, up to the mount.
     for (const std::string& mount : mounts)
       for (std::string path = line.substr(second + 1);; path = path.substr(0, path.rfind('/'))) {
         const double quota = quota_of(mount + (path == "/" ? "" : path), unified);

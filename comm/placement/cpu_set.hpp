@@ -7,7 +7,7 @@
 
 namespace keelson::comm::detail {
 
-/// A set of CPUs with any numbers, for the system's calls.
+/// A set of any number of CPUs, for system calls.
 class CpuSet {
  public:
   explicit CpuSet(int cpus) : cpus_(cpus), set_(CPU_ALLOC(static_cast<std::size_t>(cpus))) {

@@ -19,8 +19,8 @@
 namespace keelson::comm {
 namespace {
 
-/// A positive whole number from the environment, 0 if it is not set. OMP_NUM_THREADS may be a list: the first level
-/// counts.
+/// A positive integer from the environment; 0 if the variable is not set. OMP_NUM_THREADS may be a list: the first
+/// number is used.
 int number_from(const char* name) {
   const std::string text = environment(name);
   if (text.empty()) return 0;
@@ -36,7 +36,7 @@ int first_number(const std::string& text, int otherwise) {
   return value;
 }
 
-/// CPU numbers of this machine are below this. There may be gaps: "0-127" names the possible ones.
+/// All CPU numbers of this machine are below this limit. There may be gaps: "0-127" are the possible numbers.
 int cpu_limit() {
   const std::string possible = read_small_file("/sys/devices/system/cpu/possible").value_or("");
   const auto dash = possible.rfind('-');
@@ -44,7 +44,7 @@ int cpu_limit() {
   return std::max(static_cast<int>(sysconf(_SC_NPROCESSORS_CONF)), last + 1);
 }
 
-/// Physical cores, numbered in the order of package and first CPU. Where /sys has nothing, each CPU is a core.
+/// Physical cores, numbered in the order of package and first CPU. If /sys has no information, each CPU is a core.
 std::vector<int> cores_of_cpus(int cpus) {
   std::map<std::pair<int, int>, std::vector<int>> cores;  // (package, first CPU) -> CPUs
   for (int cpu = 0; cpu < cpus; ++cpu) {
@@ -70,9 +70,9 @@ std::vector<int> mask_of_process(int cpus) {
   return all;
 }
 
-/// The CPUs that the kernel gives this process when it asks for all CPUs. Restores the mask.
+/// The CPUs that the kernel allows when this process requests all CPUs. Restores the mask.
 std::vector<int> widest_mask(int cpus, const std::vector<int>& mask) {
-  // SLURM may share a node between jobs without confining them. Then only the CPUs of the mask are surely ours.
+  // SLURM may share a node between jobs without restricting them. Then only the CPUs of the mask are certain.
   const int granted = number_from("SLURM_CPUS_ON_NODE");
   detail::CpuSet all(cpus), mine(cpus);
   for (int cpu = 0; cpu < cpus; ++cpu) all.add(cpu);
@@ -114,7 +114,7 @@ PlacementFacts placement_facts(Communicator& world) {
   facts.cpus_per_task = number_from("SLURM_CPUS_PER_TASK");
   facts.open_mpi = !environment("OMPI_COMM_WORLD_SIZE").empty();
   facts.slurm = !environment("SLURM_JOB_ID").empty();
-  // The number of tasks of Slurm or Open MPI, also where they do not communicate (KEELSON_MPI=off).
+  // The number of tasks of SLURM or Open MPI, even if the tasks do not communicate (KEELSON_MPI=off).
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"})
     if (parse_number<int>(environment(name)).value_or(1) > world.size()) facts.beside_others = true;
   const std::string binding = environment("KEELSON_BIND");

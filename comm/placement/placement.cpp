@@ -18,7 +18,7 @@ namespace {
 
 using Cpus = std::vector<int>;
 
-/// Physical cores among these CPUs, in order.
+/// The physical cores of these CPUs, in order.
 std::vector<int> cores_of(const Cpus& cpus, const PlacementFacts& facts) {
   std::vector<int> cores;
   for (int cpu : cpus)
@@ -34,10 +34,10 @@ bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int core) { return std::find(b.begin(), b.end(), core) != b.end(); });
 }
 
-/// The part of a node that one rank gets.
+/// The part of a node for one rank.
 struct Share {
-  Cpus cpus;             ///< bind to these; empty: leave the mask alone
-  int cores = 1;         ///< of this rank alone, at least one
+  Cpus cpus;             ///< bind to these CPUs; empty: do not change the mask
+  int cores = 1;         ///< cores for this rank only, at least one
   int sharers = 1;       ///< ranks with the same mask, this one included
   bool crowded = false;  ///< more ranks than cores
   std::string reason;
@@ -77,12 +77,12 @@ Share share_of(int local_rank, const PlacementFacts& facts) {
   share.crowded = each == 0;
   share.cores = std::max(count(each), 1);
   share.reason = fmt::format("its share of {} cores", cores.size());
-  // Masks that overlap in part do not say which rank should have which core.
+  // If masks overlap only in part, it is not clear which rank should have which core.
   if (each > 0 && equal) share.cpus = cpus_of_cores(mask, cores, before * each, (before + 1) * each, facts);
   return share;
 }
 
-/// Whether a node's only rank is bound to one core, as mpirun does by default for one or two ranks.
+/// Whether a node's only rank is bound to one core, mpirun's default for one or two ranks.
 bool bound_by_default(const PlacementFacts& facts) {
   return facts.open_mpi && facts.bind && !facts.openmp_binds && facts.masks.size() == 1 && facts.threads_wanted != 1 &&
          cores_of(facts.masks[0], facts).size() == 1 && cores_of(facts.node_cpus, facts).size() > 1;
@@ -115,7 +115,7 @@ int busy_cores(const PlacementFacts& facts) {
   return std::min(sum, std::max(1, count(cores_of(all, facts).size())));
 }
 
-/// Which ranks are bound to the same core, and to which CPUs, while other cores are free; else empty.
+/// Which ranks are bound to the same core, and to which CPUs, while other cores are free. Empty: none.
 std::string describe_stacked(const PlacementFacts& facts, int busy, int node_cores) {
   if (busy >= node_cores) return "";
   for (int r = 0; r < count(facts.masks.size()); ++r) {
@@ -165,7 +165,7 @@ std::string advise(const PlacementFacts& facts, const Placement& placement, cons
   const int idle = placement.node_cores - placement.busy_cores;
   const bool limited =
       facts.cgroup_cpu_limit > 0 && (placement.threads + 1) * ranks > static_cast<int>(facts.cgroup_cpu_limit);
-  if (idle <= 0 || limited || idle * 4 < placement.node_cores) return "";  // a few idle cores are no mistake
+  if (idle <= 0 || limited || idle * 4 < placement.node_cores) return "";  // a few idle cores are acceptable
   const int fair = std::max(1, placement.node_cores / ranks);
   const std::string how = facts.open_mpi ? fmt::format(", e.g. mpirun --map-by slot:pe={}, or --bind-to none", fair)
                           : facts.slurm  ? fmt::format(", e.g. srun --cpus-per-task={}", fair)
@@ -185,7 +185,7 @@ Placement decide_placement(const PlacementFacts& given) {
   Share share = share_of(facts.local_rank, facts);
   if (widened) {
     share.cpus = facts.node_cpus;
-    share.reason = "all cores, for mpirun bound this only rank to one, as it does by default";
+    share.reason = "all cores, since mpirun bound this only rank to one core, as by default";
   }
   placement.cores = share.cores;
   std::tie(placement.threads, placement.reason) = threads_of(share, facts);

@@ -15,7 +15,7 @@
 namespace keelson::comm::detail {
 namespace {
 
-/// This rank by the environment, since MPI is in a call of another thread. -1: unknown.
+/// The rank of this process from the environment, since MPI is in a call of another thread. -1: unknown.
 int launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PALS_RANKID", "SLURM_PROCID"})
     if (const auto rank = parse_number<int>(environment(name))) return *rank;
@@ -49,12 +49,12 @@ void CallLimit::watch() {
     waited += std::min(longest_interval, Seconds(std::chrono::steady_clock::now() - before).count());
   }
   const int rank = launched_rank();
-  if (rank <= 0 || std::has_single_bit(static_cast<unsigned>(rank)))  // a few of a thousand
+  if (rank <= 0 || std::has_single_bit(static_cast<unsigned>(rank)))  // only a few ranks report
     fmt::print(stderr,
                "error: {}{}: {} has not ended within {:g} s. Another rank has probably died or was stopped meanwhile, "
                "or the nodes do not reach each other. {}\n",
                rank < 0 ? "a rank on " : fmt::format("rank {} on ", rank), host_name(), what_, seconds_, advice_);
-  else if (ended_.wait_for(lock, Seconds(2), [this] { return over_; }))  // the reporting ranks need time to write
+  else if (ended_.wait_for(lock, Seconds(2), [this] { return over_; }))  // gives the reporting ranks time to write
     return;
   end_without_mpi(static_cast<int>(ExitCode::failure));
 }

@@ -7,9 +7,9 @@
 
 namespace keelson::comm::detail {
 
-/// A limit, from the constructor to the destructor, for calls of MPI that wait for other ranks and that the watchdog
-/// does not see. Where they take longer, the job ends with exit code 1 and a message. Time in which the job was
-/// suspended by a batch system does not count.
+/// A time limit, from the constructor to the destructor, for calls of MPI that wait for other ranks and that the
+/// watchdog does not watch. If they take longer, the job ends with exit code 1 and a message. Time in which a batch
+/// system had suspended the job does not count.
 class CallLimit {
  public:
   /// `what`: the calls, "the start of MPI". `seconds`: 0: no limit. `advice`: ends the message.
@@ -28,11 +28,11 @@ class CallLimit {
   std::thread thread_;  ///< none without a limit
 };
 
-/// The advice where the limit is WatchdogOptions::abort_seconds.
+/// The advice if the limit is WatchdogOptions::abort_seconds.
 inline constexpr const char* watchdog_advice = "The limit is KEELSON_WATCHDOG_ABORT=SECONDS; 0: none";
 
-/// The limit for the start of MPI: KEELSON_START_LIMIT seconds (300). Throws InputError where that is not a number of
-/// seconds.
+/// The limit for the start of MPI: KEELSON_START_LIMIT seconds (300). Throws InputError if the variable is not a number
+/// of seconds.
 class StartLimit : public CallLimit {
  public:
   StartLimit();

@@ -47,7 +47,7 @@ std::optional<int> received_failure() {
   int there = 0, code = 0;
   MPI_Status status;
   const int found = MPI_Iprobe(MPI_ANY_SOURCE, tag_failed, control, &there, &status);
-  if (ulfm::is_loss(found)) {  // other ranks may still send one
+  if (ulfm::is_loss(found)) {  // other ranks may still send an exit code
     ulfm::acknowledge(control);
     return std::nullopt;
   }
@@ -66,7 +66,7 @@ double signalled_for() {
   return since(*first_seen);
 }
 
-/// Whether other processes of the launcher on this machine have not ended.
+/// Whether other processes of the same launcher are still running on this machine.
 bool has_others(std::int64_t launcher) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -81,22 +81,22 @@ bool has_others(std::int64_t launcher) {
   return false;
 }
 
-/// Whether this process is the first on this machine that wants to end the launcher's job.
+/// Whether this process is the first on this machine that tries to end the launcher's job.
 bool claims_end_of(std::int64_t launcher) {
   const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return true;
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   const std::string name =
-      "keelson ends " + std::to_string(launcher);  // behind a 0: a name without a file, which ends with the process
+      "keelson ends " + std::to_string(launcher);  // after a 0: an abstract name, which ends with the process
   name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return ::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 || errno != EADDRINUSE;
 }
 
-/// Where MPI survives the death of processes, MPI_Abort does not end the job: Open MPI (6.0.0rc2) leaves a stopped
-/// process alone, so that mpirun waits for it for ever, and ends the others with codes of its own. A signal to mpirun
-/// ends all processes on all nodes in any state, and mpirun's exit code is then 1. So a job that shall end with another
-/// code first gets time to end by itself.
+/// If MPI survives the death of processes, MPI_Abort does not end the job: Open MPI (6.0.0rc2) does not end a stopped
+/// process, so that mpirun waits for this process for ever, and ends the other processes with its own exit codes. A
+/// signal to mpirun ends all processes on all nodes in any state, and mpirun's exit code is then 1. So a job that must
+/// end with another exit code first gets time to end by itself.
 void end_by_launcher(int exit_code) {
   const auto mpirun = find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"});
   if (mpirun == 0) return;
@@ -106,9 +106,9 @@ void end_by_launcher(int exit_code) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (!has_others(mpirun)) return;
   }
-  // A second signal makes Open MPI's mpirun leave at once, and sometimes crash.
+  // A second signal makes Open MPI's mpirun end at once, and sometimes crash.
   if (!claims_end_of(mpirun)) return;
-  ::signal(SIGTERM, SIG_IGN);  // which mpirun sends before SIGKILL
+  ::signal(SIGTERM, SIG_IGN);  // mpirun sends SIGTERM before SIGKILL
   ::kill(static_cast<pid_t>(mpirun), SIGTERM);
   constexpr int enough = 10;
   std::this_thread::sleep_for(std::chrono::seconds(enough));
@@ -147,7 +147,7 @@ void notify_failure(int exit_code) {
 void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
   if (const auto code = received_failure()) {
     std::fflush(nullptr);
-    // The first failure may have been on another node, from where mpirun cannot be signalled.
+    // The first failure may have been on another node, from which mpirun cannot be signalled.
     if (ulfm::enabled() && *code == static_cast<int>(ExitCode::failure)) end_by_launcher(*code);
     std::_Exit(*code);
   }
@@ -156,7 +156,7 @@ void end_if_over(std::string_view label, double seconds, bool for_first_rank) {
   if (for_first_rank || seconds < limit || signalled < limit) return;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const bool speaks = rank == 0 || std::has_single_bit(static_cast<unsigned>(rank));  // a few of a thousand
+  const bool speaks = rank == 0 || std::has_single_bit(static_cast<unsigned>(rank));  // only a few ranks report
   if (!speaks) end_job(static_cast<int>(ExitCode::failure));
   fmt::print(stderr,
              "error: rank {} ({}) has waited {:.0f} s for {} since it was signalled to end: another rank has probably "
@@ -174,8 +174,8 @@ void end_without_mpi(int exit_code) {
 void end_job(int exit_code) {
   if (ulfm::enabled()) end_without_mpi(exit_code);
   std::fflush(nullptr);
-  // Open MPI's mpirun ends the other processes when one ends with an error, with a shorter message than for MPI_Abort.
-  // Other launchers do not end them.
+  // Open MPI's mpirun ends the other processes when one process ends with an error. Its message is shorter than for
+  // MPI_Abort. Other launchers do not end the processes.
   const bool mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   if (mpi_running() && (!mpirun || exit_code == 0)) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);

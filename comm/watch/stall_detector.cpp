@@ -28,7 +28,7 @@ namespace {
 
 constexpr double longest_gap = 5;  // seconds between two polls of a process that runs, on a crowded machine
 
-/// The ranks that report when no collector waits: 1, 2, 4 ..., so that few of many do.
+/// The ranks that report if no collector waits: 1, 2, 4 ..., so that only few ranks report.
 bool may_report(int rank) { return std::has_single_bit(static_cast<unsigned>(rank)); }
 
 }  // namespace
@@ -47,11 +47,11 @@ StallDetector::StallDetector(MPI_Comm comm, std::vector<std::string> names, Watc
 }
 
 StallDetector::~StallDetector() {
-  static std::list<std::list<PendingSend>> abandoned;  // MPI may still read them where no connection was made
+  static std::list<std::list<PendingSend>> abandoned;  // MPI may still read them if no connection was made
   if (!mpi_running() || left_unfinished()) return;
   try {
     receive(nullptr);
-  } catch (const RanksLost&) {  // they receive nothing any more
+  } catch (const RanksLost&) {  // the dead rank receives no more messages
   }
   if (pending_sends_.empty()) return;
   for (PendingSend& send : pending_sends_) MPI_Request_free(&send.request);
@@ -61,7 +61,7 @@ StallDetector::~StallDetector() {
 void StallDetector::poll(Wait& wait, double seconds) {
   try {
     look(wait, seconds);
-  } catch (const RanksLost&) {  // the call that waits notices the loss itself
+  } catch (const RanksLost&) {  // the call that waits also gets this error
   }
 }
 
@@ -69,7 +69,7 @@ void StallDetector::look(Wait& wait, double seconds) {
   end_if_over(wait.label, seconds, wait.for_first_rank);
   if (seconds < wait.polled)  // another wait has begun
     wait = {.number = wait.number, .label = wait.label, .for_first_rank = wait.for_first_rank, .peer = wait.peer};
-  // Polls follow each other within milliseconds. When a suspended job goes on, its waits have not been long.
+  // Polls follow each other within milliseconds. A longer gap means that the job was suspended, and does not count.
   if (seconds - wait.polled > longest_gap) wait.stopped += seconds - wait.polled;
   wait.polled = seconds;
   seconds -= wait.stopped;
@@ -120,7 +120,8 @@ void StallDetector::receive(const Wait* wait, int tag) {
     if (!there) return;
     std::uint64_t number = 0;
     check(MPI_Recv(&number, 1, MPI_UINT64_T, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv", "watchdog");
-    // A message from before this wait may be old. If its sender still waits for that call, the sender repeats it.
+    // A message from before this wait may be old. If its sender still waits for this call, the sender repeats the
+    // message.
     if (wait == nullptr || (wait->announcements == 0 && number < wait->number)) continue;
     last_messages_[static_cast<std::size_t>(status.MPI_SOURCE)] = {number, std::chrono::steady_clock::now()};
     if (tag == tag_waiting && status.MPI_SOURCE >= collectors_) send(wait->number, status.MPI_SOURCE, tag_acknowledged);

@@ -7,22 +7,22 @@
 
 namespace keelson {
 
-/// What the calling thread is at work on, from construction to destruction: part of the watchdog's messages, and a span
-/// of the process' trace. Of activities within one another the outermost one counts for messages.
+/// What the calling thread does from construction to destruction: part of the watchdog's messages, and a span of the
+/// process' trace. Of nested activities, messages name the outermost.
 class Activity {
  public:
-  /// What is done.
+  /// The kind of work.
   enum class Kind : std::uint8_t { step, validation, checkpoint, evaluation };
 
-  /// `step`: of a step its number from 1, else the steps done; `epoch`: from 1. An evaluation has neither.
+  /// `step`: for a step its number from 1, else the number of steps done; `epoch`: from 1. An evaluation has neither.
   explicit Activity(Kind kind, std::int64_t step = 0, std::int64_t epoch = 0);
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  /// Whether the calling thread is at work on something.
+  /// Whether the calling thread has an activity.
   static bool any();
-  /// The calling thread's: "step 12 (epoch 3)", "the validation after step 12 (epoch 3)"; empty: none.
+  /// The calling thread's activity: "step 12 (epoch 3)", "the validation after step 12 (epoch 3)"; empty: none.
   static std::string describe();
 
  private:

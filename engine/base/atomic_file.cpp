@@ -27,7 +27,7 @@ constexpr std::string_view mark = ".partial-";
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 [[noreturn]] void give_up(const fs::path& path, int why) {
-  fail("cannot write {}{}; what was there before is untouched", path.string(), reason_of_writing(why, folder_of(path)));
+  fail("cannot write {}{}; the old content is unchanged", path.string(), reason_of_writing(why, folder_of(path)));
 }
 
 /// An open file descriptor.
@@ -38,7 +38,7 @@ struct Descriptor {
   }
 };
 
-/// Writing into a pipe whose reader has ended then is an error (EPIPE), and no signal that ends the program.
+/// Makes writing into a pipe whose reader has ended an error (EPIPE) instead of a signal that ends the program.
 class NoBrokenPipeSignal {
  public:
   NoBrokenPipeSignal() {
@@ -57,7 +57,7 @@ class NoBrokenPipeSignal {
   sigset_t pipe_{}, before_{};
 };
 
-/// False, with errno: not all of it could be written.
+/// False: could not write all bytes; errno has the reason.
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const auto n = ::write(fd, bytes.data(), bytes.size());
@@ -68,17 +68,17 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// The links of /proc/PID/fd name open files, also those that no path leads to.
+/// The links of /proc/PID/fd name open files, also files without a path.
 bool is_open_file(const fs::path& link) {
   std::error_code error;
   const auto folder = fs::canonical(folder_of(link), error);
   return !error && folder.filename() == "fd" && folder.string().starts_with("/proc/");
 }
 
-/// Where the symbolic links lead to that the last part of the path is; that need not exist. Stops at /dev/stdout and
-/// the like.
+/// Follows symbolic links in the last part of the path; the target need not exist. Stops at /dev/stdout and similar
+/// paths.
 fs::path behind_links(fs::path path) {
-  constexpr int most = 40;  // as the system has it
+  constexpr int most = 40;  // the limit of Linux
   std::error_code error;
   for (int i = 0; i < most && fs::is_symlink(fs::symlink_status(path, error)) && !is_open_file(path); ++i) {
     const auto to = fs::read_symlink(path, error);
@@ -107,7 +107,7 @@ Inputs& inputs() {
   return all;
 }
 
-/// The input that is this file, by whatever name; empty: none.
+/// The input that is this file, under any name; empty: none.
 fs::path input_that_is(const fs::path& file) {
   Inputs& all = inputs();
   const std::lock_guard lock(all.mutex);
@@ -118,17 +118,17 @@ fs::path input_that_is(const fs::path& file) {
 
 void require_replaceable(const fs::path& path, Target target) {
   if (const auto input = input_that_is(path); !input.empty())
-    refuse("{}: is an input of this command ({}), which writing would destroy; choose another name", path.string(),
+    refuse("{}: is an input of this command ({}), and writing would destroy it; choose another name", path.string(),
            input.string());
   if (target != Target::hdf5 && is_hdf5(path))
     refuse(
-        "{}: is an HDF5 file, such as a checkpoint or data, which writing would destroy; choose another name, or "
+        "{}: is an HDF5 file, such as a checkpoint or data, and writing would destroy it; choose another name, or "
         "remove "
         "the file first",
         path.string());
 }
 
-/// Runs keep checkpoints in a folder of this name, and those that they have set aside in folders within it.
+/// Runs keep checkpoints in a folder of this name, and old checkpoints in folders inside it.
 bool lies_with_checkpoints(const fs::path& file) {
   std::error_code error;
   const auto folder = fs::weakly_canonical(fs::absolute(folder_of(file), error), error);
@@ -151,7 +151,7 @@ AtomicFile::AtomicFile(const fs::path& path, Target target) : given_(path), path
     refuse("{}: is a pipe or a device; expected a regular file, or none: remove it", path.string());
   if (fs::is_regular_file(status)) require_replaceable(path, target);
   if (target == Target::output && !special_ && lies_with_checkpoints(path_))
-    refuse("{}: lies in a folder of checkpoints, where only runs write; choose another folder", path.string());
+    refuse("{}: is in a folder of checkpoints, where only runs write; choose another folder", path.string());
   temporary_ = temporary_of(special_ ? fs::temp_directory_path() / path_.filename() : path_);
 }
 
@@ -163,7 +163,7 @@ void AtomicFile::copy_out() const {
   const NoBrokenPipeSignal no_signal;
   const Descriptor from{::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC)};
   if (from.fd < 0) give_up(given_, errno);
-  // A file that this process has open is written on from where it stands, as a shell's redirection has it.
+  // A file that this process has open is written from its current position, like a shell's redirection.
   const auto number = is_open_file(path_) && fs::equivalent(folder_of(path_), "/proc/self/fd")
                           ? parse_number<int>(path_.filename().string())
                           : std::nullopt;
@@ -174,7 +174,7 @@ void AtomicFile::copy_out() const {
     const auto n = ::read(from.fd, part.data(), part.size());
     if (n == 0) return;
     if (n < 0 || !write_all(to.fd, {part.data(), static_cast<std::size_t>(n)}))
-      fail("cannot write all of it into {}: {}", given_.string(), std::strerror(errno));
+      fail("cannot write the whole content into {}: {}", given_.string(), std::strerror(errno));
   }
 }
 
@@ -209,7 +209,7 @@ void link_atomically(const fs::path& file, const fs::path& link) {
   if (e) fs::copy_file(file, temporary, fs::copy_options::overwrite_existing, e);
   if (!e) fs::rename(temporary, link, e);
   const int why = e.value();
-  fs::remove(temporary, e);  // renaming one name of a file onto another of the same file leaves both
+  fs::remove(temporary, e);  // rename() does nothing if both names belong to the same file
   if (why != 0) give_up(link, why);
 }
 

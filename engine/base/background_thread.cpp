@@ -17,9 +17,8 @@ namespace {
 void step_back([[maybe_unused]] const char* name, [[maybe_unused]] const std::vector<int>& cpus) {
 #ifdef __linux__
   pthread_setname_np(pthread_self(), name);
-  // On Linux a thread has its own nice value. This thread can wait for a core; a compute thread that
-  // waits holds up the whole step, and with it all ranks. Where this is not allowed, or a CPU does not
-  // exist, it just does not happen.
+  // On Linux a thread has its own nice value. This thread may wait for a core, but a waiting compute thread delays the
+  // whole step on all ranks. Errors are ignored: the priority or the CPUs then stay as they are.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), getpriority(PRIO_PROCESS, 0) + 5);
   if (cpus.empty()) return;
   cpu_set_t set;
@@ -35,7 +34,7 @@ void step_back([[maybe_unused]] const char* name, [[maybe_unused]] const std::ve
 std::thread start_background_thread(const char* name, std::function<void()> work, const std::vector<int>& cpus) {
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the thread from its first instruction on
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
   try {
     std::thread thread([name, work = std::move(work), cpus] {
       step_back(name, cpus);

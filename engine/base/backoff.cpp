@@ -11,7 +11,7 @@
 namespace keelson {
 namespace {
 
-/// Linux wakes a sleeping thread up to 50 us late, unless the thread asks for more precision.
+/// Linux wakes a sleeping thread up to 50 us late, unless the thread requests more precision.
 void sleep_precisely() {
 #ifdef __linux__
   constexpr unsigned long nanoseconds = 1000;
@@ -27,8 +27,8 @@ double Backoff::operator()() {
     if (++tests_ == eager) since_ = std::chrono::steady_clock::now();
     return 0;
   }
-  // A thread that only yields still gets its share of the core, and takes it from the rank that it waits for. So longer
-  // waits sleep, for a time that is small beside the wait so far.
+  // A thread that only yields still gets its share of the core, and so slows down the rank that it waits for. Longer
+  // waits therefore sleep, for a time that is short compared with the wait so far.
   constexpr double patience = 50e-6, longest = 100e-6;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - since_).count();
   if (seconds < patience) {

@@ -4,13 +4,12 @@
 
 namespace keelson {
 
-/// How to wait by repeated tests: without a pause at first, then with pauses that leave the core to others.
+/// Waits by repeated tests: without a pause at first, then with pauses in which other threads can use the core.
 class Backoff {
  public:
-  /// Called after each test that failed. Returns the seconds waited so far, counted from the end of the first tests
-  /// without a pause.
+  /// Called after each test that failed. Returns the seconds waited so far, from the end of the tests without a pause.
   double operator()();
-  /// After so many seconds a wait is long enough for the watchdog to look at it.
+  /// After so many seconds, a caller lets the watchdog check the wait.
   static constexpr double late = 0.5;
 
  private:

@@ -4,8 +4,8 @@
 
 namespace keelson {
 
-/// The folder for what can be made again: ${KEELSON_CACHE}, else ${XDG_CACHE_HOME}/keelson, else ~/.cache/keelson;
-/// empty where none of them is set.
+/// The folder for files that the programs can make again: ${KEELSON_CACHE}, else ${XDG_CACHE_HOME}/keelson, else
+/// ~/.cache/keelson; empty if none of these variables is set.
 std::filesystem::path cache_folder();
 
 }  // namespace keelson

@@ -5,20 +5,20 @@
 
 namespace keelson {
 
-/// What this rank's clock (trace_now()) showed against that of rank 0.
+/// The difference between this rank's clock (trace_now()) and the clock of rank 0.
 struct ClockComparison {
-  TraceTime at = 0;      ///< when they were compared, by this rank's clock
+  TraceTime at = 0;      ///< the time of the comparison, by this rank's clock
   TraceTime offset = 0;  ///< nanoseconds that rank 0's clock was ahead
-  TraceTime error = 0;   ///< the offset is wrong by at most so many nanoseconds
+  TraceTime error = 0;   ///< the largest possible error of the offset, in nanoseconds
 };
 
-/// Compares the clocks of all ranks with rank 0's, one rank after the other. Rank 0 answers each of 32 messages with
-/// its time; the exchange with the shortest round trip counts (Cristian 1989). The answer left somewhere within that
-/// round trip, so the error is at most half of it. On rank 0 all zero but `at`. Collective.
+/// Compares the clocks of all ranks with rank 0's clock, one rank after the other. Rank 0 answers each of 32 messages
+/// with its time; the exchange with the shortest round trip is used (Cristian 1989). Rank 0 answered at some time
+/// within this round trip, so the error is at most half of it. On rank 0 all members but `at` are zero. Collective.
 ClockComparison compare_clocks(Communicator& ranks);
 
-/// The time that rank 0's clock shows when this rank's clock shows `time`, by two comparisons of this rank: clocks are
-/// taken to drift apart evenly between the two, and not at all outside.
+/// The time of rank 0's clock when this rank's clock shows `time`, from two comparisons of this rank: the offset
+/// changes linearly between the comparisons, and is constant before and after them.
 TraceTime on_first_ranks_clock(TraceTime time, const ClockComparison& first, const ClockComparison& last);
 
 }  // namespace keelson

@@ -22,8 +22,8 @@ enum class SumOrder : std::uint8_t {
   tree
 };
 
-/// What a Collective does, with which arrays. src and dst do not overlap, except where
-/// the table says that they are the same array.
+/// The description of a Collective and its arrays. src and dst do not overlap, unless the table says that they are the
+/// same array.
 ///
 /// | kind           | src                                     | dst                                      | peer     |
 /// |----------------|-----------------------------------------|------------------------------------------|----------|
@@ -31,14 +31,14 @@ enum class SumOrder : std::uint8_t {
 /// | reduce_scatter | count elements for each rank, in order  | count elements: this rank's, summed      |          |
 /// | allgather      | count elements                          | count elements of each rank, in order    |          |
 /// | all_to_all     | count elements for each rank, in order  | count elements of each rank, in order    |          |
-/// | broadcast      | count elements, read on the root alone  | the same array, written on all others    | root     |
+/// | broadcast      | count elements, read only on the root   | the same array, written on all others    | root     |
 /// | send           | count elements                          |                                          | receiver |
 /// | receive        |                                         | count elements                           | sender   |
 struct CollectiveDesc {
   /// See the table.
   enum class Kind : std::uint8_t { allreduce, reduce_scatter, allgather, all_to_all, broadcast, send, receive };
-  /// What the arrays hold.
-  enum class Element : std::uint8_t { byte, f32, f64 };  ///< byte where nothing is summed, else f32 or f64
+  /// The type of the elements.
+  enum class Element : std::uint8_t { byte, f32, f64 };  ///< byte if nothing is summed, else f32 or f64
 
   Kind kind = Kind::allreduce;      ///< what is done
   const void* src = nullptr;        ///< read
@@ -67,10 +67,11 @@ struct CollectiveDesc {
 /// collectives with the same counts in the same order. start, test and wait allocate no memory of ours.
 ///
 /// Sends and receives are made and started only by their two ranks:
-/// - Of the sends alive from rank a to rank b, the n-th made goes to the n-th receive alive that b made from a, with
-///   as many bytes. Both ranks start them in this order.
-/// - All may be started before the first wait, in any order of sends and receives: two ranks that both start their send
-///   first do not block each other. The wait for a send may last until the peer has started its receive.
+/// - Rank a numbers its sends to rank b that exist, and rank b its receives from rank a, in the order in which they
+/// were
+///   made. Send n belongs to receive n and has the same number of bytes. Both ranks start them in this order.
+/// - All may be started before the first wait, sends and receives in any order: two ranks that both start their send
+///   first do not block each other. The wait for a send may last until the peer has started the receive.
 /// - A send and its receive are started between the same two collectives of the group.
 /// - With a negative peer (the neighbour beyond the edge of a grid), start and wait do nothing.
 class Collective {
@@ -78,12 +79,12 @@ class Collective {
   virtual ~Collective() = default;
   /// Returns at once; the arrays must stay as they are until wait() returns or test() says true.
   virtual void start() = 0;
-  virtual bool test() = 0;  ///< whether it has ended, or was never started; lets it advance
-  virtual void wait() = 0;  ///< returns when it has ended; the watchdog reports long waits with the label
+  virtual bool test() = 0;  ///< whether the collective has ended, or was never started; lets the collective advance
+  virtual void wait() = 0;  ///< waits for the end; the watchdog reports long waits with the label
 };
 
 using CopyFn = std::function<void(void* dst, const void* src, std::size_t bytes)>;  ///< copies an array
-/// A collective of one rank: copies src to dst where `desc` has two arrays, else does nothing.
+/// A collective of one rank: copies src to dst if `desc` has two arrays, else does nothing.
 std::unique_ptr<Collective> make_local_collective(const CollectiveDesc& desc, CopyFn copy);
 
 }  // namespace keelson

@@ -12,7 +12,7 @@
 
 namespace keelson {
 
-/// How the values of the ranks become one.
+/// The operation that combines the values of the ranks.
 enum class Reduction : std::uint8_t { sum, min, max };
 
 /// This process as a member of a group of ranks.
@@ -54,7 +54,7 @@ class Communicator {
 
   // ---- collectives on host memory that return when they have ended
 
-  /// Returns when all ranks have called it.
+  /// Returns when all ranks have called barrier().
   virtual void barrier() = 0;
   /// Copies the bytes of `root` to all ranks.
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
@@ -75,9 +75,9 @@ class Communicator {
 
   // ---- collectives on fixed arrays that can be started many times
 
-  /// The arrays must stay where they are. Destroy a collective after it has ended, and before this group. Throws Error
-  /// for a wrong `desc`: a peer that is no rank of this group, sums of bytes. Throws InputError where the order or the
-  /// wire is not supported, for example SumOrder::tree with NCCL.
+  /// The arrays must stay at their addresses. Destroy a collective after it has ended, and before this group. Throws
+  /// Error for a wrong `desc`: a peer that is no rank of this group, sums of bytes. Throws InputError if the order or
+  /// the wire is not supported, for example SumOrder::tree with NCCL.
   std::unique_ptr<Collective> make_collective(const CollectiveDesc& desc);
 
   /// The following functions make the most common collectives. An allreduce of floats:
@@ -91,13 +91,13 @@ class Communicator {
   /// A receive.
   std::unique_ptr<Collective> make_receive(void* dst, std::size_t bytes, int from, const std::string& label);
 
-  /// The same ranks with collectives on arrays in host memory, where those of this object are on arrays in the memory
-  /// of a device (comm::on_device).
+  /// The same ranks with collectives on host memory. Differs from this object if its collectives are on the memory of a
+  /// device (comm::on_device).
   virtual Communicator& on_host() { return *this; }
-  /// How the arrays of these collectives travel: "MPI", "NCCL 2.28.3"; empty: they do not.
+  /// The transport of these collectives: "MPI", "NCCL 2.28.3"; empty: one rank, which sends nothing.
   virtual std::string transport() const { return ""; }
 
-  // ---- what belongs to the group besides
+  // ---- other parts of the group
 
   virtual ProgressEngine& progress();                              ///< lets started collectives advance
   virtual Watchdog& watchdog();                                    ///< reports long waits for other ranks
@@ -105,7 +105,7 @@ class Communicator {
   bool survives_losses() { return fault_tolerance() != nullptr; }  ///< whether the others go on when a rank dies
 
  private:
-  /// Makes a collective of a checked description, whose peer is a rank.
+  /// Makes a collective from a checked description whose peer is a rank.
   virtual std::unique_ptr<Collective> implement(const CollectiveDesc& desc) = 0;
 };
 

@@ -11,26 +11,26 @@ namespace keelson {
 /// written).
 enum class ExitCode : int { done = 0, failure = 1, bad_input = 2, interrupted = 75 };
 
-/// A failure that is not the user's doing: a full disk, a lost rank, a library that reports an error.
+/// A failure that the user did not cause: a full disk, a lost rank, an error of a library.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Ranks of a group have died, or other ranks of the group have said so: calls of the group can no longer end. Where
-/// Communicator::survives_losses(), a group of the other ranks can be made.
+/// Ranks of a group have died, or other ranks of the group have reported this: calls of the group can no longer end. If
+/// Communicator::survives_losses(), the other ranks can make a new group.
 class RanksLost : public Error {
  public:
   using Error::Error;
 };
 
-/// A device has no room for what was asked of it. Programs treat it as bad input: exit code 2.
+/// A device does not have enough free memory. Programs treat this as bad input: exit code 2.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-/// Something the user gave cannot be used. The message says what was found, what was expected and what to try.
+/// An input or option of the user cannot be used. The message says what was found, what was expected and what to try.
 class InputError : public Error {
  public:
   using Error::Error;
@@ -48,7 +48,7 @@ template <class... A>
   throw InputError(fmt::format(text, std::forward<A>(args)...));
 }
 
-/// A broken promise between our own functions: always checked, since none of these stand in inner loops.
+/// Checks a condition between our own functions. It is always checked, since none of these checks is in an inner loop.
 #define KEELSON_EXPECT(condition)                                                                            \
   do {                                                                                                       \
     if (!(condition)) ::keelson::fail("{}:{}: internal error: expected {}", __FILE__, __LINE__, #condition); \

@@ -20,7 +20,7 @@ void ExactSum::add(double term) {
   }
   int exponent = 0;
   const double fraction = std::frexp(std::abs(term), &exponent);  // term = fraction * 2^exponent, fraction in [1/2, 1)
-  // The 53 bits of the fraction, or fewer where the term has no bits below those of the smallest double.
+  // The 53 bits of the fraction, or fewer if the term has no bits below those of the smallest double.
   const int bits = std::min(53, exponent - lowest_exponent);
   if (term == 0) return;
   const auto mantissa = static_cast<std::uint64_t>(std::ldexp(fraction, bits));
@@ -32,13 +32,13 @@ void ExactSum::add(double term) {
   at_[digit] += sign * static_cast<std::int64_t>(low % base);
   at_[digit + 1] += sign * static_cast<std::int64_t>(low / base);
   at_[digit + 2] += sign * static_cast<std::int64_t>(high);
-  constexpr std::int32_t most = 1 << 30;  // terms of less than 2^32 each
+  constexpr std::int32_t most = 1 << 30;  // limit of the number of terms of less than 2^32 each
   if (++uncarried_ == most) carry();
 }
 
 void ExactSum::carry() {
   for (std::size_t i = 0; i + 1 < digits; ++i) {
-    const std::int64_t over = at_[i] >> 32;  // rounds down, so that what stays is not negative
+    const std::int64_t over = at_[i] >> 32;  // rounds down, so that the rest is not negative
     at_[i] -= over * base;
     at_[i + 1] += over;
   }
@@ -57,7 +57,7 @@ double ExactSum::value() const {
     for (auto& d : s.at_) d = -d;
     s.carry();
   }
-  double sum = 0;  // from the lowest digit up, so that the last addition alone rounds what counts
+  double sum = 0;  // from the lowest digit up, so that only the last addition rounds
   for (std::size_t i = 0; i < digits; ++i)
     sum += std::ldexp(static_cast<double>(s.at_[i]), 32 * static_cast<int>(i) + lowest_exponent);
   return negative ? -sum : sum;

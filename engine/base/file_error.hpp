@@ -10,7 +10,7 @@ namespace keelson {
 /// "runs/a: Permission denied".
 std::string describe(const std::filesystem::filesystem_error& error);
 
-/// Whether the path is to blame, which the user gave, or the file system.
+/// The exit code for an error of the path, which the user gave, or for an error of the file system.
 ExitCode exit_code_of(const std::filesystem::filesystem_error& error);
 
 }  // namespace keelson

@@ -15,30 +15,30 @@ inline std::uint64_t fnv1a(const void* data, std::size_t bytes, std::uint64_t ha
   return hash;
 }
 
-/// Of several texts and numbers, one after the other.
+/// The hash of several texts and numbers, one after the other.
 class Digest {
  public:
-  /// Its length counts, so that ("ab", "c") differs from ("a", "bc").
+  /// Adds the length, too, so that ("ab", "c") differs from ("a", "bc").
   Digest& add(std::string_view text) {
     add(static_cast<std::uint64_t>(text.size()));
     hash_ = fnv1a(text.data(), text.size(), hash_);
     return *this;
   }
-  /// Its bytes as they lie in memory.
+  /// Adds the bytes of the value in memory.
   template <class T>
     requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   Digest& add(T number) {
     hash_ = fnv1a(&number, sizeof number, hash_);
     return *this;
   }
-  /// All elements, and their number.
+  /// Adds the number of elements, and all elements.
   template <class T>
   Digest& add(const std::vector<T>& numbers) {
     add(static_cast<std::uint64_t>(numbers.size()));
     for (const T& n : numbers) add(n);
     return *this;
   }
-  /// Of all that was added so far.
+  /// The hash of everything that was added so far.
   std::uint64_t value() const { return hash_; }
 
  private:

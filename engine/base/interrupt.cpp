@@ -22,7 +22,7 @@ std::array<struct sigaction, signals.size()> before;
 std::array<char, 512> notice;
 std::size_t notice_length = 0;
 
-// Only what a signal handler may do.
+// Calls only functions that are allowed in a signal handler.
 void handle(int number) {
   const int error = errno;
   int none = 0;

@@ -36,8 +36,8 @@ constexpr Block block(std::uint64_t key, std::uint64_t counter_high, std::uint64
   return c;
 }
 
-/// What a value depends on besides its index. `stream` names the use (see stream_of), `step` the training step or
-/// epoch.
+/// The numbers that a value depends on, beside its index. `stream` names the use (see stream_of), `step` the training
+/// step or epoch.
 struct Key {
   std::uint64_t seed = 0;    ///< of the run
   std::uint32_t stream = 0;  ///< use of the numbers
@@ -54,8 +54,8 @@ constexpr float uniform(const Key& k, std::uint64_t index) {
   return static_cast<float>(bits(k, index) >> 8) * (1.0f / 16777216.0f);
 }
 
-/// Uniform in 0 ... n - 1, from the bits of elements 2 * index and 2 * index + 1; the bias of at most n / 2^64 is below
-/// notice.
+/// Uniform in 0 ... n - 1, from the bits of elements 2 * index and 2 * index + 1. The bias, at most n / 2^64, is
+/// negligible.
 constexpr std::uint64_t below(const Key& k, std::uint64_t index, std::uint64_t n) {
   const std::uint64_t random = std::uint64_t{bits(k, 2 * index)} << 32 | bits(k, 2 * index + 1);
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(random) * n >> 64);

@@ -15,11 +15,11 @@
 namespace keelson {
 namespace {
 
-/// What /proc/PID/stat says of a process. Not found: there is none, or it is another user's and hidden.
+/// The fields of /proc/PID/stat. Not found: there is no such process, or the process of another user is hidden.
 struct Stat {
   std::string name;
   std::int64_t parent = 0, started = 0;
-  bool found = false, ended = false;  ///< ended: but nobody has asked yet how
+  bool found = false, ended = false;  ///< ended: but its parent has not yet waited for it
 };
 
 Stat stat_of(std::int64_t number) {
@@ -72,7 +72,7 @@ std::int64_t find_ancestor(std::initializer_list<std::string_view> names) {
 
 Life life_of(const Process& process) {
   if (process.boot.empty() || process.host != host_name()) return Life::unknown;
-  if (process.boot != current_boot()) return Life::ended;  // the machine has started anew since
+  if (process.boot != current_boot()) return Life::ended;  // the machine has restarted since
   if (process.numbering != current_numbering()) return Life::unknown;
   const Stat stat = stat_of(process.number);
   if (stat.found) return stat.started == process.started && !stat.ended ? Life::runs : Life::ended;

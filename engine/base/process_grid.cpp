@@ -37,7 +37,7 @@ std::string ProcessGrid::to_string(Axes of) {
 
 ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
     : world_(&world), extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
-  // First, so that all ranks throw where one of them has another grid.
+  // First, so that all ranks throw if a rank has another grid.
   std::map<std::string, std::string> values;
   for (const Axis axis : axes) values[name(axis)] = std::to_string(extent(axis));
   compare_values(world, values, "process grids");

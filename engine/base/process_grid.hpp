@@ -29,7 +29,7 @@ class ProcessGrid {
  public:
   /// The axes by name.
   enum class Axis : std::uint8_t { channel, space, data, stage, ensemble };  ///< fastest first
-  /// All of them, in their order.
+  /// All axes, in their order.
   static constexpr std::array axes{Axis::channel, Axis::space, Axis::data, Axis::stage, Axis::ensemble};
   /// The name of an axis: "data".
   static const char* name(Axis axis);
@@ -66,10 +66,10 @@ class ProcessGrid {
   };
 
   /// Makes the groups of the axes by Communicator::split(). An axis of one rank has no group, and the group of an axis
-  /// of all ranks is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks where the
-  /// extents differ between ranks, are not positive, or have another product than world.size().
+  /// of all ranks is `world`. Collective. `world` must outlive the grid. Throws InputError on all ranks if the extents
+  /// differ between ranks, are not positive, or have another product than world.size().
   ProcessGrid(Communicator& world, const Extents& extents);
-  /// All ranks along the data axis.
+  /// A grid with all ranks along the data axis.
   explicit ProcessGrid(Communicator& world) : ProcessGrid(world, Extents{}) {}
   /// A grid without a communicator, as rank number `rank` of the grid sees it: extents and coordinates, to make plans
   /// without the other ranks. An executor of such a plan is refused where the plan communicates. Throws InputError for
@@ -94,11 +94,11 @@ class ProcessGrid {
   /// Throws Error for a size below 0, and for a grid without a communicator.
   Communicator* along(Axes of, int size = 0) const;
 
-  /// The rank in along(axis) that is `distance` further, or -1 beyond the edge: what send and receive take as a peer.
-  /// With `periodic`, the axis is a ring and has no edge.
+  /// The rank in along(axis) at a distance of `distance`, or -1 beyond the edge: a peer for send and receive. With
+  /// `periodic`, the axis is a ring without edge.
   int neighbor(Axis axis, int distance, bool periodic = false) const;
 
-  std::string describe() const;  ///< "data 4 x space 2"; axes of one rank are left out, but for data
+  std::string describe() const;  ///< "data 4 x space 2"; without axes of one rank, except data
 
  private:
   static constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }

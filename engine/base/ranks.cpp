@@ -24,7 +24,7 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
 
 namespace {
 
-/// How `work` ended, in the form in which ranks send it.
+/// The result of `work`, in the form that ranks send.
 struct Outcome {
   enum Kind : std::int64_t { good, refused, no_memory, failed };
   Kind kind = good;
@@ -36,7 +36,7 @@ Outcome outcome_of(const std::function<void()>& work) {
     work();
     return {};
   } catch (const RanksLost&) {
-    throw;  // the others cannot be told
+    throw;  // the other ranks cannot be informed
   } catch (const InputError& error) {
     return {Outcome::refused, error.what()};
   } catch (const OutOfMemory& error) {
@@ -50,7 +50,7 @@ Outcome outcome_of(const std::function<void()>& work) {
   }
 }
 
-/// Throws on all ranks what rank `root` has thrown, if anything.
+/// Throws on all ranks the exception of rank `root`, if any.
 void share(Communicator& communicator, Outcome outcome, int root) {
   std::int64_t header[2] = {outcome.kind, static_cast<std::int64_t>(outcome.message.size())};
   communicator.broadcast(header, sizeof header, root);
@@ -83,7 +83,7 @@ void on_each_rank(Communicator* communicator, const std::function<void()>& work)
 namespace {
 
 bool all_have(Communicator& communicator, std::uint64_t hash) {
-  // All are equal exactly if the largest is the smallest; ~ reverses the order.
+  // All hashes are equal if and only if the largest is the smallest; ~ reverses the order.
   std::int64_t range[2] = {static_cast<std::int64_t>(hash), ~static_cast<std::int64_t>(hash)};
   communicator.allreduce(range, 2, Reduction::max);
   return range[0] == ~range[1];

@@ -33,7 +33,8 @@ TraceTime trace_now() {
 void name_thread_in_traces(const char* name) { thread_name = name; }
 
 TraceRecorder::TraceRecorder(std::size_t capacity)
-    : number_(next_number()), ring_(std::max<std::size_t>(1, capacity)) {  // zeroed, so that no page is missing later
+    // zeroed, so that there are no page faults later
+    : number_(next_number()), ring_(std::max<std::size_t>(1, capacity)) {
   threads_.reserve(256);
   TraceRecorder* none = nullptr;
   if (!active_.compare_exchange_strong(none, this)) fail("another TraceRecorder is active in this process");

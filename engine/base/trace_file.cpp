@@ -19,15 +19,15 @@ constexpr const char* label = "the events of the trace";
 
 void require_writable(const fs::path& path) {
   if (path.empty() || !path.has_filename() || fs::is_directory(path))
-    refuse("--trace {}: is no name of a file; expected one, e.g. trace.json", path.string());
-  const AtomicFile probe(path, Target::output);  // which removes what is made here
+    refuse("--trace {}: is not the name of a file; expected a name, e.g. trace.json", path.string());
+  const AtomicFile probe(path, Target::output);  // removes the file that the next lines make
   errno = 0;
   if (!std::ofstream(probe.temporary()))
     refuse("--trace {}: cannot be written{}; choose a folder that exists and can be written", path.string(),
            reason_of_writing(errno, probe.temporary().parent_path()));
 }
 
-/// The threads of this process have a name in the trace from its first event on.
+/// Names the threads of this process in the trace from the first event on.
 std::size_t named(std::size_t capacity) {
   name_thread_in_traces("main");
   return capacity;
@@ -109,7 +109,7 @@ void TraceFile::finish() {
     write(path_, [&](std::ofstream& out) {
       out << detail::trace_head << text;
       for (int from = 1; from < ranks_.size(); ++from)
-        out << ",\n" << receive_text(ranks_, from);  // also to a full disk
+        out << ",\n" << receive_text(ranks_, from);  // receives all texts, also if the disk is full
       out << detail::trace_tail(about_ranks, recorder_.capacity(), true);
     });
   });

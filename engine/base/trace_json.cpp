@@ -38,7 +38,7 @@ class Writer {
   void begin() {
     if (text_.size() > 0) fmt::format_to(to(), ",\n");
   }
-  /// Microseconds of the trace. Nanoseconds are divided as integers: sums of a double's digits may change the order.
+  /// Microseconds of the trace. Divides nanoseconds as integers: rounding of a double could change the order of events.
   void time(const char* key, TraceTime nanoseconds) {
     fmt::format_to(to(), "\"{}\":{}{}.{:03}", key, nanoseconds < 0 ? "-" : "", std::abs(nanoseconds) / 1000,
                    std::abs(nanoseconds) % 1000);

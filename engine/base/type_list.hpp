@@ -2,7 +2,7 @@
 
 namespace keelson {
 
-/// Types, to call a function for each.
+/// A list of types, to call a function for each type.
 template <class... T>
 struct TypeList {};
 

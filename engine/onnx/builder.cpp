@@ -38,9 +38,9 @@ const Shape& OnnxBuilder::src_shape(int i) const { return src_node(i).shape.shap
 const Shape& OnnxBuilder::dst_shape() const { return node().shape.shape; }
 const std::string& OnnxBuilder::src(int i) const { return value_of(node().srcs.at(static_cast<std::size_t>(i))); }
 
-std::string OnnxBuilder::unique(const std::string& wish) {
-  std::string name = wish;
-  for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", wish, i);
+std::string OnnxBuilder::unique(const std::string& requested) {
+  std::string name = requested;
+  for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", requested, i);
   return name;
 }
 

@@ -67,7 +67,7 @@ class OnnxBuilder {
   friend class OnnxExport;
   void add_input(int node);  ///< makes the result of this node an input of the model
   void add_layer(int node);  ///< writes the node's layer
-  std::string unique(const std::string& wish);
+  std::string unique(const std::string& requested);
 
   const Graph& graph_;
   const Parameters& parameters_;

@@ -29,8 +29,8 @@ std::optional<std::size_t> Autotuner::choose(const std::string& key, const std::
   const std::scoped_lock lock(mutex_);
   if (rules_ > 0 || candidates.size() == 1) return first_that_runs(candidates.size(), trials);
   const std::string list = fmt::format(", of {}", fmt::join(candidates, " | ")), shared_key = key + list;
-  const auto place = [&](const std::string& name) { return std::find(candidates.begin(), candidates.end(), name); };
-  const auto usable = [&](const std::string& name) { return place(name) != candidates.end(); };
+  const auto find = [&](const std::string& name) { return std::find(candidates.begin(), candidates.end(), name); };
+  const auto usable = [&](const std::string& name) { return find(name) != candidates.end(); };
   std::string chosen = candidates[0];
   if (const auto given = adopted(shared_key, key); !given.empty() && usable(given)) {
     chosen = given;
@@ -49,7 +49,7 @@ std::optional<std::size_t> Autotuner::choose(const std::string& key, const std::
   }
   KEELSON_EXPECT(usable(chosen));
   made_[shared_key] = made_[key] = chosen;
-  return static_cast<std::size_t>(place(chosen) - candidates.begin());
+  return static_cast<std::size_t>(find(chosen) - candidates.begin());
 }
 
 std::optional<std::size_t> Autotuner::first_that_runs(std::size_t count, const Trials& trials) {

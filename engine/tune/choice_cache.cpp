@@ -85,10 +85,10 @@ void ChoiceCache::write() {
 }
 
 bool tuning_is_off() {
-  const std::string wish = environment("KEELSON_TUNE");
-  if (wish != "" && wish != "on" && wish != "off")
-    refuse("KEELSON_TUNE={}: 'on' (measure algorithms, the default) or 'off' is expected", wish);
-  return wish == "off";
+  const std::string requested = environment("KEELSON_TUNE");
+  if (requested != "" && requested != "on" && requested != "off")
+    refuse("KEELSON_TUNE={}: 'on' (measure algorithms, the default) or 'off' is expected", requested);
+  return requested == "off";
 }
 
 fs::path choice_file(std::string name) {

@@ -175,7 +175,7 @@ TEST_F(AtomicFileTest, WritesNoOutputBesideCheckpoints) {
   put(folder_ / "run/checkpoints/notes.txt", "old");
   for (const char* name : {"run/checkpoints/best.h5", "run/checkpoints/notes.txt", "run/checkpoints/abandoned-1/a.onnx",
                            "run/checkpoints/figures/../a.onnx", "link/a.onnx", "dangling", "new/checkpoints/a.onnx"})
-    expect_refused(folder_ / name, Target::output, "lies in a folder of checkpoints, where only runs write");
+    expect_refused(folder_ / name, Target::output, "is in a folder of checkpoints, where only runs write");
   EXPECT_EQ(message(folder_ / "run/checkpoints/figures/a.svg", Target::output), "(written)");
   EXPECT_EQ(message(folder_ / "run/a.onnx", Target::output), "(written)");
   EXPECT_EQ(message(folder_ / "run/checkpoints/notes.txt", Target::own), "(written)");

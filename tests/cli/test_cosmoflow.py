@@ -253,7 +253,7 @@ class Training(Case):
         for done, says in (
             (run("export", "--checkpoint", self.out, "--onnx", best), "best.h5: is an HDF5 file"),
             (run("export", "--checkpoint", best, "--onnx", best.with_name("step-0000000099.h5")),
-             "--onnx .*step-0000000099.h5: lies in a folder of checkpoints, where only runs write"),
+             "--onnx .*step-0000000099.h5: is in a folder of checkpoints, where only runs write"),
             (run("evaluate", "--checkpoint", self.out, "--data", damaged),
              r"damaged.h5: .* say 'Omega_m .*', but the training data of .*best.h5 has 'Omega_m ")):
             self.assertEqual(done.returncode, 2, done.stderr)

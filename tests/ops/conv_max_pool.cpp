@@ -264,7 +264,7 @@ TEST(ConvMaxPool, GpusDeclineWhatTheyCannotDo) {
   expect(why([](auto& d) { d.diff_src = true; }), "the gradient of src");
   expect(why([](auto& d) { d.conv.bias = true; }), "BiasGradient");
   expect(why([](auto& d) { d.conv.stride = {2, 2, 2}; }), "stride");
-  expect(why([](auto& d) { d.pool.stride = {1, 1, 1}; }), "side by side");
+  expect(why([](auto& d) { d.pool.stride = {1, 1, 1}; }), "gaps, overlap");
   expect(why([](auto& d) { d.conv.kernel = {3, 3, 5}; }), "3 x 3");
   expect(why([](auto& d) { d.dst.dtype = DType::f32; }), "dst f32");
   expect(why([](auto& d) { d.dst.layout = Layout::any(); }), "dst is not channels-last");

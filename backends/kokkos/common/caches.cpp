@@ -10,7 +10,7 @@ namespace {
 
 }  // namespace
 
-// The names are the GNU C library's; others have none.
+// These names exist only in the GNU C library.
 Index first_cache_bytes() {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
   static const Index bytes = told_or(::sysconf(_SC_LEVEL1_DCACHE_SIZE), Index{32} << 10);

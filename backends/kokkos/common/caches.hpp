@@ -2,10 +2,10 @@
 
 #include "backends/kokkos/common/kernel.hpp"
 
-/// Sizes of a core's data caches, by which kernels for CPUs cut their work. The machine is asked once.
+/// Sizes of a core's data caches, for the block sizes of kernels on CPUs. The operating system is asked once.
 namespace keelson::kokkos {
 
-Index first_cache_bytes();   ///< 32 KiB where the machine does not tell
-Index second_cache_bytes();  ///< 1 MiB where the machine does not tell
+Index first_cache_bytes();   ///< 32 KiB if the size is not known
+Index second_cache_bytes();  ///< 1 MiB if the size is not known
 
 }  // namespace keelson::kokkos

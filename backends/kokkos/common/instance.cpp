@@ -19,8 +19,7 @@ std::shared_ptr<Instance>& main_owner() {
   return owner;
 }
 
-/// oneDNN, and parallel regions that do not say how many threads they want, follow OpenMP's number. It belongs to the
-/// host thread.
+/// The number of threads of oneDNN, and of parallel regions without num_threads. OpenMP keeps it per host thread.
 int openmp_threads() {
 #ifdef _OPENMP
   return omp_get_max_threads();
@@ -49,7 +48,7 @@ Instance::~Instance() {
   try {
     space_.fence("keelson::instance::end");
   } catch (const std::exception&) {
-    // A fault of the device: whoever reads results meets it, too.
+    // ignore a fault of the device here: reading the results reports it, too
   }
 }
 

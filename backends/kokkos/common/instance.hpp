@@ -7,7 +7,7 @@
 
 #include "engine/ops/device.hpp"
 
-/// The execution instances of Kokkos that kernels run on. None is Kokkos' default one: that belongs to the host
+/// The execution instances of Kokkos that kernels run on. Kokkos' default instance is not used: it belongs to the host
 /// program.
 namespace keelson::kokkos {
 
@@ -19,7 +19,7 @@ class Instance : public ExecutionInstance {
   explicit Instance(Space space) : space_(std::move(space)) {}
   ~Instance() override;
   int concurrency() const override { return space_.concurrency(); }
-  /// For spaces whose work is done when a call returns; others override it.
+  /// For spaces whose calls return when the work is done; other spaces override this function.
   void wait_for(ExecutionInstance& other) override;
   const Space& space() const { return space_; }
 
@@ -31,15 +31,15 @@ class Instance : public ExecutionInstance {
   Space space_;
 };
 
-/// The calling host thread's: that of its innermost InstanceScope, else the main one.
+/// The instance of the calling host thread's innermost InstanceScope, else the main instance.
 Instance& current_instance();
 inline const Space& space() { return current_instance().space(); }
 
-/// Makes `make()` the main instance of this process if there is none. It ends before Kokkos does.
+/// Makes `make()` the main instance of this process if there is none. The instance ends before Kokkos does.
 void ensure_main_instance(std::shared_ptr<Instance> (*make)());
 Instance& main_instance();
 
-/// On a CPU with so many threads; 0: as many as Kokkos was started with.
+/// On a CPU: an instance with so many threads; 0: the number that Kokkos was started with.
 std::shared_ptr<Instance> make_instance(int threads);
 
 }  // namespace keelson::kokkos

@@ -8,17 +8,16 @@
 #include "engine/base/align.hpp"
 #include "engine/ops/primitive.hpp"
 
-/// What all kernels of the Kokkos backend share. Kernels are free functions and functors over raw pointers in the
-/// memory space of Kokkos' default execution space, and run on the current instance (space()); nothing in them is
-/// specific to it.
+/// The common part of all kernels of the Kokkos backend. Kernels are free functions and functors over raw pointers in
+/// the memory space of Kokkos' default execution space. Kernels run on the current instance (space()).
 namespace keelson::kokkos {
 
 using Index = std::int64_t;
 using Range = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 
-/// Kernels give one work item a run of elements on a CPU (the compiler vectorises the run) and one element, or 16 bytes
-/// of them, on a GPU (neighbouring threads then touch neighbouring addresses). A build that tests the device paths
-/// takes those of a GPU on a CPU.
+/// On a CPU a work item takes a run of elements, which the compiler vectorises. On a GPU a work item takes one element,
+/// or 16 bytes, so that neighbouring threads access neighbouring addresses. A build with KEELSON_DEVICE_PATHS takes the
+/// paths of a GPU on a CPU, to test them.
 #ifdef KEELSON_DEVICE_PATHS
 inline constexpr bool runs_on_host = false;
 #else
@@ -27,12 +26,12 @@ inline constexpr bool runs_on_host = runs_on_cpu;
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
-/// The label, or nothing while no tool listens: Kokkos keeps labels in std::string, and most would allocate.
+/// The label, or "" if no tool listens: Kokkos copies labels to std::string, and most copies would allocate.
 inline std::string heard(const char* label) { return Kokkos::Tools::profileLibraryLoaded() ? label : std::string(); }
 
-/// functor(i) for 0 <= i < items, on the current execution instance. Light weight: Kokkos hands the functor to a GPU's
-/// kernel as its argument. Through constant memory, where larger functors go otherwise, it would wait for the kernel
-/// before and copy from a buffer that the next launch overwrites, which a recording must not do.
+/// functor(i) for 0 <= i < items, on the current execution instance. Light weight: on a GPU the functor is an argument
+/// of the kernel. Kokkos passes larger functors through constant memory, where a launch waits for the kernel before and
+/// reads a buffer that the next launch overwrites, which a recording must not do.
 template <class Functor>
 void launch(const char* label, Index items, const Functor& functor) {
   static_assert(sizeof(Functor) < 3584, "a kernel's argument has at most 4 KiB");
@@ -42,7 +41,7 @@ void launch(const char* label, Index items, const Functor& functor) {
 
 inline void fence(const char* label) { space().fence(heard(label)); }
 
-/// Runs body(begin, end) over blocks that cover [0, n).
+/// Runs body(begin, end) for blocks that cover [0, n).
 template <class Body>
 struct BlockFunctor {
   Body body;
@@ -59,7 +58,7 @@ void for_each_block(const char* label, Index n, const Body& body, Index host_blo
   launch(label, ceil_div(n, block), BlockFunctor<Body>{body, n, block});
 }
 
-/// Extents and element strides of a strided tensor, by value into a kernel.
+/// Extents and element strides of a strided tensor; kernels get a copy.
 struct Strided {
   int rank = 0;
   Index extents[max_rank] = {}, strides[max_rank] = {};
@@ -71,7 +70,7 @@ struct Strided {
   explicit Strided(const TensorDesc& d) : Strided(d.shape, d.layout) {}
   explicit Strided(const Tensor& t) : Strided(t.desc()) {}
 
-  /// Memory offset of element number `linear` in plain (row-major logical) order.
+  /// Memory offset of element number `linear` in row-major logical order.
   KOKKOS_FUNCTION Index offset(Index linear) const {
     Index at = 0;
     for (int i = rank - 1; i >= 0; --i) {
@@ -82,7 +81,7 @@ struct Strided {
   }
 };
 
-/// The same body, element by element, for layouts with gaps that belong to nobody.
+/// Calls the body for each element, for layouts with gaps.
 template <class Body>
 struct Gapped {
   Body body;
@@ -95,8 +94,8 @@ struct Gapped {
   }
 };
 
-/// Element-wise work on operands that share the layout of `t`: over the flat array where it is dense (padding
-/// included), on a GPU `device_block` of them at once.
+/// Element-wise work on operands with the layout of `t`. A dense layout is processed as a flat array (with its
+/// padding), on a GPU `device_block` elements at once.
 template <class Body>
 void for_each_element(const char* label, const Tensor& t, const Body& body, Index device_block = 1) {
   if (t.layout().is_dense(t.shape()))
@@ -105,8 +104,7 @@ void for_each_element(const char* label, const Tensor& t, const Body& body, Inde
     for_each_block(label, t.elements(), Gapped<Body>{body, Strided(t)});
 }
 
-/// A batch of up to three spatial dims as five dims (N, C, D, H, W): missing spatial dims have extent 1 and stand in
-/// front.
+/// A batch of up to three spatial dims as five dims (N, C, D, H, W). Missing spatial dims come first and have extent 1.
 struct Volume {
   Index n, c, extent[3];
   Index stride_n, stride_c, stride[3];
@@ -126,14 +124,14 @@ struct Volume {
   }
 };
 
-/// An entry per spatial dim as three entries, `missing` in front.
+/// An entry per spatial dim as three entries, filled up with `missing` at the front.
 inline Kokkos::Array<Index, 3> three(const Shape& s, Index missing) {
   Kokkos::Array<Index, 3> a = {missing, missing, missing};
   for (int i = 0; i < s.rank(); ++i) a[3 - s.rank() + i] = s[i];
   return a;
 }
 
-/// "" where the kernels can read the tensor, else the reason why not. `any` passes: it is a request.
+/// "" if the kernels can read the tensor, else the reason why not. `any` passes: it is a request.
 inline std::string not_strided_f32(const char* name, const TensorDesc& d) {
   if (d.dtype != DType::f32) return fmt::format("{} is {}, not f32", name, to_string(d.dtype));
   if (d.layout.is_opaque()) return fmt::format("{} has the layout {} of another backend", name, d.layout.to_string());
@@ -142,14 +140,14 @@ inline std::string not_strided_f32(const char* name, const TensorDesc& d) {
 
 inline Layout chosen(const TensorDesc& d, const Layout& preferred) { return d.layout.is_any() ? preferred : d.layout; }
 
-/// A dense layout of `shape` in the manner of `like`: channels last or plain.
+/// A dense layout of `shape`, channels-last or plain as `like` is.
 inline Layout same_order(const TensorDesc& like, const Shape& shape) {
   const bool plain = like.layout.is_plain(like.shape) && !like.layout.is_channels_last(like.shape);
   const bool channels_first = plain || (like.shape[1] > 1 && like.layout.strides()[1] != 1);
   return channels_first ? Layout::plain(shape) : Layout::channels_last(shape);
 }
 
-/// The layout of an operand of an op with weights; gradients lie as their values do.
+/// The layout of an operand of an op with weights; a gradient has the layout of its value.
 template <class Desc>
 Layout weighted_layout(const Desc& d, ops::Role r) {
   using enum ops::Role;

@@ -2,25 +2,25 @@
 
 #include "backends/kokkos/common/kernel.hpp"
 
-/// Sums of many terms on a GPU, in f64 and in an order that depends on nothing but their number. (On a CPU the threads
-/// take blocks, whose sums are few enough for one.)
+/// Sums of many terms on a GPU, in f64 and in an order that depends only on the number of terms. (On a CPU the threads
+/// sum blocks, and one thread adds the few sums.)
 namespace keelson::kokkos {
 
-inline constexpr Index sum_fan = 64;                ///< terms of one work item, where there are no more than ...
+inline constexpr Index sum_fan = 64;                ///< terms of one work item, if there are no more than ...
 inline constexpr Index most_sums = Index{1} << 17;  ///< ... this times as many
 
-/// Work items of the first pass over `count` terms.
+/// The number of work items of the first pass over `count` terms.
 constexpr Index sums_of(Index count) {
   const Index wanted = ceil_div(count, sum_fan);
   return wanted < 1 ? 1 : wanted < most_sums ? wanted : most_sums;
 }
 
-/// Partial sums of the rows of a matrix of terms. Each takes every `parts`-th term of its row, so that neighbouring
+/// Partial sums of the rows of a matrix of terms. A work item adds every `parts`-th term of a row, so that neighbouring
 /// items read neighbouring memory.
 template <class Term>
 struct PartialSums {
   Term term;
-  Index count, parts;  ///< of a row
+  Index count, parts;  ///< terms and work items of a row
   double* to;          ///< (rows, parts)
   KOKKOS_FUNCTION void operator()(Index item) const {
     constexpr int ahead = 8;  // terms that are read before the first of them is added
@@ -37,7 +37,7 @@ struct PartialSums {
   }
 };
 
-/// The terms are numbers in memory: (count), or (rows, count).
+/// Terms that are numbers in memory: (count), or (rows, count).
 struct Numbers {
   const double* values;
   Index count = 0;
@@ -45,11 +45,12 @@ struct Numbers {
   KOKKOS_FUNCTION double operator()(Index row, Index i) const { return values[row * count + i]; }
 };
 
-/// f64 numbers that parallel_sum() needs as scratch memory; parallel_sums(): as many for each row.
+/// The number of f64 values that parallel_sum() needs as scratch memory. parallel_sums() needs this number for each
+/// row.
 constexpr Index parallel_sum_scratch(Index count) { return sums_of(count) + sums_of(sums_of(count)); }
 
-/// result[row] = term(row, 0) + ... + term(row, count - 1) for each row, e.g. for each sample. All rows are added up by
-/// the same launches.
+/// result[row] = term(row, 0) + ... + term(row, count - 1) for each row, e.g. for each sample. The same launches add
+/// all rows.
 template <class Term>
 void parallel_sums(const char* label, const Term& term, Index rows, Index count, double* scratch, double* result) {
   Index parts = sums_of(count);
@@ -64,7 +65,7 @@ void parallel_sums(const char* label, const Term& term, Index rows, Index count,
   }
 }
 
-/// The terms of the only row.
+/// The terms of a matrix with one row.
 template <class Term>
 struct OneRow {
   Term term;

@@ -8,7 +8,7 @@ namespace keelson::kokkos {
 
 namespace {
 
-/// Seconds of launch(), finished.
+/// The time of launch() until its work is done, in seconds.
 template <class Launch>
 double seconds_of(const Launch& launch) {
   using clock = std::chrono::steady_clock;
@@ -19,7 +19,7 @@ double seconds_of(const Launch& launch) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
 
-/// The least of repeated runs, over `budget` seconds and at least three of them.
+/// The shortest of repeated runs: at least three runs, and runs for `budget` seconds.
 template <class Launch>
 double best_of(double budget, const Launch& launch) {
   double best = seconds_of(launch), spent = best;
@@ -31,12 +31,13 @@ double best_of(double budget, const Launch& launch) {
   return best;
 }
 
-/// x = scale x + shift in each accumulator. As many independent ones as the kernels' tile has, which is enough to hide
-/// the latency of the units. The constants come at run time, or the compiler would take the arithmetic apart.
+/// x = scale x + shift in each accumulator. There are as many independent accumulators as in the kernels' tile, which
+/// hides the latency of the units. The constants are known only at run time, so that the compiler cannot simplify the
+/// loop.
 struct Chains {
   Index rounds;
   float scale, shift;
-  float* results;  ///< one per item: what is never read need not be computed
+  float* results;  ///< one per item: without it the compiler would remove the loop
 
   static constexpr double flops_of_round = 2.0 * tile_rows * max_lanes;
 
@@ -71,7 +72,7 @@ double measure_fma_rate() {
                                             static_cast<std::size_t>(items));
   Chains chains{1 << 12, 0.999f, 1e-3f, results.data()};
   const auto run = [&] { launch(label, items, chains); };
-  // Long enough that starting the threads does not count, and short enough for one of them to run undisturbed.
+  // Long enough to ignore the start of the threads, and short enough that some runs are not disturbed.
   while (seconds_of(run) < 0.01) chains.rounds *= 2;
   return static_cast<double>(items * chains.rounds) * Chains::flops_of_round / best_of(0.25, run);
 }

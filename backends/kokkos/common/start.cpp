@@ -11,7 +11,7 @@ void start(int threads, int gpu) {
   Kokkos::InitializationSettings settings;
   if (threads > 0) settings.set_num_threads(threads);
   if (gpu >= 0) settings.set_device_id(gpu);
-  settings.set_disable_warnings(true);  // about OMP_PROC_BIND: binding is the caller's decision
+  settings.set_disable_warnings(true);  // about OMP_PROC_BIND: the caller decides about binding
   Kokkos::initialize(settings);
 }
 

@@ -1,13 +1,13 @@
 #pragma once
 
-/// Kokkos' beginning and end, for those who must not include it.
+/// The start and the end of Kokkos, for files that must not include Kokkos.
 namespace keelson::kokkos {
 
-bool started();   ///< by whomever, and not ended
-bool finished();  ///< it cannot be started again
+bool started();   ///< by any code, and not ended
+bool finished();  ///< ended, and cannot be started again
 
-/// With `threads` threads (0: all that this process may use); `gpu`: the number of the GPU, where the default space is
-/// one (negative: Kokkos' choice).
+/// With `threads` threads (0: all that this process may use). `gpu`: the number of the GPU, if the default space is a
+/// GPU (negative: Kokkos chooses).
 void start(int threads, int gpu);
 void finish();
 

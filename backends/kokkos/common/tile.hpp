@@ -2,12 +2,12 @@
 
 #include "backends/kokkos/common/kernel.hpp"
 
-/// The inner loop of convolution and dense: a tile of `rows` x `lanes` sums in registers, acc[r][l] += a[r] * b[l] for
-/// each step of the reduction (an outer product, after Goto & van de Geijn, "Anatomy of high-performance matrix
+/// The inner loop of convolution and dense: a tile of `rows` x `lanes` sums in registers. Each step of the reduction
+/// adds an outer product: acc[r][l] += a[r] * b[l] (after Goto & van de Geijn, "Anatomy of high-performance matrix
 /// multiplication", 2008).
 namespace keelson::kokkos {
 
-// Width of a vector register in floats, and how many accumulators fit beside the operands.
+// Width of a vector register in floats, and how many accumulators fit in the registers beside the operands.
 #if defined(__CUDACC__) || defined(__HIPCC__) || !defined(__GNUC__)
 inline constexpr int vector_width = 1, tile_rows = 4;
 #elif defined(__AVX512F__)
@@ -20,7 +20,7 @@ inline constexpr int vector_width = 4, tile_rows = 12;
 inline constexpr int vector_width = 4, tile_rows = 6;
 #endif
 
-/// Loops over a tile must vanish, or the tile lies in memory instead of registers; -O2 does not unroll them by itself.
+/// Loops over a tile must be unrolled, so that the tile stays in registers; -O2 alone does not unroll them.
 #if defined(__CUDACC__) || defined(__HIPCC__) || defined(__clang__)
 #define KEELSON_UNROLL _Pragma("unroll")
 #elif defined(__GNUC__)
@@ -32,8 +32,8 @@ inline constexpr int vector_width = 4, tile_rows = 6;
 /// The widest tile; narrow outputs use a narrower one (see with_lanes).
 inline constexpr int max_lanes = vector_width == 1 ? 4 : 2 * vector_width;
 
-/// `count` floats in registers. GCC and Clang are told the vectors: left to themselves they vectorise only some tile
-/// shapes.
+/// `count` floats in registers. GCC and Clang get explicit vectors, since they vectorise only some tile shapes by
+/// themselves.
 template <int count>
 struct Lanes {
   static constexpr int width = count < vector_width ? count : vector_width;
@@ -70,7 +70,7 @@ struct Lanes {
     KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) part[i] += a.part[i] * b.part[i];
   }
-  /// this = s this + v: each result waits for the one before.
+  /// this = s this + v: each result depends on the one before.
   KOKKOS_FORCEINLINE_FUNCTION void scale_and_add(float s, const Lanes& v) {
     KEELSON_UNROLL
     for (int i = 0; i < count / width; ++i) {
@@ -81,8 +81,8 @@ struct Lanes {
   }
 };
 
-/// Asks for the cache line of `p`, which may be any address, in the second cache level (`first_level`: in the first
-/// one) before it is needed.
+/// Prefetches the cache line of `p`, which may be any address, into the second cache level (`first_level`: into the
+/// first).
 template <bool first_level = false>
 KOKKOS_FORCEINLINE_FUNCTION void prefetch([[maybe_unused]] const void* p) {
 #if !defined(__CUDACC__) && !defined(__HIPCC__) && defined(__GNUC__)
@@ -103,7 +103,8 @@ KOKKOS_FORCEINLINE_FUNCTION void multiply(Lanes<lanes> (&acc)[rows], const float
   }
 }
 
-/// Calls use(std::integral_constant<int, lanes>) with the narrowest tile that holds `columns`, or the widest.
+/// Calls use(std::integral_constant<int, lanes>) with the narrowest tile that has `columns` lanes, or with the widest
+/// tile.
 template <class Use>
 void with_lanes(Index columns, const Use& use) {
   if constexpr (vector_width > 4)

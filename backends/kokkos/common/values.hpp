@@ -7,8 +7,7 @@
 #include <cuda_fp16.h>
 #endif
 
-/// Values lie in memory as f32, bf16 or f16; kernels compute in float. Each kernel is a template over the type in
-/// memory.
+/// Values are stored as f32, bf16 or f16; kernels compute in float. Each kernel is a template over the stored type.
 namespace keelson::kokkos {
 
 KOKKOS_FORCEINLINE_FUNCTION float value_of(float x) { return x; }
@@ -21,7 +20,7 @@ KOKKOS_FORCEINLINE_FUNCTION float value_of(f16 x) {
 #endif
 }
 
-/// x as it is stored: rounded to the nearest T.
+/// x rounded to the nearest T.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T stored(float x) {
 #ifdef __CUDA_ARCH__
@@ -38,7 +37,7 @@ KOKKOS_FORCEINLINE_FUNCTION T stored(float x) {
 
 constexpr bool is_value_type(DType t) { return t == DType::f32 || is_half(t); }
 
-/// Calls use(T{}) with the type in memory: one branch outside of the kernels.
+/// Calls use(T{}) with the stored type: one branch outside of the kernels.
 template <class Use>
 void with_type(DType t, const Use& use) {
   switch (t) {
@@ -53,14 +52,14 @@ void with_type(DType t, const Use& use) {
   }
 }
 
-/// "" where the kernels can read the tensor, else the reason why not. `any` passes: it is a request.
+/// "" if the kernels can read the tensor, else the reason why not. `any` passes: it is a request.
 inline std::string not_strided_values(const char* name, const TensorDesc& d) {
   if (!is_value_type(d.dtype)) return fmt::format("{} is {}, not f32, bf16 or f16", name, to_string(d.dtype));
   if (d.layout.is_opaque()) return fmt::format("{} has the layout {} of another backend", name, d.layout.to_string());
   return "";
 }
 
-/// Neighbours that a GPU's thread moves at once: 16 bytes of them, or what belongs to as many values.
+/// The number of neighbouring values that a GPU's thread moves at once: 16 bytes, or the bytes of as many values.
 template <class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
 template <class T, int width>
@@ -70,14 +69,15 @@ struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
 
 inline bool aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
-/// How many neighbours a GPU's thread may take of arrays that begin here: pack_width, or 1 where one is not aligned.
+/// The number of neighbours that a GPU's thread may move in arrays that begin here: pack_width, or 1 if one is not
+/// aligned.
 template <class T, class... Pointers>
 Index neighbours(Pointers... p) {
   return (aligned(p, 16) && ...) ? pack_width<T> : 1;
 }
 
-/// Calls use(integral_constant<int, N>) with N = pack_width if it divides `count` and both pointers are aligned for it,
-/// else with N = 1.
+/// Calls use(integral_constant<int, N>) with N = pack_width if it divides `count` and both pointers are aligned for a
+/// pack, else with N = 1.
 template <class T, class Use>
 void with_pack(Index count, const void* a, const void* b, const Use& use) {
   if (count % pack_width<T> == 0 && neighbours<T>(a, b) > 1)
@@ -86,7 +86,7 @@ void with_pack(Index count, const void* a, const void* b, const Use& use) {
     use(std::integral_constant<int, 1>{});
 }
 
-/// `count` neighbours as floats. On a GPU more than one are aligned as a Pack.
+/// `count` neighbours as floats. On a GPU, more than one must be aligned as a Pack.
 template <int count, class T>
 KOKKOS_FORCEINLINE_FUNCTION void load(const T* p, float (&v)[count]) {
   if constexpr (!runs_on_host && count > 1) {
@@ -121,7 +121,7 @@ KOKKOS_FORCEINLINE_FUNCTION void map_pack(const F& f, T* dst, const Pack<S, coun
 
 }  // namespace detail
 
-/// dst[i] = f(src[i]...) for begin <= i < end, in float. In place is fine: every element is read before it is written.
+/// dst[i] = f(src[i]...) for begin <= i < end, in float. May work in place: each element is read before it is written.
 template <class T, class F, class... S>
 KOKKOS_FORCEINLINE_FUNCTION void map_run(Index begin, Index end, const F& f, T* dst, const S*... src) {
   if constexpr (!runs_on_host) {

@@ -4,12 +4,12 @@
 
 #include "backends/kokkos/common/kernel.hpp"
 
-/// exp, tanh and erfc of float without branches and calls, so that the compiler vectorises loops over them; on GPUs,
-/// the device's own functions. Errors are relative; a NaN stays a NaN.
+/// exp, tanh and erfc of float without branches and calls, so that the compiler vectorises loops with them. On GPUs
+/// these are the device's own functions. Errors are relative; a NaN stays a NaN.
 namespace keelson::kokkos {
 
-/// Within 2e-7; 0 to rounding below -87.3, infinity above 88.8. The exponent is split off by adding 1.5 * 2^23, whose
-/// last bits then hold it; what remains, at most ln(2) / 2, goes into the Taylor series.
+/// Error up to 2e-7; 0 up to rounding below -87.3, infinity above 88.8. Adding 1.5 * 2^23 rounds the exponent to an
+/// integer in the last bits. The Taylor series takes the rest, at most ln(2) / 2.
 KOKKOS_FORCEINLINE_FUNCTION float fast_exp(float x) {
   if constexpr (!runs_on_host) return Kokkos::exp(x);
   constexpr float magic = 12582912.0f, log2_e = 1.44269504088896341f, ln2_high = 0.693359375f,
@@ -30,8 +30,8 @@ KOKKOS_FORCEINLINE_FUNCTION float fast_exp(float x) {
   return series * std::bit_cast<float>(exponent << 23);
 }
 
-/// Within 3e-7. Below 0.625 Gauss' continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))), up to 13, as a quotient of
-/// polynomials; above, (e^2x - 1) / (e^2x + 1).
+/// Error up to 3e-7. Below 0.625: Gauss' continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))), up to 13, as a
+/// quotient of polynomials. Above: (e^2x - 1) / (e^2x + 1).
 KOKKOS_FORCEINLINE_FUNCTION float fast_tanh(float x) {
   if constexpr (!runs_on_host) return Kokkos::tanh(x);
   float a = x < 0 ? -x : x;
@@ -44,8 +44,8 @@ KOKKOS_FORCEINLINE_FUNCTION float fast_tanh(float x) {
   return x < 0 ? -y : y;
 }
 
-/// Within 1e-6 for x < 4, 5e-6 for x < 9 (that of exp(-x^2)): t P(t) exp(-x^2) with t = 1 / (1 + x / 2) for x >= 0. P
-/// is a Chebyshev fit, good to 2e-7, to erfc(x) exp(x^2) / t over 0 < t <= 1.
+/// Error up to 1e-6 for x < 4, and 5e-6 for x < 9 (the error of exp(-x^2)): t P(t) exp(-x^2) with t = 1 / (1 + x / 2)
+/// for x >= 0. P is a Chebyshev approximation of erfc(x) exp(x^2) / t over 0 < t <= 1, with an error of 2e-7.
 KOKKOS_FORCEINLINE_FUNCTION float fast_erfc(float x) {
   if constexpr (!runs_on_host) return Kokkos::erfc(x);
   const float a = x < 0 ? -x : x, t = 1 / (1 + 0.5f * a);

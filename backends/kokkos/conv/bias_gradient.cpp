@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-/// channel_sums() knows two sums per channel; the second is not needed. Traffic: every value once in.
+/// channel_sums() computes two sums per channel; the second is not needed. Traffic: every value read once.
 template <class T>
 struct DiffSums {
   const T* diff;
@@ -68,7 +68,7 @@ class KokkosBiasGradient : public BiasGradient {
 
 Expected<BiasGradient> make(const BiasGradientDesc& d) {
   if (auto why = not_strided_values("diff_dst", d.diff_dst); !why.empty()) return why;
-  if (d.diff_dst.layout.is_any()) return std::string("diff_dst has no layout yet; sums adopt their producer's");
+  if (d.diff_dst.layout.is_any()) return std::string("diff_dst has no layout yet; sums take their producer's layout");
   if (d.diff_dst.shape.rank() < 2) return std::string("diff_dst has no channels");
   return std::unique_ptr<BiasGradient>(std::make_unique<KokkosBiasGradient>(d));
 }

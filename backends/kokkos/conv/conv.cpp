@@ -17,7 +17,7 @@ namespace {
 
 using namespace ops;
 
-/// Source coordinates that the forward kernel reaches.
+/// The source coordinates that the forward kernel reads.
 ViewPlan forward_view(const ConvGeometry& g) {
   Triple low, high;
   for (int d = 0; d < 3; ++d) {
@@ -27,7 +27,7 @@ ViewPlan forward_view(const ConvGeometry& g) {
   return ViewPlan(g.src, g.groups, low, high);
 }
 
-/// Coordinates of diff_dst that backward data reaches.
+/// The coordinates of diff_dst that backward data reads.
 ViewPlan backward_view(const ConvGeometry& g) {
   Triple low, high;
   for (int d = 0; d < 3; ++d) {
@@ -116,7 +116,7 @@ class KokkosConv : public Conv {
     scatter("keelson::conv::backward_data", diff_dst, weights, nullptr, {}, diff_src, scratch);
   }
 
-  /// diff_src = activation(the gradient of the source + bias); bias: one element per channel of the source, or null.
+  /// diff_src = activation(the gradient of src + bias). bias: one element per channel of src, or null.
   void scatter(const char* label, const Tensor& diff_dst, const Tensor& weights, const float* bias,
                const EltwiseParams& activation, const Tensor& diff_src, const Tensor& scratch) const {
     ImplicitGemm k{};
@@ -181,7 +181,7 @@ class KokkosConv : public Conv {
   PanelPlan forward_panels_, backward_panels_;
   ConvWeightsGradient weights_gradient_;
   PartialSumBlocks bias_slots_;
-  bool by_channels_;  ///< bias gradients: slots are too much for one work item of a GPU
+  bool by_channels_;  ///< bias gradients: slots are too much work for one work item of a GPU
 };
 
 std::string mismatch(const ConvDesc& d) {
@@ -199,7 +199,7 @@ std::string mismatch(const ConvDesc& d) {
   return "";
 }
 
-/// Bias and activation cost nothing: the kernel adds them before it stores an element.
+/// Bias and activation take no extra pass: the kernel applies them before storing an element.
 class KokkosTransposedConv final : public backends::SwappedConv {
  public:
   using SwappedConv::SwappedConv;
@@ -220,7 +220,7 @@ Expected<Conv> make(const ConvDesc& desc) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
   if (auto why = mismatch(d); !why.empty()) return why;
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   if (auto depthwise = make_depthwise_conv(d); depthwise.primitive) return depthwise;
   d.src.layout = chosen(d.src, Layout::channels_last(d.src.shape));
   d.weights.layout = chosen(d.weights, filters_last(d.weights.shape));

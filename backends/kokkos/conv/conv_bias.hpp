@@ -47,7 +47,7 @@ struct AddBias {
   }
 };
 
-/// Both passes over a gradient f32 of this shape and layout. The sums do not depend on the number of threads.
+/// Both passes over an f32 gradient of this shape and layout. The sums do not depend on the number of threads.
 class BiasSums {
  public:
   explicit BiasSums(const Volume& diff) : diff_(diff), lines_per_slot_(ceil_div(lines(), most_slots)) {}

@@ -4,9 +4,9 @@
 #include "backends/kokkos/conv/conv_geometry.hpp"
 #include "backends/kokkos/elementwise/eltwise_math.hpp"
 
-/// Forward and backward data: every destination position gathers kernel taps x channels from the source. Implicit GEMM:
-/// the rows of the tile are destination positions, its lanes output channels, the reduction runs over taps and input
-/// channels.
+/// Forward and backward data: every destination position sums over kernel taps and channels of the source. Implicit
+/// GEMM: the rows of the tile are destination positions, the lanes are output channels, and the reduction is over taps
+/// and input channels.
 namespace keelson::kokkos {
 
 struct ImplicitGemm {
@@ -27,7 +27,8 @@ struct ImplicitGemm {
 
   KOKKOS_FUNCTION Index positions() const { return n * extent[0] * extent[1] * extent[2]; }
 
-  /// Taps that are neighbours in both operands join the contiguous part: a longer inner loop for few input channels.
+  /// Joins taps that are neighbours in both operands to the contiguous part: a longer inner loop for few input
+  /// channels.
   void join_taps() {
     for (int d = 2; d >= 0; --d) {
       if (taps[d] != 1 && (tap_src[d] != length || tap_weights[d] != length * weights.step_row)) return;
@@ -71,7 +72,7 @@ struct ImplicitGemmTile {
     return static_cast<int>(left < lanes ? left : lanes);
   }
 
-  /// Offsets of `rows` consecutive positions; those behind the last one repeat it and are not stored.
+  /// Offsets of `rows` consecutive positions. Rows after the last position repeat this position and are not stored.
   KOKKOS_FUNCTION int locate(Index first, Index (&src_row)[rows], Index (&dst_row)[rows]) const {
     Index at[3], rest = first;
     for (int d = 2; d >= 0; --d) {

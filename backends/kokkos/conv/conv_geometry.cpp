@@ -96,7 +96,7 @@ struct FillView {
   KOKKOS_FUNCTION bool contiguous() const {
     return p.tensor.stride_c == 1 && p.tensor.stride[2] == p.groups * p.channels;
   }
-  /// Positions [begin, end) along W of a row whose positions lie side by side, in src as in dst.
+  /// Positions [begin, end) along W of a row whose positions are contiguous in src and in dst.
   KOKKOS_FUNCTION void copy_run(const float* row, float* to, Index begin, Index end) const {
     const Index step = p.tensor.stride[2], last = end < p.tensor.extent[2] ? end : p.tensor.extent[2];
     for (; begin < end && begin < 0; ++begin)
@@ -196,8 +196,8 @@ PanelPlan::PanelPlan(const ConvGeometry& g, bool forward)
       group_stride(g.co * g.weights_o),
       kernel(g.kernel),
       tap_stride(g.weights_tap) {
-  // Rows far apart would fall on few cache sets, so that wide weights are copied even where they could be used as they
-  // are.
+  // Rows far apart would map to few cache sets, so that wide weights are copied even if the kernel could read them
+  // directly.
   constexpr Index near_rows = 128;
   copy = column_stride != 1 || columns % lanes != 0 || inner_stride > near_rows;
 }

@@ -3,7 +3,7 @@
 #include "backends/kokkos/common/kernel.hpp"
 #include "engine/ops/conv.hpp"
 
-/// Convolution as the kernels see it: three spatial dims, element strides, and channels-last operands of the reduction.
+/// A convolution in the form of the kernels: three spatial dims, element strides, contiguous channels in the reduction.
 namespace keelson::kokkos {
 
 using Triple = Kokkos::Array<Index, 3>;
@@ -19,36 +19,36 @@ struct ConvGeometry {
   explicit ConvGeometry(const ops::ConvDesc& d);
 };
 
-/// (kernel..., I, O) with O fastest: the forward kernel's columns.
+/// (kernel..., I, O), O fastest: the columns of the forward kernel.
 Layout filters_last(const Shape& weights);
 
-/// One residue of the source coordinate modulo the stride, in one dim: the taps that reach it are k = first + j step,
-/// and the j-th reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
+/// In one dim: the source coordinates with one residue modulo the stride. The taps that reach them are k = first + j
+/// step, and tap j reads diff_dst at q + begin - j * back for source coordinate residue + q * stride.
 struct Residue {
   Index extent;  ///< source coordinates with this residue
   Index taps = 0, first = 0, step = 1, begin = 0, back = 0;
 };
 Residue residue_of(const ConvGeometry& g, int d, Index residue);
 
-/// The sums of backward weights over slots of dst's lines.
+/// The partial sums of backward weights: slots, each with some lines of dst.
 struct PartialSumBlocks {
   Index count, lines;
 
-  /// PartialSumBlocks of about 256 KiB of diff_dst, which stay in cache while the taps pass over them, but no more than
-  /// `limit` bytes of sums.
+  /// Slots of about 256 KiB of diff_dst, which stay in cache while all taps read them, but at most `limit` bytes of
+  /// sums.
   PartialSumBlocks(const ConvGeometry& g, std::size_t bytes_of_sums, std::size_t limit);
 };
 
-/// A tensor (N, G x channels, D, H, W) whose channels of a group are contiguous: element (n, g, c, x) is at
-/// base + n * step_n + g * step_g + c + x . step. x may leave the tensor as far as the view's plan said.
+/// A tensor (N, G x channels, D, H, W) in which the channels of a group are contiguous: element (n, g, c, x) is at base
+/// + n * step_n + g * step_g + c + x . step. x may be outside of the tensor within the box of the ViewPlan.
 struct ChannelView {
   const float* data = nullptr;
   Index base = 0, step_n = 0, step_g = 0;
   Triple step = {0, 0, 0};
 };
 
-/// How an operand becomes a ChannelView over the box [low, high] of coordinates: directly, or as a copy in scratch with
-/// zeros around it, so that no kernel has to look at borders.
+/// How to make a ChannelView of an operand over the box [low, high] of coordinates: directly, or as a copy in scratch
+/// with zeros around it, so that no kernel has to check borders.
 struct ViewPlan {
   Volume tensor;
   Index groups, channels;  ///< channels of one group
@@ -59,24 +59,23 @@ struct ViewPlan {
 
   std::size_t scratch_bytes() const;
   Index step(int d) const;  ///< ChannelView::step of the view
-  /// The view of `data`; where it is a copy, launches the kernel that fills `scratch`.
+  /// The view of `data`. If the view is a copy, launches the kernel that fills `scratch`.
   ChannelView make(const float* data, float* scratch) const;
 };
 
-/// The weights as panels of `lanes` columns: (group, panel, kD, kH, kW, inner, lane), or in place where they lie like
-/// that already.
+/// The weights as panels of `lanes` columns: (group, panel, kD, kH, kW, inner, lane); not copied if the weights have
+/// this layout already.
 struct PanelPlan {
   Index groups, columns, inner, lanes, panels;
   Index column_stride, inner_stride, group_stride;
   Triple kernel, tap_stride;
   bool copy;
 
-  /// Forward: columns are output channels and the reduction runs over input channels; backward data: the other way
-  /// round.
+  /// Forward: the columns are output channels, and the reduction is over input channels. Backward data: the reverse.
   PanelPlan(const ConvGeometry& g, bool forward);
 
   std::size_t scratch_bytes() const;
-  Index size() const { return panels * kernel[0] * kernel[1] * kernel[2] * inner * lanes; }  ///< of one group
+  Index size() const { return panels * kernel[0] * kernel[1] * kernel[2] * inner * lanes; }  ///< for one group
 };
 
 struct Panels {

@@ -10,7 +10,7 @@ namespace {
 
 /// A run of positions along W.
 struct PositionRun {
-  Index n, d, h, w, count;  ///< first position, and how many
+  Index n, d, h, w, count;  ///< first position, and the number of positions
 
   KOKKOS_FUNCTION PositionRun(const PositionBlocks& b, const Triple& extent, Index run)
       : n(run / b.runs_per_line / (extent[1] * extent[0])),
@@ -20,7 +20,7 @@ struct PositionRun {
         count(extent[2] - w < b.positions_per_run ? extent[2] - w : b.positions_per_run) {}
 };
 
-/// Packs diff_dst of a block into panels of lanes, zeros behind the last channel; one work item per (group, panel,
+/// Packs a block of diff_dst into panels of lanes, with zeros after the last channel. One work item per (group, panel,
 /// run).
 template <int lanes>
 struct PackDiff {
@@ -54,12 +54,12 @@ struct PackDiff {
   }
 };
 
-/// In one dim: where a tap reads inside the source.
+/// In one dim: the range of positions for which a tap reads inside the source.
 struct TapReach {
   Index results, extent;    ///< of dst, of src
-  Index stride, pad, step;  ///< step: from tap to tap; 0 where all taps are rows of one tile
+  Index stride, pad, step;  ///< step: from tap to tap; 0 if all taps are rows of one tile
 
-  /// [first, last): the positions of dst for which this tap reads inside.
+  /// [first, last): the positions of dst for which this tap reads inside src.
   KOKKOS_FUNCTION void positions(Index tap, Index& first, Index& last) const {
     first = 0, last = results;
     if (step == 0) return;
@@ -104,7 +104,7 @@ struct WeightsTile {
 
     const Index at[3] = {tap / (taps[1] * taps[2]), tap / taps[2] % taps[1], tap % taps[2]};
     const float* from = src.data + src.base + group * src.step_g;
-    Index first[3], last[3];  // positions whose source is no padding
+    Index first[3], last[3];  // positions whose source is not padding
     for (int d = 0; d < 3; ++d) {
       from += at[d] * tap_src[d];
       reach[d].positions(at[d], first[d], last[d]);
@@ -125,7 +125,7 @@ struct WeightsTile {
   }
 };
 
-/// Adds the slots and writes the weights' own layout; one work item per (group, panel, tap, input channel).
+/// Adds the slots, and writes in the weights' layout. One work item per (group, panel, tap, input channel).
 template <int lanes>
 struct AddWeightSlots {
   const float* sums;
@@ -170,7 +170,7 @@ PositionBlocks::PositionBlocks(const ConvGeometry& g, Index tiles, std::size_t b
   const Index all = ceil_div(runs(), runs_per_slot), room = static_cast<Index>(most_bytes / bytes);
   slots = std::clamp<Index>(ceil_div(many_tiles, tiles), 1, std::clamp<Index>(room, 1, all));
   blocks = ceil_div(all, slots);
-  runs_per_slot = ceil_div(runs(), slots * blocks);  // no slot is left with few
+  runs_per_slot = ceil_div(runs(), slots * blocks);  // avoids a last slot with few runs
 }
 
 ConvWeightsGradient::ConvWeightsGradient(const ConvGeometry& g, const ViewPlan& src)

@@ -4,15 +4,15 @@
 
 namespace keelson::kokkos {
 
-/// How the gradient of the weights passes over the positions of dst: in blocks, one after the other, that stay in cache
-/// while all tiles pass over them. A block has slots, which are summed apart, where there are few tiles; a slot has
-/// runs of positions along W.
+/// Divides the positions of dst for the gradient of the weights. Blocks are processed one after the other; a block
+/// stays in cache while all tiles read it. If there are few tiles, a block has several slots, each with its own sums. A
+/// slot has runs of positions along W.
 struct PositionBlocks {
   Index lines = 0, runs_per_line = 0, positions_per_run = 0;  ///< the last run of a line may be shorter
   Index slots = 0, runs_per_slot = 0, blocks = 0;             ///< slots of one block
 
   PositionBlocks() = default;
-  /// `tiles`: work items of a slot. `bytes`: of a slot's sums.
+  /// `tiles`: work items of a slot. `bytes`: the size of a slot's sums.
   PositionBlocks(const ConvGeometry& g, Index tiles, std::size_t bytes);
 
   KOKKOS_FUNCTION Index runs() const { return lines * runs_per_line; }
@@ -24,7 +24,7 @@ struct PositionBlocks {
 /// depend on the number of threads.
 class ConvWeightsGradient {
  public:
-  /// `src`: what forward reads.
+  /// `src`: the view that forward reads.
   ConvWeightsGradient(const ConvGeometry& g, const ViewPlan& src);
 
   std::size_t scratch_bytes() const;
@@ -32,15 +32,15 @@ class ConvWeightsGradient {
   void run(const float* src, const float* diff_dst, float* diff_weights, char* scratch) const;
 
  private:
-  Index tiles() const;  ///< of a slot
+  Index tiles() const;  ///< tiles of a slot
   std::size_t packed_bytes() const;
-  std::size_t sums_bytes() const;  ///< of a slot
+  std::size_t sums_bytes() const;  ///< size of a slot's sums
 
   ConvGeometry g_;
   ViewPlan src_;
   Index lanes_, panels_;
-  Index rows_;   ///< input channels, of all taps that lie side by side in memory
-  Triple taps_;  ///< the others
+  Index rows_;   ///< input channels, times the taps that are contiguous with them in memory
+  Triple taps_;  ///< the other taps
   PositionBlocks blocks_;
 };
 

@@ -6,17 +6,17 @@
 #include "backends/kokkos/conv/conv_geometry.hpp"
 #include "backends/kokkos/norm/channels.hpp"
 
-/// The kernels work on a few neighbouring channels at once, one vector wide, and keep their sums in registers.
+/// The kernels process a few neighbouring channels at once, one vector wide, and keep the sums in registers.
 namespace keelson::kokkos {
 namespace {
 
 using namespace ops;
 
 constexpr int channel_lanes = vector_width == 1 ? 4 : vector_width;
-/// Sums that do not wait for each other: results along W, or taps along W.
+/// Independent sums: results along W, or taps along W.
 constexpr int chains = vector_width == 1 ? 1 : 4, tap_chains = 3;
 
-/// Some neighbouring channels: all lanes, or the first `valid` ones of the last channels.
+/// Some neighbouring channels: all lanes, or only the first `valid` lanes for the last channels.
 template <bool all>
 struct Block {
   int valid;
@@ -47,7 +47,7 @@ struct Block {
   }
 };
 
-/// Calls use(Block) for the channels from c on.
+/// Calls use(Block) for channels c and following.
 template <class Use>
 KOKKOS_FORCEINLINE_FUNCTION void with_block(Index c, Index channels, const Use& use) {
   if (channels - c >= channel_lanes)
@@ -59,17 +59,17 @@ KOKKOS_FORCEINLINE_FUNCTION void with_block(Index c, Index channels, const Use& 
 /// In one dim, tap k of result x reads source coordinate x step + begin + k tap.
 struct Reach {
   Index step, begin, tap, taps;
-  Index extent;  ///< of the source
+  Index extent;  ///< extent of the source
 
   KOKKOS_FORCEINLINE_FUNCTION bool inside(Index at) const { return at >= 0 && at < extent; }
-  /// [first, last): the taps that read inside the source. There may be a lot of taps outside, but none between.
+  /// [first, last): the taps that read inside the source. There may be many taps outside, but none between two inside.
   KOKKOS_FORCEINLINE_FUNCTION void valid_taps(Index x, Index& first, Index& last) const {
     const Index at = x * step + begin;
     first = 0, last = taps;
     while (first < last && !inside(at + first * tap)) ++first;
     while (last > first && !inside(at + (last - 1) * tap)) --last;
   }
-  /// [first, last) of `results` results: those for which tap k reads inside. For step > 0.
+  /// [first, last): which of `results` results read inside with tap k. For step > 0.
   KOKKOS_FORCEINLINE_FUNCTION void valid_results(Index k, Index results, Index& first, Index& last) const {
     const Index shift = begin + k * tap;
     first = shift >= 0 ? 0 : ceil_div(-shift, step);
@@ -79,14 +79,14 @@ struct Reach {
   }
 };
 
-/// A tensor with channels side by side.
+/// A tensor with contiguous channels.
 struct Positions {
   Index n, step[3];
   explicit Positions(const Volume& v) : n(v.stride_n), step{v.stride[0], v.stride[1], v.stride[2]} {}
 };
 
-/// dst[x][c] = sum over taps of src[reached by x and tap][c] * weights[tap][c], for one line along W and a few
-/// channels in each work item; on a GPU for one position.
+/// dst[x][c] = sum over taps of src[reached by x and tap][c] * weights[tap][c]. A work item computes one line along W
+/// and a few channels; on a GPU, one position.
 struct Gather {
   const float *src, *weights;
   float* dst;
@@ -120,7 +120,7 @@ struct Gather {
     Index first[3], last[3];
   };
 
-  /// The results [begin, end) of one line, some at a time where all taps along W read inside.
+  /// The results [begin, end) of one line; several at a time if all taps along W read inside.
   template <class Block>
   KOKKOS_FORCEINLINE_FUNCTION void sweep(Block block, const float* line, const float* w, float* results, Taps t,
                                          Index begin, Index end) const {
@@ -199,7 +199,8 @@ struct SlotSums {
     }
   }
 
-  /// The taps k ... k + count - 1 along one line: first where all of them read inside, then the rest of each.
+  /// The taps k ... k + count - 1 along one line: first the results for which all these taps read inside, then the rest
+  /// of each.
   template <int count, class Block>
   KOKKOS_FORCEINLINE_FUNCTION void add_line(Block block, const float* s, const float* d, Index k, float* row) const {
     Index first[count], last[count], begin = 0, end = extent[2];
@@ -345,7 +346,7 @@ Expected<Conv> make_depthwise_conv(const ConvDesc& desc) {
   if (!d.src.layout.is_channels_last(d.src.shape) || !d.dst.layout.is_channels_last(d.dst.shape))
     return std::string("src or dst is not channels-last");
   if (!(d.weights.layout == filters_last(d.weights.shape)))
-    return std::string("the weights of a tap do not lie side by side");
+    return std::string("the weights of a tap are not contiguous");
   return std::unique_ptr<Conv>(std::make_unique<DepthwiseConv>(d));
 }
 

@@ -15,7 +15,7 @@ void* at(void* base, Index elements, DType t) {
   return static_cast<char*>(base) + elements * static_cast<Index>(size_of(t));
 }
 
-/// A matrix in somebody's memory: rows `step` elements apart.
+/// A matrix with rows `step` elements apart.
 TensorDesc matrix(Index rows, Index columns, Index step, DType t) {
   const Shape shape{rows, columns};
   return {shape, t, Layout::strided(shape, {step, 1})};
@@ -41,7 +41,7 @@ Im2col forward_windows(const ConvDesc& d) {
   return w;
 }
 
-/// Windows of diff_dst, one row per element of src: what the element went into, tap by tap.
+/// Windows of diff_dst, one row per element of src: the results that read the element, tap by tap.
 Im2col backward_windows(const Im2col& forward) {
   Im2col w = forward;
   std::swap(w.out, w.in);
@@ -54,7 +54,7 @@ Im2col backward_windows(const Im2col& forward) {
   return w;
 }
 
-/// The windows of one group as a matrix, cut into pieces of rows that fit into scratch memory.
+/// The windows of one group as a matrix, in pieces of rows that fit into scratch memory.
 struct WindowMatrix {
   Im2col windows;
   Index groups, channels;  ///< channels of one group
@@ -82,7 +82,7 @@ struct WindowMatrix {
     return in_place() ? 0 : align64(static_cast<std::size_t>(piece * columns) * size_of(type));
   }
 
-  /// The piece, written to `scratch` or where the tensor has it.
+  /// The piece: written to `scratch`, or part of `tensor`.
   void* make(void* tensor, Index group, Index number, void* scratch) const {
     void* first = at(tensor, group * channels, type);
     if (in_place()) return at(first, number * piece * row_step(), type);
@@ -91,7 +91,7 @@ struct WindowMatrix {
   }
 };
 
-/// A product for whole pieces and one for the last piece, made of `desc(rows of the piece)`.
+/// A product for whole pieces and a product for the last piece, made from `desc(rows of the piece)`.
 class PieceGemm {
  public:
   template <class MakeDesc>
@@ -184,7 +184,7 @@ class GemmConv : public Conv {
     return {conv_flops(d_), static_cast<double>(bytes)};
   }
 
-  /// Of every verb: windows, then what the verb needs besides, then what its products need.
+  /// Every verb needs windows, then the memory of the verb, then the memory of the products.
   std::size_t scratch_bytes(Verb v) const override {
     switch (v) {
       case Verb::forward:
@@ -249,7 +249,7 @@ class GemmConv : public Conv {
   }
 
   std::size_t turned_bytes() const { return align64(d_.weights.bytes()); }
-  std::size_t part_bytes() const {  // the sum of a later piece, before it is added to that of the first
+  std::size_t part_bytes() const {  // the sum of a later piece, before it is added to the sum of the first piece
     return src_.pieces() > 1 ? align64(static_cast<std::size_t>(co_ * src_.columns) * sizeof(float)) : 0;
   }
   std::size_t sums_bytes() const {
@@ -271,7 +271,7 @@ std::string unfit(const ConvDesc& d) {
   if (d.dst.dtype != DType::f32 && d.dst.dtype != d.src.dtype)
     return fmt::format("dst is {}, expected f32 or {}", to_string(d.dst.dtype), to_string(d.src.dtype));
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   for (const auto* t : {&d.src, &d.dst})
     if (t->elements() / t->shape[1] > Index{INT32_MAX})
       return fmt::format("{} has more than 2^31 elements per channel", to_string(t->shape));

@@ -6,14 +6,14 @@
 #include "engine/ops/factory.hpp"
 #include "engine/ops/matmul.hpp"
 
-/// Convolution as matrix products, for devices on which a library multiplies matrices and none convolves: the windows
-/// of the source are written out as rows of a matrix, piece by piece, and multiplied with the filters.
+/// Convolution as matrix products, for devices with a library for matrix products but none for convolutions. The
+/// windows of the source are copied to rows of a matrix, piece by piece, and multiplied with the filters.
 namespace keelson::kokkos {
 
 using MakeMatMul = std::function<ops::Expected<ops::MatMul>(const ops::MatMulDesc&)>;
 
-/// Channels-last tensors, weights as (O, kernel..., I/groups); f32, bf16 or f16. All products are made by
-/// `make_matmul`; declined where that declines one of them. piece_bytes: of windows at a time, at most.
+/// Channels-last tensors, weights as (O, kernel..., I/groups); f32, bf16 or f16. `make_matmul` makes all products;
+/// declined if `make_matmul` declines a product. piece_bytes: the limit of the windows at a time.
 ops::Expected<ops::Conv> make_gemm_conv(const ops::ConvDesc& d, const MakeMatMul& make_matmul,
                                         std::size_t piece_bytes = std::size_t{256} << 20);
 

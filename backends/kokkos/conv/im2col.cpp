@@ -8,12 +8,12 @@ namespace keelson::kokkos {
 
 namespace {
 
-/// Values are moved as they are, as many bytes at once as channels and addresses allow.
+/// Values are copied without conversion, as many bytes at once as channels and alignment allow.
 struct alignas(16) Bytes16 {
   std::uint64_t halves[2];
 };
 
-/// Calls use(Chunk{}) with the widest chunk of which `run` bytes are a multiple and in which all addresses are whole.
+/// Calls use(Chunk{}) with the widest chunk that divides `run` bytes and for which all addresses are aligned.
 template <class Use>
 void with_chunk(std::size_t run, std::size_t addresses, const Use& use) {
   const auto all = run | addresses;
@@ -25,19 +25,19 @@ void with_chunk(std::size_t run, std::size_t addresses, const Use& use) {
 
 std::size_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-/// One chunk of one tap of one row per item, the chunks of a row side by side. Traffic: the matrix once out; the
-/// tensor, of which neighbouring windows share most, once in.
+/// An item copies one chunk of one tap of one row; the chunks of a row are neighbours. Traffic: the matrix is written
+/// once; the tensor is read once, since neighbouring windows share most elements.
 template <class Chunk>
 struct GatherWindows {
   Im2col w;
   const Chunk* in;
   Index in_step;                    ///< chunks from one element of `in` to the next
-  std::uint32_t chunks, tap_count;  ///< of a tap; of a window
+  std::uint32_t chunks, tap_count;  ///< chunks of a tap; taps of a window
   Index first;
   Chunk* matrix;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    auto rest = static_cast<std::uint32_t>(item);  // 64-bit division costs more than the copy
+    auto rest = static_cast<std::uint32_t>(item);  // a 64-bit division costs more than the copy
     const std::uint32_t chunk = rest % chunks;
     rest /= chunks;
     std::uint32_t tap = rest % tap_count;
@@ -56,7 +56,7 @@ struct GatherWindows {
       element += at * step;
       step *= w.in[d];
     }
-    element += row * step;  // what is left of the row is the sample
+    element += row * step;  // the rest of the row number is the sample
     matrix[item] = inside ? in[element * in_step + chunk] : Chunk{};
   }
 };

@@ -7,8 +7,8 @@ namespace keelson::kokkos {
 
 using Triple32 = Kokkos::Array<std::int32_t, 3>;
 
-/// Which elements of `in` the window of an element of `out` covers: tap t of out's element q reads in's element
-/// (q * mul + t * step + offset) / div in each dim, and zero where that is no element, or no whole number.
+/// The elements of `in` in the window of an element of `out`: tap t of out's element q reads in's element (q * mul + t
+/// * step + offset) / div in each dim. It is zero if this is outside of `in` or not an integer.
 struct Im2col {
   std::int64_t batch = 1;
   Triple32 out, in, taps;  ///< extents
@@ -17,16 +17,16 @@ struct Im2col {
   Index rows() const { return batch * out[0] * out[1] * out[2]; }
   Index tap_count() const { return Index{taps[0]} * taps[1] * taps[2]; }
   Index in_rows() const { return batch * in[0] * in[1] * in[2]; }
-  /// Whether the matrix is the tensor itself.
+  /// Whether the matrix is equal to the tensor.
   bool trivial() const;
 };
 
 /// Writes rows [first, first + rows) of the matrix (rows, taps x channels), channels fastest. `in` points to the first
-/// of the wanted channels of a tensor with in_channels of them. Values have `bytes` bytes; at most 2^31 are written.
+/// selected channel of a tensor with in_channels channels. Values have `bytes` bytes; at most 2^31 values are written.
 void im2col(const Im2col& w, const void* in, Index in_channels, Index channels, std::size_t bytes, Index first,
             Index rows, void* matrix);
 
-/// (groups x filters, taps, channels) to (groups, taps, filters, channels).
+/// Copies (groups x filters, taps, channels) to (groups, taps, filters, channels).
 void permute_weights(const void* weights, Index groups, Index filters, Index taps, Index channels, std::size_t bytes,
                      void* dst);
 

@@ -36,7 +36,7 @@ class KokkosConcat : public Concat {
  private:
   struct Slice {
     CopyPlan copy;
-    Index offset;  ///< of the slice in dst, in elements
+    Index offset;  ///< of the input in dst, in elements
   };
   ConcatDesc desc_;
   std::vector<Slice> slices_;
@@ -49,7 +49,7 @@ Expected<Concat> make(const ConcatDesc& desc) {
   if (d.srcs.empty()) return std::string("concat needs at least one input");
   for (const auto& src : d.srcs) {
     if (auto why = not_strided_values("an input", src); !why.empty()) return why;
-    if (src.layout.is_any()) return std::string("an input has no layout yet; concat adopts its producers'");
+    if (src.layout.is_any()) return std::string("an input has no layout yet; concat takes its producers' layout");
     if (src.dtype != d.dst.dtype)
       return fmt::format("an input is {}, dst {}", to_string(src.dtype), to_string(d.dst.dtype));
   }

@@ -13,9 +13,9 @@ namespace {
 
 using namespace ops;
 
-/// One voxel of dst per item, so that neighbours write neighbouring addresses, `width` channels at once; `Number`
-/// counts voxels: 32 bits where that is enough, since a division by 64 bits takes longer than all else. Traffic: codes
-/// once in, dst once out, the table from the caches.
+/// An item writes one voxel of dst, so that neighbours write neighbouring addresses, `width` channels at once. `Number`
+/// counts voxels: 32 bits if this is enough, since a 64-bit division takes longer than the rest. Traffic: codes read
+/// once, dst written once, the table read from the caches.
 template <class T, class Number, int width>
 struct DecodeVoxel {
   VoxelCodes from;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-/// Philox blocks that a work item takes at once: on a CPU as many as vector lanes.
+/// Philox blocks that a work item computes at once: on a CPU as many as vector lanes.
 constexpr int lanes = runs_on_host ? 16 : 1;
 
 /// Word w of `lanes` Philox blocks is word[w][lane].
@@ -18,8 +18,8 @@ struct Words {
   std::uint32_t word[4][lanes];
 };
 
-/// philox::block() of the counters first, first + step ..., each operation for all of them, so that it vectorises: in
-/// 64-bit lanes, of which the products need all.
+/// philox::block() of the counters first, first + step ... Each operation is done for all blocks, so that the compiler
+/// vectorises it. The lanes have 64 bits, since the products need them.
 KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
                                    std::uint64_t step, Words& words) {
   constexpr std::uint64_t low = 0xffffffffu;
@@ -46,7 +46,7 @@ KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high
   }
 }
 
-/// Keeps an element, or not, by its 32 bits.
+/// Keeps or drops an element according to its 32 random bits.
 struct Drop {
   float threshold, scale;
   KOKKOS_FUNCTION explicit Drop(float rate) : threshold(rate * 16777216.0f), scale(rate < 1 ? 1 / (1 - rate) : 0.0f) {}
@@ -58,7 +58,7 @@ struct Drop {
 };
 
 /// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
-/// * row_elements. One Philox block serves the four global elements that share it, so that work item i takes `lanes`
+/// * row_elements. Four consecutive elements of the global batch share one Philox block. Work item i computes `lanes`
 /// blocks from base / 4 + lanes * i on.
 template <class T>
 struct Mask {
@@ -66,7 +66,7 @@ struct Mask {
   const StepParams* step_params;
   Index elements, elements_per_sample;
   Strided from_at, to_at;
-  bool plain;  ///< both
+  bool plain;  ///< both operands
   const T* src;
   T* dst;
 
@@ -97,14 +97,14 @@ struct Mask {
   }
 };
 
-/// The same where channels lie side by side and a Philox block serves four places of one channel: work item i takes
-/// four places, and on a GPU one of their channels.
+/// The same for channels-last operands. A Philox block serves four positions of one channel. Work item i processes four
+/// positions, and on a GPU one of their channels.
 template <class T>
 struct ChannelsLastMask {
   DropoutParams p;
   const StepParams* step_params;
-  Index channels, places, elements_per_sample;  ///< places of one row; a multiple of 4
-  Index src_place;                              ///< from place to place: `channels`, or more where src is a slice
+  Index channels, positions, elements_per_sample;  ///< positions of one row; a multiple of 4
+  Index src_stride;                                ///< the stride of a position: `channels`, or more if src is a slice
   const T* src;
   T* dst;
 
@@ -114,17 +114,18 @@ struct ChannelsLastMask {
       begin = item % channels, end = begin + 1;
       item /= channels;
     }
-    const Index place = item * 4, row = place / places;
-    const Index base = step_params->sample_offset * elements_per_sample + row * channels * places + place % places;
+    const Index position = item * 4, row = position / positions;
+    const Index base =
+        step_params->sample_offset * elements_per_sample + row * channels * positions + position % positions;
     const Drop drop(p.rate);
     for (Index c = begin; c < end; c += lanes) {
       Words words;
       blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
-             static_cast<std::uint64_t>((base + c * places) / 4), static_cast<std::uint64_t>(places / 4), words);
+             static_cast<std::uint64_t>((base + c * positions) / 4), static_cast<std::uint64_t>(positions / 4), words);
       const int valid = static_cast<int>(end - c < lanes ? end - c : lanes);
       for (int w = 0; w < 4; ++w) {
-        const T* from = src + (place + w) * src_place + c;
-        T* to = dst + (place + w) * channels + c;
+        const T* from = src + (position + w) * src_stride + c;
+        T* to = dst + (position + w) * channels + c;
         if (valid == lanes) {
           KEELSON_KEEP_LOOP
           KEELSON_INDEPENDENT_ITERATIONS
@@ -141,9 +142,9 @@ class KokkosDropout : public Dropout {
  public:
   explicit KokkosDropout(const DropoutDesc& d)
       : desc_(d),
-        forward_{d.src.layout.is_plain(d.src.shape), channels_between_places(d.src)},
-        backward_{forward_.plain && d.diff_dst().layout.is_plain(d.src.shape), channels_between_places(d.diff_dst())} {
-    if (forward_.src_place == 0) backward_.src_place = 0;
+        forward_{d.src.layout.is_plain(d.src.shape), position_stride(d.src)},
+        backward_{forward_.plain && d.diff_dst().layout.is_plain(d.src.shape), position_stride(d.diff_dst())} {
+    if (forward_.src_stride == 0) backward_.src_stride = 0;
   }
   Layout layout(Verb, Role r) const override {
     return r == Role::diff_dst ? desc_.diff_dst().layout : desc_.src.layout;
@@ -165,13 +166,14 @@ class KokkosDropout : public Dropout {
   }
 
  private:
-  /// How a verb's operands lie. Known once: comparing layouts allocates.
-  struct Lie {
+  /// The layouts of a verb's operands, computed once: comparing layouts allocates.
+  struct Layouts {
     bool plain;
-    Index src_place;  ///< of ChannelsLastMask, where that applies, else 0
+    Index src_stride;  ///< for ChannelsLastMask; 0: another layout
   };
 
-  void run(const char* label, const Lie& lie, const Tensor& step_params, const Tensor& src, const Tensor& dst) const {
+  void run(const char* label, const Layouts& layouts, const Tensor& step_params, const Tensor& src,
+           const Tensor& dst) const {
     const auto& shape = desc_.src.shape;
     const Index elements = shape.elements();
     if (elements == 0) return;
@@ -179,26 +181,26 @@ class KokkosDropout : public Dropout {
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
       const auto* step = static_cast<const StepParams*>(step_params.raw());
-      if (lie.src_place > 0) {
-        const Index places = places_of(shape);
-        launch(label, shape[0] * places / 4 * (runs_on_host ? 1 : shape[1]),
-               ChannelsLastMask<T>{desc_.params, step, shape[1], places, per_sample, lie.src_place, src.data<T>(),
-                                   dst.data<T>()});
+      if (layouts.src_stride > 0) {
+        const Index positions = positions_of(shape);
+        launch(label, shape[0] * positions / 4 * (runs_on_host ? 1 : shape[1]),
+               ChannelsLastMask<T>{desc_.params, step, shape[1], positions, per_sample, layouts.src_stride,
+                                   src.data<T>(), dst.data<T>()});
       } else {
         launch(label, elements / (4 * lanes) + 2,
-               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), Strided(dst), lie.plain, src.data<T>(),
-                       dst.data<T>()});
+               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), Strided(dst), layouts.plain,
+                       src.data<T>(), dst.data<T>()});
       }
     });
   }
 
-  static Index places_of(const Shape& shape) { return shape.elements() / (shape[0] * shape[1]); }
+  static Index positions_of(const Shape& shape) { return shape.elements() / (shape[0] * shape[1]); }
 
-  /// The distance of a place's channels from the next place's, where ChannelsLastMask can read the tensor, else 0.
-  static Index channels_between_places(const TensorDesc& d) {
-    if (d.shape.rank() < 3 || d.shape.elements() == 0 || places_of(d.shape) % 4 != 0) return 0;
+  /// The stride from one position to the next if ChannelsLastMask can read the tensor, else 0.
+  static Index position_stride(const TensorDesc& d) {
+    if (d.shape.rank() < 3 || d.shape.elements() == 0 || positions_of(d.shape) % 4 != 0) return 0;
     int last = d.shape.rank() - 1;
-    while (d.shape[last] == 1) --last;  // there are four places or more
+    while (d.shape[last] == 1) --last;  // there are four positions or more
     Shape whole = d.shape;
     whole[1] = d.layout.strides()[last];
     const Layout slice = Layout::strided(d.shape, Layout::channels_last(whole).strides());
@@ -206,14 +208,14 @@ class KokkosDropout : public Dropout {
   }
 
   DropoutDesc desc_;
-  Lie forward_, backward_;
+  Layouts forward_, backward_;
 };
 
 }  // namespace
 
 Expected<Dropout> make(const DropoutDesc& d) {
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
-  if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout adopts its producer's");
+  if (d.src.layout.is_any()) return std::string("src has no layout yet; dropout takes its producer's layout");
   if (d.src.shape.rank() < 1) return std::string("src has no batch dim");
   if (auto why = not_strided_values("diff_dst", d.diff_dst()); !why.empty()) return why;
   return std::unique_ptr<Dropout>(std::make_unique<KokkosDropout>(d));

@@ -17,7 +17,7 @@ struct ForwardKernel {
   const T* src;
   T* dst;
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
-    const EltwiseParams params = p;  // through `this`, a write to dst might change it, for all the compiler knows
+    const EltwiseParams params = p;  // a copy, since the compiler must assume that a write to dst changes the member
     map_run(begin, end, [params](float x) { return F::value(params, x); }, dst, src);
   }
 };
@@ -84,7 +84,7 @@ class KokkosEltwise : public Eltwise {
 
 Expected<Eltwise> make(const EltwiseDesc& d) {
   if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
-  if (d.src.layout.is_any()) return std::string("src has no layout yet; element-wise work adopts its producer's");
+  if (d.src.layout.is_any()) return std::string("src has no layout yet; element-wise work takes its producer's layout");
   const bool moves_zero =
       d.params.kind == EltwiseKind::sigmoid || (d.params.kind == EltwiseKind::linear && d.params.beta != 0);
   if (d.src.layout.is_opaque() && moves_zero)

@@ -3,8 +3,8 @@
 #include "backends/kokkos/common/vector_math.hpp"
 #include "engine/ops/eltwise.hpp"
 
-/// The element-wise functions, one struct per EltwiseKind: value(p, x) and derivative(p, saved), where `saved` is the
-/// result where derivative_from_dst(p), else the argument. A NaN stays a NaN.
+/// The element-wise functions, one struct per EltwiseKind: value(p, x) and derivative(p, saved). `saved` is the result
+/// if derivative_from_dst(p), else the argument. A NaN stays a NaN.
 namespace keelson::kokkos {
 
 using ops::EltwiseKind;
@@ -38,7 +38,7 @@ struct Sigmoid {
 struct Gelu {
   static constexpr float sqrt_half = 0.70710678118654752f, inv_sqrt_two_pi = 0.39894228040143268f;
   KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) {
-    return 0.5f * x * fast_erfc(-x * sqrt_half);  // erfc(-z) = 1 + erf(z) without its cancellation for z << 0
+    return 0.5f * x * fast_erfc(-x * sqrt_half);  // erfc(-z) = 1 + erf(z) avoids cancellation for z << 0
   }
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float x) {
     return 0.5f * fast_erfc(-x * sqrt_half) + x * inv_sqrt_two_pi * fast_exp(-0.5f * x * x);
@@ -86,7 +86,7 @@ KOKKOS_INLINE_FUNCTION void apply(const EltwiseParams& p, float (&x)[N]) {
   for (int i = 0; i < N; ++i) x[i] = F::value(p, x[i]);
 }
 
-/// The function on a register's worth of values: the epilogue of convolution and dense.
+/// The function on the values of a register: the epilogue of convolution and dense.
 template <int N>
 KOKKOS_INLINE_FUNCTION void activate(const EltwiseParams& p, float (&x)[N]) {
   switch (p.kind) {

@@ -9,7 +9,7 @@ namespace {
 
 using Dim = CopyPlan::Dim;
 
-/// Dims that matter, slowest in dst first, neighbours joined where they lie as one dim on both sides.
+/// The dims with an extent above 1, slowest in dst first. Neighbours that form one dim in both layouts are joined.
 std::vector<Dim> joined_dims(const Shape& shape, const Layout& src, const Layout& dst) {
   std::vector<Dim> dims;
   for (int i = 0; i < shape.rank(); ++i)

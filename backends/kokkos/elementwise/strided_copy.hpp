@@ -3,11 +3,11 @@
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/common/values.hpp"
 
-/// dst = src for arrays of one shape with any strides: the whole of Reorder and Concat.
+/// dst = src for arrays of one shape with any strides: all of Reorder and Concat.
 namespace keelson::kokkos {
 
-/// The copy as the kernels want it, worked out once. `row` is the dim that is fastest in dst, `column` the one that is
-/// fastest in src where that is another one. On a CPU the two are moved as tiles through L1, and the others enumerate
+/// The parameters of the copy, computed once. `row` is the dim that is fastest in dst; `column` is the dim that is
+/// fastest in src, if this is another dim. A CPU copies these two dims as tiles through L1, and the other dims number
 /// the tiles.
 struct CopyPlan {
   struct Dim {
@@ -26,7 +26,7 @@ CopyPlan plan_copy(const Shape& shape, const Layout& src, const Layout& dst);
 
 namespace detail {
 
-/// f32 <-> bf16, f16; others, as f32 <-> f64, as the language converts them; equal types bit for bit.
+/// Conversion f32 <-> bf16, f16; other types (f32 <-> f64) as in C++; equal types bit for bit.
 template <class To, class From>
 KOKKOS_FORCEINLINE_FUNCTION To converted(From x) {
   constexpr bool low = sizeof(To) == 2 || sizeof(From) == 2;
@@ -40,7 +40,7 @@ KOKKOS_FORCEINLINE_FUNCTION To converted(From x) {
 
 inline constexpr int copy_tile = 32;
 
-/// On a CPU.
+/// For a CPU.
 template <class From, class To>
 struct CopyTile {
   CopyPlan p;
@@ -78,8 +78,8 @@ struct CopyTile {
     }
   }
 
-  /// Through a buffer, so that both sides see runs: with strides that are powers of two, single elements would fall on
-  /// one cache set.
+  /// Copies through a buffer, so that both sides access runs. Single elements with strides that are powers of two would
+  /// map to one cache set.
   KOKKOS_FUNCTION void transpose(const From* from, To* to, Index rows, Index columns) const {
     To tile[copy_tile][copy_tile + 1];
     for (Index r = 0; r < rows; ++r)
@@ -89,12 +89,12 @@ struct CopyTile {
   }
 };
 
-/// On a GPU: an item moves `width` neighbours of a row, as one pack, or what is left of the row; one element where the
-/// width is 1.
+/// For a GPU: an item moves `width` neighbours of a row as one pack, or the rest of the row; one element if the width
+/// is 1.
 template <class From, class To, int width>
 struct CopyNeighbours {
   CopyPlan p;
-  Divider by_packs;  ///< of a row
+  Divider by_packs;  ///< packs of a row
   const From* src;
   To* dst;
 
@@ -124,7 +124,7 @@ struct CopyNeighbours {
   }
 };
 
-/// Whether rows are runs on both sides, long enough for packs, which all begin aligned.
+/// Whether rows are contiguous on both sides, long enough for packs, and aligned for them.
 template <int width, class From, class To>
 bool takes_packs(const CopyPlan& p, const From* src, const To* dst) {
   bool takes = p.row.src == 1 && p.row.dst == 1 && p.column.extent == 1 && p.row.extent >= width &&
@@ -146,7 +146,7 @@ void copy_strided(const char* label, const CopyPlan& plan, const From* src, To* 
   if constexpr (runs_on_host) {
     launch(label, plan.items(), detail::CopyTile<From, To>{plan, src, dst});
   } else {
-    // The narrower side moves 16 bytes.
+    // A pack of the smaller type has 16 bytes.
     constexpr int width = 16 / static_cast<int>(sizeof(From) < sizeof(To) ? sizeof(From) : sizeof(To));
     if (detail::takes_packs<width>(plan, src, dst))
       detail::copy_neighbours<width>(label, plan, src, dst);

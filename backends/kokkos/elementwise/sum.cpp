@@ -13,7 +13,7 @@ namespace {
 
 using namespace ops;
 
-constexpr int max_terms = 8;  ///< of one pass; longer sums take several
+constexpr int max_terms = 8;  ///< of one pass; longer sums take several passes
 
 template <class T>
 struct Terms {
@@ -52,8 +52,8 @@ struct AddTerms {
   static constexpr int host_width = 16;  ///< elements whose sum stays in registers
 };
 
-/// Where the elements of terms and result lie that do not lie alike: rows of elements, along the dim that is fastest in
-/// dst, which the other dims enumerate. Of a pass: up to max_terms terms.
+/// The layouts of dst and terms if these layouts differ, for one pass of up to max_terms terms. `row` is the dim that
+/// is fastest in dst; the other dims number the rows.
 struct SumRows {
   struct Dim {
     Index extent = 1, dst = 0, src[max_terms] = {};
@@ -63,7 +63,7 @@ struct SumRows {
   int outer_rank = 0;
   Dim outer[max_rank];
   Index rows = 1;
-  bool runs = true;  ///< the elements of a row are neighbours everywhere
+  bool runs = true;  ///< the elements of a row are contiguous in dst and in all terms
 
   SumRows(const TensorDesc& dst, const std::vector<TensorDesc>& srcs) {
     std::vector<Dim> dims;
@@ -90,7 +90,7 @@ struct SumRows {
     }
   }
 
-  /// Whether every row and every term begins at a multiple of `width` elements, seen from its first element.
+  /// Whether the offsets of all rows and terms are multiples of `width` elements.
   bool begins_at_multiples(Index width) const {
     bool all = true;
     for (int i = 0; i < outer_rank; ++i) {
@@ -109,7 +109,7 @@ struct SumRows {
     return d;
   }
 
-  /// Whether the two lie as one dim, in dst and in all terms. Terms that are not there have strides of 0.
+  /// Whether the two dims form one dim, in dst and in all terms. Missing terms have strides of 0.
   static bool continues(const Dim& outer, const Dim& inner) {
     bool one = outer.dst == inner.dst * inner.extent;
     for (int k = 0; k < max_terms; ++k) one = one && outer.src[k] == inner.src[k] * inner.extent;
@@ -117,14 +117,14 @@ struct SumRows {
   }
 };
 
-/// A work item takes `rows_each` rows, or `tile` elements of a row.
+/// A work item processes `rows_each` rows, or `tile` elements of a row.
 template <class T>
 struct AddRowsOfTerms {
   SumRows r;
   Terms<T> terms;
   T* dst;
   Index rows_each, tile;
-  Divider by_tiles;  ///< of a row
+  Divider by_tiles;  ///< tiles of a row
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index begin = by_tiles.split(item) * tile;
@@ -146,7 +146,7 @@ struct AddRowsOfTerms {
     }
   }
 
-  /// To another place along a dim.
+  /// Moves all pointers by `steps` along a dim.
   KOKKOS_FORCEINLINE_FUNCTION static void move(AddTerms<T>& at, const SumRows::Dim& dim, Index steps) {
     at.dst += steps * dim.dst;
     for (int k = 0; k < at.terms.count; ++k) at.terms.src[k] += steps * dim.src[k];
@@ -207,7 +207,7 @@ class KokkosSum : public Sum {
     }
   }
 
-  /// `together`: how many neighbours a GPU's thread may take, as far as the beginnings of the arrays say.
+  /// `together`: how many neighbours a GPU's thread may process, according to the alignment of the arrays.
   template <class T>
   static void add_rows(const SumRows& rows, const Terms<T>& terms, T* dst, Index together) {
     constexpr Index host_elements = 4096;
@@ -218,7 +218,7 @@ class KokkosSum : public Sum {
     launch("keelson::sum::rows", items, AddRowsOfTerms<T>{rows, terms, dst, rows_each, tile, Divider(tiles, items)});
   }
 
-  /// Term by term: doubles are few, as the losses of a step.
+  /// Term by term: there are few doubles, for example the losses of a step.
   void add_doubles(const std::vector<Tensor>& srcs, const Tensor& dst) const {
     auto* y = dst.data<double>();
     const auto* before = srcs[0].data<double>();
@@ -229,9 +229,9 @@ class KokkosSum : public Sum {
   }
 
   SumDesc desc_;
-  std::size_t count_;            ///< terms
-  bool flat_;                    ///< all lie alike, without gaps
-  std::vector<SumRows> passes_;  ///< where not flat
+  std::size_t count_;            ///< of terms
+  bool flat_;                    ///< all layouts are the same, without gaps
+  std::vector<SumRows> passes_;  ///< empty if flat
 };
 
 }  // namespace
@@ -241,15 +241,15 @@ Expected<Sum> make(const SumDesc& d) {
   if (d.dst.dtype == DType::f64 && d.srcs.size() < 2) return std::string("a sum of f64 needs at least two terms");
   if (!is_value_type(d.dst.dtype) && d.dst.dtype != DType::f64)
     return fmt::format("dst is {}, not f32, f64, bf16 or f16", to_string(d.dst.dtype));
-  if (d.dst.layout.is_any()) return std::string("dst has no layout yet; a sum adopts its producers'");
+  if (d.dst.layout.is_any()) return std::string("dst has no layout yet; a sum takes its producers' layout");
   for (const TensorDesc& src : d.srcs) {
     if (src == d.dst) continue;
     if (!(src.shape == d.dst.shape) || src.dtype != d.dst.dtype)
       return fmt::format("a term is {}, dst {}", to_string(src), to_string(d.dst));
     if (!src.layout.is_strided() || !d.dst.layout.is_strided())
-      return fmt::format("a term lies as {}, dst as {}, which are not both strided", src.layout.to_string(),
+      return fmt::format("a term has the layout {}, dst {}; both must be strided", src.layout.to_string(),
                          d.dst.layout.to_string());
-    if (d.dst.dtype == DType::f64) return std::string("terms of f64 lie otherwise than dst");
+    if (d.dst.dtype == DType::f64) return std::string("f64 terms have another layout than dst");
   }
   return std::unique_ptr<Sum>(std::make_unique<KokkosSum>(d));
 }

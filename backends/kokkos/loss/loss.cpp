@@ -11,7 +11,8 @@ namespace {
 
 using namespace ops;
 
-constexpr Index max_blocks = 1024;  ///< of rows, summed one by one and then in order, whatever the number of threads
+/// Blocks of rows: each is summed, then the sums are added in order, for any number of threads.
+constexpr Index max_blocks = 1024;
 
 Index block_rows(Index rows) { return ceil_div(rows, max_blocks); }
 
@@ -84,7 +85,7 @@ class KokkosLoss : public Loss {
   }
 
  private:
-  /// The parts of the total, at the beginning of the memory: how many there are.
+  /// Computes the parts of the total at the beginning of the memory. Returns their number.
   Index on_device(const LossRows& o) const {
     auto* parts = memory<double>();
     if (lanes_ == 1) {

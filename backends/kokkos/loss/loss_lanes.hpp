@@ -3,20 +3,21 @@
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/loss/loss_rows.hpp"
 
-/// Losses of wide rows on a GPU: `lanes` work items share a row, each takes every lanes-th element, so that a warp
-/// reads neighbours.
+/// Losses of wide rows on a GPU: `lanes` work items share a row. Each item takes every lanes-th element, so that a warp
+/// reads neighbouring elements.
 namespace keelson::kokkos {
 
-/// Work items of a row; 1: LossRows does it.
+/// The number of work items that share a row; 1: LossRows computes the row.
 inline Index loss_lanes(const ops::LossParams& p, Index rows, Index features) {
   constexpr Index least = 64, enough = Index{1} << 16;
   const Index for_all = enough / rows < least ? least : enough / rows;
-  const Index most = p.kind == LossKind::cross_entropy ? least : for_all;  // of which one item puts the row together
+  // limited: one item combines the lanes of a row
+  const Index most = p.kind == LossKind::cross_entropy ? least : for_all;
   const Index wanted = features / least;
   return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
-/// mse, mae, huber: the lane's part of the total, and its elements of the gradient.
+/// mse, mae, huber: one lane's part of the total, and its elements of the gradient.
 struct DifferenceLane {
   LossRows o;
   Index lanes;
@@ -38,13 +39,13 @@ struct DifferenceLane {
   }
 };
 
-/// Of a lane or a row: the largest prediction, and sum exp(x - largest).
+/// Of a lane or a row: the largest prediction, and the sum of exp(x - largest).
 struct Exponentials {
   double sum;
   float largest;
 };
 
-/// cross_entropy, first: the lanes' maxima and sums.
+/// First kernel of cross_entropy: the maximum and the sum of each lane.
 struct ClassLane {
   LossRows o;
   Index lanes;
@@ -56,21 +57,21 @@ struct ClassLane {
     float largest = x[lane];
     for (Index f = lane + lanes; f < o.features; f += lanes) largest = x[f] > largest ? x[f] : largest;
     double sum = 0;
-    // A lane of -infinity has no part in the sum, but would make it NaN.
+    // A lane in which all predictions are -infinity adds nothing, but its sum would be NaN.
     for (Index f = lane; f < o.features && largest != -Kokkos::Experimental::infinity_v<float>; f += lanes)
       sum += static_cast<double>(fast_exp(x[f] - largest));
     parts[lane * o.rows + r] = {sum, largest};
   }
 };
 
-/// What the gradient of a row is made of; all 0 for a row that does not count.
+/// The numbers that the gradient of a row needs; all 0 for a row without weight.
 struct ClassRow {
-  double share;  ///< scaled
+  double share;  ///< times the loss scale
   Exponentials all;
-  Index wanted;  ///< class
+  Index wanted;  ///< the target class
 };
 
-/// cross_entropy, second: the rows' losses.
+/// Second kernel of cross_entropy: the losses of the rows.
 struct ClassTotal {
   LossRows o;
   Index lanes;
@@ -103,7 +104,7 @@ struct ClassTotal {
   }
 };
 
-/// cross_entropy, third: softmax less the unit vector of the class, element by element.
+/// Third kernel of cross_entropy: the gradient is softmax minus the unit vector of the class, element by element.
 struct ClassGradient {
   LossRows o;
   const ClassRow* rows;
@@ -116,7 +117,7 @@ struct ClassGradient {
     const float x = o.prediction[i];
     if (row.share == 0)
       o.diff[i] = 0;
-    else if (f == row.wanted)  // by itself, since softmax - 1 cancels where the network is sure
+    else if (f == row.wanted)  // computed separately, since softmax - 1 cancels if the prediction is nearly certain
       o.diff[i] =
           static_cast<float>(row.share * (Kokkos::exp(static_cast<double>(x) - row.all.largest) / row.all.sum - 1));
     else

@@ -3,7 +3,7 @@
 #include "backends/kokkos/common/vector_math.hpp"
 #include "engine/ops/loss.hpp"
 
-/// The loss of a row, and its gradient, by one work item.
+/// One work item computes the loss of a row and the gradient.
 namespace keelson::kokkos {
 
 using ops::LossKind;
@@ -22,7 +22,7 @@ struct LossRows {
 
   KOKKOS_FUNCTION double gradient_scale() const { return loss_scale ? loss_scale->scale : 1.0f; }
 
-  /// What one unit of row r's loss counts for in the total; 0 for padding, whose prediction may be anything.
+  /// The weight of row r's loss in the total; 0 for padding, whose prediction may have any values.
   KOKKOS_FUNCTION double share(Index r) const {
     const double all = static_cast<double>(step_params->inverse_samples) * weight[r / rows_per_sample];
     return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
@@ -48,7 +48,7 @@ struct LossRows {
     const double scale = share / static_cast<double>(features);
     double sum = 0;
     for (Index f = 0; f < features; ++f) sum += one(static_cast<double>(x[f]) - t[f]);
-    // In a loop of its own: the loss has the same bits with and without a gradient.
+    // A separate loop, so that the loss has the same bits with and without a gradient.
     const double whole = scale * gradient_scale();
     for (Index f = 0; diff && f < features; ++f)
       diff[r * features + f] = static_cast<float>(whole * slope(static_cast<double>(x[f]) - t[f]));
@@ -60,8 +60,8 @@ struct LossRows {
     for (Index f = 0; f < features; ++f) diff[r * features + f] = 0;
   }
 
-  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow, and its gradient, which is softmax
-  /// less the unit vector of c. The row stays in the cache from its first reading to its last writing.
+  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow. The gradient is softmax minus the
+  /// unit vector of c. The row stays in the cache while this function reads and writes it.
   KOKKOS_FUNCTION double class_row(Index r, double share) const {
     const Index c = classes[class_per_row ? r : r / rows_per_sample];
     if (c == -1) return zero_row(r), 0.0;
@@ -75,7 +75,7 @@ struct LossRows {
       const auto scale = static_cast<float>(whole / sum);
       KEELSON_INDEPENDENT_ITERATIONS
       for (Index f = 0; f < features; ++f) d[f] *= scale;
-      // By itself, since softmax - 1 cancels where the network is sure.
+      // Computed separately, since softmax - 1 cancels if the prediction is nearly certain.
       if (c >= 0 && c < features)
         d[c] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
     }
@@ -95,7 +95,7 @@ struct LossRows {
     return most[0];
   }
 
-  /// Their sum, in double after at most 64 additions in float; `store`: writes them, too.
+  /// The sum of the exponentials, in double after at most 64 additions in float. `store`: stores the exponentials, too.
   template <bool store>
   KOKKOS_FUNCTION double exponentials(const float* x, float largest, float* to) const {
     double sum = 0;

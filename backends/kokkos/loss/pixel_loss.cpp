@@ -12,9 +12,9 @@ namespace {
 
 using namespace ops;
 
-/// The pixels of a batch: class c of pixel q of sample n lies at n * sample + c * channel + place(q).
+/// The pixels of a batch: class c of pixel q of sample n is at n * sample + c * channel + offset of the pixel.
 struct Pixels {
-  Index samples, classes, count;  ///< `count` of a sample
+  Index samples, classes, count;  ///< `count`: pixels of a sample
   Index sample, channel, even;    ///< strides; `even`: from pixel to pixel, or 0
   Strided uneven;
 
@@ -32,10 +32,12 @@ struct Pixels {
     for (int i = 2; i + 1 < rank; ++i)
       if (d.layout.strides()[i] != d.layout.strides()[i + 1] * d.shape[i + 1]) even = 0;
   }
-  KOKKOS_FUNCTION Index place(Index n, Index q) const { return n * sample + (even != 0 ? q * even : uneven.offset(q)); }
+  KOKKOS_FUNCTION Index offset(Index n, Index q) const {
+    return n * sample + (even != 0 ? q * even : uneven.offset(q));
+  }
 };
 
-/// 1 where pixel q of a sample has a class; row: (sample, class).
+/// 1 if pixel q of a sample has the class, else 0; row: (sample, class).
 struct HasClass {
   const std::int32_t* target;
   Index classes, count;
@@ -51,7 +53,7 @@ struct PixelTerms {
   const LossScale* loss_scale;
   const float *prediction, *weight, *class_weights;
   const std::int32_t* target;
-  const double* counts;  ///< pixels by (sample, class); null: nobody needs them
+  const double* counts;  ///< number of pixels by (sample, class); null: not needed
   float* diff;           ///< null: no gradient; may be `prediction`
   PixelMean mean;
   float factor, gamma, sampled;
@@ -66,7 +68,7 @@ struct PixelTerms {
     return sum;
   }
 
-  /// What a pixel of sample n counts for, but for the weight of its class; 0 for padding.
+  /// The weight of a pixel of sample n in the total, without the weight of its class; 0 for padding.
   KOKKOS_FUNCTION double share(Index n) const {
     const double all = static_cast<double>(step_params->inverse_samples) * weight[n] * factor;
     if (all == 0 || mean == PixelMean::none) return all;
@@ -81,21 +83,21 @@ struct PixelTerms {
     return u * counts[n * at.classes + c] < static_cast<double>(sampled);
   }
 
-  KOKKOS_FUNCTION double fill(Index place, float value) const {
-    for (Index j = 0; diff && j < at.classes; ++j) diff[place + j * at.channel] = value;
+  KOKKOS_FUNCTION double fill(Index offset, float value) const {
+    for (Index j = 0; diff && j < at.classes; ++j) diff[offset + j * at.channel] = value;
     return static_cast<double>(value);
   }
 
-  /// The term of pixel q of sample n. -log softmax without overflow, and without cancellation where the network is
-  /// sure: `others` is the sum of the exponentials of the other classes.
+  /// The term of pixel q of sample n: -log softmax without overflow, and without cancellation if the prediction is
+  /// nearly certain. `others` is the sum of the exponentials of the other classes.
   KOKKOS_FUNCTION double operator()(Index n, Index q, double share) const {
-    const Index place = at.place(n, q);
+    const Index offset = at.offset(n, q);
     const std::int32_t c = target[n * at.count + q];
-    if (share == 0 || c == -1) return fill(place, 0);
-    if (c < 0 || c >= at.classes) return fill(place, Kokkos::Experimental::quiet_NaN_v<float>);
+    if (share == 0 || c == -1) return fill(offset, 0);
+    if (c < 0 || c >= at.classes) return fill(offset, Kokkos::Experimental::quiet_NaN_v<float>);
     const double whole = share * static_cast<double>(class_weights[c]);
-    if (whole == 0 || !drawn(n, q, c)) return fill(place, 0);
-    const float* x = prediction + place;
+    if (whole == 0 || !drawn(n, q, c)) return fill(offset, 0);
+    const float* x = prediction + offset;
     const float wanted = x[c * at.channel];
     float largest = x[0];
     for (Index j = 1; j < at.classes; ++j) largest = x[j * at.channel] > largest ? x[j * at.channel] : largest;
@@ -104,30 +106,30 @@ struct PixelTerms {
     for (Index j = 0; j < at.classes; ++j) {
       const float e = fast_exp(x[j * at.channel] - largest);
       if (j != c) others += static_cast<double>(e);
-      if (diff) diff[place + j * at.channel] = e;
+      if (diff) diff[offset + j * at.channel] = e;
     }
     const double sum = own + others, wrong = others / sum;
     const double loss = wanted == largest
                             ? Kokkos::log1p(others)
                             : Kokkos::log(sum) + (static_cast<double>(largest) - static_cast<double>(wanted));
-    double focus = 1, slope = 1;  // of the loss, and of its derivative
+    double focus = 1, slope = 1;  // factors of the loss and of its derivative
     if (gamma > 0) {
       focus = Kokkos::pow(wrong, static_cast<double>(gamma));
       slope = focus + gamma * (own / sum) * Kokkos::pow(wrong, static_cast<double>(gamma) - 1) * loss;
     }
     if (diff) {
       const double scale = whole * slope * (loss_scale ? static_cast<double>(loss_scale->scale) : 1);
-      for (Index j = 0; j < at.classes; ++j) diff[place + j * at.channel] *= static_cast<float>(scale / sum);
-      diff[place + c * at.channel] = static_cast<float>(-scale * wrong);
+      for (Index j = 0; j < at.classes; ++j) diff[offset + j * at.channel] *= static_cast<float>(scale / sum);
+      diff[offset + c * at.channel] = static_cast<float>(-scale * wrong);
     }
     return whole * focus * loss;
   }
 };
 
-/// A block of the pixels of one sample: on a CPU a run of them, on a GPU one.
+/// A block of pixels of one sample: on a CPU a run of pixels, on a GPU one pixel.
 struct PixelBlock {
   PixelTerms term;
-  Index blocks, size;  ///< of a sample; pixels
+  Index blocks, size;  ///< blocks of a sample; pixels of a block
   double* sums;
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index n = item / blocks, first = item % blocks * size;
@@ -193,7 +195,7 @@ class KokkosPixelLoss : public PixelLoss {
   }
 
  private:
-  static constexpr Index most_blocks = 1024;  ///< on a CPU, whatever the number of threads
+  static constexpr Index most_blocks = 1024;  ///< on a CPU, for any number of threads
 
   float sampled() const { return d_.training ? d_.params.sampled_pixels : 0; }
 
@@ -213,7 +215,8 @@ class KokkosPixelLoss : public PixelLoss {
 
 Expected<PixelLoss> make(const PixelLossDesc& d, Device& device) {
   if (auto why = not_strided_f32("prediction", d.prediction); !why.empty()) return why;
-  if (d.prediction.layout.is_any()) return std::string("prediction has no layout yet; the loss adopts its producer's");
+  if (d.prediction.layout.is_any())
+    return std::string("prediction has no layout; the loss takes its producer's layout");
   if (d.prediction.shape.rank() < 3 || d.prediction.elements() == 0)
     return fmt::format("prediction {} is not (N, C, spatial...)", to_string(d.prediction.shape));
   const auto& weights = d.params.class_weights;

@@ -10,9 +10,9 @@ namespace {
 
 using namespace ops;
 
-/// One work item per line along the axis. The operands share one layout.
+/// A work item computes one line along the axis. The operands share one layout.
 struct Lines {
-  Strided start;  ///< of line number i: the tensor with extent 1 along the axis
+  Strided start;  ///< gives the start of line i: the tensor with extent 1 along the axis
   Index count, length, step;
 
   Lines(const TensorDesc& d, int axis)
@@ -91,7 +91,7 @@ class KokkosSoftmax : public Softmax {
 
 Expected<Softmax> make(const SoftmaxDesc& d) {
   if (auto why = not_strided_f32("src", d.src); !why.empty()) return why;
-  if (d.src.layout.is_any()) return std::string("src has no layout yet; softmax adopts its producer's");
+  if (d.src.layout.is_any()) return std::string("src has no layout yet; softmax takes its producer's layout");
   if (d.axis < 0 || d.axis >= d.src.shape.rank())
     return fmt::format("axis {} does not exist in src of shape {}", d.axis, to_string(d.src.shape));
   return std::unique_ptr<Softmax>(std::make_unique<KokkosSoftmax>(d));

@@ -77,7 +77,7 @@ class KokkosDense : public Dense {
   }
 
  private:
-  /// A column is too much for one work item of a GPU.
+  /// On a GPU, a column is too much work for one work item.
   bool by_channels() const { return !runs_on_host && desc_.dst.layout.is_plain(desc_.dst.shape); }
   const Gemm& product(Verb v) const {
     return v == Verb::forward ? forward_ : v == Verb::backward_data ? backward_data_ : backward_weights_;
@@ -102,10 +102,10 @@ Expected<Dense> make(const DenseDesc& desc) {
     return fmt::format("src {}, weights {} and dst {} do not fit together", to_string(s), to_string(w),
                        to_string(d.dst.shape));
   if (d.training && !derivative_from_dst(d.params.activation))
-    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs the value before it";
+    return to_string(d.params.activation) + " cannot be fused in training: its derivative needs its argument";
   d.src.layout = chosen(d.src, Layout::plain(s));
   d.dst.layout = chosen(d.dst, Layout::plain(d.dst.shape));
-  // (in, out): forward reads output columns side by side.
+  // (in, out): the output columns that forward reads are contiguous.
   d.weights.layout = chosen(d.weights, Layout::strided(w, {1, w[0]}));
   return std::unique_ptr<Dense>(std::make_unique<KokkosDense>(d));
 }

@@ -21,7 +21,7 @@ struct GemmKernel {
   EltwiseParams activation;
   float* c;
   Index c_row, c_column;
-  float* partial;  ///< (split, row, panel, lane); null where there is one split
+  float* partial;  ///< (split, row, panel, lane); null if there is only one split
 };
 
 template <int lanes>
@@ -79,7 +79,7 @@ struct AddGemmSplits {
   }
 };
 
-/// (panel, depth, lane), zero behind the last column.
+/// (panel, depth, lane), with zeros after the last column.
 struct FillGemmPanels {
   const float* b;
   MatrixStrides stride;
@@ -94,7 +94,7 @@ struct FillGemmPanels {
   }
 };
 
-/// c = activation(c + bias), after a product by the library.
+/// c = activation(c + bias), after the library's product.
 struct Epilogue {
   const float* bias;
   EltwiseParams activation;
@@ -112,7 +112,7 @@ struct Epilogue {
 
 bool needs_copy(Index columns, MatrixStrides b) { return b.column != 1 || columns % lanes_for(columns) != 0; }
 
-/// Elements moved besides the product itself: panels of b read and written, columns of c written one by one.
+/// Elements moved in addition to the product itself: panels of b read and written, columns of c written one by one.
 Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixStrides c, Index uses = 1) {
   return (needs_copy(columns, b) ? 2 * columns * depth / uses : 0) +
          (c.column != 1 && columns > 1 ? rows * columns : 0);
@@ -136,7 +136,7 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
   LibraryMatrix ma, mb, mc;
   library_ = depth > 0 && library_matrix(rows, columns, c, mc) && library_matrix(rows, depth, a, ma) &&
              library_matrix(depth, columns, b, mb);
-  // Few tiles: cut the reduction, into parts that do not depend on the number of threads.
+  // Few tiles: the reduction is split into parts, whose number does not depend on the number of threads.
   constexpr Index enough_items = 64, least_depth = 256;
   const Index items = ceil_div(rows_, tile_rows) * panels_;
   const Index parts =
@@ -195,7 +195,7 @@ void Gemm::run(const char* label, const float* a, const float* b, const float* b
 
 void Gemm::run_library(const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
                        float* c) const {
-  // The members describe the transpose where that suited the own kernel better.
+  // The members describe the transpose if it suited our own kernel better.
   const Index rows = swapped_ ? columns_ : rows_, columns = swapped_ ? rows_ : columns_;
   const auto sa = swapped_ ? b_.transposed() : a_, sb = swapped_ ? a_.transposed() : b_;
   const auto sc = swapped_ ? c_.transposed() : c_;

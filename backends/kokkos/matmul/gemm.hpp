@@ -3,7 +3,7 @@
 #include "backends/kokkos/common/kernel.hpp"
 #include "engine/ops/eltwise.hpp"
 
-/// c = activation(a b + bias) for matrices with any strides, on the register tiles of tile.hpp.
+/// c = activation(a b + bias) for matrices with any strides, by the register tiles of tile.hpp.
 namespace keelson::kokkos {
 
 /// Element (row, column) is at row * row_stride + column * column_stride.
@@ -12,19 +12,19 @@ struct MatrixStrides {
   MatrixStrides transposed() const { return {column, row}; }
 };
 
-/// Strides of a tensor of two dims.
+/// Strides of a tensor with two dims.
 inline MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
 
-/// Worked out once for an a of rows x depth, a b of depth x columns and a c of rows x columns.
+/// A product of a (rows x depth) and b (depth x columns), prepared once; c is rows x columns.
 class Gemm {
  public:
-  /// `uses`: of the same b; above 1 it is packed once.
+  /// `uses`: how often the same b is multiplied; above 1, b is packed once.
   Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c, Index uses = 1);
 
   std::size_t scratch_bytes() const;
   std::size_t packed_bytes() const;  ///< 0: run() reads b itself
   void pack(const float* b, float* packed) const;
-  /// bias: one per column of c, or null. packed: what pack() made of b, null where packed_bytes() is 0.
+  /// bias: one per column of c, or null. packed: the result of pack(), null if packed_bytes() is 0.
   void run(const char* label, const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
            float* c, float* scratch, const float* packed = nullptr) const;
   std::string name() const;
@@ -33,14 +33,14 @@ class Gemm {
   void run_library(const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
                    float* c) const;
 
-  bool library_ = false;  ///< Kokkos Kernels takes it
-  bool swapped_;          ///< computes the transpose: b^T a^T, where that needs less copying
+  bool library_ = false;  ///< Kokkos Kernels computes the product
+  bool swapped_;          ///< computes the transpose, b^T a^T, which needs less copying
   Index rows_, columns_, depth_;
   MatrixStrides a_, b_, c_;
   Index lanes_, panels_;
-  bool copy_;                      ///< b into panels of `lanes` columns ...
-  bool keep_;                      ///< ... once for all uses
-  Index splits_, depth_of_split_;  ///< parts of the reduction that are summed apart, then added in order
+  bool copy_;                      ///< copies b into panels of `lanes` columns
+  bool keep_;                      ///< copies once for all uses
+  Index splits_, depth_of_split_;  ///< parts of the reduction: summed separately, then added in order
 };
 
 }  // namespace keelson::kokkos

@@ -10,8 +10,8 @@ namespace keelson::kokkos {
 
 namespace {
 
-// By columns, since that is the layout every build of Kokkos Kernels is made for; a matrix by rows is one by columns,
-// transposed.
+// All builds of Kokkos Kernels have kernels for column-major matrices. A row-major matrix is the transpose of a
+// column-major matrix.
 template <class T>
 using Columns = Kokkos::View<T**, Kokkos::LayoutLeft, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
@@ -24,7 +24,7 @@ Columns<T> stored_matrix(const LibraryMatrix& m, T* data) {
 }  // namespace
 
 bool library_matrix(Index rows, Index columns, MatrixStrides s, LibraryMatrix& m) {
-  // An extent of 1 has no stride to speak of.
+  // The stride of an extent of 1 does not matter.
   const bool by_rows = (s.column == 1 || columns == 1) && (s.row == columns || rows == 1);
   const bool by_columns = (s.row == 1 || rows == 1) && (s.column == rows || columns == 1);
   m = {rows, columns, by_rows};

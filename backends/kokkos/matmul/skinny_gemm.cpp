@@ -15,14 +15,15 @@ namespace {
 using namespace ops;
 
 constexpr Index most_rows = 128;
-/// Of a panel, so that it stays in the second cache level until all rows have met it.
+/// The depth of a block of a panel: the block stays in the second cache level until all rows have used it.
 constexpr Index depth_of_block = 512;
 
-/// What the first rows ask for while they work: caches of 32 KiB and more hold it until it is used.
+/// How far the first rows prefetch: caches of 32 KiB and more keep so much until it is used.
 constexpr Index floats_ahead = 2048;
 constexpr int floats_of_line = 16;
 
-/// src as SkinnyGemmKernel reads it: (block of rows, depth, row), the last row repeated. An item is a run of depth.
+/// Packs src for SkinnyGemmKernel: (block of rows, depth, row), with the last row repeated. An item packs a run of
+/// depth.
 struct PackRows {
   static constexpr Index run = 64;
   const float* a;
@@ -40,10 +41,10 @@ struct PackRows {
   }
 };
 
-/// An item is a panel of `max_lanes` columns; `rows` of them are in registers at once.
+/// An item computes a panel of `max_lanes` columns; sums of `rows` rows are in registers at once.
 template <int rows>
 struct SkinnyGemmKernel {
-  const float* a;  ///< as PackRows leaves it
+  const float* a;  ///< the result of PackRows
   Index row_count;
   const float* panels;  ///< (panel, depth, lane)
   Index depth, columns;
@@ -107,7 +108,7 @@ struct SkinnyGemmKernel {
   }
 };
 
-/// The last panel, zeros behind the last column.
+/// Packs the last panel, with zeros after the last column.
 struct FillLastPanel {
   const float* b;
   Index row, column, columns;
@@ -186,7 +187,7 @@ class SkinnyGemm final : public MatMul {
 }  // namespace
 
 Expected<MatMul> make_skinny_gemm(const MatMulDesc& desc) {
-  if (!runs_on_host) return std::string("it is for the caches of CPUs");
+  if (!runs_on_host) return std::string("the kernel is for the caches of CPUs");
   MatMulDesc d = desc;
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
@@ -196,7 +197,7 @@ Expected<MatMul> make_skinny_gemm(const MatMulDesc& desc) {
   if (d.uses < 2) return std::string("the weights are used once");
   if (d.src.shape[0] < 1 || d.src.shape[0] > most_rows || d.src.shape[1] < 1 || d.weights.shape[1] < 1)
     return fmt::format("1 to {} rows are needed", most_rows);
-  if (d.dst.layout.strides()[1] != 1) return std::string("the columns of dst do not lie side by side");
+  if (d.dst.layout.strides()[1] != 1) return std::string("the columns of dst are not contiguous");
   return std::unique_ptr<MatMul>(std::make_unique<SkinnyGemm>(d));
 }
 

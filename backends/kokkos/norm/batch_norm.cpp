@@ -14,7 +14,7 @@ KOKKOS_INLINE_FUNCTION float inverse_deviation(float variance, float epsilon) {
   return 1 / Kokkos::sqrt(variance + epsilon);
 }
 
-/// sum of w x, sum of w x^2
+/// Sums of w x and of w x^2.
 template <class T>
 struct ValueSums {
   const T* src;
@@ -38,7 +38,7 @@ struct ValueSums {
   }
 };
 
-/// sum of diff_dst, sum of diff_dst x'
+/// Sums of diff_dst and of diff_dst x'.
 template <class T>
 struct GradientSums {
   const T *src, *diff_dst;
@@ -125,7 +125,7 @@ struct GradientOfSource {
   }
 };
 
-/// sums[2 C]; one work item, since a rank's batch is short.
+/// sums[2 C]; one work item, since a rank has few samples.
 void sum_weights(const float* weight, Index samples, Index rows_each, double* result) {
   constexpr const char* label = "keelson::batch_norm::weights";
   launch(
@@ -161,7 +161,7 @@ void follow_statistics(const LossScale* scale, const double* sums, Index channel
       });
 }
 
-/// What all of these primitives have in common: a source of (N, C, ...) and arrays of C.
+/// The common part of these primitives: a source of (N, C, ...) and arrays of C.
 template <class Op>
 class OnChannels : public Op {
  public:
@@ -177,7 +177,7 @@ class OnChannels : public Op {
 
  protected:
   TensorDesc src_;
-  double passes_;  ///< arrays of the size of src that are read or written
+  double passes_;  ///< number of arrays of src's size that are read or written
 };
 
 class KokkosBatchNormSums : public OnChannels<BatchNormSums> {
@@ -186,13 +186,13 @@ class KokkosBatchNormSums : public OnChannels<BatchNormSums> {
   std::size_t scratch_bytes(Verb) const override { return ChannelSumsPlan(rows_).scratch_bytes(); }
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, weight, sums, scratch] = args;
-    const auto *from = src.raw(), *place = scratch.raw();
+    const auto *from = src.raw(), *memory = scratch.raw();
     auto* result = sums.data<double>();
     const float* w = weight.data<float>();
     with_type(src_.dtype, [&](auto tag) {
       using T = decltype(tag);
       channel_sums<T>("keelson::batch_norm::sums", rows_, from, from,
-                      ValueSums<T>{static_cast<const T*>(from), w, rows_}, result, const_cast<void*>(place));
+                      ValueSums<T>{static_cast<const T*>(from), w, rows_}, result, const_cast<void*>(memory));
     });
     sum_weights(w, rows_.rows / rows_.per_weight, rows_.per_weight, result + 2 * rows_.channels);
   }
@@ -222,7 +222,7 @@ class KokkosBatchNorm : public OnChannels<BatchNorm> {
   ChannelRows rows_;
 };
 
-/// The sums of a backward pass as the gradients of shift and scale.
+/// Converts the sums of a backward pass to the gradients of shift and scale.
 void round_sums(const double* sums, Index channels, float* diff_shift, float* diff_scale) {
   constexpr const char* label = "keelson::batch_norm::round";
   launch(
@@ -243,14 +243,14 @@ class KokkosBatchNormBackward : public OnChannels<BatchNormBackward> {
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, mean, variance, diff_sums, diff_scale, diff_shift, scratch] = args;
     const auto *x = src.raw(), *g = diff_dst.raw();
-    auto* place = scratch.raw();
+    auto* memory = scratch.raw();
     const float *m = mean.data<float>(), *v = variance.data<float>();
     double* sums = diff_sums.data<double>();
     with_type(src_.dtype, [&](auto tag) {
       using T = decltype(tag);
       channel_sums<T>("keelson::batch_norm::gradient_sums", rows_, x, g,
                       GradientSums<T>{static_cast<const T*>(x), static_cast<const T*>(g), m, v, epsilon_, rows_}, sums,
-                      place);
+                      memory);
     });
     round_sums(sums, rows_.channels, diff_shift.data<float>(), diff_scale.data<float>());
   }
@@ -300,10 +300,10 @@ class KokkosRunningStatistics : public OnChannels<RunningStatistics> {
   float momentum_;
 };
 
-/// "" where the kernels take the source, else the reason why not.
+/// "" if the kernels can process the source, else the reason why not.
 std::string declined(const TensorDesc& src, Index samples) {
   if (auto why = not_strided_values("src", src); !why.empty()) return why;
-  if (src.layout.is_any()) return "src has no layout yet; batch normalization adopts its producer's";
+  if (src.layout.is_any()) return "src has no layout yet; batch normalization takes its producer's layout";
   if (src.shape.rank() < 2) return fmt::format("src of shape {} has no channels", to_string(src.shape));
   if (samples < 1 || src.shape[0] % samples != 0)
     return fmt::format("{} rows cannot be shared by {} samples", src.shape[0], samples);

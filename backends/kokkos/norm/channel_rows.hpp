@@ -3,15 +3,15 @@
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/common/values.hpp"
 
-/// Kernels that do the same with every channel of a tensor (N, C, spatial...): its rows, of which each is one place of
-/// one sample with all channels.
+/// Kernels that process every channel of a tensor (N, C, spatial...) in the same manner. A row has all channels of one
+/// position of one sample.
 namespace keelson::kokkos {
 
 /// The rows of a strided tensor.
 struct ChannelRows {
   Index rows, channels, channel_stride;
-  bool packed;       ///< channels-last without gaps: rows lie one after the other
-  Strided at;        ///< of the first channels, where they are not packed
+  bool packed;       ///< channels-last without gaps: the rows are contiguous
+  Strided at;        ///< offsets of the first channels, if not packed
   Index per_weight;  ///< rows that share a sample's weight
 
   ChannelRows(const TensorDesc& d, Index samples)
@@ -27,12 +27,12 @@ struct ChannelRows {
   }
 };
 
-/// Channels that a work item takes at once on a CPU: the compiler makes vectors of them. Rows that it takes before the
-/// next channels: few enough to stay in the first cache.
+/// The number of channels that a work item processes at once on a CPU (the compiler vectorises them), and the number of
+/// rows before the next channels: few enough to stay in the first cache.
 inline constexpr int host_pack = 16;
 inline constexpr Index rows_per_tile = 32;
 
-/// Calls body.template run<N>(channel) with neighbouring channels, all of them.
+/// Calls body.template run<N>(channel) with neighbouring channels, until all channels are processed.
 template <class Body>
 KOKKOS_FUNCTION void for_all_channels(const ChannelRows& r, const Body& body) {
   Index c = 0;
@@ -43,7 +43,7 @@ KOKKOS_FUNCTION void for_all_channels(const ChannelRows& r, const Body& body) {
   for (; c < r.channels; ++c) body.template run<1>(c);
 }
 
-/// Calls use(integral_constant<int, N>) with the channels of a work item on a GPU.
+/// Calls use(integral_constant<int, N>), where N channels belong to a work item on a GPU.
 template <class T, class Use>
 void with_device_pack(const ChannelRows& r, const void* a, const void* b, const Use& use) {
   if (r.packed)
@@ -82,7 +82,7 @@ struct DevicePacks {
   }
 };
 
-/// `a` and `b`: the arrays of T that are read and written, for their alignment.
+/// `a` and `b`: the arrays of T that are read and written; their alignment matters.
 template <class T, class Body>
 void for_each_row(const char* label, const ChannelRows& r, const void* a, const void* b, const Body& body) {
   if constexpr (runs_on_host) {
@@ -98,8 +98,8 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
 
 // ---- two sums per channel, in f64: term.template add<N>(begin, end, step, channel, first, second)
 
-/// The rows are divided among `slots`, in a way that depends on their number alone; then `fan` of the partial sums at a
-/// time become one.
+/// Divides the rows among `slots`. The division depends only on the number of rows. Then groups of `fan` partial sums
+/// are added.
 struct ChannelSumsPlan {
   static constexpr Index fan = 64;
   Index slots, width;
@@ -159,7 +159,7 @@ struct DeviceSums {
   }
 };
 
-/// Neighbouring items add up neighbouring columns.
+/// Neighbouring items add neighbouring columns.
 struct FanIn {
   const double* from;
   double* to;

@@ -10,11 +10,11 @@ namespace keelson::kokkos {
 
 namespace {
 
-/// Traffic: every value once in, once out.
+/// Traffic: every value read once and written once.
 template <class T, int N>
 struct BiasActivation {
   T* values;
-  Divider by_channels;  ///< in packs of N
+  Divider by_channels;  ///< packs of a row
   const float* bias;
   ops::EltwiseParams activation;
 
@@ -34,14 +34,14 @@ struct BiasActivation {
   }
 };
 
-/// Items are packs of dst. Traffic: src once in (a row's tail may be left out), dst once out.
+/// An item writes a pack of dst. Traffic: src read once (partly, if dst has fewer channels), dst written once.
 template <class From, class To, int N>
 struct CopyChannels {
   const From* src;
   Index src_channels;
   To* dst;
   Divider by_packs;  ///< packs of N in a row of dst
-  bool whole;        ///< every pack lies within src's channels and can be read as one
+  bool whole;        ///< every pack is inside src's channels and can be read as a pack
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
     for (Index i = begin; i < end; ++i) {
@@ -67,7 +67,7 @@ void copy_packs(const From* src, Index src_channels, To* dst, Index dst_channels
 }
 
 /// How the sums are divided: `slots` partial sums per channel, each over every slots-th row, so that neighbours in a
-/// launch read neighbouring rows; then `fan` partial sums at a time into one, until one is left.
+/// launch read neighbouring rows. Then groups of `fan` partial sums are added until one sum is left.
 struct SumPlan {
   static constexpr Index fan = 64;
   Index slots;
@@ -105,7 +105,7 @@ void partial_sums(const T* values, Index rows, Index channels, Index slots, floa
   });
 }
 
-/// The two halves of the scratch memory, in floats: results of the first launch, and of the second.
+/// The two parts of the scratch memory, in floats: results of the first launch, and of the second.
 Index first_part(const SumPlan& plan, Index channels) { return ceil_div(plan.slots * channels, 4) * 4; }
 
 }  // namespace

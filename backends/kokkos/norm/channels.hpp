@@ -6,16 +6,16 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/tensor/dtype.hpp"
 
-/// Kernels on matrices of `rows` x `channels` with channels side by side, which is what a channels-last tensor is to
-/// whoever does not care where a row lies in space. Values are f32, bf16 or f16; all arithmetic is f32. Used by
-/// convolutions and dense layers whose products a library computes. Needs no Kokkos to include.
+/// Kernels on matrices of `rows` x `channels` with contiguous channels. A channels-last tensor is such a matrix if the
+/// position of a row does not matter. Values are f32, bf16 or f16; all arithmetic is f32. Used by convolutions and
+/// dense layers whose products a library computes. Including this needs no Kokkos.
 namespace keelson::kokkos {
 
 /// values = activation(values + bias), in place. bias: f32, one per channel, or null.
 void add_bias_and_activate(void* values, DType type, std::int64_t rows, std::int64_t channels, const float* bias,
                            const ops::EltwiseParams& activation);
 
-/// dst = src, converted: of each row the first channels that both have; what dst has beyond them becomes zero.
+/// dst = src, converted. Copies the channels that both have; further channels of dst become zero.
 void copy_channels(const void* src, DType src_type, std::int64_t src_channels, void* dst, DType dst_type,
                    std::int64_t dst_channels, std::int64_t rows);
 

@@ -23,8 +23,8 @@ struct FoldChannels {
   }
 };
 
-/// The weights times the factors of their channels. Elements of one channel lie in runs of `run`, and the runs of all
-/// channels in a row. Traffic: every weight once in and once out.
+/// Multiplies the weights by the factors of their channels. Each channel has contiguous runs of `run` elements, and the
+/// runs of all channels follow each other. Traffic: every weight read once and written once.
 struct FoldWeights {
   const float *src, *factor;
   float* dst;
@@ -45,7 +45,7 @@ struct FoldWeights {
   }
 
  private:
-  /// Elements up to the end of the run, or up to `end`.
+  /// The number of elements up to the end of the run, or up to `end`.
   KOKKOS_FUNCTION static Index rest(const Divider& length, Index at, Index i, Index end) {
     const Index left = length.divisor() - at;
     return left < end - i ? left : end - i;
@@ -63,12 +63,12 @@ struct FoldWeights {
   }
 };
 
-/// The same for weights with gaps between them.
+/// The same for weights with gaps between their elements.
 struct FoldGappedWeights {
   const float *src, *factor;
   float* dst;
   Strided at;
-  Index run;  ///< in plain order
+  Index run;  ///< in row-major order
   Index channels;
 
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {

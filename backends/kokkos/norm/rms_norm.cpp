@@ -42,7 +42,7 @@ void gradient_of_src(Index rows, Index features, float epsilon, const T* diff_ds
       });
 }
 
-/// Slot s sums up every slots-th row, the total all slots: in a fixed order.
+/// Slot s adds every slots-th row, and the total adds all slots: a fixed order.
 template <class T>
 void gradient_of_scale(Index rows, Index features, Index slots, float epsilon, const T* diff_dst, const T* src,
                        double* parts, float* diff_scale) {
@@ -106,7 +106,7 @@ class KokkosRmsNorm : public RmsNorm {
 
 Expected<RmsNorm> make(const RmsNormDesc& d) {
   if (auto why = not_strided_values("src", d.src); !why.empty()) return why;
-  if (d.src.shape.rank() != 2 || !d.src.layout.is_plain(d.src.shape)) return std::string("src is no plain matrix");
+  if (d.src.shape.rank() != 2 || !d.src.layout.is_plain(d.src.shape)) return std::string("src is not a plain matrix");
   return std::unique_ptr<RmsNorm>(std::make_unique<KokkosRmsNorm>(d));
 }
 

@@ -11,7 +11,7 @@ using namespace ops;
 
 constexpr float least_scale = 1, greatest_scale = 16777216;  // 2^24
 
-/// One work item: a few numbers, which must not leave the device.
+/// One work item, since the few numbers must stay on the device.
 struct Check {
   CheckGradientsDesc d;
   const double* sums;
@@ -30,7 +30,7 @@ struct Check {
     *scale = s;
   }
 
-  /// Up after enough good steps in a row, down at once.
+  /// Raises the scale after enough good steps in a row, and lowers it at once after a bad step.
   KOKKOS_FUNCTION void move(LossScale& s) const {
     s.good_steps = s.skip ? 0 : s.good_steps + 1;
     if (!s.skip && s.good_steps < d.interval) return;

@@ -19,7 +19,7 @@ struct LambDirectionBody {
   const float *diff, *param;
   float *exp_avg, *exp_avg_sq, *direction;
 
-  // The loops read local copies only: through `this`, each write might change a member, for all the compiler knows.
+  // The loops read local copies, since the compiler must assume that a write changes a member.
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     const Index by = next_element(apart);
     float* u = direction;

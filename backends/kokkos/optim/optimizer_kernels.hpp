@@ -5,14 +5,14 @@
 #include "backends/kokkos/common/kernel.hpp"
 #include "engine/ops/loss_scale.hpp"
 
-/// What the kernels of optimizers share: they work on flat arrays of one dense layout.
+/// The common part of the kernels of optimizers: they process flat arrays of one dense layout.
 namespace keelson::kokkos {
 
-/// Whether nothing may move.
+/// Whether this step leaves parameters and moments unchanged.
 KOKKOS_INLINE_FUNCTION bool skips(const ops::LossScale* scale) { return scale && scale->skip; }
 
-/// What gradients are multiplied by: loss scale, then global clip. `squares`: sums of squares of all gradients, which
-/// are read only if clip_norm > 0.
+/// The factor of gradients: 1 / loss scale, then the factor of the global clip. `squares`: sums of squares of all
+/// gradients, read only if clip_norm > 0.
 KOKKOS_INLINE_FUNCTION double gradient_factor(const ops::LossScale* scale, float clip_norm, const double* squares,
                                               int count) {
   double factor = scale ? scale->unscale : 1.0f;
@@ -30,7 +30,7 @@ KOKKOS_INLINE_FUNCTION float bias_correction(float beta, std::uint64_t steps_don
   return static_cast<float>(1 / (1 - Kokkos::pow(static_cast<double>(beta), t)));
 }
 
-/// An item's elements are neighbours on a CPU; on a GPU they lie apart, next to those of its neighbours.
+/// On a CPU an item's elements are contiguous. On a GPU they are `apart` elements apart, between those of other items.
 KOKKOS_INLINE_FUNCTION Index next_element(Index apart) { return runs_on_host ? 1 : apart; }
 
 /// On a GPU: `items` work items share `elements`.
@@ -47,7 +47,7 @@ void for_flat_elements(const char* label, Index elements, const Body& body) {
   if constexpr (runs_on_host) {
     for_each_block(label, elements, body, 16384);
   } else {
-    // So many items that each has up to 16 elements, but enough of them for the whole GPU.
+    // Each item has up to 16 elements, but there are enough items for the whole GPU.
     constexpr Index many = Index{1} << 17, most_each = 16;
     const Index items = ceil_div(elements, std::clamp<Index>(elements / many, 1, most_each));
     launch(label, items, StridedItems<Body>{body, elements, items});

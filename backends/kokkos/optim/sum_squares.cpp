@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-/// Blocks of a fixed size, summed one by one and then in order: the result does not depend on the number of threads.
+/// Blocks of a fixed size, each summed, then added in order: the result does not depend on the number of threads.
 constexpr Index block = 8192;
 
 void block_sums(const float* src, Index n, double* sums) {

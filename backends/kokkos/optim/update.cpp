@@ -11,14 +11,14 @@ namespace {
 
 using namespace ops;
 
-/// What one step needs, worked out anew by each work item: a few scalar operations beside its many elements, and
-/// nothing has to be read back from the device.
+/// The factors of one step. Each work item computes them again: these are few operations compared with its elements,
+/// and the host need not read from the device.
 struct Coefficients {
-  float gradient;            ///< g is scaled by this (loss scale, global clip) ...
-  float decay;               ///< ... then + decay * w ...
-  float local;               ///< ... then scaled by this (LARC, LARS)
-  float rate;                ///< what the step is scaled by: the learning rate, or 1 if the momentum has it in it
-  float keep;                ///< w is scaled by this first (decoupled decay)
+  float gradient;            ///< first, g is multiplied by this (loss scale, global clip) ...
+  float decay;               ///< ... then decay * w is added ...
+  float local;               ///< ... then g is multiplied by this (LARC, LARS)
+  float rate;                ///< factor of the step: the learning rate, or 1 if the momentum contains the learning rate
+  float keep;                ///< first, w is multiplied by this (decoupled decay)
   float correct1, correct2;  ///< Adam: 1 / (1 - beta^t)
 };
 
@@ -31,7 +31,7 @@ struct Step {
   const float* diff;
   float *param, *moment1, *moment2;
 
-  /// Local learning rate of LARC. The gradient's norm is taken after `scaled` (loss scale, global clip) and before
+  /// Local learning rate of LARC. The norm is that of the gradient times `scaled` (loss scale, global clip), without
   /// weight decay.
   KOKKOS_FUNCTION double larc(double scaled, double rate) const {
     if (p.larc == LarcMode::none) return 1;
@@ -42,7 +42,7 @@ struct Step {
     return ratio < 1 ? ratio : 1.0;
   }
 
-  /// LARS's local rate. A NaN in a norm goes on into the whole parameter.
+  /// LARS's local rate. A NaN in a norm makes the whole parameter NaN.
   KOKKOS_FUNCTION double lars(double scaled) const {
     if (!norms) return 1;
     const double weights = Kokkos::sqrt(norms[0]), gradient = scaled * Kokkos::sqrt(norms[1]);
@@ -68,7 +68,7 @@ struct Step {
     return c;
   }
 
-  // The loops read local copies only: through `this`, each write might change a member, for all the compiler knows.
+  // The loops read local copies, since the compiler must assume that a write changes a member.
   KOKKOS_FUNCTION void sgd(const Coefficients c, Index begin, Index end, Index apart) const {
     const Index by = next_element(apart);
     const float* g_in = diff;
@@ -124,7 +124,7 @@ struct Step {
   }
 };
 
-/// Row m of the gradient belongs to row rows[m] of the parameter: the same step, on arrays shifted against each other.
+/// Row m of the gradient belongs to row rows[m] of the parameter: the same step, with an offset between the arrays.
 struct StepRows {
   Step step;
   const std::int32_t* rows;

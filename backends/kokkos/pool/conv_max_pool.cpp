@@ -32,15 +32,16 @@ PooledGeometry geometry_of(const ConvMaxPoolDesc& d) {
           {dst.extent[0], dst.extent[1], dst.extent[2]}};
 }
 
-/// Blocks of filters whose weights for a panel and a plane of taps leave room in the first cache level.
+/// The number of blocks of filters. The weights of a block, for a panel and a plane of taps, fit into the first cache
+/// level.
 Index filter_blocks(const PooledGeometry& g, Index lanes) {
   const Index bytes_of_filter = g.kernel[1] * g.kernel[2] * lanes * float_bytes;
   const Index most = std::max<Index>(8, first_cache_bytes() * 3 / 4 / bytes_of_filter);
   return ceil_div(g.filters, most);
 }
 
-/// Planes of diff_src for a work item of backward data: enough that reading a block's weights costs little beside their
-/// use, but no fewer items than the threads need.
+/// Planes of diff_src for a work item of backward data: so many that the time of reading a block's weights is small,
+/// but so few that all threads have items.
 Index planes_of_item(const PooledGeometry& g, Index panels, Index threads) {
   constexpr Index enough = 1024;
   const Index enough_planes = ceil_div(enough, g.windows[1] * g.windows[2]),
@@ -58,7 +59,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
         lanes_(panel_lanes_for(g_.src.c)),
         panels_(ceil_div(g_.src.c, lanes_)),
         blocks_(filter_blocks(g_, lanes_)) {
-    // What is summed apart depends on the shapes and the caches, so that no sum depends on the number of threads.
+    // The division into sums depends on shapes and caches, so that no sum depends on the number of threads.
     constexpr Index enough_items = 64, most_filters = 64, fewest_filters = 8, most_bytes = Index{4} << 20;
     const Index fewest_parts = ceil_div(g_.filters, most_filters), most_parts = ceil_div(g_.filters, fewest_filters);
     const Index room = std::max<Index>(1, most_bytes / (weights_count() * float_bytes));
@@ -139,7 +140,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
   ForData take_for_data(MemoryParts& parts) const {
     const Index entries = g_.window_count() * g_.filters;
     return {{blocks_, ceil_div(g_.filters, blocks_),
-             parts.take<std::uint16_t>(g_.window_count() * blocks_ * (g_.places() + 1)),
+             parts.take<std::uint16_t>(g_.window_count() * blocks_ * (g_.window_elements() + 1)),
              parts.take<std::uint16_t>(entries), parts.take<float>(entries)},
             parts.take<float>(panels_ * lanes_ * g_.kernel[0] * g_.kernel[1] * g_.kernel[2] * g_.filters)};
   }
@@ -166,10 +167,10 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
 
   ConvMaxPoolDesc desc_;
   PooledGeometry g_;
-  PooledRuns runs_;  ///< of backward weights
+  PooledRuns runs_;  ///< for backward weights
   PooledTile tile_;
   Index slots_ = 1, parts_ = 1, workers_ = 1;
-  Index lanes_, panels_, blocks_;  ///< of backward data: input channels of a panel, blocks of filters
+  Index lanes_, panels_, blocks_;  ///< backward data: input channels of a panel, panels, blocks of filters
 };
 
 }  // namespace
@@ -182,7 +183,7 @@ Expected<ConvMaxPoolBackward> make(const ConvMaxPoolDesc& desc) {
     if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
     t->layout = chosen(*t, Layout::channels_last(t->shape));
     if (!t->layout.is_channels_last(t->shape) || !t->layout.is_dense(t->shape))
-      return fmt::format("{} has not its channels last", name);
+      return fmt::format("{} is not channels-last", name);
   }
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<KokkosConvMaxPool>(d));
 }

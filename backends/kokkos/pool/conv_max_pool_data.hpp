@@ -2,17 +2,18 @@
 
 #include "backends/kokkos/pool/conv_max_pool_geometry.hpp"
 
-/// The gradient of a convolution behind max pooling with respect to its source: see conv_max_pool_geometry.hpp.
+/// The gradient of src of a convolution with max pooling: see conv_max_pool_geometry.hpp.
 namespace keelson::kokkos {
 
-/// Input channels that are handled at once: a panel of them is a vector, or half of one where there are few channels.
+/// Input channels that are processed at once: a panel has the channels of a vector, or of half a vector if there are
+/// few.
 constexpr Index panel_lanes_for(Index channels) {
   return vector_width == 1 || (vector_width > 4 && channels <= 4) ? 4 : vector_width;
 }
 
-/// The filters of each window in blocks of `filters_per_block`, and those of a block sorted by the argmax index of
-/// their window: `begins` (window, block, place + 1), then `filter` (its number in the block) and `value` (window,
-/// filter).
+/// The filters of each window in blocks of `filters_per_block`. The filters of a block are sorted by the argmax index
+/// of their window: `begins` (window, block, argmax index + 1), then `filter` (its number in the block) and `value`
+/// (window, filter).
 struct SortedArgmax {
   Index blocks, filters_per_block;
   std::uint16_t *begins, *filter;
@@ -32,19 +33,19 @@ struct SortArgmax {
 
  private:
   KOKKOS_FUNCTION void sort(Index window, Index block) const {
-    const Index places = g.places(), first = block * to.filters_per_block;
+    const Index elements = g.window_elements(), first = block * to.filters_per_block;
     const Index count = g.filters - first < to.filters_per_block ? g.filters - first : to.filters_per_block;
     const Index from = window * g.filters + first;
     std::uint16_t next[256] = {};
     for (Index f = 0; f < count; ++f) ++next[argmax[from + f]];
-    std::uint16_t* begins = to.begins + (window * to.blocks + block) * (places + 1);
+    std::uint16_t* begins = to.begins + (window * to.blocks + block) * (elements + 1);
     std::uint16_t sum = 0;
-    for (Index p = 0; p < places; ++p) {
+    for (Index p = 0; p < elements; ++p) {
       const std::uint16_t some = next[p];
       begins[p] = next[p] = sum;
       sum = static_cast<std::uint16_t>(sum + some);
     }
-    begins[places] = sum;
+    begins[elements] = sum;
     for (Index f = 0; f < count; ++f) {
       const Index at = from + next[argmax[from + f]]++;
       to.filter[at] = static_cast<std::uint16_t>(f);
@@ -53,8 +54,8 @@ struct SortArgmax {
   }
 };
 
-/// The weights as (panel of `lanes` input channels, kD, filter, kH x kW, lane): what one pass over a list of filters
-/// reads in order. One work item per (panel, kD, filter). Weights come with channels last.
+/// The weights as (panel of `lanes` input channels, kD, filter, kH x kW, lane): the order in which a pass over a list
+/// of filters reads them. One work item per (panel, kD, filter). The weights must be channels-last.
 struct PackWeights {
   PooledGeometry g;
   Index lanes;
@@ -74,14 +75,14 @@ struct PackWeights {
   }
 };
 
-/// diff_src of `lanes` channels in some planes (n, d): for each place in each window that reaches a plane, the weights
-/// of the filters that chose the place are summed for all taps of the plane, and added where the taps lie. The weights
-/// of a block of filters stay in the first cache level while all windows pass over them.
+/// diff_src of `lanes` channels in some planes (n, d). For each element of each window that reaches a plane: sums the
+/// weights of the filters whose maximum is this element, for all taps of the plane, and adds the sums at the positions
+/// of the taps. The weights of a block of filters stay in the first cache level while all windows use them.
 template <int lanes>
 struct PooledData {
   PooledGeometry g;
   SortedArgmax sorted;
-  const float* weights;  ///< as PackWeights leaves them
+  const float* weights;  ///< the result of PackWeights
   float* diff_src;
   Index panels, planes;  ///< planes: of a work item
 
@@ -102,12 +103,12 @@ struct PooledData {
   }
 
  private:
-  /// The windows of one plane of them, in order: what is known of the next one's filters.
+  /// Steps over the windows of one plane in order, and points to the filters of the next window.
   struct Cursor {
-    const std::uint16_t* begins;  ///< of the places in the plane
+    const std::uint16_t* begins;  ///< of the window's elements in the plane
     Index from;                   ///< begins[p] counts from here
   };
-  /// Some taps of a plane, and where they lie from the first tap in diff_src.
+  /// Some taps of a plane, and their offsets from the first tap in diff_src.
   template <int count>
   struct Taps {
     Index first, h[count], w[count], at[count];
@@ -126,13 +127,13 @@ struct PooledData {
       for (Index w = 0; w < g.src.extent[2]; ++w)
         for (int l = 0; l < channels; ++l) plane[h * g.src.stride[1] + w * g.src.stride[2] + l] = 0;
   }
-  /// Adds what the positions in plane `at` of the convolution's result pass on.
+  /// Adds the terms of the positions in plane `at` of the convolution's result.
   KOKKOS_FUNCTION void add_plane(Index n, Index at, Index block, const float* w, float* plane, int channels) const {
     if (at < 0 || at >= g.windows[0] * g.window[0]) return;
     const Index first = (n * g.windows[0] + at / g.window[0]) * g.windows[1] * g.windows[2];
-    const Index places = g.places(), in_d = at % g.window[0];
+    const Index elements = g.window_elements(), in_d = at % g.window[0];
     const Cursor cursor{
-        sorted.begins + (first * sorted.blocks + block) * (places + 1) + in_d * g.window[1] * g.window[2],
+        sorted.begins + (first * sorted.blocks + block) * (elements + 1) + in_d * g.window[1] * g.window[2],
         first * g.filters + block * sorted.filters_per_block};
     if (g.kernel[1] == 3 && g.kernel[2] == 3 && g.window[1] == 2 && g.window[2] == 2 && channels == lanes)
       return add_patches(cursor, w, plane);
@@ -143,11 +144,11 @@ struct PooledData {
     for (; tap < taps; ++tap) add_taps(Taps<1>(g, tap), cursor, w, plane, channels);
   }
   KOKKOS_FUNCTION void advance(Cursor& cursor) const {
-    cursor.begins += sorted.blocks * (g.places() + 1);
+    cursor.begins += sorted.blocks * (g.window_elements() + 1);
     cursor.from += g.filters;
   }
 
-  // --- Any kernel and window: the sums of one place at a time.
+  // --- Any kernel and window: the sums of one element of the window at a time.
 
   template <int count>
   KOKKOS_FUNCTION void add_taps(const Taps<count>& taps, Cursor cursor, const float* w, float* plane,
@@ -162,7 +163,7 @@ struct PooledData {
                         oh * g.window[1] + ph - g.pad[1], ow * g.window[2] + pw - g.pad[2], channels);
       }
   }
-  /// Adds what the filters [begin, end) pass on from one position, whose first tap lies at (h, x).
+  /// Adds the terms of the filters [begin, end) at one position, whose first tap is at (h, x).
   template <int count>
   KOKKOS_FORCEINLINE_FUNCTION void add_place(const Taps<count>& taps, Index begin, Index end, const float* w,
                                              float* plane, Index h, Index x, int channels) const {
@@ -195,8 +196,8 @@ struct PooledData {
     }
   }
 
-  // --- Kernels of 3 x 3 and windows of 2 x 2: the 4 x 4 positions that a window reaches are summed in registers for
-  // all of its places. The next window along W reaches half of them, too.
+  // --- Kernels of 3 x 3 and windows of 2 x 2: sums for the 4 x 4 positions that a window reaches stay in registers for
+  // all elements of the window. The next window along W reaches half of these positions, too.
 
   using Patch = Lanes<lanes>[4][4];
 
@@ -246,7 +247,7 @@ struct PooledData {
       }
     }
   }
-  /// Adds the first two columns of a patch, which lies at (h, x).
+  /// Adds the first two columns of a patch at (h, x).
   KOKKOS_FORCEINLINE_FUNCTION void add_first_columns(const Patch& patch, Index h, Index x, float* plane) const {
     float* const to = plane + h * g.src.stride[1] + x * g.src.stride[2];
     if (h >= 0 && h + 4 <= g.src.extent[1] && x >= 0 && x + 2 <= g.src.extent[2]) {

@@ -22,14 +22,15 @@ struct ArgmaxItems {
   float* sums;  ///< (slot, kernel..., C, O)
   Index filters, src_channels, channels, windows, each, columns;
   Triple extent, pad, window;
-  Divider by_filter, by_group, by_depth;    ///< of items: (slot, depth of the kernel, group of channels, filter)
-  Divider windows_d, windows_h, windows_w;  ///< of windows: (n, d, h, w)
-  Divider places_h, places_w;               ///< of argmax indices
+  /// divide item numbers: (slot, depth of the kernel, group of channels, filter)
+  Divider by_filter, by_group, by_depth;
+  Divider windows_d, windows_h, windows_w;  ///< divide window numbers: (n, d, h, w)
+  Divider index_h, index_w;                 ///< divide argmax indices
 };
 
 /// One filter, one depth of the kernel, `lanes` channels and a slot: edge x edge taps, whose sums stay in registers.
-/// Neighbouring items have neighbouring filters, so that they read neighbours of diff and argmax, and the source from
-/// the same few rows. Traffic: diff and argmax once for each depth and group, from the caches; sums once out.
+/// Neighbouring items have neighbouring filters, so that they read neighbours of diff and argmax, and src from the same
+/// few rows. Traffic: diff and argmax read once for each depth and group, from the caches; sums written once.
 template <class T, int lanes, int edge>
 struct ArgmaxItem {
   ArgmaxItems<T> k;
@@ -53,7 +54,7 @@ struct ArgmaxItem {
     for (int t = 0; t < edge * edge; ++t)
       for (int l = 0; l < lanes; ++l) {
         const Index c = group * lanes + l;
-        if (c >= k.channels) continue;  // what pads src
+        if (c >= k.channels) continue;  // padding of src
         k.sums[slot * k.columns + ((depth * edge * edge + t) * k.channels + c) * k.filters + f] = sum[t][l];
       }
   }
@@ -63,11 +64,11 @@ struct ArgmaxItem {
                                        float (&sum)[edge * edge][lanes]) const {
     const float diff = value_of(k.diff[at]);
     Index in_d = k.argmax[at];
-    const Index in_w = k.places_w.split(in_d), in_h = k.places_h.split(in_d);
+    const Index in_w = k.index_w.split(in_d), in_h = k.index_h.split(in_d);
     const Index z = d * k.window[0] + in_d - k.pad[0] + depth;
     if (z < 0 || z >= k.extent[0]) return;
     Index y = h * k.window[1] - k.pad[1], x = w * k.window[2] - k.pad[2];
-    // The same for all filters of a window.
+    // This is the same for all filters of a window.
     const bool inside =
         y >= 0 && y + k.window[1] + edge - 2 < k.extent[1] && x >= 0 && x + k.window[2] + edge - 2 < k.extent[2];
     y += in_h, x += in_w;
@@ -94,7 +95,7 @@ struct ArgmaxItem {
   }
 };
 
-/// How many sums become one, in order.
+/// Groups of this many sums are added, in order.
 constexpr Index fan = 32;
 
 KOKKOS_FUNCTION inline float sum_of_slots(const float* sums, Index first, Index slots, Index step, Index columns) {
@@ -115,7 +116,7 @@ struct AddArgmaxSlots {
   }
 };
 
-/// The last sums, (kernel..., C, O), as the weights lie.
+/// The last additions, (kernel..., C, O), written in the layout of the weights.
 struct AddToWeights {
   const float* from;
   float* weights;
@@ -131,12 +132,12 @@ struct AddToWeights {
 
 struct FillArgmax {
   std::uint8_t* argmax;
-  std::uint32_t places;
+  std::uint32_t window_size;
   KOKKOS_FUNCTION void operator()(Index i) const {
     auto x = static_cast<std::uint32_t>(i) * 2654435761u;
     x ^= x >> 15;
     x *= 2246822519u;
-    argmax[i] = static_cast<std::uint8_t>((x ^ x >> 13) % places);
+    argmax[i] = static_cast<std::uint8_t>((x ^ x >> 13) % window_size);
   }
 };
 
@@ -156,8 +157,8 @@ ArgmaxItems<T> items_of(const ConvMaxPoolDesc& d) {
   k.windows_d = Divider(dst.extent[0], k.windows);
   k.windows_h = Divider(dst.extent[1], k.windows);
   k.windows_w = Divider(dst.extent[2], k.windows);
-  k.places_h = Divider(k.window[1], 256);
-  k.places_w = Divider(k.window[2], 256);
+  k.index_h = Divider(k.window[1], 256);
+  k.index_w = Divider(k.window[2], 256);
   return k;
 }
 
@@ -185,7 +186,7 @@ class DeviceConvMaxPool : public ConvMaxPoolBackward {
     weights_.run(src.raw(), diff_dst.raw(), workspace.raw(), diff_weights.data<float>(), scratch.raw());
   }
   void backward_data(const BackwardData<ops::Tensors>&) override {
-    fail("the gradient of src was not asked for: {}", describe(desc_));
+    fail("the gradient of src was not requested: {}", describe(desc_));
   }
 
  private:
@@ -254,9 +255,9 @@ void ArgmaxWeights::run(const void* src, const void* diff_dst, const void* argma
                       Divider(filters, columns()), Divider(channels, columns())});
 }
 
-void fill_argmax(void* argmax, std::int64_t count, std::int64_t places) {
+void fill_argmax(void* argmax, std::int64_t count, std::int64_t window_size) {
   constexpr const char* label = "keelson::conv_max_pool::fill_argmax";
-  launch(label, count, FillArgmax{static_cast<std::uint8_t*>(argmax), static_cast<std::uint32_t>(places)});
+  launch(label, count, FillArgmax{static_cast<std::uint8_t*>(argmax), static_cast<std::uint32_t>(window_size)});
 }
 
 std::string unfit_for_argmax(const ConvMaxPoolDesc& d) {
@@ -266,16 +267,17 @@ std::string unfit_for_argmax(const ConvMaxPoolDesc& d) {
   if (!all(d.conv.stride, 1) || !all(d.conv.dilation, 1) || d.conv.groups != 1)
     return "stride and dilation 1 and one group are needed";
   if (d.pool.kind != PoolKind::max || !(d.pool.kernel == d.pool.stride) || !all(d.pool.pad_begin, 0))
-    return "windows that stand side by side are needed";
+    return "the windows have gaps, overlap or padding";
   if (d.pool.kernel.elements() < 4 || d.pool.kernel.elements() > 256)
-    return "windows of 4 to 256 elements are needed";  // below, the dense kernels' better rate outweighs their zeros
+    // smaller windows: the dense kernels' FLOP rate outweighs their zeros
+    return "windows of 4 to 256 elements are needed";
   if (d.dst.shape[1] > 65535) return "more than 65535 filters";
   return "";
 }
 
 std::string unfit_for_argmax_weights(const ConvMaxPoolDesc& d) {
   if (auto why = unfit_for_argmax(d); !why.empty()) return why;
-  if (d.diff_src) return "the gradient of src is wanted, and there is a kernel for that of the weights alone";
+  if (d.diff_src) return "the gradient of src is needed, but the kernel computes only the gradient of the weights";
   if (d.conv.bias) return "the gradient of the bias is left to BiasGradient";
   const auto kernel = three(d.conv.kernel, 1);
   if (kernel[1] != kernel[2] || (kernel[1] != 1 && kernel[1] != 3))

@@ -6,27 +6,28 @@
 #include "engine/ops/conv_max_pool.hpp"
 #include "engine/ops/factory.hpp"
 
-/// ops::ConvMaxPoolBackward on GPUs: the gradient of the weights alone, which is all that a first layer needs. Also for
-/// backends that lay src out in their own way. Needs no Kokkos to include.
+/// ops::ConvMaxPoolBackward on GPUs: only the gradient of the weights, which is enough for a first layer. Also for
+/// backends with their own layout of src. Including this needs no Kokkos.
 namespace keelson::kokkos {
 
-/// "" where the argmax indices are all that the gradients need, and worth it: one group, stride and dilation 1, windows
-/// side by side; else the reason why not. For all processors.
+/// "" if argmax indices are enough for the gradients and pay: one group, stride and dilation 1, windows without gap or
+/// overlap; else the reason why not. For all processors.
 std::string unfit_for_argmax(const ops::ConvMaxPoolDesc& d);
-/// "" where ArgmaxWeights computes backward_weights of this description, but for the layout of src; else why not.
+/// "" if ArgmaxWeights computes backward_weights of this description, apart from the layout of src; else the reason why
+/// not.
 std::string unfit_for_argmax_weights(const ops::ConvMaxPoolDesc& d);
 
-/// diff_weights[o][tap][c] = sum over windows of diff_dst[window][o] * src[position of the maximum + tap][c], in f32,
-/// in an order that depends on the description alone.
+/// diff_weights[o][tap][c] = sum over windows of diff_dst[window][o] * src[position of the maximum + tap][c], in f32.
+/// The order of the sums depends only on the description.
 class ArgmaxWeights {
  public:
-  /// `channels`: those that each element of src has in memory, side by side; the first ones are those of its shape.
+  /// `channels`: the number of contiguous channels of src in memory; the first ones are those of the shape.
   ArgmaxWeights(const ops::ConvMaxPoolDesc& d, std::int64_t channels);
 
   std::size_t scratch_bytes() const;
   ops::Cost cost() const;
-  /// src (N, spatial..., channels), diff_dst and argmax (N, spatial'..., O), diff_weights as the layout of
-  /// the description's weights says, which is strided. Indices must lie within the window.
+  /// src (N, spatial..., channels), diff_dst and argmax (N, spatial'..., O); diff_weights in the layout of the
+  /// description's weights, which is strided. Each argmax index must be inside its window.
   void run(const void* src, const void* diff_dst, const void* argmax, float* diff_weights, void* scratch) const;
 
  private:
@@ -36,8 +37,8 @@ class ArgmaxWeights {
   std::int64_t channels_, slots_;
 };
 
-/// Fills argmax indices as a pooling may leave them, 0 <= index < places, without a pattern: to measure with.
-void fill_argmax(void* argmax, std::int64_t count, std::int64_t places);
+/// Fills argmax indices with pseudo-random values 0 <= index < window_size, for measurements.
+void fill_argmax(void* argmax, std::int64_t count, std::int64_t window_size);
 
 /// The op for a src whose layout is channels-last.
 ops::Expected<ops::ConvMaxPoolBackward> make_argmax_weights(const ops::ConvMaxPoolDesc& d);

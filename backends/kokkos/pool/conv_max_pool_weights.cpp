@@ -20,7 +20,8 @@ PooledRuns::PooledRuns(const PooledGeometry& g)
 }
 
 PooledTile::PooledTile(const PooledGeometry& g, const PooledRuns& runs) : windows{1, 1, 1} {
-  // Windows side by side share source, and reading and writing the sums is spread over all; long rows are best.
+  // Neighbouring windows share elements of src, and all windows share the reading and writing of the sums; long rows
+  // are best.
   constexpr Index most_windows = 32;
   const Index near = first_cache_bytes() * 7 / 8 / static_cast<Index>(sizeof(float));
   shape(g, runs);

@@ -2,17 +2,17 @@
 
 #include "backends/kokkos/pool/conv_max_pool_geometry.hpp"
 
-/// The gradient of a convolution behind max pooling with respect to its weights: see conv_max_pool_geometry.hpp.
+/// The gradient of the weights of a convolution with max pooling: see conv_max_pool_geometry.hpp.
 namespace keelson::kokkos {
 
-/// How the channels and the taps along W become runs of vectors. Sources with as many channels as a vector or more are
-/// taken in panels of `channels`; below, a run has all of them. A run is cut into segments, of which some are summed at
-/// once in the registers.
+/// Divides the channels and the taps along W into runs of vectors. If src has at least as many channels as a vector,
+/// channels are processed in panels of `channels`; else a run has all channels. A run is divided into segments, and the
+/// sums of some segments are in registers at once.
 struct PooledRuns {
   Index channels, panels;  ///< channels: of a panel
-  Index run, padded;       ///< floats of a run: taps along W times channels; to whole vectors
+  Index run, padded;       ///< floats of a run: taps along W times channels; filled up to whole vectors
   Index vectors, per_run;  ///< vectors of a segment, segments of a run
-  Index segments;          ///< that are summed at once
+  Index segments;          ///< segments whose sums are in registers at once
 
   explicit PooledRuns(const PooledGeometry& g);
   KOKKOS_FUNCTION bool has_few_channels() const { return channels < panel; }
@@ -20,20 +20,22 @@ struct PooledRuns {
   static constexpr Index panel = vector_width == 1 ? 4 : vector_width;
   static constexpr Index budget = vector_width == 16 ? 27 : 12;  ///< accumulators beside the operands
 };
-/// Segments of `vectors` vectors whose sums stay in the registers.
+/// The number of segments of `vectors` vectors whose sums fit into the registers.
 constexpr int segments_at_once(int vectors) {
   for (int s : {9, 6, 3, 2})
     if (s * vectors <= PooledRuns::budget) return s;
   return 1;
 }
 
-/// A box of windows, and a copy in the first cache level of the part of src that their places reach, with zeros around
-/// it. With many channels the copy has a panel of them: (d, h, w, channel). With few there is a run for each window and
-/// place along W, so that no vector lies across two cache lines: (place along W, d, h, window, run).
+/// A box of windows, and a copy in the first cache level of the part of src that the windows reach, with zeros around
+/// it. With many channels the copy has a panel of channels: (d, h, w, channel). With few channels there is a run for
+/// each window and window element along W, so that no vector crosses a cache line: (element along W, d, h, window,
+/// run).
 struct PooledTile {
-  Triple windows;                             ///< the most that a tile has
-  Triple count;                               ///< tiles along the dims
-  Index step_d, step_h, step_window, step_w;  ///< floats from one position, window, or place along W to the next
+  Triple windows;  ///< the largest number of windows in a tile
+  Triple count;    ///< tiles along the dims
+  /// floats from one position, window, or window element along W to the next
+  Index step_d, step_h, step_window, step_w;
   Index floats;
 
   PooledTile(const PooledGeometry& g, const PooledRuns& runs);
@@ -44,7 +46,8 @@ struct PooledTile {
 };
 
 /// diff_weights[o][tap][c] = sum over windows of diff[window][o] * src[position of the maximum + tap][c]. A worker
-/// takes items one after the other; an item has a slot of the tiles, a panel of channels and a part of the filters.
+/// processes its items one after the other. An item has a slot of the tiles, a panel of channels and a part of the
+/// filters.
 struct PooledWeights {
   PooledGeometry g;
   PooledRuns runs;
@@ -55,7 +58,7 @@ struct PooledWeights {
   float* near;     ///< (worker, copy of a tile's source)
   float* sums;     ///< (worker, filter of a part, kD x kH, padded run)
   float* weights;  ///< (slot, filter, kD x kH x kW, channel)
-  double* bias;    ///< (slot, filter): sums of diff; null: not wanted
+  double* bias;    ///< (slot, filter): sums of diff; null: not needed
 
   KOKKOS_FUNCTION Index filters_per_part() const { return ceil_div(g.filters, parts); }
   KOKKOS_FUNCTION Index rows() const { return g.kernel[0] * g.kernel[1]; }
@@ -84,7 +87,7 @@ struct PooledWeightsWorker {
   struct Item {
     Index slot, panel, filter;
   };
-  /// Windows side by side along W: the first one, and where its source lies in the copy.
+  /// Neighbouring windows along W: the first window, and the offset of its source in the copy.
   struct WindowRow {
     Index window, corner;
   };
@@ -100,10 +103,10 @@ struct PooledWeightsWorker {
   KOKKOS_FUNCTION void run(const Item& item, float* near, float* sums) const {
     const Index filters = smaller(k.filters_per_part(), k.g.filters - item.filter);
     if (filters <= 0) return;
-    Index at_place[256];
-    for (Index p = 0; p < k.g.places(); ++p) {
-      const Triple at = k.g.place(p);
-      at_place[p] = at[0] * k.tile.step_d + at[1] * k.tile.step_h + at[2] * k.tile.step_w;
+    Index element_offset[256];
+    for (Index p = 0; p < k.g.window_elements(); ++p) {
+      const Triple at = k.g.coordinates(p);
+      element_offset[p] = at[0] * k.tile.step_d + at[1] * k.tile.step_h + at[2] * k.tile.step_w;
     }
     for (Index i = 0; i < filters * k.rows() * k.runs.padded; ++i) sums[i] = 0;
     double* const bias = k.bias && item.panel == 0 ? k.bias + item.slot * k.g.filters + item.filter : nullptr;
@@ -115,10 +118,10 @@ struct PooledWeightsWorker {
       prefetch_gradient(windows_of(t + 1 < tiles ? t + 1 : t), item.filter, filters);
       fill(w, item.panel, near);
       Index s = 0;
-      for (; s + segments <= all; s += segments) add<segments>(w, s, item.filter, filters, at_place, near, sums);
+      for (; s + segments <= all; s += segments) add<segments>(w, s, item.filter, filters, element_offset, near, sums);
       if constexpr (segments > 3)
-        for (; s + 3 <= all; s += 3) add<3>(w, s, item.filter, filters, at_place, near, sums);
-      for (; s < all; ++s) add<1>(w, s, item.filter, filters, at_place, near, sums);
+        for (; s + 3 <= all; s += 3) add<3>(w, s, item.filter, filters, element_offset, near, sums);
+      for (; s < all; ++s) add<1>(w, s, item.filter, filters, element_offset, near, sums);
       if (bias) add_bias(w, item.filter, filters, bias);
     }
     write(item, filters, sums);
@@ -170,7 +173,7 @@ struct PooledWeightsWorker {
           fill_panel(w, row, panel, to);
       }
   }
-  /// `row`: of src; null: outside.
+  /// `row`: a row of src; null: outside of src.
   KOKKOS_FUNCTION void fill_panel(const Windows& w, const float* row, Index panel, float* to) const {
     const Index first = w.first[2] * k.g.window[2] - k.g.pad[2], c = panel * k.runs.channels;
     const Index length = w.count[2] * k.g.window[2] + k.g.kernel[2] - 1;
@@ -196,13 +199,13 @@ struct PooledWeightsWorker {
     const Index last = first + w.count[2] * k.g.window[2] - 1, length = k.runs.padded;
     const bool inside =
         row && first >= 0 && last + k.g.kernel[2] <= k.g.src.extent[2] && row + last * c + length <= k.src_end;
-    for (Index place = 0; place < k.g.window[2]; ++place, to += k.tile.step_w) {
+    for (Index element = 0; element < k.g.window[2]; ++element, to += k.tile.step_w) {
       if (!inside) {
         for (Index i = 0; i < w.count[2]; ++i)
-          fill_run(row, first + place + i * k.g.window[2], to + i * k.tile.step_window);
+          fill_run(row, first + element + i * k.g.window[2], to + i * k.tile.step_window);
         continue;
       }
-      const float* from = row + (first + place) * c;
+      const float* from = row + (first + element) * c;
       float* at = to;
       for (Index i = 0; i < w.count[2]; ++i, from += step)
         for (Index l = 0; l < length; l += vector_width, at += vector_width) copy_vector(from + l, at);
@@ -210,7 +213,7 @@ struct PooledWeightsWorker {
   }
   KOKKOS_FORCEINLINE_FUNCTION static void copy_vector(const float* from, float* to) {
     Lanes<vector_width> v;
-    v.load(from);  // what lies behind a run meets sums that nobody reads
+    v.load(from);  // values after the run's end go to sums that are not used
     v.store(to);
   }
   KOKKOS_FUNCTION void fill_run(const float* row, Index x, float* to) const {
@@ -228,7 +231,7 @@ struct PooledWeightsWorker {
 
   /// Adds the windows to `count` segments of the filters' sums.
   template <int count>
-  KOKKOS_FUNCTION void add(const Windows& w, Index segment, Index filter, Index filters, const Index* at_place,
+  KOKKOS_FUNCTION void add(const Windows& w, Index segment, Index filter, Index filters, const Index* element_offset,
                            const float* near, float* sums) const {
     Index at[count];
     for (int s = 0; s < count; ++s) {
@@ -248,7 +251,7 @@ struct PooledWeightsWorker {
         const ArgmaxIndex* argmax = k.argmax + first;
         const float* corner = near + w.row[r].corner;
         for (Index i = 0; i < w.count[2]; ++i, diff += step, argmax += step, corner += step_window) {
-          const float* x = corner + at_place[*argmax];
+          const float* x = corner + element_offset[*argmax];
           KEELSON_UNROLL
           for (int s = 0; s < count; ++s) {
             Lanes<width> v;
@@ -288,7 +291,7 @@ struct PooledWeightsWorker {
   }
 };
 
-/// Adds the slots of the weights' gradient.
+/// Adds the slots of the gradient of the weights.
 struct AddPooledSlots {
   const float* slot;
   float* weights;

@@ -71,7 +71,7 @@ class KokkosPool : public Pool {
     return false;
   }
 
-  /// Whether 32 bits hold every offset. A stride of a dim of extent 1 counts, too.
+  /// Whether all offsets fit in 32 bits. Strides of dims with extent 1 count, too.
   static bool has_small_offsets(const Volume& v) {
     Index reach = 0;
     for (const auto& [extent, stride] : {std::pair{v.n, v.stride_n},
@@ -85,7 +85,7 @@ class KokkosPool : public Pool {
     return reach <= INT32_MAX;
   }
 
-  /// Whether these are FixedWindow<..., depth, height, width>.
+  /// Whether the windows are FixedWindow<..., depth, height, width>.
   bool has_windows(Index depth, Index height, Index width) const {
     const Index wanted[] = {depth, height, width};
     for (int d = 0; d < 3; ++d)
@@ -95,8 +95,8 @@ class KokkosPool : public Pool {
     return true;
   }
 
-  /// Calls use(PoolGeometry<...>): on a GPU with the narrowest indices, and windows that the compiler knows where these
-  /// are among them. On a CPU neither pays: the loops over a run's lanes, not those over a window, are what takes time.
+  /// Calls use(PoolGeometry<...>): on a GPU with the narrowest indices, and with windows that are known at compile
+  /// time, if possible. On a CPU neither pays: the loops over a run's lanes take the time.
   template <class Use>
   void with_geometry(const Use& use) const {
     using I = std::int32_t;
@@ -122,8 +122,7 @@ class KokkosPool : public Pool {
     return {PoolVolume<I>(src_), PoolVolume<I>(dst_), window, desc_.params.count_padding};
   }
 
-  /// Work on `items`, in runs as long as the kernels take them: whole packs of channels on a GPU, where each begins
-  /// aligned.
+  /// Processes `items` in runs as long as the kernels take them. On a GPU these are whole, aligned packs of channels.
   template <class T, class I, class W>
   PoolRuns<I, W> runs(const PoolGeometry<I, W>& g, const Volume& items, const void* x, const void* y,
                       const void* chosen) const {
@@ -180,7 +179,7 @@ Expected<Pool> make(const PoolDesc& desc) {
   } catch (const InputError& e) {
     return std::string(e.what());
   }
-  // dst follows src; where nobody has a wish, channels last.
+  // dst has the layout of src, or channels-last if src has no layout.
   d.src.layout =
       chosen(d.src, d.dst.layout.is_strided() ? same_order(d.dst, d.src.shape) : Layout::channels_last(d.src.shape));
   d.dst.layout = chosen(d.dst, same_order(d.src, d.dst.shape));

@@ -3,12 +3,12 @@
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/common/values.hpp"
 
-/// Pooling on (N, C, D, H, W) with any strides. A work item takes runs of neighbouring windows: over the channels of
-/// one position where channels are contiguous, else over positions along W. `I` is the type of indices: 32 bits on a
-/// GPU where they suffice.
+/// Pooling on (N, C, D, H, W) with any strides. A work item processes runs of neighbouring windows: over the channels
+/// of one position if channels are contiguous, else over positions along W. `I` is the type of indices: 32 bits on a
+/// GPU if this is enough.
 namespace keelson::kokkos {
 
-/// Windows as the description says.
+/// Windows of any size, stride and padding.
 template <class I>
 struct AnyWindow {
   static constexpr bool fixed = false;
@@ -19,7 +19,7 @@ struct AnyWindow {
   KOKKOS_FUNCTION I pad(int d) const { return pads[d]; }
 };
 
-/// Windows that stand side by side, each whole within the input, and that the compiler knows.
+/// Windows without gap or overlap, all inside the input, with a size that is known at compile time.
 template <class I, int depth, int height, int width>
 struct FixedWindow {
   static constexpr bool fixed = true;
@@ -42,7 +42,7 @@ struct PoolVolume {
         stride{static_cast<I>(v.stride[0]), static_cast<I>(v.stride[1]), static_cast<I>(v.stride[2])} {}
 };
 
-/// Part of a window or a cell, counted from where the window begins.
+/// A part of a window or a cell; coordinates count from the beginning of the window.
 template <class I>
 struct PoolBox {
   I from[3], to[3];
@@ -56,7 +56,7 @@ struct PoolGeometry {
   bool count_padding;
 
   KOKKOS_FORCEINLINE_FUNCTION I begin(int d, I at) const { return at * window.stride(d) - window.pad(d); }
-  /// The part of the window that begins here that lies inside the input.
+  /// The part of the window with this beginning that is inside the input.
   KOKKOS_FORCEINLINE_FUNCTION PoolBox<I> inside(const I (&begin)[3]) const {
     PoolBox<I> b{};
     for (int d = 0; d < 3; ++d) {
@@ -65,7 +65,7 @@ struct PoolGeometry {
     }
     return b;
   }
-  /// Number of an element within its window, w fastest.
+  /// The index of an element in its window, w fastest.
   KOKKOS_FORCEINLINE_FUNCTION std::int32_t tap(I d, I h, I w) const {
     return static_cast<std::int32_t>((d * window.kernel(1) + h) * window.kernel(2) + w);
   }
@@ -90,9 +90,8 @@ struct PoolRun {
   }
 };
 
-/// How a volume is cut into work items: all runs of one (n, d, h) on a CPU, where decoding an item costs as much as a
-/// run; single runs on a GPU. `lanes` is the length of runs: pool_lanes, or 1 on a GPU whose threads would meet
-/// unaligned ones.
+/// Divides a volume into work items: all runs of one (n, d, h) on a CPU, where decoding an item takes as long as a run;
+/// single runs on a GPU. `lanes` is the length of runs: pool_lanes, or 1 on a GPU if runs would not be aligned.
 struct PoolItems {
   Index lanes, length, others,
       runs;  ///< of one (n, d, h): extent along the runs, across them, and runs along the former
@@ -111,7 +110,7 @@ struct PoolItems {
         by_depth(v.extent[0], count) {}
 };
 
-/// What all kernels know. `over_channels` says along what runs lie.
+/// The common part of all kernels. `over_channels`: runs are along the channels.
 template <class I_, class W>
 struct PoolRuns {
   using I = I_;
@@ -121,7 +120,7 @@ struct PoolRuns {
   PoolItems items;
 };
 
-/// Calls k.window<pool_lanes>(run) for the whole run where its windows are alike, else for one element after the other.
+/// Calls k.window<pool_lanes>(run) for the whole run if its windows are alike, else for one element after the other.
 template <class Kernel>
 KOKKOS_FUNCTION void pool_run(const Kernel& k, PoolRun<typename Kernel::I> run) {
   constexpr int most = pool_lanes<typename Kernel::Value>;
@@ -154,7 +153,7 @@ KOKKOS_FUNCTION void pool_item(const Kernel& k, Index item) {
     }
 }
 
-/// A run whose lanes lie `lane` apart.
+/// A run whose lanes are `lane` elements apart.
 template <int lanes, class T>
 KOKKOS_INLINE_FUNCTION void load_lanes(const T* x, Index lane, float (&v)[lanes]) {
   if (lane == 1) return load(x, v);
@@ -191,10 +190,10 @@ KOKKOS_INLINE_FUNCTION void store_numbers(Chosen* y, Index lane, const std::int3
   }
 }
 
-/// Stands for the type of argmax indices where average pooling has none.
+/// The type of argmax indices in average pooling, which has none.
 struct NoChoice {};
 
-/// What forward and window-wise backward share: a run of windows, each stepping through its own part of src.
+/// The common part of forward and window-wise backward: a run of windows, each with its part of src.
 template <class Runs>
 struct PoolWindows : Runs {
   using I = typename Runs::I;
@@ -209,7 +208,7 @@ struct PoolWindows : Runs {
     const I first = g.begin(2, run.at[2]);
     return first >= 0 && first + (run.count - 1) * g.window.stride(2) + g.window.kernel(2) <= g.src.extent[2];
   }
-  /// Where the window begins, and the place of that element in src, which may lie in the padding.
+  /// The beginning of the window, and the offset of this element in src. The element may be padding.
   KOKKOS_FORCEINLINE_FUNCTION I corner(const PoolRun<I>& p, I (&begin)[3]) const {
     const auto& g = this->g;
     I at = p.n * g.src.stride_n + p.channel * g.src.stride_c;
@@ -221,8 +220,8 @@ struct PoolWindows : Runs {
   }
 };
 
-/// dst = largest element, chosen = its number within the window (d, h, w; w fastest). `Chosen` is u8 or s32; null where
-/// nobody asks.
+/// dst = largest element, chosen = its index in the window (d, h, w; w fastest). `Chosen` is u8 or s32; null: not
+/// needed.
 template <class Runs, class T, class Chosen>
 struct MaxForward : PoolWindows<Runs> {
   using I = typename Runs::I;
@@ -299,8 +298,8 @@ struct AverageForward : PoolWindows<Runs> {
   }
 };
 
-/// Backward where windows do not overlap (stride >= kernel): each window writes its cell, from its own beginning to
-/// that of the next one, so that diff_src is written whole, once.
+/// Backward for windows that do not overlap (stride >= kernel). Each window writes its cell, from its own beginning to
+/// the beginning of the next window, so that all of diff_src is written once.
 template <class Runs, class T, class Chosen>
 struct BackwardCells : PoolWindows<Runs> {
   using I = typename Runs::I;
@@ -314,7 +313,7 @@ struct BackwardCells : PoolWindows<Runs> {
       : PoolWindows<Runs>{r}, diff_dst(y), chosen(c), diff_src(x) {}
   KOKKOS_FUNCTION void operator()(Index item) const { pool_item(*this, item); }
 
-  /// The last cell along W also takes what no window covers.
+  /// The last cell along W also includes elements that no window covers.
   KOKKOS_FUNCTION bool alike(const PoolRun<I>& run) const {
     const auto& g = this->g;
     const bool last = run.at[2] + run.count == g.dst.extent[2];
@@ -373,8 +372,8 @@ struct BackwardCells : PoolWindows<Runs> {
   }
 };
 
-/// Backward where windows overlap: diff_src gathers from the windows that cover it, in order; no two work items write
-/// the same element.
+/// Backward for windows that overlap: diff_src sums over the windows that cover an element, in order. No two work items
+/// write the same element.
 template <class Runs, class T, class Chosen>
 struct BackwardGather : Runs {
   using I = typename Runs::I;

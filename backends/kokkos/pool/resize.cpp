@@ -11,11 +11,10 @@ namespace {
 
 using namespace ops;
 
-/// Places along an axis as fractions of whole numbers, so that no rounding moves one: element o of the result is at
-/// (factor o + offset) / divisor.
+/// Positions along an axis as exact fractions: element o of the result is at (factor o + offset) / divisor.
 struct ResizeAxis {
   Index in, out, factor, offset, divisor;
-  float inverse;  ///< of the divisor
+  float inverse;  ///< 1 / divisor
   Divider by_divisor;
 
   ResizeAxis(Index in, Index out, ResizeGrid grid)
@@ -36,14 +35,14 @@ struct ResizeAxis {
     const Index n = factor * o + offset;
     return n > 0 ? n : 0;
   }
-  /// The neighbours in the source, and the part of the second one.
+  /// The two neighbours in the source, and the weight of the second.
   KOKKOS_FUNCTION void neighbours(Index o, Index& lower, Index& upper, float& part) const {
     lower = numerator(o);
     part = static_cast<float>(by_divisor.split(lower)) * inverse;
     if (lower > in - 1) lower = in - 1;
     upper = lower + 1 < in ? lower + 1 : in - 1;
   }
-  /// The elements of the result that read element i of the source.
+  /// The range of elements of the result that read element i of the source.
   KOKKOS_FUNCTION void readers(Index i, Index& begin, Index& end) const {
     begin = 0, end = out;
     if (factor == 0) return;
@@ -52,7 +51,7 @@ struct ResizeAxis {
     if (i + 1 < in) end = below > 0 ? (below - 1) / factor + 1 : 0;
     if (end > out) end = out;
   }
-  /// With what weight reader o takes element i.
+  /// The weight of source element i in result element o.
   KOKKOS_FUNCTION float weight(Index i, Index o) const {
     const Index away = numerator(o) - i * divisor;
     if (away >= 0 && i + 1 == in) return 1;
@@ -60,14 +59,14 @@ struct ResizeAxis {
   }
 };
 
-/// A tensor as (images, rows, columns, run): the run is the channels where these are last, else one element, and each
-/// channel is an image.
+/// A tensor as (images, rows, columns, run). If the tensor is channels-last, a run has all channels; else a run has one
+/// element, and each channel is an image.
 struct Images {
   Index images, run;
   ResizeAxis rows, columns;
 };
 
-/// Calls body.template run<N>(i) for neighbours that begin at i and make up `count`.
+/// Calls body.template run<N>(i) for N neighbours from i on, until `count` are processed.
 template <class Body>
 KOKKOS_FUNCTION void for_run(Index count, const Body& body) {
   Index i = 0;
@@ -111,7 +110,7 @@ struct Interpolate {
   }
 };
 
-/// A row of a result.
+/// Computes a row of a result.
 template <class T>
 struct InterpolateRow : Interpolate<T> {
   KOKKOS_FUNCTION void operator()(Index item) const {
@@ -120,7 +119,7 @@ struct InterpolateRow : Interpolate<T> {
   }
 };
 
-/// N neighbours.
+/// Computes N neighbours.
 template <class T, int N>
 struct InterpolatePack : Interpolate<T> {
   Divider by_packs, by_columns, by_rows;
@@ -155,7 +154,7 @@ struct GatherAxis {
   const From* from;
   To* to;
 
-  /// All that reads element i.
+  /// Sums all results that read element i.
   struct Element {
     const GatherAxis& k;
     Index first, i, begin, end;
@@ -230,7 +229,7 @@ class KokkosResize : public Resize {
     const auto& [src, dst] = args;
     with_type(src_.dtype, [&]<class T>(T) { interpolate(g_, src.data<T>(), dst.data<T>()); });
   }
-  /// Along the rows, then along the columns: no work item adds up a whole image.
+  /// First along the rows, then along the columns, so that no work item sums over a whole image.
   void backward_data(const BackwardData<ops::Tensors>& args) override {
     const auto& [diff_dst, diff_src, scratch] = args;
     auto* between = static_cast<float*>(scratch.raw());

@@ -7,8 +7,8 @@ namespace keelson::kokkos {
 
 namespace {
 
-/// Planes of the convolution's gradient made from the pooled one: zeros but for the elements that were the largest in
-/// their windows. An item is a row.
+/// Planes of the gradient of the convolution's result, from the pooled gradient: zero except for the maxima of the
+/// windows. An item writes a row.
 template <class T>
 struct Unpool {
   const float* diff;
@@ -24,20 +24,20 @@ struct Unpool {
     T* row = to + item * extent[2] * filters;
     const bool covered = wd < windows[0] && wh < windows[1];
     const Index first = (((first_sample + n) * windows[0] + wd) * windows[1] + wh) * windows[2];
-    const Index place = (plane % window[0] * window[1] + h % window[1]) * window[2];
+    const Index index = (plane % window[0] * window[1] + h % window[1]) * window[2];
     for (Index w = 0; w < extent[2]; ++w, row += filters) {
       const Index ww = w / window[2];
       if (covered && ww < windows[2])
-        scatter((first + ww) * filters, static_cast<ArgmaxIndex>(place + w % window[2]), row);
+        scatter((first + ww) * filters, static_cast<ArgmaxIndex>(index + w % window[2]), row);
       else
         for (Index c = 0; c < filters; ++c) row[c] = T{};
     }
   }
-  KOKKOS_FUNCTION void scatter(Index at, ArgmaxIndex place, T* row) const {
+  KOKKOS_FUNCTION void scatter(Index at, ArgmaxIndex index, T* row) const {
     const float* const x = diff + at;
     const ArgmaxIndex* const a = argmax + at;
     KEELSON_INDEPENDENT_ITERATIONS
-    for (Index c = 0; c < filters; ++c) row[c] = stored<T>(a[c] == place ? x[c] : 0.0f);
+    for (Index c = 0; c < filters; ++c) row[c] = stored<T>(a[c] == index ? x[c] : 0.0f);
   }
 };
 
@@ -65,7 +65,7 @@ void unpool(const Shape& window, const Tensor& diff, const void* argmax, std::in
             std::int64_t first_plane, const TensorDesc& to, void* memory) {
   constexpr const char* label = "keelson::unpool";
   const Volume pooled(diff.shape(), diff.layout()), v(to.shape, to.layout);
-  const bool is_flat = to.shape.rank() == 4;  // of two spatial dims the first one is a Volume's second
+  const bool is_flat = to.shape.rank() == 4;  // with two spatial dims, the first is the second of a Volume
   with_type(to.dtype, [&](auto type) {
     using T = decltype(type);
     launch(label, v.n * v.extent[0] * v.extent[1],

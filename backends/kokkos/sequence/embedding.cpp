@@ -11,13 +11,13 @@ namespace keelson::kokkos {
 namespace {
 
 using namespace ops;
-// Keys have an id in the upper half and its place in the lower, so that all differ.
+// A key has an id in the upper half and the index of the id in the lower half, so that no two keys are equal.
 constexpr Key no_id = 0xffffffff;
 
 KOKKOS_INLINE_FUNCTION Index id_of(Key k) { return static_cast<Index>(k >> 32); }
-KOKKOS_INLINE_FUNCTION Index place_of(Key k) { return static_cast<Index>(k & 0xffffffff); }
+KOKKOS_INLINE_FUNCTION Index index_of(Key k) { return static_cast<Index>(k & 0xffffffff); }
 
-/// How rows of `width` elements are cut into work items: whole rows on a CPU, elements on a GPU.
+/// Divides rows of `width` elements into work items: whole rows on a CPU, elements on a GPU.
 struct RowItems {
   Index width, count;
   Divider by_row;
@@ -26,7 +26,7 @@ struct RowItems {
       : width(width), count(rows * (runs_on_host ? 1 : width)), by_row(runs_on_host ? 1 : width, count) {}
 };
 
-/// Row and elements of item i.
+/// The row and the elements of item i.
 struct RowItem {
   Index row, begin, end;
   KOKKOS_FUNCTION RowItem(const RowItems& r, Index i) : row(i), begin(0), end(r.width) {
@@ -67,8 +67,8 @@ struct MakeKeys {
   }
 };
 
-/// Numbers the distinct ids of sorted keys: rows[u] is the u-th, first[u] the place in `sorted` where it begins, and
-/// first[number of distinct ids] ends the last.
+/// Numbers the distinct ids of sorted keys: rows[u] is id u, first[u] the index in `sorted` of its first key, and
+/// first[number of distinct ids] the end of the last.
 struct Runs {
   const Key* sorted;
   std::int32_t* rows;
@@ -85,7 +85,7 @@ struct Runs {
   }
 };
 
-/// By one work item.
+/// With one work item.
 struct FindRuns : Runs {
   KOKKOS_FUNCTION void operator()(Index) const {
     Index runs = 0, i = 0;
@@ -96,7 +96,7 @@ struct FindRuns : Runs {
   }
 };
 
-/// The same by one work item per place. First the runs that begin in each block of places are counted.
+/// With one work item per key. First a kernel counts the runs that begin in each block of keys.
 constexpr Index run_block = 128;
 
 struct CountRuns : Runs {
@@ -125,7 +125,7 @@ struct NumberRuns : Runs {
   }
 };
 
-/// In the order of the places, whatever the work items are.
+/// Adds in the order of the keys, for any division into work items.
 template <class T>
 struct SumRuns {
   const Key* sorted;
@@ -140,7 +140,7 @@ struct SumRuns {
     for (Index h = it.begin; h < it.end; ++h) to[h] = 0;
     if (rows[it.row] < 0) return;
     for (Index k = first[it.row]; k < first[it.row + 1]; ++k) {
-      const T* from = diff_dst + place_of(sorted[k]) * items.width;
+      const T* from = diff_dst + index_of(sorted[k]) * items.width;
       KEELSON_INDEPENDENT_ITERATIONS
       for (Index h = it.begin; h < it.end; ++h) to[h] += value_of(from[h]);
     }
@@ -150,17 +150,17 @@ struct SumRuns {
 class KokkosEmbedding : public Embedding {
  public:
   explicit KokkosEmbedding(const EmbeddingDesc& d)
-      : desc_(d), places_(d.ids.elements()), entries_(d.weights.shape[0]), items_(places_, d.weights.shape[1]) {}
+      : desc_(d), id_count_(d.ids.elements()), entries_(d.weights.shape[0]), items_(id_count_, d.weights.shape[1]) {}
 
   Layout layout(Verb, Role r) const override {
-    return r == Role::weights ? desc_.weights.layout : Layout::plain({places_, items_.width});
+    return r == Role::weights ? desc_.weights.layout : Layout::plain({id_count_, items_.width});
   }
   std::string name(Verb v) const override { return v == Verb::forward ? "gather" : "sorted rows"; }
   std::size_t scratch_bytes(Verb v) const override {
-    return v == Verb::forward ? 0 : Scratch::keys_bytes(places_) * 2 + Scratch::indices(places_) * sizeof(Index);
+    return v == Verb::forward ? 0 : Scratch::keys_bytes(id_count_) * 2 + Scratch::indices(id_count_) * sizeof(Index);
   }
   Cost cost(Verb) const override {
-    const auto moved = static_cast<double>(places_ * items_.width);
+    const auto moved = static_cast<double>(id_count_ * items_.width);
     return {0, 2 * moved * sizeof(float)};
   }
 
@@ -175,16 +175,16 @@ class KokkosEmbedding : public Embedding {
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [ids, diff_dst, rows, diff_rows, scratch] = args;
-    const Scratch s(scratch, places_);
+    const Scratch s(scratch, id_count_);
     auto* numbers = rows.data<std::int32_t>();
-    launch("keelson::embedding::keys", places_, MakeKeys{ids.data<std::int32_t>(), s.keys, entries_});
-    const Key* sorted = sort("keelson::embedding::sort", s.keys, s.other_keys, places_);
-    const Runs runs{sorted, numbers, s.first, places_};
+    launch("keelson::embedding::keys", id_count_, MakeKeys{ids.data<std::int32_t>(), s.keys, entries_});
+    const Key* sorted = sort("keelson::embedding::sort", s.keys, s.other_keys, id_count_);
+    const Runs runs{sorted, numbers, s.first, id_count_};
     if (runs_on_host) {
       launch("keelson::embedding::runs", 1, FindRuns{runs});
     } else {
-      launch("keelson::embedding::count_runs", ceil_div(places_, run_block), CountRuns{runs, s.begun});
-      launch("keelson::embedding::number_runs", places_, NumberRuns{runs, s.begun});
+      launch("keelson::embedding::count_runs", ceil_div(id_count_, run_block), CountRuns{runs, s.begun});
+      launch("keelson::embedding::number_runs", id_count_, NumberRuns{runs, s.begun});
     }
     with_type(diff_dst.dtype(), [&](auto type) {
       using T = decltype(type);
@@ -196,23 +196,21 @@ class KokkosEmbedding : public Embedding {
  private:
   struct Scratch {
     Key *keys, *other_keys;
-    Index *first, *begun;  ///< of places + 1 and of a number per block
+    Index *first, *begun;  ///< count + 1 numbers, and a number per block
 
-    Scratch(const Tensor& t, Index places) {
+    Scratch(const Tensor& t, Index count) {
       auto* at = static_cast<std::byte*>(t.raw());
       keys = reinterpret_cast<Key*>(at);
-      other_keys = reinterpret_cast<Key*>(at + keys_bytes(places));
-      first = reinterpret_cast<Index*>(at + 2 * keys_bytes(places));
-      begun = first + places + 1;
+      other_keys = reinterpret_cast<Key*>(at + keys_bytes(count));
+      first = reinterpret_cast<Index*>(at + 2 * keys_bytes(count));
+      begun = first + count + 1;
     }
-    static std::size_t keys_bytes(Index places) { return align64(static_cast<std::size_t>(places) * sizeof(Key)); }
-    static std::size_t indices(Index places) {
-      return static_cast<std::size_t>(places + 1 + ceil_div(places, run_block));
-    }
+    static std::size_t keys_bytes(Index count) { return align64(static_cast<std::size_t>(count) * sizeof(Key)); }
+    static std::size_t indices(Index count) { return static_cast<std::size_t>(count + 1 + ceil_div(count, run_block)); }
   };
 
   EmbeddingDesc desc_;
-  Index places_, entries_;
+  Index id_count_, entries_;
   RowItems items_;
 };
 

@@ -4,10 +4,10 @@
 
 #include "backends/kokkos/common/kernel.hpp"
 
-/// Sorts numbers that all differ. On a GPU: runs of `sort_run` by counting, for each number, the smaller ones; then
-/// runs are merged in pairs, where a number's place is its own in its run plus the number of smaller ones in the other.
-/// So work items need nothing of each other within a pass, no memory but a copy, and there are log2(count / sort_run)
-/// passes.
+/// Sorts distinct numbers. On a GPU: first sorts runs of `sort_run` by counting, for each number, the smaller numbers.
+/// Then merges runs in pairs: the index of a number is its index in its run plus the number of smaller numbers in the
+/// other run. So the work items of a pass are independent, the only extra memory is a copy, and there are log2(count /
+/// sort_run) passes.
 namespace keelson::kokkos {
 
 using Key = std::uint64_t;
@@ -35,7 +35,7 @@ struct MergeRuns {
     const Index own_run = i / run;
     const Key own = from[i];
     Index low = (own_run ^ 1) * run,
-          high = low + run;  // of the other run, which may reach over the end or lie behind it
+          high = low + run;  // the other run, which may be cut by the end or be empty
     low = low < count ? low : count;
     high = high < count ? high : count;
     const Index first = low;
@@ -50,7 +50,7 @@ struct MergeRuns {
   }
 };
 
-/// Sorts keys[0 .. count) into one of the two arrays, which it returns.
+/// Sorts keys[0 .. count). Returns the array with the result: `keys` or `other`.
 inline Key* sort(const char* label, Key* keys, Key* other, Index count) {
   if constexpr (runs_on_host) {
     fence(label);

@@ -12,10 +12,10 @@ namespace {
 
 using namespace ops;
 
-/// Within 4e-7 of the exact value.
+/// The error is at most 4e-7.
 KOKKOS_FORCEINLINE_FUNCTION float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 
-/// One sample and a run of hidden units is a work item.
+/// A work item processes one sample and a run of hidden units.
 struct Grid {
   static constexpr Index run = runs_on_host ? 256 : 1;
   Index batch, steps, hidden, states;
@@ -39,7 +39,7 @@ struct Item {
   }
 };
 
-/// The state before the first step into row 0 of each sample.
+/// Copies the state before the first step into row 0 of each sample.
 template <class T>
 struct Begin {
   Grid g;
@@ -56,8 +56,8 @@ struct Begin {
   }
 };
 
-/// A vector of H for each sample, `stride` apart: the state that a step leaves goes into the row of the next step, or
-/// into the next sequence's state, which is f32.
+/// A vector of H for each sample, `stride` apart. A step writes its state into the row of the next step, or into the
+/// state for the next sequence, which is f32.
 template <class T>
 struct Vectors {
   T* data;
@@ -210,7 +210,7 @@ class KokkosRecurrentCell : public RecurrentCell {
 
   Layout layout(Verb, Role) const override { return Layout::plain({desc_.rows(), desc_.hidden}); }
   std::string name(Verb) const override { return "fused gates"; }
-  /// Of one step.
+  /// The cost of one step.
   Cost cost(Verb v) const override {
     const auto units = static_cast<double>(desc_.batch * desc_.hidden),
                gates = static_cast<double>(gates_of(desc_.kind)), size = static_cast<double>(size_of(desc_.type));

@@ -102,9 +102,9 @@ Expected<Conv> make_winograd_conv(const ConvDesc& desc, Verb verb, int m) {
 }
 
 int winograd_guess(const ConvDesc& d, Verb verb) {
-  // Transformed filters are read once per block of tiles, and written once: many tiles must share in that.
+  // Filters are transformed and written once, and read once per block of tiles: this pays only with many tiles.
   constexpr std::int64_t filters_per_tile = 4;
-  if (d.src.dtype != DType::f32) return 0;  // processors may have units for products of bf16
+  if (d.src.dtype != DType::f32) return 0;  // processors may have faster units for bf16
   for (const int m : winograd_sizes) {
     if (!unfit_for_winograd(d, verb, m).empty()) continue;
     std::int64_t tiles = d.dst.shape[0];

@@ -6,16 +6,16 @@
 #include "backends/kokkos/winograd/winograd_tile.hpp"
 #include "backends/kokkos/winograd/winograd_vectors.hpp"
 
-/// Kernels of convolutions by Winograd's algorithms on CPUs, channels last. V are the transformed tiles of the input,
-/// U the transformed filters, M their products.
+/// Kernels of convolutions by Winograd's algorithms on CPUs, channels-last. V are the transformed tiles of the input, U
+/// the transformed filters, M their products.
 namespace keelson::kokkos {
 
-/// How the tiles of a convolution lie.
+/// The tiles of a convolution.
 struct WinogradGrid {
-  Volume in, out;    ///< channels last; `out` are the results of the convolution (before a pooling)
+  Volume in, out;    ///< channels-last; `out` is the result of the convolution (before pooling)
   Triple pad;        ///< zeros before the first element of `in`
-  Triple tiles;      ///< of one sample
-  Index tile_count;  ///< of all samples
+  Triple tiles;      ///< number along each dim of one sample
+  Index tile_count;  ///< number in all samples
 
   WinogradGrid(const Volume& i, const Volume& o, const Triple& p, const int (&results)[3])
       : in(i), out(o), pad(p), tile_count(i.n) {
@@ -24,38 +24,38 @@ struct WinogradGrid {
 };
 
 /// Sample and coordinates of a tile.
-struct TilePlace {
+struct TilePosition {
   Index n;
-  Index at[3];  ///< in tiles
+  Index at[3];  ///< coordinates in tiles
 
-  KOKKOS_FUNCTION TilePlace(const Triple& tiles, Index tile) {
+  KOKKOS_FUNCTION TilePosition(const Triple& tiles, Index tile) {
     for (int d = 2; d >= 0; --d) at[d] = tile % tiles[d], tile /= tiles[d];
     n = tile;
   }
 };
 
-/// What a pass reads its tiles from: a tensor with channels last, f32 or bf16; or the gradient of the result of a
-/// convolution that max pooling follows, of which only the gradient of the pooled result and the argmax indices are in
-/// memory. Beyond the tensor there are zeros.
+/// The source of a pass's tiles: a channels-last tensor, f32 or bf16; or the gradient of the result of a convolution
+/// with max pooling, of which only the gradient of the pooled result and the argmax indices are in memory. Outside of
+/// the tensor, elements are zero.
 struct TileSource {
   const void* data;
   bool is_bf16;
-  Volume volume;                         ///< of the tiles' elements
-  Volume pooled;                         ///< where there is an argmax: of data and argmax
-  Triple window = {1, 1, 1};             ///< windows stand side by side
-  const std::uint8_t* argmax = nullptr;  ///< places in the windows, row by row, at the offsets of `data`
+  Volume volume;                         ///< the volume of the tiles' elements
+  Volume pooled;                         ///< if there is an argmax: the volume of data and argmax
+  Triple window = {1, 1, 1};             ///< windows have no gap or overlap
+  const std::uint8_t* argmax = nullptr;  ///< indices in the windows, row by row, at the offsets of `data`
 
   TileSource(const void* d, DType type, const Volume& v)
       : data(d), is_bf16(type == DType::bf16), volume(v), pooled(v) {}
-  TileSource(const float* diff_pooled, const std::uint8_t* places, const Volume& of_pooled, const Triple& windows,
-             const Volume& v)
-      : data(diff_pooled), is_bf16(false), volume(v), pooled(of_pooled), window(windows), argmax(places) {}
+  TileSource(const float* diff_pooled, const std::uint8_t* argmax_indices, const Volume& of_pooled,
+             const Triple& windows, const Volume& v)
+      : data(diff_pooled), is_bf16(false), volume(v), pooled(of_pooled), window(windows), argmax(argmax_indices) {}
 };
 
-/// Elements of a sample's tile, and where their vectors go: (d, h, w) to d * step[0] + h * step[1] + w.
+/// A part of a sample's tile, and where its vectors are stored: (d, h, w) at d * step[0] + h * step[1] + w.
 struct TilePart {
   Index n;
-  Index begin[3];  ///< coordinates of the first element, which may lie outside of the tensor
+  Index begin[3];  ///< coordinates of the first element, which may be outside of the tensor
   int extent[3];
   Index step[2];
 };
@@ -82,23 +82,22 @@ KOKKOS_FORCEINLINE_FUNCTION void load_dense(const T* data, const Volume& v, cons
     }
 }
 
-/// The places of a window, along one dim, that lie inside of a part of a tile.
-struct PlacesInside {
+/// The elements of a window, along one dim, that are inside of a part of a tile.
+struct WindowRange {
   Index begin;  ///< of the window in the part
   int first, end;
 
-  KOKKOS_FORCEINLINE_FUNCTION PlacesInside(Index at, Index side, int extent)
+  KOKKOS_FORCEINLINE_FUNCTION WindowRange(Index at, Index side, int extent)
       : begin(at),
         first(static_cast<int>(at < 0 ? -at : 0)),
         end(static_cast<int>(at + side < extent ? side : extent - at)) {}
 };
 
-/// As load_dense(), of the gradient that max pooling passes on: that of a window goes to the element that was the
-/// largest.
+/// Like load_dense(), for the gradient of max pooling: the gradient of a window belongs to its largest element.
 template <class Vec>
 KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
-  Index first[3], end[3];  // of the windows that the part meets
-  bool covered = true;     // by windows, the whole part
+  Index first[3], end[3];  // range of the windows in the part
+  bool covered = true;     // windows cover the whole part
   for (int i = 0; i < 3; ++i) {
     const Index last = part.begin[i] + part.extent[i], count = s.pooled.extent[i], side = s.window[i];
     first[i] = part.begin[i] > 0 ? part.begin[i] / side : 0;
@@ -116,15 +115,15 @@ KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePa
                          c * s.pooled.stride[2] + channel;
         const Vec diff = load<Vec>(static_cast<const float*>(s.data) + at);
         const auto chosen = load_integers<Vec>(s.argmax + at);
-        const PlacesInside d(z * s.window[0] - part.begin[0], s.window[0], part.extent[0]),
+        const WindowRange d(z * s.window[0] - part.begin[0], s.window[0], part.extent[0]),
             h(y * s.window[1] - part.begin[1], s.window[1], part.extent[1]),
             w(c * s.window[2] - part.begin[2], s.window[2], part.extent[2]);
         for (int i = d.first; i < d.end; ++i)
           for (int j = h.first; j < h.end; ++j)
             for (int k = w.first; k < w.end; ++k) {
-              const int place = static_cast<int>((i * s.window[1] + j) * s.window[2]) + k;
+              const int index = static_cast<int>((i * s.window[1] + j) * s.window[2]) + k;
               x[(d.begin + i) * part.step[0] + (h.begin + j) * part.step[1] + w.begin + k] =
-                  chosen == place ? diff : Vec{};
+                  chosen == index ? diff : Vec{};
             }
       }
 }
@@ -179,7 +178,7 @@ struct TransformFilters {
   const T* weights;
   Index inner, columns;               ///< channels of the reduction, and of the result
   Index inner_stride, column_stride;  ///< of the weights
-  Triple tap_stride;                  ///< negative where the filter is turned around
+  Triple tap_stride;                  ///< negative if the filter is reversed
   float* u;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
@@ -205,32 +204,33 @@ struct TransformFilters {
   }
 };
 
-/// What becomes of the results of a tile.
+/// The memory for the results of a tile.
 struct WinogradOutput {
-  float* dst;                      ///< of the convolution, or of the pooling
-  Volume pool;                     ///< of the pooled result, where `pooled`
+  float* dst;                      ///< result of the convolution, or of the pooling
+  Volume pool;                     ///< if `pooled`: the volume of the pooled result
   std::uint8_t* argmax = nullptr;  ///< the first largest element of each window, (d * 2 + h) * 2 + w; or null
   const float* bias = nullptr;
   ops::EltwiseParams activation;
-  bool pooled = false;  ///< max pooling of windows of 2 along each dim, side by side
+  bool pooled = false;  ///< max pooling of windows of 2 along each dim, without gap or overlap
 };
 
-/// The convolution of blocks of tiles: one work item per worker, which takes its share of all
-/// (block, group of panels).
+/// Convolves blocks of tiles. There is one work item per worker, which processes its share of all (block, group of
+/// panels).
 template <class Tile, int lanes>
 struct WinogradTiles {
   using Vec = Channels<vector_width>;
   WinogradGrid grid;
   TileSource source;
   const float* u;
-  Index inner, columns;  ///< channels of source and of the result
+  Index inner, columns;  ///< channels of the source, and of the result
   Index block;           ///< tiles of a block, a multiple of tile_rows
-  Index panels, groups;  ///< of columns; groups of panels, which different workers may take
+  Index panels, groups;  ///< panels of columns; groups of panels, which different workers may process
   Index workers;
   float* scratch;
   WinogradOutput output;
 
-  static constexpr Index gap = 16;  ///< floats between points, lest all points of a tile share a set of the caches
+  /// floats between points, so that the points of a tile do not share a set of the caches
+  static constexpr Index gap = 16;
   KOKKOS_FUNCTION static Index input_step(Index block, Index inner) { return block * inner + gap; }
   KOKKOS_FUNCTION static Index product_step(Index block) { return block * lanes + gap; }
   /// Floats of scratch memory for one worker.
@@ -242,7 +242,7 @@ struct WinogradTiles {
     const Index blocks = ceil_div(grid.tile_count, block), v_step = input_step(block, inner);
     float* const v = scratch + worker * scratch_of_worker(block, inner);
     float* const m = v + Tile::points * v_step;
-    Index done = -1;  // the block that V holds
+    Index done = -1;  // the block in V
     for (Index work = blocks * groups * worker / workers; work < blocks * groups * (worker + 1) / workers; ++work) {
       const Index number = work / groups, group = work % groups;
       const Index first = number * block, count = grid.tile_count - first < block ? grid.tile_count - first : block;
@@ -257,13 +257,13 @@ struct WinogradTiles {
 
   KOKKOS_FUNCTION void transform(Index first, Index count, float* v, Index v_step) const {
     for (Index t = 0; t < count; ++t) {
-      const TilePlace place(grid.tiles, first + t);
+      const TilePosition position(grid.tiles, first + t);
       Index begin[3];
-      for (int d = 0; d < 3; ++d) begin[d] = place.at[d] * Tile::results[d] - grid.pad[d];
+      for (int d = 0; d < 3; ++d) begin[d] = position.at[d] * Tile::results[d] - grid.pad[d];
       if (inner % vector_width == 0)
-        transform_input<Tile, Vec>(source, place.n, begin, inner, v + t * inner, v_step);
+        transform_input<Tile, Vec>(source, position.n, begin, inner, v + t * inner, v_step);
       else
-        transform_input<Tile, Channels<std::min(4, vector_width)>>(source, place.n, begin, inner, v + t * inner,
+        transform_input<Tile, Channels<std::min(4, vector_width)>>(source, position.n, begin, inner, v + t * inner,
                                                                    v_step);
     }
   }
@@ -285,7 +285,7 @@ struct WinogradTiles {
   }
 
   KOKKOS_FUNCTION void finish(Index tile, Index panel, const float* m) const {
-    const TilePlace place(grid.tiles, tile);
+    const TilePosition position(grid.tiles, tile);
     for (Index first = 0; first < lanes; first += vector_width) {
       const Index column = panel * lanes + first;
       if (column >= columns) return;
@@ -294,9 +294,9 @@ struct WinogradTiles {
       Tile::result(x);
       activate(x, column);
       if (output.pooled)
-        pool(x, place, column);
+        pool(x, position, column);
       else
-        store_results(x, place, column);
+        store_results(x, position, column);
     }
   }
 
@@ -318,30 +318,30 @@ struct WinogradTiles {
     });
   }
 
-  KOKKOS_FUNCTION void store_results(const Vec* x, const TilePlace& place, Index column) const {
+  KOKKOS_FUNCTION void store_results(const Vec* x, const TilePosition& position, Index column) const {
     const Volume& to = grid.out;
     for (int d = 0; d < Tile::results[0]; ++d)
       for (int h = 0; h < Tile::results[1]; ++h)
         for (int w = 0; w < Tile::results[2]; ++w) {
-          const Index z = place.at[0] * Tile::results[0] + d, y = place.at[1] * Tile::results[1] + h,
-                      c = place.at[2] * Tile::results[2] + w;
+          const Index z = position.at[0] * Tile::results[0] + d, y = position.at[1] * Tile::results[1] + h,
+                      c = position.at[2] * Tile::results[2] + w;
           if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
-          store(x[d * Tile::step[0] + h * Tile::step[1] + w],
-                output.dst + place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column);
+          store(x[d * Tile::step[0] + h * Tile::step[1] + w], output.dst + position.n * to.stride_n + z * to.stride[0] +
+                                                                  y * to.stride[1] + c * to.stride[2] + column);
         }
   }
 
-  /// For tiles of an even number of results along each dim: no window reaches beyond its tile.
-  KOKKOS_FUNCTION void pool(const Vec* x, const TilePlace& place, Index column) const {
+  /// For tiles with an even number of results along each dim: no window crosses the border of its tile.
+  KOKKOS_FUNCTION void pool(const Vec* x, const TilePosition& position, Index column) const {
     const Volume& to = output.pool;
     constexpr int windows[3] = {(Tile::results[0] + 1) / 2, Tile::results[1] / 2, Tile::results[2] / 2};
     for (int d = 0; d < windows[0]; ++d)
       for (int h = 0; h < windows[1]; ++h)
         for (int w = 0; w < windows[2]; ++w) {
-          const Index z = place.at[0] * windows[0] + d, y = place.at[1] * windows[1] + h,
-                      c = place.at[2] * windows[2] + w;
+          const Index z = position.at[0] * windows[0] + d, y = position.at[1] * windows[1] + h,
+                      c = position.at[2] * windows[2] + w;
           if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
-          const Index at = place.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column;
+          const Index at = position.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column;
           pool_window(x + 2 * (d * Tile::step[0] + h * Tile::step[1] + w), at);
         }
   }
@@ -356,7 +356,7 @@ struct WinogradTiles {
           reinterpret_cast<const float*>(x + i / 4 * Tile::step[0] + i / 2 % 2 * Tile::step[1] + i % 2);
       KEELSON_KEEP_LOOP
       for (int l = 0; l < vector_width; ++l) {
-        // The first largest wins; a NaN beats everything but an earlier NaN.
+        // The first largest element is taken. A NaN is taken unless there was an earlier NaN.
         const bool take = (lane[l] > best[l]) | ((lane[l] != lane[l]) & (best[l] == best[l]));
         best[l] = take ? lane[l] : best[l];
         which[l] = take ? i : which[l];

@@ -44,7 +44,7 @@ class WinogradConvMaxPool final : public ConvMaxPoolForward {
   std::unique_ptr<WinogradPass> pass_;
 };
 
-/// The convolution that the pooling follows.
+/// The convolution before the pooling.
 ConvDesc conv_of(const ConvMaxPoolDesc& d) {
   ConvDesc c;
   c.params = d.conv;
@@ -76,7 +76,7 @@ class WinogradMaxPoolBackward final : public ConvMaxPoolBackward {
   std::size_t scratch_bytes(Verb) const override {
     return data_ ? data_->scratch_bytes() : align64(weights_->scratch_bytes()) + bias_.scratch_bytes();
   }
-  /// Of the elements that were the largest in their windows: the others' gradients are zeros.
+  /// Counts only the maxima of the windows: the other gradients are zero.
   Cost cost(Verb) const override {
     const auto windows = static_cast<double>(d_.dst.elements());
     const auto taps = static_cast<double>(d_.weights.elements()) / static_cast<double>(d_.weights.shape[0]);
@@ -126,9 +126,9 @@ Expected<ConvMaxPoolForward> make_winograd_conv_max_pool(const ConvMaxPoolForwar
   if (m % 2 != 0) return std::string("windows of 2 reach beyond tiles of 3");
   if (d.pool.kind != PoolKind::max || !are_all(d.pool.kernel, 2) || !are_all(d.pool.stride, 2) ||
       !are_all(d.pool.pad_begin, 0) || !are_all(d.pool.pad_end, 0))
-    return std::string("windows of 2 that stand side by side are needed");
+    return std::string("the windows must be 2 along each dim, without gap or overlap");
   d.dst.layout = chosen(d.dst, Layout::channels_last(d.dst.shape));
-  if (!d.dst.layout.is_channels_last(d.dst.shape)) return std::string("dst has not its channels last");
+  if (!d.dst.layout.is_channels_last(d.dst.shape)) return std::string("dst is not channels-last");
   return std::unique_ptr<ConvMaxPoolForward>(std::make_unique<WinogradConvMaxPool>(d, m));
 }
 
@@ -141,7 +141,7 @@ Expected<ConvMaxPoolBackward> make_winograd_max_pool_backward(const ConvMaxPoolD
   for (TensorDesc* t : {&d.src, &d.weights, &d.dst}) t->layout = chosen(*t, Layout::channels_last(t->shape));
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
     if (!t->layout.is_channels_last(t->shape) || !t->layout.is_dense(t->shape))
-      return fmt::format("{} has not its channels last", name);
+      return fmt::format("{} is not channels-last", name);
   return std::unique_ptr<ConvMaxPoolBackward>(std::make_unique<WinogradMaxPoolBackward>(d, verb, m));
 }
 

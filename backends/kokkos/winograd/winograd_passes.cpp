@@ -13,7 +13,7 @@ namespace {
 
 using namespace ops;
 
-/// The strides of weights whose spatial dims are the last ones.
+/// The strides of weights with the spatial dims last.
 struct WeightStrides {
   Index filter, channel;
   Triple tap;
@@ -30,7 +30,7 @@ WinogradGrid grid_of(const TensorDesc& in, const TensorDesc& out, const Triple& 
   return WinogradGrid(Volume(in.shape, in.layout), Volume(out.shape, out.layout), pad, Tile::results);
 }
 
-/// Zeros before the gradient of the result, for the pass that makes the gradient of the source of it.
+/// The number of zeros before diff_dst in the pass for diff_src.
 template <class Tile>
 Triple turned_pad(Triple pad) {
   for (int i = 0; i < 3; ++i) pad[i] = Tile::taps_of[i] - 1 - pad[i];
@@ -94,8 +94,8 @@ class TilePass final : public WinogradPass {
   Index filters_floats() const { return Tile::points * inner_ * panels_ * lanes(); }
   Index scratch_floats() const { return workers_ * scratch_of(block_); }
 
-  /// Few tiles leave workers without any: they share out the panels, too. Each group of panels transforms its tiles
-  /// anew.
+  /// If there are fewer tiles than workers, workers divide the panels, too. Each group of panels transforms its tiles
+  /// again.
   void cut_panels() {
     constexpr double well_shared = 0.85;
     const Index blocks = ceil_div(grid_.tile_count, block_);
@@ -218,7 +218,7 @@ bool all_are(const Shape& s, std::int64_t value) {
 /// Whether there is an algorithm with tiles of m for kernels of r.
 bool has_tile(std::int64_t r, int m) { return r == 3 ? m == 4 || m == 2 : r == 4 ? m == 3 : r == 5 && m == 2; }
 
-/// make(Tile) for the tile of m results along each of the spatial dims.
+/// Calls make(Tile) for the tile with m results along each of the spatial dims.
 template <class Pass, class Make>
 std::unique_ptr<Pass> with_tile(const Shape& kernel, int m, const Make& make) {
   [[maybe_unused]] const auto with_taps = [&]<int spatial>(std::integral_constant<int, spatial>) {
@@ -227,7 +227,7 @@ std::unique_ptr<Pass> with_tile(const Shape& kernel, int m, const Make& make) {
     if (m == 4) return make(WinogradTile<spatial, 4, 3>{});
     return make(WinogradTile<spatial, 2, 3>{});
   };
-  if constexpr (runs_on_host)  // no kernels for GPUs
+  if constexpr (runs_on_host)  // there are no kernels for GPUs
     return kernel.rank() == 3 ? with_taps(std::integral_constant<int, 3>{})
                               : with_taps(std::integral_constant<int, 2>{});
   else
@@ -243,7 +243,7 @@ std::string winograd_name(const Shape& kernel, int m) {
 std::string unfit_for_winograd(const ConvDesc& d, Verb verb, int m) {
   const auto& p = d.params;
   if (!runs_on_host) return "Winograd's algorithms are for CPUs";
-  if (d.exact) return "direct sums are asked for";
+  if (d.exact) return "exact sums were requested";
   if (p.kernel.rank() < 2 || p.kernel.rank() > 3 || !all_are(p.kernel, p.kernel[0]) || !has_tile(p.kernel[0], m))
     return fmt::format("the kernel is {}; tiles of {} are for {} along 2 or 3 dims", to_string(p.kernel), m,
                        m == 4   ? "3"
@@ -255,7 +255,7 @@ std::string unfit_for_winograd(const ConvDesc& d, Verb verb, int m) {
   for (const auto* pads : {&p.pad_begin, &p.pad_end})
     for (int i = 0; i < p.kernel.rank(); ++i)
       if ((*pads)[i] >= p.kernel[i])
-        return fmt::format("{} zeros beside src; fewer than the kernel's {} taps are needed", (*pads)[i], p.kernel[i]);
+        return fmt::format("padding {}; it must be less than the kernel's {} taps", (*pads)[i], p.kernel[i]);
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     TensorDesc as_f32 = *t;
     if (verb == Verb::forward && t != &d.dst && t->dtype == DType::bf16) as_f32.dtype = DType::f32;
@@ -273,7 +273,7 @@ std::string settle_winograd_layouts(ConvDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
     t->layout = chosen(*t, Layout::channels_last(t->shape));
     const bool channels_last = t->shape[1] == 1 || t->layout.strides()[1] == 1;
-    if (t != &d.weights && !channels_last) return fmt::format("{} has not its channels last", name);
+    if (t != &d.weights && !channels_last) return fmt::format("{} is not channels-last", name);
   }
   return "";
 }

@@ -6,18 +6,18 @@
 #include "backends/kokkos/winograd/winograd_kernels.hpp"
 #include "engine/ops/conv.hpp"
 
-/// The passes of Winograd's algorithms over all tiles of a convolution, whatever op they work for. Their scratch memory
-/// is aligned to 64 bytes.
+/// The passes of Winograd's algorithms over all tiles of a convolution, for any op. Scratch memory must be aligned to
+/// 64 bytes.
 namespace keelson::kokkos {
 
-/// The forward pass, or the gradient of the source, which is the same with filters turned around.
+/// The forward pass, or the gradient of src, which is the same with reversed filters.
 class WinogradPass {
  public:
   virtual ~WinogradPass() = default;
   virtual std::size_t scratch_bytes() const = 0;
-  /// What the pass reads, where that lies in memory as it is: src, or the gradient of dst.
+  /// The tensor that the pass reads, if it is in memory: src or diff_dst.
   virtual TileSource source(const void* data, DType type) const = 0;
-  /// Results that go to `dst` as they are.
+  /// Results that are written to `dst` without pooling.
   virtual WinogradOutput output(float* dst) const = 0;
   virtual void run(const TileSource& source, const Tensor& weights, const WinogradOutput& output,
                    void* scratch) const = 0;
@@ -28,7 +28,7 @@ class WinogradWeightsPass {
  public:
   virtual ~WinogradWeightsPass() = default;
   virtual std::size_t scratch_bytes() const = 0;
-  /// The gradient of dst, where that lies in memory as it is.
+  /// diff_dst, if it is in memory.
   virtual TileSource gradient(const float* diff_dst) const = 0;
   virtual void run(const float* src, const TileSource& gradient, const Tensor& diff_weights, void* scratch) const = 0;
 };
@@ -36,13 +36,13 @@ class WinogradWeightsPass {
 /// "winograd:4x4x4"
 std::string winograd_name(const Shape& kernel, int m);
 
-/// The reason why the algorithm with tiles of m cannot make this verb; empty: none. src and weights are f32, in the
-/// forward pass also bf16; dst is f32.
+/// The reason why the algorithm with tiles of m cannot compute this verb; empty: it can. src and weights are f32, in
+/// the forward pass also bf16; dst is f32.
 std::string unfit_for_winograd(const ops::ConvDesc& d, ops::Verb verb, int m);
-/// Layouts that are left open become channels-last ones; the reason why others do not do.
+/// Sets layouts that are `any` to channels-last. Returns the reason why the other layouts do not suit; empty: they do.
 std::string settle_winograd_layouts(ops::ConvDesc& d);
 
-/// forward or backward_data of a convolution that is fit, with settled layouts.
+/// For forward or backward_data of a convolution that passed both functions above.
 std::unique_ptr<WinogradPass> make_winograd_pass(const ops::ConvDesc& d, ops::Verb verb, int m);
 std::unique_ptr<WinogradWeightsPass> make_winograd_weights_pass(const ops::ConvDesc& d, int m);
 

@@ -2,15 +2,15 @@
 
 #include "backends/kokkos/common/tile.hpp"
 
-/// The transforms of Winograd's minimal filtering algorithms F(m, r), which make m neighbouring results of a filter
-/// with r taps from m + r - 1 elements with m + r - 1 multiplications in place of m r (Winograd, "Arithmetic Complexity
-/// of Computations", 1980; Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). In several dims
-/// the transforms are applied along one dim after the other.
+/// The transforms of Winograd's minimal filtering algorithms F(m, r). F(m, r) computes m neighbouring results of a
+/// filter with r taps from m + r - 1 elements, with m + r - 1 multiplications instead of m r (Winograd, "Arithmetic
+/// Complexity of Computations", 1980; Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). With
+/// several dims, the transforms are applied along one dim after the other.
 namespace keelson::kokkos {
 
-/// F(m, r) in one dim: result = A^T [(G filter) . (B^T data)]. The gradients are the transposed algorithms: that of the
-/// filter is G^T [(A diff) . (B^T data)]. `V` is a vector of independent channels. F(1, 1) stands for a dim that is not
-/// there.
+/// F(m, r) in one dim: result = A^T [(G filter) . (B^T data)]. The gradients use the transposed algorithms: the
+/// gradient of the filter is G^T [(A diff) . (B^T data)]. `V` is a vector of independent channels. F(1, 1) is for a
+/// missing dim.
 template <int m, int r>
 struct Winograd1d;
 
@@ -65,9 +65,10 @@ struct Winograd1d<2, 3> {
   }
 };
 
-/// The algorithms with six multiplications: F(4, 3), F(3, 4) and F(2, 5). Interpolation points 0, a, -a, b, -b and
-/// infinity. The usual 0, 1, -1, 2, -2 lose twice as much accuracy: in F(4, 3) 3.1 times the error of a direct
-/// convolution in two dims and 5.8 in three, these ones 1.8 and 2.3 (normal values, 64 channels).
+/// The algorithms with six multiplications: F(4, 3), F(3, 4) and F(2, 5), with the interpolation points 0, a, -a, b, -b
+/// and infinity. The usual points 0, 1, -1, 2, -2 lose twice as much accuracy: in F(4, 3), the error is 3.1 times that
+/// of a direct convolution in two dims and 5.8 times in three; with these points 1.8 and 2.3 times (normal values, 64
+/// channels).
 template <int m, int r>
 struct Winograd1d {
   static_assert(m + r == 7);
@@ -120,8 +121,8 @@ struct Winograd1d {
     return p;
   }
 
-  /// The first `count` elements are coefficients of a polynomial: its values at the points. At infinity that is the
-  /// last coefficient.
+  /// Evaluates the polynomial whose coefficients are the first `count` elements at the points. The value at infinity is
+  /// the last coefficient.
   template <int count, class V>
   KOKKOS_FORCEINLINE_FUNCTION static void to_points(V* x, Index s, const Factors& f) {
     V even_a = f.of_a * x[0], odd_a = (f.of_a * a) * x[s], even_b = f.of_b * x[0], odd_b = (f.of_b * b) * x[s];
@@ -150,8 +151,8 @@ struct Winograd1d {
   }
 };
 
-/// A tile of m results of filters with r taps along each of `spatial` dims (2 or 3), as three dims with the last ones
-/// in use.
+/// A tile of m results of filters with r taps along each of `spatial` dims (2 or 3). A tile always has three dims; the
+/// last `spatial` of them are used.
 template <int spatial, int m, int r>
 struct WinogradTile {
   using Outer = Winograd1d<spatial == 3 ? m : 1, spatial == 3 ? r : 1>;
@@ -169,7 +170,7 @@ struct WinogradTile {
     lines(points_of[0], points_of[2], 1, x, [](V* l, Index s) { Inner::data(l, s); });
     lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::data(l, s); });
   }
-  /// A^T along all dims: the results are left at (d, h, w) below results[].
+  /// A^T along all dims: writes the results to (d, h, w) below results[].
   template <class V>
   KOKKOS_FORCEINLINE_FUNCTION static void result(V* x) {
     lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::result(l, s); });
@@ -190,7 +191,7 @@ struct WinogradTile {
     lines(results[0], points_of[2], 1, x, [](V* l, Index s) { Inner::diff(l, s); });
     lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::diff(l, s); });
   }
-  /// G^T along all dims: the gradient of the filter is left at (d, h, w) below taps_of[].
+  /// G^T along all dims: writes the gradient of the filter to (d, h, w) below taps_of[].
   template <class V>
   KOKKOS_FORCEINLINE_FUNCTION static void filter_gradient(V* x) {
     lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::filter_gradient(l, s); });

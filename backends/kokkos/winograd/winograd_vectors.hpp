@@ -30,11 +30,11 @@ KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
 
 #else
 
-/// Unlike Lanes<width>::Vector, which may lie at any float, these are aligned.
+/// These vectors are aligned, unlike Lanes<width>::Vector.
 template <int width>
 using Channels [[gnu::vector_size(width * 4)]] = float;
 
-/// The vectors that belong to Channels<width>; those that are loaded may lie anywhere.
+/// The vectors for Channels<width>. They are loaded from any address.
 template <int width>
 struct VectorsOf {
   using Integers [[gnu::vector_size(width * 4)]] = std::int32_t;
@@ -49,7 +49,7 @@ template <class V>
 KOKKOS_FORCEINLINE_FUNCTION V load(const float* from) {
   return *reinterpret_cast<const typename Lanes<width_of<V>>::Vector*>(from);
 }
-/// bf16 has the upper half of the bits of f32.
+/// bf16 is the upper half of the bits of f32.
 template <class V>
 KOKKOS_FORCEINLINE_FUNCTION V load(const bf16* from) {
   using Vectors = VectorsOf<width_of<V>>;

@@ -2,19 +2,18 @@
 
 #include "backends/kokkos/winograd/winograd_kernels.hpp"
 
-/// Kernels of the gradient of the weights by Winograd's algorithms: block after block of tiles, V and the transformed
+/// Kernels of the gradient of the weights by Winograd's algorithms. For each block of tiles, V and the transformed
 /// gradients D are written, then their products are added to the gradients of the transformed filters. All threads work
-/// on the same block, each on sums of its own, so no sum depends on the number of threads.
+/// on the same block, each on its own sums, so that no sum depends on the number of threads.
 namespace keelson::kokkos {
 
-/// Where the tiles of a block lie after their transformation: point p of tile t and channel c at
-/// p * step + t * channels + c.
+/// The transformed tiles of a block: point p of tile t and channel c is at p * step + t * channels + c.
 struct TransformedTiles {
   float* data;
   Index step, channels;
 };
 
-/// Writes V or D of some tiles of a block; one work item per run of tiles.
+/// Writes V or D of some tiles of a block. One work item per run of tiles.
 template <class Tile>
 struct TransformTiles {
   using Vec = Channels<vector_width>;
@@ -26,15 +25,15 @@ struct TransformTiles {
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index end = (item + 1) * tiles_per_item < count ? (item + 1) * tiles_per_item : count;
     for (Index t = item * tiles_per_item; t < end; ++t) {
-      const TilePlace place(grid.tiles, first + t);
-      TilePart results{place.n, {}, {}, {Tile::step[0], Tile::step[1]}};
+      const TilePosition position(grid.tiles, first + t);
+      TilePart results{position.n, {}, {}, {Tile::step[0], Tile::step[1]}};
       Index begin[3];
       for (int i = 0; i < 3; ++i) {
-        results.begin[i] = place.at[i] * Tile::results[i];
+        results.begin[i] = position.at[i] * Tile::results[i];
         results.extent[i] = Tile::results[i];
         begin[i] = results.begin[i] - grid.pad[i];
       }
-      transform_input<Tile, Vec>(source, place.n, begin, v.channels, v.data + t * v.channels, v.step);
+      transform_input<Tile, Vec>(source, position.n, begin, v.channels, v.data + t * v.channels, v.step);
       for (Index c = 0; c < d.channels; c += vector_width) {
         Vec x[Tile::points];
         load_tile(gradient, results, c, x);
@@ -50,7 +49,7 @@ template <class Tile, int lanes>
 struct MultiplyTiles {
   TransformedTiles v, d;
   Index count, panels;
-  bool first;  ///< block: the sums begin
+  bool first;  ///< the first block initialises the sums
   float* sums;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
