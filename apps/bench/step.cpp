@@ -37,7 +37,7 @@ struct StepOptions {
 /// Throws InputError for options that only training has.
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
-  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
+  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "spatial"})
     if (o.verb->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -60,7 +60,7 @@ struct StepTimes {
 
 StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<Without>& without, Communicator& world,
                   Device& device) {
-  auto step_params = first_step(executor, world);
+  auto step_params = first_step(executor);
   const auto time = [&](bool with, int count) {
     if (without && without->turn) without->turn(with);
     return time_steps(count, with ? executor : without->executor, world, device, step_params);
@@ -100,17 +100,21 @@ struct StepResult {
   StepTimes times;
   ExchangeOptions exchange;
   MachinePeaks peaks;
+  const ProcessGrid& grid;
   std::string without;  ///< Without::option
 
   std::int64_t batch() const { return executor.batch(); }
-  /// Samples per second of all ranks together.
-  double samples_per_second() const { return static_cast<double>(batch() * job.world.size()) / seconds.median; }
+  /// Samples per second of all replicas together.
+  double samples_per_second() const {
+    return static_cast<double>(batch() * grid.extent(ProcessGrid::Axis::data)) / seconds.median;
+  }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
   double gflop_per_second() const { return gflop_of_step(executor) * job.world.size() / seconds.median; }
   /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
-    return fmt::format("{}, batch {} a rank, {}{}", net.title, batch(), to_string(precision),
+    return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(),
+                       options.exchange.spatial == "1" ? "rank" : "replica of " + grid.describe(), to_string(precision),
                        options.inference ? ", inference" : "");
   }
 };
@@ -122,6 +126,7 @@ nlohmann::json json_of(const StepResult& r) {
                    {"precision", to_string(r.precision)},
                    {"inference", o.inference},
                    {"ranks", r.job.world.size()},
+                   {"grid", r.grid.describe()},
                    {"machine", r.job.machine},
                    {"device", r.device},
                    {"seconds_per_step", r.seconds.median},
@@ -198,7 +203,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const auto& context = place.context;
   MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
-  const ProcessGrid grid(*place.ranks);
+  const ProcessGrid grid(*place.ranks, app::grid_extents(o.exchange, job.world.size()));
   const auto trace = app::begin_trace(o.trace, job.world);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
   if (options.training) {
@@ -228,7 +233,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
   if (job.world.rank() == 0)
     report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks,
-            without ? without->option : ""});
+            grid, without ? without->option : ""});
   return ExitCode::done;
 }
 

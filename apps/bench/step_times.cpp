@@ -26,11 +26,13 @@ void fill_inputs(Context& context, const Network& net, const Executor& executor)
   }
 }
 
-ops::StepParams first_step(const Executor& executor, const Communicator& world) {
+ops::StepParams first_step(const Executor& executor) {
+  const ProcessGrid* grid = executor.plan().options().grid;
+  const auto axis = ProcessGrid::Axis::data;
   ops::StepParams step;
   step.learning_rate = 1e-3f;
-  step.sample_offset = world.rank() * executor.batch();
-  step.inverse_samples = 1.0f / static_cast<float>(executor.batch() * world.size());
+  step.sample_offset = (grid ? grid->coordinate(axis) : 0) * executor.batch();
+  step.inverse_samples = 1.0f / static_cast<float>(executor.batch() * (grid ? grid->extent(axis) : 1));
   return step;
 }
 

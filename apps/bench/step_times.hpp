@@ -12,8 +12,8 @@ namespace keelson::bench {
 /// easy for the caches), and classes with equal probability.
 void fill_inputs(Context& context, const Network& net, const Executor& executor);
 
-/// The parameters of the first step; the ranks of `world` share the samples.
-ops::StepParams first_step(const Executor& executor, const Communicator& world);
+/// The parameters of the first step; the ranks along the axis data of the plan's grid share the samples.
+ops::StepParams first_step(const Executor& executor);
 
 /// Mean seconds of a step over `count` steps in sequence, as in training, with one wait for the device at the end. For
 /// a plan without training, a step is a forward pass. All ranks get the time of the slowest rank. Advances `step`.

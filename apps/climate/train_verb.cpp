@@ -61,11 +61,11 @@ ExitCode train(TrainOptions& o, app::Job& job) {
     validation = std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, job.world), ranges, source);
   const auto graph = make_network(o.run, data);
   auto t = run.trainer_options(o.run);
-  require_enough_samples(data.size(), t.batch, job.world.size(), data.describe());
+  require_enough_samples(data.size(), t.batch, run.grid().data, data.describe(), t.space);
   t.network = network_name(o.run);
   t.config = stored_config(o, data);
   t.optimizer = make_optimizer(o.run);
-  const std::int64_t global_batch = t.batch * job.world.size();
+  const std::int64_t global_batch = t.batch * run.grid().data;
   const std::int64_t steps_per_epoch = (data.size() + global_batch - 1) / global_batch;
   t.schedule = make_schedule(o.run, steps_per_epoch);
   t.shuffle = o.run.shuffle;

@@ -2,7 +2,9 @@
 
 #include "apps/common/verb.hpp"
 #include "comm/communicators.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
 
 namespace keelson::app {
 
@@ -37,6 +39,27 @@ void declare(RequestedExchange& o, Verb& v) {
            "PARTS")
       .one_of({"none", "moments", "gradients"})
       .stored();
+  v.option("--spatial", o.spatial, "Ranks that take the same samples, as one replica", "N|DxH").hidden().not_stored();
+}
+
+ProcessGrid::Extents grid_extents(const RequestedExchange& requested, int ranks) {
+  const std::string& text = requested.spatial;
+  std::int64_t parts = 1;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = begin == 0 ? text.find('x') : std::string::npos;
+    const auto n = parse_number<int>(text.substr(begin, end == std::string::npos ? end : end - begin));
+    if (!n || *n < 1)
+      refuse(
+          "--spatial is '{}': expected the number of parts of a sample, such as 4, or parts along two dims, such as "
+          "4x2",
+          text);
+    parts *= *n;
+  }
+  if (ranks % parts != 0)
+    refuse("{}, but --spatial {} takes multiples of {}: start another number of ranks, or give another --spatial",
+           counted(ranks, "rank"), text, parts);
+  const int space = static_cast<int>(parts);
+  return {.data = ranks / space, .space = space};
 }
 
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) {

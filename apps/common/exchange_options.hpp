@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "engine/base/process_grid.hpp"
 #include "engine/plan/plan.hpp"
 #include "engine/train/progress_choice.hpp"
 
@@ -16,10 +17,16 @@ struct RequestedExchange {
   std::string progress = "auto";
   bool reproducible = false;
   std::string shards = "none";  ///< OptimizerShards
+  std::string spatial = "1";    ///< "4", "4x2"
 };
 
-/// Declares --bucket-mb, --wire, --progress, --reproducible and --shard-optimizer on a verb.
+/// Declares --bucket-mb, --wire, --progress, --reproducible and --shard-optimizer on a verb, and --spatial, which
+/// --help does not show while the ranks of a replica compute alike.
 void declare(RequestedExchange& o, Verb& verb);
+
+/// The process grid that --spatial asks for on these ranks. Throws InputError for a --spatial that is not "4" or "4x2",
+/// and where the ranks are no multiple of its parts.
+ProcessGrid::Extents grid_extents(const RequestedExchange& requested, int ranks);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
 /// Collective.

@@ -194,14 +194,14 @@ Schedule make_schedule(const OptimizerOptions& o) {
   return s;
 }
 
-std::int64_t batch_per_rank(const OptimizerOptions& o, int ranks) {
+std::int64_t batch_per_replica(const OptimizerOptions& o, const ProcessGrid::Extents& grid) {
   if (o.global_batch == 0) return o.batch;
-  if (o.global_batch % ranks != 0)
+  if (o.global_batch % grid.data != 0)
     refuse(
-        "a global batch of {} cannot be divided evenly among {} ranks: start a number of ranks that divides it, or "
-        "give --batch",
-        o.global_batch, ranks);
-  return o.global_batch / ranks;
+        "a global batch of {} cannot be divided evenly among {} {}: start a number of ranks that divides it, or give "
+        "--batch",
+        o.global_batch, grid.data, grid.space == 1 ? "ranks" : "replicas");
+  return o.global_batch / grid.data;
 }
 
 }  // namespace keelson::app

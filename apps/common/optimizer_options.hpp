@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/common/verb.hpp"
+#include "engine/base/process_grid.hpp"
 #include "engine/optim/optimizer.hpp"
 #include "engine/optim/schedule.hpp"
 
@@ -14,7 +15,7 @@ namespace keelson::app {
 /// from this struct.
 struct OptimizerOptions {
   std::int64_t batch = 1;         ///< samples per rank and step
-  std::int64_t global_batch = 0;  ///< samples per step; 0: batch * ranks
+  std::int64_t global_batch = 0;  ///< samples per step; 0: batch * replicas
   std::int64_t epochs = 1;
   std::uint64_t seed = 1;
 
@@ -47,7 +48,8 @@ void check(const OptimizerOptions& o);
 std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o);
 Schedule make_schedule(const OptimizerOptions& o);
 
-/// Samples per rank; throws InputError where --global-batch cannot be divided.
-std::int64_t batch_per_rank(const OptimizerOptions& o, int ranks);
+/// Samples per replica, which is a rank, or several with --spatial. Throws InputError where --global-batch cannot be
+/// divided.
+std::int64_t batch_per_replica(const OptimizerOptions& o, const ProcessGrid::Extents& grid);
 
 }  // namespace keelson::app

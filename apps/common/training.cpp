@@ -36,8 +36,8 @@ fs::path folder_of(const TrainingOptions& o, const std::optional<CheckpointReade
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
 
-ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job,
-                         const DeviceSession& place) {
+ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& place,
+                         const ProcessGrid& grid) {
   ReportInput r;
   r.title = task.title;
   r.subtitle = fmt::format("{} parameters, trained on {}", task.graph.parameter_count(), task.training.describe());
@@ -48,6 +48,7 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.targets_note = task.targets_note;
   r.machine = describe_machine();
   r.machine.emplace_back("Ranks and threads", job.machine);
+  r.machine.emplace_back("Process grid", grid.describe());
   r.machine.emplace_back("Devices", place.describe());
   r.machine.emplace_back("Keelson", KEELSON_VERSION);
   r.configuration.emplace_back("command", fmt::format("{} {}", job.program, fmt::join(job.arguments, " ")));
@@ -58,15 +59,16 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
 }
 
 void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& place,
-                 const Trainer& trainer, const std::optional<CheckpointReader>& checkpoint) {
+                 const ProcessGrid& grid, const Trainer& trainer, const std::optional<CheckpointReader>& checkpoint) {
   const auto& s = trainer.state();
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
+  const std::string ranks = counted(job.world.size(), "rank") + (t.space == 1 ? "" : ": " + grid.describe());
   const bool relaxed = t.sync.kind != SyncMode::Kind::synchronous;
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}{}\n", counted(t.epochs, "epoch"),
-             counted(trainer.steps_per_epoch(), "step"), s.global_batch, counted(job.world.size(), "rank"), s.optimizer,
-             s.schedule, to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
+             counted(trainer.steps_per_epoch(), "step"), s.global_batch, ranks, s.optimizer, s.schedule,
+             to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
   // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
   const bool open_mpi = job.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
@@ -204,7 +206,8 @@ void declare(TrainingOptions& o, Verb& v) {
   declare(o.trace, v);
 }
 
-TrainingRun::TrainingRun(const TrainingOptions& options, Job& job) : options_(options), job_(job) {
+TrainingRun::TrainingRun(const TrainingOptions& options, Job& job)
+    : options_(options), job_(job), grid_(grid_extents(options.exchange, job.world.size())) {
   // The collective calls below depend on --resume.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())
@@ -238,7 +241,8 @@ void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_d
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   TrainerOptions t;
-  t.batch = batch_per_rank(o, job_.world.size());
+  t.batch = batch_per_replica(o, grid_);
+  t.space = grid_.space;
   t.epochs = o.epochs;
   t.seed = o.seed;
   t.optimizer = make_optimizer(o);
@@ -265,7 +269,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   check(options_.exchange, task.precision);
   const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
-  const ProcessGrid grid(world);
+  const ProcessGrid grid(world, grid_);
   t.exchange = decide(options_.exchange, world);
   t.precision = choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .grid = &grid});
   t.config["precision"] = to_string(t.precision);
@@ -304,8 +308,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // on every rank
   if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
-  const auto frame = report_frame(task, t, job_, place);
-  if (world.rank() == 0) print_frame(task, t, job_, place, trainer, checkpoint_);
+  const auto frame = report_frame(task, t, job_, place, grid);
+  if (world.rank() == 0) print_frame(task, t, job_, place, grid, trainer, checkpoint_);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
     restart.take_lock(folder_);  // takes over from a rank 0 that was lost

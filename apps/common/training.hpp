@@ -80,6 +80,8 @@ class TrainingRun {
   void complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
                 const Recipes& recipes) const;
 
+  /// The process grid of --spatial.
+  const ProcessGrid::Extents& grid() const { return grid_; }
   /// The trainer's options as `o` and the options of this run set them. The caller adds the rest.
   TrainerOptions trainer_options(const OptimizerOptions& o) const;
 
@@ -91,6 +93,7 @@ class TrainingRun {
   const TrainingOptions& options_;
   Job& job_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  ProcessGrid::Extents grid_;
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
   std::chrono::steady_clock::time_point run_start_;  ///< start of MLPerf's timed part: before any data are opened

@@ -41,7 +41,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
-  require_enough_samples(data->size(), t.batch, job.world.size(), data->describe());
+  require_enough_samples(data->size(), t.batch, run.grid().data, data->describe(), t.space);
   t.network = network_name(o.run);
   t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);
@@ -66,7 +66,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .targets_note = paper ? "Validation samples in physical units; errors are relative."
                              : "Validation samples in physical units; errors are in the units of training, in which "
                                "targets lie in about [-1, 1].",
-       .mlperf = mlperf_benchmark(o.run, t.batch * job.world.size())},
+       .mlperf = mlperf_benchmark(o.run, t.batch * run.grid().data)},
       t);
 }
 

@@ -78,7 +78,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
   const auto vocabulary = choose_vocabulary(o.run, scan, run);
   auto t = run.trainer_options(o.run);
-  const std::int64_t streams = t.batch * world.size();
+  const std::int64_t streams = t.batch * run.grid().data;
   const TextWindows data(std::make_shared<const TextCorpus>(std::move(scan)), vocabulary, {streams, o.run.unroll});
   const auto validation = o.run.text.validation.empty()
                               ? nullptr

@@ -13,8 +13,8 @@
 
 namespace keelson::comm::detail {
 
-/// Makes allreduces of f32 for one communicator, by any algorithm, and exchanges of parts. This object must outlive them.
-/// All ranks make the same calls.
+/// Makes allreduces of f32 for one communicator, by any algorithm, and exchanges of parts. This object must outlive
+/// them. All ranks make the same calls.
 class Allreduces {
  public:
   /// All ranks of a node share memory, or, with KEELSON_NODE_RANKS, groups of this number of ranks. Collective.

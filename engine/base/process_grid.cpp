@@ -1,5 +1,6 @@
 #include "engine/base/process_grid.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "engine/base/counted.hpp"
@@ -27,6 +28,13 @@ const char* ProcessGrid::name(Axis axis) {
   return names[index(axis)];
 }
 
+std::string ProcessGrid::to_string(Axes of) {
+  std::string text;
+  for (const Axis axis : {Axis::data, Axis::space, Axis::channel, Axis::stage, Axis::ensemble})
+    if (of.contains(axis)) text += (text.empty() ? "" : " and ") + std::string(name(axis));
+  return text;
+}
+
 ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
     : world_(&world), extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
   // First, so that all ranks throw if a rank has another grid.
@@ -34,43 +42,97 @@ ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
   for (const Axis axis : axes) values[name(axis)] = std::to_string(extent(axis));
   compare_values(world, values, "process grids");
 
+  const std::int64_t others = other_extents(true);
   int& data = extents_[index(Axis::data)];
-  std::int64_t others = 1;
-  for (const Axis axis : axes) {
-    if (axis == Axis::data && data == 0) continue;
-    if (extent(axis) < 1)
-      refuse("process grid: {} ranks along the axis {}; expected 1 or more{}", extent(axis), name(axis),
-             axis == Axis::data ? ", or 0 for all ranks that the other axes leave" : "");
-    if (axis != Axis::data && others <= INT32_MAX) others *= extent(axis);
-  }
   if (data == 0 && world.size() % others == 0) data = static_cast<int>(world.size() / others);
   if (data == 0 || others * data != world.size())
     refuse("process grid {}: the job has {}, but the grid needs {}{}; start as many ranks, or change the grid",
            describe_extents(extents_), counted(world.size(), "rank"), data == 0 ? "a multiple of " : "",
            others * (data == 0 ? 1 : data));
+  place(world.rank());
+  for (const Axis axis : axes) along(axis);
+}
 
-  int stride = 1;  // distance between neighbouring ranks along the axis
+ProcessGrid::ProcessGrid(const Extents& extents, int rank)
+    : extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
+  const std::int64_t ranks = other_extents(false) * extents.data;
+  if (rank < 0 || rank >= ranks || ranks > INT32_MAX)
+    refuse("process grid {}: there is no rank {}; give a rank from 0 to {}, and a grid of at most {} ranks",
+           describe_extents(extents_), rank, ranks - 1, INT32_MAX);
+  place(rank);
+}
+
+std::int64_t ProcessGrid::other_extents(bool may_leave_data_out) const {
+  constexpr std::int64_t most = std::int64_t{1} << 31;  // more than any job has; times another extent no overflow
+  std::int64_t others = 1;
   for (const Axis axis : axes) {
-    const std::size_t a = index(axis);
-    coordinates_[a] = world.rank() / stride % extents_[a];
-    if (extents_[a] == world.size() && extents_[a] > 1) {
-      groups_[a] = &world;
-    } else if (extents_[a] > 1) {
-      owned_[a] = world.split(world.rank() - coordinates_[a] * stride, coordinates_[a]);
-      groups_[a] = owned_[a].get();
-    }
-    stride *= extents_[a];
+    const int n = extents_[index(axis)];
+    if (axis == Axis::data && n == 0 && may_leave_data_out) continue;
+    if (n < 1)
+      refuse("process grid: {} ranks along the axis {}; expected 1 or more{}", n, name(axis),
+             axis == Axis::data && may_leave_data_out ? ", or 0 for all ranks that the other axes leave" : "");
+    if (axis != Axis::data) others = std::min(others * n, most);
+  }
+  return others;
+}
+
+void ProcessGrid::place(int rank) {
+  for (const Axis axis : axes) {
+    coordinates_[index(axis)] = rank % extents_[index(axis)];
+    rank /= extents_[index(axis)];
   }
 }
 
-Communicator* ProcessGrid::along(Axis axis, int size) const {
-  if (size < 0) fail("groups of {} ranks along the axis {}: expected 0 or more", size, name(axis));
-  Communicator* all = along(axis);
-  if (size == 0 || size >= extent(axis)) return all;
-  if (size == 1) return nullptr;
-  auto [entry, fresh] = neighbors_.try_emplace({axis, size});
-  if (fresh) entry->second = all->split(coordinate(axis) / size, coordinate(axis));
-  return entry->second->size() > 1 ? entry->second.get() : nullptr;
+int ProcessGrid::extent(Axes of) const {
+  int ranks = 1;
+  for (const Axis axis : axes)
+    if (of.contains(axis)) ranks *= extents_[index(axis)];
+  return ranks;
+}
+
+int ProcessGrid::number(Axes of) const {
+  int number = 0, stride = 1;
+  for (const Axis axis : axes) {
+    if (!of.contains(axis)) continue;
+    number += coordinate(axis) * stride;
+    stride *= extents_[index(axis)];
+  }
+  return number;
+}
+
+int ProcessGrid::first_of(Axes of) const {
+  int first = world().rank(), stride = 1;
+  for (const Axis axis : axes) {
+    if (of.contains(axis)) first -= coordinate(axis) * stride;
+    stride *= extents_[index(axis)];
+  }
+  return first;
+}
+
+Communicator& ProcessGrid::world() const {
+  if (!world_) fail("process grid {}: it was made without a communicator, for plans alone", describe());
+  return *world_;
+}
+
+Communicator* ProcessGrid::along(Axes of, int size) const {
+  if (size < 0) fail("groups of {} ranks along {}: expected 0 or more", size, to_string(of));
+  if (extent(of) == 1) return nullptr;
+  Axes several{}, faster{};  // of more than one rank; the same without the last axis
+  for (const Axis axis : axes) {
+    if (!of.contains(axis) || extent(axis) == 1) continue;
+    several.add(axis);
+    if (axis != of.last()) faster.add(axis);
+  }
+  if (size >= extent(of.last())) size = 0;
+  if (size == 1) return along(faster);
+  if (size == 0 && extent(several) == world().size()) return &world();
+  auto found = groups_.find({several, size});
+  if (found == groups_.end()) {
+    auto group = size > 0 ? along(several)->split(coordinate(several.last()) / size, number(several))
+                          : world().split(first_of(several), number(several));
+    found = groups_.emplace(std::pair(several, size), std::move(group)).first;
+  }
+  return found->second->size() > 1 ? found->second.get() : nullptr;
 }
 
 int ProcessGrid::neighbor(Axis axis, int distance, bool periodic) const {

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "engine/base/communicator.hpp"
 
@@ -30,6 +34,28 @@ class ProcessGrid {
   /// The name of an axis: "data".
   static const char* name(Axis axis);
 
+  /// A set of axes: `{Axis::data, Axis::space}`, or one axis.
+  class Axes {
+   public:
+    constexpr Axes(Axis axis) : bits_(bit(axis)) {}  ///< one axis
+    /// These axes, in any order.
+    constexpr Axes(std::initializer_list<Axis> list) {
+      for (const Axis axis : list) bits_ |= bit(axis);
+    }
+    constexpr void add(Axis axis) { bits_ |= bit(axis); }                          ///< puts an axis into the set
+    constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }  ///< whether the axis is in the set
+    constexpr bool empty() const { return bits_ == 0; }                            ///< whether no axis is in the set
+    /// The last of the axes in their order, which varies slowest. Not for an empty set.
+    constexpr Axis last() const { return static_cast<Axis>(std::bit_width(bits_) - 1); }
+    constexpr auto operator<=>(const Axes&) const = default;
+
+   private:
+    static constexpr unsigned bit(Axis axis) { return 1u << static_cast<unsigned>(axis); }
+    unsigned bits_ = 0;
+  };
+  /// "data and space".
+  static std::string to_string(Axes of);
+
   /// Ranks along each axis.
   struct Extents {
     int data = 0;      ///< 0: all ranks that the other axes leave
@@ -45,19 +71,29 @@ class ProcessGrid {
   ProcessGrid(Communicator& world, const Extents& extents);
   /// A grid with all ranks along the data axis.
   explicit ProcessGrid(Communicator& world) : ProcessGrid(world, Extents{}) {}
+  /// A grid without a communicator, as rank number `rank` of the grid sees it: extents and coordinates, to make plans
+  /// without the other ranks. An executor of such a plan is refused where the plan communicates. Throws InputError for
+  /// extents that are not positive, and for a rank that the grid does not have.
+  ProcessGrid(const Extents& extents, int rank);
 
-  int extent(Axis axis) const { return extents_[index(axis)]; }          ///< ranks along the axis
+  int extent(Axes of) const;  ///< ranks along these axes: the product of their extents
   int coordinate(Axis axis) const { return coordinates_[index(axis)]; }  ///< of this rank, from 0
+  int number(Axes of) const;  ///< of this rank among the ranks along these axes, from 0: its rank in along(of)
 
-  Communicator& world() const { return *world_; }  ///< all ranks of the grid
-  /// The ranks along `axis`, numbered by their coordinate; null if this rank is the only one.
-  Communicator* along(Axis axis) const { return groups_[index(axis)]; }
-  /// This rank's group if the ranks along `axis` are divided into groups of `size` neighbours. The last group has fewer
-  /// ranks if `size` does not divide the number of ranks. Size 0: along(axis). Null if this rank is alone in its group.
-  /// The first call for a size makes the groups by Communicator::split(), and the grid keeps them. So all ranks along
-  /// the axis must make the calls with the same sizes in the same order, and not in two threads at a time. Throws Error
-  /// for a size below 0.
-  Communicator* along(Axis axis, int size) const;
+  bool has_ranks() const { return world_ != nullptr; }  ///< whether the grid was made with a communicator
+  /// All ranks of the grid. Throws Error for a grid without a communicator.
+  Communicator& world() const;
+  /// The ranks that differ from this rank in the coordinates on these axes alone. They are numbered with the first
+  /// axis, in the order of ProcessGrid::axes, varying fastest; along one axis, by their coordinate. Null where this
+  /// rank is alone.
+  ///
+  /// `size` > 0: these ranks are cut into groups of `size` neighbours along the last of the axes, and this is the group
+  /// of this rank. The last group is smaller where `size` does not divide the extent of that axis.
+  ///
+  /// The first call for a set of several axes, or for a size, makes the groups by Communicator::split(), and the grid
+  /// keeps them. So all ranks of the grid make the same calls in the same order, in no other thread at the same time.
+  /// Throws Error for a size below 0, and for a grid without a communicator.
+  Communicator* along(Axes of, int size = 0) const;
 
   /// The rank in along(axis) at a distance of `distance`, or -1 beyond the edge: a peer for send and receive. With
   /// `periodic`, the axis is a ring without edge.
@@ -67,13 +103,15 @@ class ProcessGrid {
 
  private:
   static constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
+  /// Product of the extents but that of data. Throws InputError for an extent that is not positive.
+  std::int64_t other_extents(bool may_leave_data_out) const;
+  void place(int rank);
+  int first_of(Axes of) const;  ///< rank in the world of the first rank of along(of)
 
-  Communicator* world_;
+  Communicator* world_ = nullptr;
   std::array<int, axes.size()> extents_{}, coordinates_{};
-  std::array<Communicator*, axes.size()> groups_{};
-  std::array<std::unique_ptr<Communicator>, axes.size()> owned_;  ///< groups that are parts of the world
-  /// Groups of neighbours by axis and size, made at the first request.
-  mutable std::map<std::pair<Axis, int>, std::unique_ptr<Communicator>> neighbors_;
+  /// Groups that are parts of the world, by axes and size, made when they are first asked for.
+  mutable std::map<std::pair<Axes, int>, std::unique_ptr<Communicator>> groups_;
 };
 
 }  // namespace keelson

@@ -36,7 +36,8 @@ struct SampleDecoding {
 /// How a Loader reads its data set.
 struct LoaderOptions {
   std::int64_t batch = 1;  ///< samples per rank
-  /// This rank, and the number of ranks that share the samples.
+  /// The number of this rank among the ranks that share the samples, and how many these are. Ranks of one replica have
+  /// the same number.
   int rank = 0, ranks = 1;
   std::uint64_t seed = 0;   ///< seed of the run
   bool shuffle = true;      ///< false: samples come in the order of the data set

@@ -84,12 +84,12 @@ CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Te
   if (c.kind == Kind::allreduce) d.src = d.dst;
   const Tensor& counted = c.kind == Kind::reduce_scatter || !src ? dst : src;
   d.count = counted.bytes();
-  if (c.kind == Kind::all_to_all && grid) d.count /= static_cast<std::size_t>(grid->extent(c.axis));
+  if (c.kind == Kind::all_to_all && grid) d.count /= static_cast<std::size_t>(grid->extent(c.axes));
   if (d.sums()) {
     d.element = counted.dtype() == DType::f64 ? Element::f64 : Element::f32;
     d.count /= d.element_bytes();
   }
-  d.peer = d.point_to_point() ? (grid ? grid->neighbor(c.axis, c.peer, c.periodic) : -1) : c.peer;
+  d.peer = d.point_to_point() ? (grid ? grid->neighbor(c.axes.last(), c.peer, c.periodic) : -1) : c.peer;
   return d;
 }
 
@@ -98,7 +98,7 @@ CollectiveDesc described(const CommunicationDesc& c, const Tensor& src, const Te
 std::shared_ptr<Collective> Bindings::make_collective(const CommunicationDesc& c) const {
   const ProcessGrid* grid = compiled_.options.grid;
   const CollectiveDesc desc = described(c, tensor(c.src), tensor(c.dst), grid);
-  Communicator* ranks = grid ? grid->along(c.axis, c.group) : nullptr;
+  Communicator* ranks = grid ? grid->along(c.axes, c.group) : nullptr;
   if (ranks) return ranks->make_collective(desc);
   return make_local_collective(desc,
                                [&device = compiled_.context.device()](void* to, const void* from, std::size_t bytes) {

@@ -65,7 +65,7 @@ struct Executor::Impl {
   /// All ranks of the grid; null: this rank is alone.
   Communicator* ranks() const {
     const ProcessGrid* grid = compiled.options.grid;
-    return grid && grid->world().size() > 1 ? &grid->world() : nullptr;
+    return grid && grid->has_ranks() && grid->world().size() > 1 ? &grid->world() : nullptr;
   }
   void run(std::size_t first, std::size_t last) {
     Communicator* const ranks = exchanges() ? this->ranks() : others;

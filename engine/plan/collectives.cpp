@@ -4,14 +4,6 @@
 
 namespace keelson {
 
-std::string to_string(const Distribution& d) {
-  using enum Distribution::Kind;
-  if (d.kind == replicated) return "replicated";
-  std::string over = fmt::format("over {}", ProcessGrid::name(d.axis));
-  if (d.group > 0) over += fmt::format(" in groups of {}", d.group);
-  return d.kind == partial ? "partial " + over : fmt::format("sharded along dim {} {}", d.dim, over);
-}
-
 namespace {
 
 using ops::Access;
@@ -107,17 +99,16 @@ class Inserter {
 
 void Inserter::note_users(int c) {
   const Call& call = calls_[static_cast<std::size_t>(c)];
-  const auto makes_terms = [&](Distribution::Axis axis) {
-    return std::any_of(call.operands.begin(), call.operands.end(), [&](const Operand& o) {
-      return o.writes() && held(o.id).is_partial() && held(o.id).axis == axis;
-    });
+  const auto makes_terms = [&](Distribution::Axes axes) {
+    return std::any_of(call.operands.begin(), call.operands.end(),
+                       [&](const Operand& o) { return o.writes() && held(o.id).partial_axes() == axes; });
   };
   for (const Operand& o : call.operands)
     if (o.writes()) users(o.id).last_writer = c;
   for (const Operand& o : call.operands) {
     if (!o.reads() || !held(o.id).is_partial()) continue;
     Users& u = users(o.id);
-    const bool own_term = u.last_writer == c || (is_linear(call) && makes_terms(held(o.id).axis));
+    const bool own_term = u.last_writer == c || (is_linear(call) && makes_terms(held(o.id).partial_axes()));
     if (!own_term && u.first_reader < 0) u.first_reader = c;
   }
 }
@@ -126,7 +117,7 @@ void Inserter::add_buckets(const std::vector<Bucket>& buckets) {
   for (const Bucket& b : buckets) {
     for (BufferId part : b.parts) users(part).in_bucket = true;
     users(b.whole).in_bucket = true;
-    if (build_.ranks(Distribution::Axis::data) > 1 && !build_.lag) add_sum(b.whole, b.parts, b);
+    if (build_.ranks(Distribution::batch) > 1 && !build_.lag) add_sum(b.whole, b.parts, b);
   }
   // Buckets that do not outlive their sum share the memory of two.
   for (std::size_t b = 0; b + 1 < buckets.size(); ++b)
@@ -138,7 +129,7 @@ void Inserter::add_partial_values() {
   for (BufferId b = 0; b < static_cast<BufferId>(users_.size()); ++b) {
     const Buffer& buffer = program_.buffer(b);
     if (buffer.view_of != no_buffer || users(b).in_bucket || !buffer.distribution.is_partial()) continue;
-    if (buffer.distribution.terms(build_.ranks(buffer.distribution.axis)) > 1 &&
+    if (build_.ranks(buffer.distribution.partial_axes(), buffer.distribution.group) > 1 &&
         (buffer.keep || users(b).first_reader >= 0))
       add_sum(b, {b}, {.whole = b, .node = buffer.name, .label = buffer.name});
   }
@@ -173,7 +164,7 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
   const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(ends_.backward);
   const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
   const Distribution& terms = program_.buffer(parts[0]).distribution;
-  CommunicationDesc sum{.axis = terms.axis,
+  CommunicationDesc sum{.axes = terms.partial_axes(),
                         .group = terms.group,
                         .dst = whole,
                         .wire = names.wire,
@@ -240,7 +231,11 @@ Call start_of(CompileState& build, CallLabel label, const CommunicationDesc& des
   if (desc.group != 0 && desc.kind != Kind::allreduce)
     fail("{}: {} of '{}' in groups of {} ranks: only an allreduce takes groups", label.node, name, desc.label,
          desc.group);
-  const auto ranks = static_cast<std::size_t>(build.ranks(desc.axis));
+  const bool to_neighbor = desc.kind == Kind::send || desc.kind == Kind::receive;
+  if (to_neighbor && desc.axes != ProcessGrid::Axes(desc.axes.last()))
+    fail("{}: {} of '{}' along {}: a neighbor is a rank along one axis, so give one axis", label.node, name, desc.label,
+         ProcessGrid::to_string(desc.axes));
+  const auto ranks = static_cast<std::size_t>(build.ranks(desc.axes));
   if (operands.size() == 2) {
     const std::size_t src = program.buffer(desc.src).bytes, dst = program.buffer(desc.dst).bytes;
     if (!sizes_fit(desc.kind, src, dst, ranks))

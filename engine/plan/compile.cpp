@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <optional>
 
 #include "engine/base/counted.hpp"
@@ -28,7 +29,12 @@ bool takes_half_activations(Context& context, DType type) {
 }
 
 /// Throws InputError where ExchangeOptions::reproducible is not possible.
-void require_tree(const Graph& graph, const PlanOptions& options, int ranks) {
+void require_tree(const Graph& graph, const PlanOptions& options, int ranks, int space) {
+  if (space > 1)
+    refuse(
+        "reproducible sums (--reproducible) on {} to a replica (--spatial): parts of samples are summed in another "
+        "order than whole samples. Leave one of the two options out",
+        counted(space, "rank"));
   const auto power_of_two = [](std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); };
   if (!power_of_two(options.batch) || !power_of_two(ranks))
     refuse(
@@ -92,13 +98,13 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
   build.order = options.exchange.reproducible ? SumOrder::tree : SumOrder::any;
-  if (options.training && options.optimizer && build.ranks(Distribution::Axis::data) > 1)
+  if (options.training && options.optimizer && build.ranks(Distribution::batch) > 1)
     build.shards = options.exchange.shards;
   if (build.shards != OptimizerShards::none) require_shards(options);
   build.sparse_allowed = !build.lag && !options.exchange.reproducible && build.shards == OptimizerShards::none &&
                          (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
   if (options.training && options.exchange.reproducible)
-    require_tree(graph, options, build.ranks(Distribution::Axis::data));
+    require_tree(graph, options, build.ranks(Distribution::Axis::data), build.ranks(Distribution::Axis::space));
   FusedNodes fused = fuse(graph, options);
   build.nodes = std::move(fused.nodes);
   loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
@@ -152,8 +158,11 @@ void Compiler::add_inputs() {
   build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
   build.program.buffer(build.loss).keep = true;
   if (options.training) build.program.buffer(build.loss).distribution = Distribution::partial();
-  build.weight = owned("weight", TensorDesc::plain({build.batch}));
-  build.inputs["weight"] = build.weight;
+  const TensorDesc weights = TensorDesc::plain({build.batch});
+  build.weight = build.inputs["weight"] = owned("weight", weights);
+  // Another rank counts the samples that this rank computes: nobody writes these weights, so they stay zero.
+  if (options.training && options.grid && options.grid->coordinate(Distribution::Axis::space) > 0)
+    build.weight = owned("weight of samples that another rank counts", weights);
   for (std::size_t i = 0; i < build.nodes.size(); ++i) {
     const Graph::Node& n = build.nodes[i];
     if (!n.srcs.empty()) continue;
@@ -218,10 +227,11 @@ CompiledGraph Compiler::finish() {
   c.phase_ends = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                            : insert_collectives(build, {}, {});
   program.place();
+  c.structure = plan_structure(build);
   c.checks_gradients = build.checks_gradients;
   c.step_params = build.step_params;
   c.loss_scale = build.loss_scale;
-  c.weight = build.weight;
+  c.weight = build.inputs.at("weight");
   c.loss = build.loss;
   c.inputs = build.inputs;
   c.outputs = outputs;
@@ -243,34 +253,46 @@ CompiledGraph Compiler::finish() {
 namespace {
 
 /// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
-/// the elements may lie in another order, and the sums would be wrong without a word.
-void require_same_plans(const CompiledGraph& mine, Communicator& ranks) {
-  compare_hash(ranks, plan_hash(mine), "plans",
-               "give all ranks the same network, shapes of inputs, options, build and environment, on processors of "
-               "one kind, or try KEELSON_BACKEND=kokkos and KEELSON_TUNE=off");
+/// the elements may lie in another order, and the sums would be wrong without a word. `ranks`: all that take part in
+/// sums. `peers`: those with the same shapes, whose samples are computed alike. Both may be null.
+void require_same_plans(const CompiledGraph& mine, Communicator* ranks, Communicator* peers) {
+  const auto compare = [](Communicator* group, std::uint64_t hash) {
+    if (group)
+      compare_hash(*group, hash, "plans",
+                   "give all ranks the same network, shapes of inputs, options, build and environment, on processors "
+                   "of one kind, or try KEELSON_BACKEND=kokkos and KEELSON_TUNE=off");
+  };
+  compare(ranks, mine.structure);
+  compare(peers, plan_hash(mine));
+}
+
+/// Makes a plan as the first of these ranks does: what the others have and what their environments say makes no
+/// difference.
+CompiledGraph make_as_first(const std::function<CompiledGraph()>& make, Communicator& peers, Autotuner* autotuner) {
+  // The first rank decides whether anything is measured.
+  const bool measures = autotuner && autotuner->measures();
+  std::optional<CompiledGraph> compiled;
+  on_first_rank(&peers, [&] {
+    if (measures) compiled.emplace(make());
+  });
+  const std::string choices =
+      tuning_ranks(&peers).from_first(measures ? autotuner->text() : "");  // empty: rules of thumb
+  const Autotuner::RulesOfThumb as_the_first_rank(choices.empty() ? autotuner : nullptr);
+  if (autotuner && !choices.empty() && peers.rank() != 0) autotuner->adopt(choices);
+  if (!compiled) compiled.emplace(make());
+  return std::move(*compiled);
 }
 
 CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
                             Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
-  Communicator* const ranks = options.peers ? options.peers : options.communicator();
+  Communicator* const ranks = options.communicator();
+  Communicator* const peers = options.compiles_with();
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
-  if (!ranks || ranks->size() == 1) return make();
-  // What follows is the same on all ranks, whatever they have and their environments say: the first one decides whether
-  // anything is measured.
-  const bool measures = autotuner && autotuner->measures();
-  std::optional<CompiledGraph> compiled;
-  on_first_rank(ranks, [&] {
-    if (measures) compiled.emplace(make());
-  });
-  const std::string choices =
-      tuning_ranks(ranks).from_first(measures ? autotuner->text() : "");  // empty: rules of thumb
-  const Autotuner::RulesOfThumb as_the_first_rank(choices.empty() ? autotuner : nullptr);
-  if (autotuner && !choices.empty() && ranks->rank() != 0) autotuner->adopt(choices);
-  if (!compiled) compiled.emplace(make());
-  if (options.training) require_same_plans(*compiled, *ranks);
-  return std::move(*compiled);
+  CompiledGraph compiled = peers && peers->size() > 1 ? make_as_first(make, *peers, autotuner) : make();
+  if (options.training) require_same_plans(compiled, ranks, peers);
+  return compiled;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,7 +34,7 @@ struct CompiledGraph {
   bool checks_gradients = false;                             ///< as Plan::checks_gradients()
   BufferId step_params = no_buffer,                          ///< one ops::StepParams, u8
       loss_scale = no_buffer,                                ///< one ops::LossScale, u8; none without checked gradients
-      weight = no_buffer,                                    ///< (batch) f32 sample weights
+      weight = no_buffer,                                    ///< (batch) f32 sample weights, as the caller gives them
       loss = no_buffer;                                      ///< one f64; stays 0 for a graph without a loss
   std::map<std::string, BufferId> inputs,                    ///< by name, with the states and "weight"
       outputs;                                               ///< by name, plain
@@ -45,6 +46,7 @@ struct CompiledGraph {
   std::size_t buckets = 0;                       ///< number of gradient buckets
   Parameters::Block parameter_block;             ///< of ranks that update shards; else without places
   PhaseEnds phase_ends;                          ///< of the program's calls
+  std::uint64_t structure = 0;                   ///< as Plan::structure()
 };
 
 /// Compiles a graph. docs/architecture.md, "From graph to step", describes the passes. Throws as Plan's constructor.

@@ -28,7 +28,7 @@ SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
 
 Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
   fill_buckets(build, exchange);
-  if (build.ranks(Distribution::Axis::data) == 1) return;
+  if (build.ranks(Distribution::batch) == 1) return;
   for (SparseGradient& g : build.sparse_gradients) g = merge_rows(build, gather(build, g));
 }
 
@@ -53,7 +53,7 @@ void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchang
 Bucket Gradients::place(CompileState& build, Bucket b, std::size_t bytes) {
   Program& program = build.program;
   const bool shards = build.shards != OptimizerShards::none, in_arena = build.shards == OptimizerShards::gradients;
-  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::Axis::data));
+  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::batch));
   if (shards) bytes = (bytes + ranks * line - 1) / (ranks * line) * (ranks * line);
   const std::size_t part = bytes / ranks, begin = static_cast<std::size_t>(floats_) * sizeof(float);
   const auto add = [&](const std::string& name, std::size_t size, Storage storage) {
@@ -78,13 +78,13 @@ Bucket Gradients::place(CompileState& build, Bucket b, std::size_t bytes) {
   if (in_arena) b.shard = add(b.node + " shard", part, Storage::gradients);
   if (shards && !in_arena)
     b.shard = program.view(b.whole, TensorDesc::plain({static_cast<std::int64_t>(part / sizeof(float))}),
-                           part * static_cast<std::size_t>(build.grid->coordinate(Distribution::Axis::data)));
+                           part * static_cast<std::size_t>(build.grid->number(Distribution::batch)));
   return b;
 }
 
 SparseGradient Gradients::gather(CompileState& build, const SparseGradient& mine) {
   Program& program = build.program;
-  const std::int64_t count = mine.count * build.ranks(Distribution::Axis::data),
+  const std::int64_t count = mine.count * build.ranks(Distribution::batch),
                      width = program.buffer(mine.values).desc.shape[1];
   const auto all_ranks = [&](BufferId from, const TensorDesc& desc, const std::string& what) {
     const BufferId to = program.add(program.buffer(from).name + " of all ranks", desc, Storage::owned);

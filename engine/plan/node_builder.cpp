@@ -16,8 +16,16 @@ std::string qualified(const CompileState& b, int node, const std::string& name) 
 
 }  // namespace
 
+int CompileState::ranks(ProcessGrid::Axes axes, int group) const {
+  if (!grid) return 1;
+  const int all = grid->extent(axes);
+  if (group == 0) return all;
+  const int along_last = grid->extent(axes.last());
+  return all / along_last * std::min(group, along_last);
+}
+
 BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution) {
-  if (distribution.kind == Distribution::Kind::sharded)
+  if (distribution.is_sharded())
     fail("{} is {}: values are replicated or partial so far; exchange the parts in the layer (NodeBuilder::start)",
          qualified(build_, node_, name), to_string(distribution));
   const BufferId b = build_.program.add(qualified(build_, node_, name), desc);
@@ -180,7 +188,7 @@ bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t coun
   // Ring algorithms: an allgather moves (ranks - 1) parts to each rank, an allreduce 2 (ranks - 1) / ranks of the
   // whole.
   const std::int64_t width = p.shape[1];
-  return build_.ranks(ProcessGrid::Axis::data) * count * (width + 1) < 2 * p.shape[0] * width;
+  return build_.ranks(Distribution::batch) * count * (width + 1) < 2 * p.shape[0] * width;
 }
 
 BufferId BackwardBuilder::in_memory(const std::string& name, const TensorDesc& desc) {

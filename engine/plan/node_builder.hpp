@@ -38,10 +38,11 @@ struct CompileState {
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
   bool lag = false;                       ///< as in PlanOptions
   SumOrder order = SumOrder::any;         ///< of losses and gradients over ranks
-  /// As in ExchangeOptions; none with one rank along the axis data, and without an optimizer.
+  /// As in ExchangeOptions; none on a rank that shares the batch with nobody, and without an optimizer.
   OptimizerShards shards = OptimizerShards::none;
-  /// Ranks along an axis of the process grid; 1 without a grid.
-  int ranks(ProcessGrid::Axis axis) const { return grid ? grid->extent(axis) : 1; }
+  /// Ranks along these axes of the process grid; 1 without a grid. `group` > 0: ranks of the largest group of so many
+  /// neighbours along the last of the axes, as in ProcessGrid::along.
+  int ranks(ProcessGrid::Axes axes, int group = 0) const;
 
   std::vector<Graph::Node> nodes;            ///< the nodes after fusion
   std::vector<BufferId> values;              ///< per node: the result; no_buffer until planned
@@ -49,9 +50,11 @@ struct CompileState {
   std::vector<bool> wants_f32;               ///< per node: a loss or the caller reads the result
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
-  BufferId step_params = no_buffer;                   ///< one ops::StepParams, u8
-  BufferId loss_scale = no_buffer;                    ///< one ops::LossScale, u8; none without checked gradients
-  BufferId weight = no_buffer;                        ///< (batch) f32 sample weights
+  BufferId step_params = no_buffer;  ///< one ops::StepParams, u8
+  BufferId loss_scale = no_buffer;   ///< one ops::LossScale, u8; none without checked gradients
+  /// (batch) f32 sample weights, of which those of samples that another rank counts are 0; inputs["weight"] has the
+  /// weights that the caller gives.
+  BufferId weight = no_buffer;
   BufferId loss = no_buffer;                          ///< one f64
   std::map<std::string, BufferId> inputs;             ///< by name, with the states and "weight"
   std::map<std::string, BufferId> parameter_buffers;  ///< by the parameter's name; only those that calls have asked for
@@ -114,8 +117,10 @@ class NodeBuilder {
   }
   BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
   BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale, u8, or no_buffer
-  BufferId sample_weight() const { return build_.weight; }     ///< (batch) f32: 1 for samples that count, else 0
-  BufferId loss() const { return build_.loss; }                ///< one f64
+  /// (batch) f32: 1 for samples that count, else 0. Sums over samples multiply by it, so that the terms of all ranks
+  /// add up to the sum over all samples: the weight of a sample is 1 on one rank alone.
+  BufferId sample_weight() const { return build_.weight; }
+  BufferId loss() const { return build_.loss; }  ///< one f64
 
   /// Appends a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A call that leaves out a required operand does
   /// not compile. An operand that does not fit the primitive's declaration throws Error. Scratch memory is added by
@@ -140,11 +145,11 @@ class NodeBuilder {
 
   // ---- communication that the plan does not insert by itself
 
-  /// Ranks along an axis of the process grid.
-  int ranks(ProcessGrid::Axis axis) const { return build_.ranks(axis); }
+  /// Ranks along these axes of the process grid.
+  int ranks(ProcessGrid::Axes axes) const { return build_.ranks(axes); }
   /// Appends the start of a collective to the pass of this builder. Returns the end of the collective, which wait()
-  /// appends. Calls in between must not use the operands. All ranks along the axis make the same calls. With one rank
-  /// along the axis nothing is sent, and src is copied to dst. Throws Error for operands that do not fit.
+  /// appends. Calls in between must not use the operands. All ranks along the axes make the same calls. With one rank
+  /// along the axes nothing is sent, and src is copied to dst. Throws Error for operands that do not fit.
   [[nodiscard]] Call start(const CommunicationDesc& desc);
   /// Appends the end of a collective, as start() returned it.
   void wait(Call end) { build_.program.calls().push_back(std::move(end)); }

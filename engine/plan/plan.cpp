@@ -19,6 +19,7 @@ std::vector<std::pair<std::string, std::size_t>> Plan::memory() const { return m
 std::size_t Plan::arena_bytes() const { return compiled_->program.arena_bytes(); }
 std::size_t Plan::arena_lower_bound() const { return compiled_->program.lower_bound(); }
 std::uint64_t Plan::hash() const { return plan_hash(*compiled_); }
+std::uint64_t Plan::structure() const { return compiled_->structure; }
 
 void Plan::print(std::ostream& out, const DevicePeaks* peaks, const std::vector<PlanRow>* rows) const {
   print_plan(out, *this, *compiled_, rows ? *rows : this->rows(), peaks);

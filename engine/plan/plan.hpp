@@ -8,6 +8,7 @@
 #include "engine/base/process_grid.hpp"
 #include "engine/graph/parameters.hpp"
 #include "engine/ops/peaks.hpp"
+#include "engine/plan/distribution.hpp"
 #include "engine/plan/precision.hpp"
 #include "engine/plan/update_rule.hpp"
 
@@ -22,8 +23,9 @@ struct ExchangeOptions {
   /// Gradients and losses then have the same bits for any number of ranks with the same samples in a step, as long as
   /// each rank has as many threads: each sample is a micro-batch of its own, and the sums over samples are one binary
   /// tree, within a rank and then over ranks (SumOrder::tree). Training plans throw InputError where the samples per
-  /// rank or the ranks are no power of two, where the wire is not fp32, and for networks with layers that mix samples
-  /// (Layer::mixes_samples). All gradients are whole, none by rows. The exchange begins behind the last backward pass.
+  /// rank or the ranks are no power of two, on a grid with more than one rank along space, where the wire is not fp32,
+  /// and for networks with layers that mix samples (Layer::mixes_samples). All gradients are whole, none by rows. The
+  /// exchange begins behind the last backward pass.
   bool reproducible = false;
   /// Training plans on several ranks throw InputError where this is not none and the wire is not fp32, with
   /// PlanOptions::lag, with `reproducible` and shards of gradients, and with `reproducible` and an optimizer that reads
@@ -33,7 +35,7 @@ struct ExchangeOptions {
 
 /// How a graph is compiled.
 struct PlanOptions {
-  std::int64_t batch = 1;  ///< samples per step and rank
+  std::int64_t batch = 1;  ///< samples per step and rank; ranks along the axis space have the same ones
   bool training = true;    ///< with backward pass, dropout and updates
   /// Merges activations, max pooling and, without training, batch normalization with the layers whose results they
   /// read.
@@ -54,14 +56,20 @@ struct PlanOptions {
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
   /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
-  /// to time them; null: those of communicator(). All of them make the same plans in the same order.
+  /// to time them. All of them have the same shapes, and make the same plans in the same order. Null: the ranks along
+  /// the axis data of the grid, which have the same parts of samples and of the network.
   Communicator* peers = nullptr;
 
   /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.
   std::int64_t micro_batches() const { return exchange.reproducible ? batch : 1; }
   std::int64_t micro_batch_size() const { return batch / micro_batches(); }  ///< samples of such a pass
-  /// The ranks that share the batch; null: this rank alone.
-  Communicator* communicator() const { return grid ? grid->along(ProcessGrid::Axis::data) : nullptr; }
+  /// The ranks that share the batch, and sum gradients; null: this rank alone, or a grid without a communicator.
+  Communicator* communicator() const { return along(Distribution::batch); }
+  /// `peers` or, where that is null, the ranks that it stands for; null: this rank alone.
+  Communicator* compiles_with() const { return peers ? peers : along(ProcessGrid::Axis::data); }
+
+ private:
+  Communicator* along(ProcessGrid::Axes axes) const { return grid && grid->has_ranks() ? grid->along(axes) : nullptr; }
 };
 
 /// One call of a plan, for people and for tools.
@@ -121,9 +129,13 @@ class Plan {
   std::vector<std::pair<std::string, std::size_t>> memory() const;
   std::size_t arena_bytes() const;        ///< size of the arena that an executor needs
   std::size_t arena_lower_bound() const;  ///< most bytes that are in use at one call: no arena can be smaller
-  /// Hash of all calls with their kernels and operands, without those of the update where the ranks update shards. The
-  /// ranks of a training plan have the same hash: they add up gradients as these lie in memory.
+  /// Hash of all calls with their kernels and operands, without those of the update if the ranks update shards. Ranks
+  /// that compile a training plan together (PlanOptions::peers) have the same hash: they compute the same for the same
+  /// samples.
   std::uint64_t hash() const;
+  /// Hash of what all ranks of a training plan have in common, whatever their parts of samples and their kernels are:
+  /// nodes with the shapes of whole samples, gradients as they lie in memory, and what the ranks exchange.
+  std::uint64_t structure() const;
 
  private:
   friend class Executor;

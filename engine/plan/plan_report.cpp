@@ -35,6 +35,16 @@ std::vector<std::size_t> completed_gradients(const Program& program) {
   return bytes;
 }
 
+/// FNV-1a of texts.
+struct TextHash {
+  std::uint64_t value = 14695981039346656037ull;
+  void add(std::string_view text) {
+    for (const unsigned char c : text) value = (value ^ c) * prime;
+    value = (value ^ 0xff) * prime;  // between two texts
+  }
+  static constexpr std::uint64_t prime = 1099511628211ull;
+};
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled) {
@@ -95,24 +105,46 @@ std::vector<std::string> plan_reorders(const Program& program) {
 std::uint64_t plan_hash(const CompiledGraph& compiled) {
   const Program& program = compiled.program;
   const bool updates_differ = !compiled.parameter_block.places.empty();
-  std::uint64_t h = 14695981039346656037ull;  // FNV-1a
-  const auto mix = [&](std::string_view text) {
-    for (unsigned char c : text) h = (h ^ c) * 1099511628211ull;
-    h = (h ^ 0xff) * 1099511628211ull;
-  };
+  TextHash h;
   for (const Call& c : program.calls()) {
     const Communication* exchange = c.communication();
     const bool waits = exchange && exchange->step == Communication::Step::wait;
     if (updates_differ && (c.phase == Phase::update || waits)) continue;
-    mix(c.node);
-    mix(c.op);
-    if (const Computation* k = c.computation()) mix(k->primitive->name(k->verb));
+    h.add(c.node);
+    h.add(c.op);
+    if (const Computation* k = c.computation()) h.add(k->primitive->name(k->verb));
     if (const Communication* k = c.communication())
-      mix(fmt::format("{} {}", ProcessGrid::name(k->desc.axis), k->desc.group));
+      h.add(fmt::format("{} {}", ProcessGrid::to_string(k->desc.axes), k->desc.group));
     for (const Operand& o : c.operands)  // scratch memory may depend on the number of threads, which may differ
-      if (o.id != no_buffer && o.role != ops::Role::scratch) mix(to_string(program.buffer(o.id).desc));
+      if (o.id != no_buffer && o.role != ops::Role::scratch) h.add(to_string(program.buffer(o.id).desc));
   }
-  return h;
+  return h.value;
+}
+
+std::uint64_t plan_structure(const CompileState& build) {
+  TextHash h;
+  for (const Graph::Node& n : build.nodes) {
+    h.add(n.name);
+    h.add(n.srcs.empty() ? "input" : n.layer->kind());
+    for (const int src : n.srcs) h.add(std::to_string(src));
+    h.add(fmt::format("{} {}", to_string(n.shape.shape), to_string(n.shape.dtype)));
+  }
+  const Program& program = build.program;
+  for (const Buffer& b : program.buffers())  // gradients are added up as they lie in memory
+    if (b.storage == Storage::gradients && b.view_of == no_buffer)
+      h.add(fmt::format("{} {} {} {}", b.name, to_string(b.desc), to_string(b.distribution), b.offset));
+  for (const Call& c : program.calls()) {
+    const Communication* k = c.communication();
+    if (!k || k->step == Communication::Step::wait) continue;
+    const CommunicationDesc& d = k->desc;
+    h.add(c.node);
+    h.add(c.op);
+    h.add(fmt::format("{} {} {} {} {} {} {}", ProcessGrid::to_string(d.axes), d.group, d.peer, d.periodic,
+                      static_cast<int>(d.wire), static_cast<int>(d.order), d.label));
+    for (const Operand& o : c.operands)
+      h.add(fmt::format("{} {}", program.buffer(o.id).bytes, to_string(program.buffer(o.id).distribution)));
+  }
+  return h.value;
 }
 
 void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,

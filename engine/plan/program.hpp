@@ -77,14 +77,15 @@ struct Computation {
   Bind bind;                                        ///< to be called anew when operands have moved
 };
 
-/// A collective over one axis of the process grid. The table of CollectiveDesc says what src and dst hold. allreduce
+/// A collective over axes of the process grid. The table of CollectiveDesc says what src and dst hold. allreduce
 /// and broadcast have only dst.
 struct CommunicationDesc {
   CollectiveDesc::Kind kind = CollectiveDesc::Kind::allreduce;  ///< which collective
-  ProcessGrid::Axis axis = ProcessGrid::Axis::data;             ///< the ranks along this axis take part
-  int group = 0;                                                ///< of allreduce: as Distribution::group
-  BufferId src = no_buffer, dst = no_buffer;                    ///< what is read; what is written
-  /// Of broadcast: the root's coordinate. Of send and receive: the distance of the other rank along the axis, as in
+  /// The ranks along these axes take part, numbered as in ProcessGrid::along. Of send and receive: one axis.
+  ProcessGrid::Axes axes = Distribution::batch;
+  int group = 0;                              ///< of allreduce: as Distribution::group
+  BufferId src = no_buffer, dst = no_buffer;  ///< what is read; what is written
+  /// Of broadcast: the root's number. Of send and receive: the distance of the other rank along the axis, as in
   /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing, so that all ranks have the same program.
   int peer = 0;
   bool periodic = false;           ///< of send and receive: the axis is a ring

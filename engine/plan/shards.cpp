@@ -31,8 +31,8 @@ Shards::Shards(CompileState& build, const std::vector<Bucket>& buckets) {
     block_.bytes += buckets_.back().bytes;
   }
   memory_ = program.add("parameters", flat(block_.bytes), Storage::parameter);
-  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::Axis::data)),
-             rank = static_cast<std::size_t>(build.grid->coordinate(Distribution::Axis::data));
+  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::batch)),
+             rank = static_cast<std::size_t>(build.grid->number(Distribution::batch));
   auto next = build.gradients.begin();
   for (std::size_t k = 0; k < buckets.size(); ++k) {
     const std::size_t part = buckets_[k].bytes / ranks, mine = rank * part;
@@ -56,13 +56,14 @@ Shards::Shards(CompileState& build, const std::vector<Bucket>& buckets) {
 
 std::vector<Call> Shards::gathers(CompileState& build) const {
   Program& program = build.program;
-  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::Axis::data)),
-             rank = static_cast<std::size_t>(build.grid->coordinate(Distribution::Axis::data));
+  const auto ranks = static_cast<std::size_t>(build.ranks(Distribution::batch)),
+             rank = static_cast<std::size_t>(build.grid->number(Distribution::batch));
   std::vector<Call> starts;
   for (const Range& b : buckets_) {
     const std::size_t part = b.bytes / ranks;
     starts.push_back(start_of(build, {Phase::update, b.node, ""},
                               {.kind = CollectiveDesc::Kind::allgather,
+                               .axes = Distribution::batch,
                                .src = program.view(memory_, flat(part), b.begin + rank * part),
                                .dst = program.view(memory_, flat(b.bytes), b.begin),
                                .label = "parameters of " + b.node}));

@@ -73,7 +73,8 @@ void UpdateBuilder::sum_over_ranks(BufferId own, BufferId all, const std::string
         what);
   call<ops::Reorder, ops::Reorder::Forward>(what, "copy", make(ops::ReorderDesc{desc(own), desc(all)}),
                                             {.src = own, .dst = all});
-  const Call start = start_of(build_, {Phase::update, what, ""}, {.dst = all, .label = what});
+  const Call start =
+      start_of(build_, {Phase::update, what, ""}, {.axes = Distribution::batch, .dst = all, .label = what});
   build_.program.calls().push_back(start);
   build_.program.calls().push_back(end_of(start));
 }

@@ -9,8 +9,8 @@ namespace keelson {
 
 class UpdateBuilder;
 
-/// What each rank along the axis data keeps a part of, in place of the whole: ZeRO, Rajbhandari et al. 2020, arXiv
-/// 1910.02054. Ranks sum gradients by reduce-scatter, update the parameters of their own part, and gather the
+/// What each rank along the axes data and space keeps a part of, in place of the whole: ZeRO, Rajbhandari et al. 2020,
+/// arXiv 1910.02054. Ranks sum gradients by reduce-scatter, update the parameters of their own part, and gather the
 /// parameters. With G ranks, k moments per parameter and P parameters, a rank needs these bytes of f32:
 enum class OptimizerShards : std::uint8_t {
   none,      ///< (8 + 4 k) P: whole parameters, gradients and moments

@@ -12,7 +12,7 @@ namespace {
 /// The sums over ranks of the gradients that the updates of the next step read.
 std::vector<Call> exchange_starts(CompileState& build, const UpdateBuilder& builder, Wire wire) {
   std::vector<Call> starts;
-  if (build.ranks(Distribution::Axis::data) == 1) return starts;
+  if (build.ranks(Distribution::batch) == 1) return starts;
   for (const UpdatedParameter& p : builder.parameters())
     starts.push_back(start_of(build, {Phase::update, p.name, ""},
                               {.dst = p.gradient, .wire = wire, .label = "lagged gradient of " + p.name}));

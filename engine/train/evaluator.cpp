@@ -11,6 +11,7 @@
 #include "engine/base/exact_sum.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/train/detail/evaluated_batch.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson {
 namespace {
@@ -44,9 +45,11 @@ const Executor& Evaluator::executor() const {
 
 void Evaluator::regroup() {
   loader_.reset();  // before the next one, which wants as much memory
+  const ProcessGrid grid = training_grid(communicator_, options_.space);
+  counts_ = grid.coordinate(ProcessGrid::Axis::space) == 0;
   loader_.emplace(dataset_, LoaderOptions{.batch = options_.batch,
-                                          .rank = communicator_ ? communicator_->rank() : 0,
-                                          .ranks = communicator_ ? communicator_->size() : 1,
+                                          .rank = grid.coordinate(ProcessGrid::Axis::data),
+                                          .ranks = grid.extent(ProcessGrid::Axis::data),
                                           .shuffle = false,
                                           .threads = options_.threads,
                                           .decoding = decoding_for(context_.device())});
@@ -109,7 +112,7 @@ std::int64_t Evaluator::micro_batches(const Batch& batch) const {
   return (batch.count + size - 1) / size;
 }
 
-/// Waits for a batch, and returns its loss.
+/// Waits for a batch, and returns its loss. Metrics see the batch where this rank counts it.
 double Evaluator::retire(detail::EvaluatedBatch& batch) {
   MetricBatch b;
   b.loss = network_->executor.take_readback().loss;
@@ -118,7 +121,8 @@ double Evaluator::retire(detail::EvaluatedBatch& batch) {
   b.indices = batch.indices.data();
   b.predictions = static_cast<const float*>(batch.predictions.get());
   b.targets = batch.predictions ? batch.targets.data() : nullptr;
-  for (const auto& m : options_.evaluation.metrics) m->update(b);
+  if (counts_)
+    for (const auto& m : options_.evaluation.metrics) m->update(b);
   return b.loss;
 }
 
@@ -174,7 +178,7 @@ Evaluation Evaluator::run() {
   const auto retire_but = [&](std::size_t left) {
     for (; launched.size() > left; launched.pop_front()) {
       const double of_batch = retire(*launched.front());
-      loss.add(of_batch);
+      if (counts_) loss.add(of_batch);
       if (!std::isfinite(of_batch) && !bad_step) bad_step = launched.front()->step;
     }
   };

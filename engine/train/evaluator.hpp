@@ -31,7 +31,8 @@ struct MetricOptions {
 
 /// How a network is evaluated.
 struct EvaluatorOptions {
-  std::int64_t batch = 1;                 ///< samples per batch and rank
+  std::int64_t batch = 1;                 ///< samples per batch and replica
+  int space = 1;                          ///< ranks of a replica, as TrainerOptions::space; each sample counts once
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
   LoaderThreads threads;                  ///< that decode samples
@@ -87,6 +88,7 @@ class Evaluator {
   Communicator* communicator_;
   EvaluatorOptions options_;
   Context& context_;
+  bool counts_ = true;  ///< losses and metrics; else another rank of the replica counts the same samples
   std::optional<Loader> loader_;
   std::optional<FedExecutor> network_;  ///< ends before the batches that it reads
   MetricSetup setup_;

@@ -6,6 +6,7 @@
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson {
 namespace {
@@ -18,7 +19,7 @@ RunState first_state(const Graph& graph, const Dataset& training, const Communic
   s.topology = Topology(graph).to_text();
   s.seed = o.seed;
   s.world_size = ranks ? ranks->size() : 1;
-  s.global_batch = o.batch * s.world_size;
+  s.global_batch = o.batch * training_grid(ranks, o.space).extent(ProcessGrid::Axis::data);
   s.train_samples = training.size();
   s.optimizer = o.optimizer->to_string();
   s.schedule = o.schedule.to_string();
@@ -32,6 +33,7 @@ ProgressBy progress_of(const TrainerOptions& o) {
 
 EvaluatorOptions evaluator_options(const TrainerOptions& o) {
   return {.batch = o.batch,
+          .space = o.space,
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,
           .threads = o.threads,

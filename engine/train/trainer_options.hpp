@@ -33,8 +33,12 @@ struct TrainerOptions {
   std::map<std::string, std::string> config;  ///< RunState::config, stored in checkpoints
   std::map<std::string, std::string> texts;   ///< RunState::texts, stored in checkpoints
   SampleUnit unit;                            ///< of losses and rates in records and evaluations
-  std::int64_t batch = 1;                     ///< samples per step and rank
-  std::int64_t epochs = 1;                    ///< passes over the training data, those of resumed runs included
+  std::int64_t batch = 1;                     ///< samples per step and replica
+  /// Ranks of a replica: neighbours along the axis space of the process grid, which take the same samples. The number
+  /// of ranks must be a multiple of it. More than 1 only in synchronous training, without reproducible sums, and where
+  /// the ranks do not survive losses.
+  int space = 1;
+  std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included
   /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;
   /// negative: no limit.
   std::int64_t max_steps = -1;

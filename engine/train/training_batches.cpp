@@ -4,6 +4,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/train/input_pipeline.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson {
 
@@ -13,9 +14,10 @@ TrainingBatches::TrainingBatches(const Dataset& data, Device& device, Communicat
 
 void TrainingBatches::regroup() {
   loader_.reset();  // before the next one, which wants as much memory
+  const ProcessGrid grid = training_grid(ranks_, options_.space);
   loader_.emplace(data_, LoaderOptions{.batch = options_.batch,
-                                       .rank = ranks_ ? ranks_->rank() : 0,
-                                       .ranks = ranks_ ? ranks_->size() : 1,
+                                       .rank = grid.coordinate(ProcessGrid::Axis::data),
+                                       .ranks = grid.extent(ProcessGrid::Axis::data),
                                        .seed = options_.seed,
                                        .shuffle = options_.shuffle,
                                        .threads = options_.threads,

@@ -12,7 +12,7 @@
 
 namespace keelson {
 
-/// The batches of this rank, from the data set in the order of the epoch or from the caller.
+/// The batches of this rank's replica, from the data set in the order of the epoch or from the caller.
 class TrainingBatches {
  public:
   /// Has no batches before the first regroup(). `ranks` null: this rank alone. All references must outlive this.

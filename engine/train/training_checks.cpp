@@ -7,6 +7,7 @@
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/train/input_pipeline.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson {
 namespace {
@@ -27,6 +28,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
   std::map<std::string, std::string> values{
       {"network", o.network},
       {"batch", std::to_string(o.batch)},
+      {"ranks of a replica", std::to_string(o.space)},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},
       {"time limit", fmt::format("{}", o.time_limit)},
@@ -91,28 +93,46 @@ void require_shards(const TrainerOptions& o, Communicator* ranks) {
         counted(ranks->size(), "rank"));
 }
 
+/// Throws InputError where more than one rank of a replica does not go with the other options.
+void require_space(const TrainerOptions& o, Communicator* ranks) {
+  if (o.space == 1) return;
+  const std::string replicas = fmt::format("replicas of {} (--spatial)", counted(o.space, "rank"));
+  if (o.sync.kind != SyncMode::Kind::synchronous)
+    refuse(
+        "{} with synchronization {}: only synchronous training has replicas of several ranks. Give --sync "
+        "synchronous",
+        replicas, o.sync.to_string());
+  if (ranks && ranks->survives_losses())
+    refuse(
+        "{} on ranks that survive losses: a replica cannot go on without one of its ranks. Start the program without "
+        "--with-ft ulfm, and leave --spares out",
+        replicas);
+}
+
 }  // namespace
 
-void require_enough_samples(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data) {
-  if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per rank", batch);
-  if (samples < ranks)
-    refuse("{} for {} ({}): start fewer ranks or give more data", counted(ranks, "rank"),
-           counted(samples, "training sample"), data);
-  if (samples < batch * ranks)
+void require_enough_samples(std::int64_t samples, std::int64_t batch, int replicas, const std::string& data,
+                            int space) {
+  const std::string who = space == 1 ? "rank" : "replica", all = counted(replicas, who);
+  if (batch < 1) refuse("a batch of {} was asked for; it must hold at least one sample per {}", batch, who);
+  if (samples < replicas)
+    refuse("{} for {} ({}): start fewer ranks or give more data", all, counted(samples, "training sample"), data);
+  if (samples < batch * replicas)
     refuse(
-        "a batch of {} ({} per rank on {}) is larger than the training data ({}): give a smaller batch or more "
+        "a batch of {} ({} per {} on {}) is larger than the training data ({}): give a smaller batch or more "
         "data",
-        batch * ranks, batch, counted(ranks, "rank"), data);
+        batch * replicas, batch, who, all, data);
 }
 
 void require_trainable(const Graph& graph, const Dataset& training, const Dataset* validation,
                        const TrainerOptions& options, Communicator* ranks, int threads) {
-  const int size = ranks ? ranks->size() : 1;
-  if (size > 1) compare_runs(training, validation, options, *ranks, threads);
-  require_enough_samples(training.size(), options.batch, size, training.describe());
+  if (ranks && ranks->size() > 1) compare_runs(training, validation, options, *ranks, threads);
+  const int replicas = training_grid(ranks, options.space).extent(ProcessGrid::Axis::data);
+  require_enough_samples(training.size(), options.batch, replicas, training.describe(), options.space);
   require_all_inputs(graph, training);
   require_sync_mode(options, ranks);
   require_shards(options, ranks);
+  require_space(options, ranks);
 }
 
 void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {
@@ -126,9 +146,9 @@ void require_resumable(const CheckpointReader& checkpoint, const RunState& now) 
     refuse("{}: was trained with seed {}, not {}: resume with that seed", path, found.seed, now.seed);
   if (found.step_in_epoch > 0 && found.global_batch != now.global_batch)
     refuse(
-        "{}: stands within an epoch of batches of {} samples, but {} ranks x {} make {}: resume with ranks x batch = "
-        "{}",
-        path, found.global_batch, now.world_size, now.global_batch / now.world_size, now.global_batch,
+        "{}: stands within an epoch of batches of {} samples, but this run has batches of {} on {}: resume with ranks "
+        "x batch = {}, or give --global-batch {}",
+        path, found.global_batch, now.global_batch, counted(now.world_size, "rank"), found.global_batch,
         found.global_batch);
   if (found.step_in_epoch > 0 && found.train_samples != now.train_samples)
     refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", path,

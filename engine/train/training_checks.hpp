@@ -10,9 +10,10 @@
 
 namespace keelson {
 
-/// Throws InputError for a batch below 1 and for fewer samples than ranks * batch. `batch`: per rank. `data`: the data
-/// set, for the message.
-void require_enough_samples(std::int64_t samples, std::int64_t batch, int ranks, const std::string& data);
+/// Throws InputError for a batch below 1 and for fewer samples than replicas * batch. `batch`: per replica. `space`:
+/// ranks of a replica. `data`: the data set, for the message.
+void require_enough_samples(std::int64_t samples, std::int64_t batch, int replicas, const std::string& data,
+                            int space = 1);
 
 /// Throws InputError where these cannot be trained: on all ranks, where the ranks have different data or options; for
 /// data that are too small for the batch or for the ranks; for a network with an input that the data do not have; and

@@ -22,7 +22,7 @@ void TrainingSession::make() {
   release();
   PlanOptions plan = options_.plan();
   plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;
-  plan.peers = ranks_;
+  plan.peers = ranks_;  // all have whole samples, so also those along the axis space have the same shapes
   network_.emplace(*graph_, parameters_, plan, batches_.data(), batches_.decoding());
   if (apart_) network_->executor.set_progress(ranks_);
   if (loss_scale_) network_->executor.set_loss_scale(*loss_scale_);
@@ -56,7 +56,7 @@ void TrainingSession::set_network(Graph graph, Parameters parameters) {
 
 void TrainingSession::regroup() {
   release();
-  if (ranks_) grid_.emplace(*ranks_);
+  if (ranks_) grid_.emplace(*ranks_, ProcessGrid::Extents{.space = options_.space});
   make();
 }
 
@@ -146,6 +146,7 @@ void TrainingSession::store(RunState& state, bool on_every_rank) const {
     const Tensor t = executor().input(name);
     std::vector<float> mine(static_cast<std::size_t>(t.elements()));
     parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
+    if (grid_ && grid_->coordinate(ProcessGrid::Axis::space) > 0) mine.clear();  // the first rank along it has the same
     auto all = ranks_ ? ranks_->gather(mine, 0) : mine;
     Shape shape = t.shape();
     shape[0] = state.global_batch;
@@ -168,7 +169,7 @@ void TrainingSession::restore(const RunState& state) {
   for (const auto& name : executor().states()) {
     const Tensor t = executor().input(name);
     const auto& values = state.carried.at(name).values;
-    const std::int64_t first = (ranks_ ? ranks_->rank() : 0) * t.elements();
+    const std::int64_t first = (grid_ ? grid_->coordinate(ProcessGrid::Axis::data) : 0) * t.elements();
     parameters_.context().device().copy_from_host(t.raw(), values.data() + first, t.bytes());
   }
 }

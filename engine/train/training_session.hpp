@@ -71,7 +71,7 @@ class TrainingSession {
   const TrainingBatches& batches_;
   Communicator* ranks_;
   const TrainerOptions& options_;
-  std::optional<ProcessGrid> grid_;  ///< all ranks share the batch; none: this rank alone
+  std::optional<ProcessGrid> grid_;  ///< data x space, all ranks share the batch; none: this rank alone
   bool apart_;                       ///< the plan works with the gradients of this rank alone
   std::optional<FedExecutor> network_;
   std::unique_ptr<Synchronizer> synchronizer_;  ///< where ranks work apart

@@ -97,10 +97,10 @@ TEST(OptimizerOptions, RefuseWhatMakesNoSense) {
 TEST(OptimizerOptions, AGlobalBatchIsDividedEvenly) {
   OptimizerOptions o;
   o.batch = 3;
-  EXPECT_EQ(batch_per_rank(o, 4), 3);
+  EXPECT_EQ(batch_per_replica(o, {.data = 4}), 3);
   o.global_batch = 20;
-  EXPECT_EQ(batch_per_rank(o, 4), 5);
-  EXPECT_THROW(batch_per_rank(o, 3), InputError);
+  EXPECT_EQ(batch_per_replica(o, {.data = 4}), 5);
+  EXPECT_THROW(batch_per_replica(o, {.data = 3, .space = 2}), InputError);
 }
 
 }  // namespace

@@ -67,8 +67,8 @@ TEST(Task, PublishedRecipeOfMlperf) {
   EXPECT_FLOAT_EQ(optimizer.update_for("dense2/weights").weight_decay, 0.02f);
   for (const char* other : {"dense1/bias", "dense3/weights", "conv1/weights"})
     EXPECT_EQ(optimizer.update_for(other).weight_decay, 0) << other;
-  EXPECT_EQ(batch_per_rank(p.options, 16), 4);
-  EXPECT_THROW(batch_per_rank(p.options, 5), InputError);
+  EXPECT_EQ(batch_per_replica(p.options, {.data = 16}), 4);
+  EXPECT_THROW(batch_per_replica(p.options, {.data = 5}), InputError);
 }
 
 TEST(Task, PublishedRecipeOfThePaper) {

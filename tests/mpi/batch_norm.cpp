@@ -34,13 +34,15 @@ Graph normalized_network(int spatial, int ranks) {
 struct NormalizedRun {
   std::vector<double> losses, metrics;
   std::vector<float> parameters;
+  bool operator==(const NormalizedRun&) const = default;
 };
 
 /// 18 samples, 4 of them per step: the last step has two, so at four ranks two of them have none.
 NormalizedRun train_normalized(const Graph& graph, const std::string& backend, Communicator* ranks,
-                               std::int64_t global_batch = 4) {
+                               std::int64_t global_batch = 4, int space = 1) {
   auto o = small_options();
-  o.batch = global_batch / (ranks ? ranks->size() : 1);
+  o.space = space;
+  o.batch = global_batch * space / (ranks ? ranks->size() : 1);
   o.epochs = 3;
   o.schedule.base = 0.01;
   Parameters parameters(graph, context(backend), o.seed);
@@ -115,6 +117,18 @@ TEST_F(BatchNormRanks, StatisticsOfEachRankMakeRunningOnesOfAll) {
   if (size() > 1) {
     EXPECT_NE(got.losses[0], alone.losses[0]) << "each rank's part has another mean";
   }
+}
+
+/// Ranks of a replica (the axis space) have the same samples, which count once in every sum.
+TEST_F(BatchNormRanks, ReplicasOfTwoRanksHaveTheBitsOfReplicasOfOne) {
+  KEELSON_NEED_RANKS(2);
+  const auto others = world().split(rank() % 2, rank());
+  for (const auto& backend : network_contexts())
+    for (const int replicas : {0, 1}) {
+      const Graph graph = normalized_network(3, replicas);
+      EXPECT_EQ(train_normalized(graph, backend, &world(), 4, 2), train_normalized(graph, backend, others.get(), 4))
+          << "statistics over " << replicas << " replicas (0: all) on " << backend;
+    }
 }
 
 /// A rank that has no sample of an epoch's last step computes with zeros. In a deep network they must not grow beyond

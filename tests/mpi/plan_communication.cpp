@@ -91,7 +91,7 @@ TEST_F(PlanCommunication, EveryKindOverTheAxisData) {
   const int n = size();
   const auto sum_of_ranks = 50.0f * static_cast<float>(n * (n - 1));
   const auto of = [](Kind kind, int peer = 0) {
-    return CommunicationDesc{.kind = kind, .peer = peer, .label = "test"};
+    return CommunicationDesc{.kind = kind, .axes = Axis::data, .peer = peer, .label = "test"};
   };
   const auto count = static_cast<float>(n);
   EXPECT_EQ(exchanged(grid, Exchange(of(Kind::allreduce)), 2),
@@ -112,7 +112,7 @@ TEST_F(PlanCommunication, EveryKindOverTheAxisData) {
 TEST_F(PlanCommunication, NeighborsAlongTheAxisSpace) {
   KEELSON_NEED_RANKS(2);
   const ProcessGrid grid(world(), {.space = 2});
-  CommunicationDesc shift{.kind = Kind::send, .axis = Axis::space, .peer = 1, .periodic = true, .label = "halo"};
+  CommunicationDesc shift{.kind = Kind::send, .axes = Axis::space, .peer = 1, .periodic = true, .label = "halo"};
   const int other = grid.coordinate(Axis::space) == 0 ? rank() + 1 : rank() - 1;
   EXPECT_EQ(exchanged(grid, Exchange(shift), 3), from_rank(other, {0, 1, 2}));
 }
@@ -124,7 +124,7 @@ TEST_F(PlanCommunication, GradientsTravelBack) {
   const auto gradient = [&](bool moved) {
     Graph g;
     Var h = dense(g.input("x", {3}), 2, "dense");
-    const CommunicationDesc desc{.kind = Kind::send, .peer = 1, .periodic = true, .label = "ring"};
+    const CommunicationDesc desc{.kind = Kind::send, .axes = Axis::data, .peer = 1, .periodic = true, .label = "ring"};
     if (moved) h = g.add(std::make_shared<Exchange>(desc), {h}, "ring");
     mse(h, g.input("y", {2}));
     Parameters parameters(g, context(network_contexts().back()), 1);
@@ -157,7 +157,7 @@ TEST_F(PlanCommunication, SaysWhatDoesNotFit) {
   const auto wrong = refusal(Exchange(CommunicationDesc{.kind = Kind::allgather, .label = "edges"}, size() + 1), 2);
   EXPECT_NE(wrong.find("exchange: allgather of 'edges'"), std::string::npos) << wrong;
   EXPECT_NE(wrong.find("src has 8 bytes"), std::string::npos) << wrong;
-  const CommunicationDesc ring{.kind = Kind::send, .axis = Axis::stage, .peer = 1, .periodic = true, .label = "ring"};
+  const CommunicationDesc ring{.kind = Kind::send, .axes = Axis::stage, .peer = 1, .periodic = true, .label = "ring"};
   const auto alone = refusal(Exchange(ring), 2);
   EXPECT_NE(alone.find("a ring of one rank"), std::string::npos) << alone;
 }

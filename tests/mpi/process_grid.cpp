@@ -17,9 +17,9 @@ using Axis = ProcessGrid::Axis;
 class ProcessGridTest : public MpiTest {
  protected:
   /// The ranks of the world along an axis of this rank, in the group's order.
-  static std::vector<int> members(const ProcessGrid& grid, Axis axis) {
+  static std::vector<int> members(const ProcessGrid& grid, ProcessGrid::Axes axes) {
     std::vector<int> ranks;
-    for (const auto& text : grid.along(axis)->allgather(std::to_string(world().rank())))
+    for (const auto& text : grid.along(axes)->allgather(std::to_string(world().rank())))
       ranks.push_back(std::stoi(text));
     return ranks;
   }
@@ -58,6 +58,8 @@ TEST_F(ProcessGridTest, TwoByTwo) {
   EXPECT_EQ(members(grid, Axis::space), (std::vector{row, row + 1}));
   EXPECT_EQ(members(grid, Axis::data), (std::vector{column, column + 2}));
   EXPECT_EQ(grid.along(Axis::stage), nullptr);
+  EXPECT_EQ(grid.along({Axis::data, Axis::space}), &world());
+  EXPECT_EQ(members(grid, {Axis::data, Axis::space}), (std::vector{0, 1, 2, 3}));
 
   EXPECT_EQ(grid.neighbor(Axis::space, 1), column == 0 ? 1 : -1);
   EXPECT_EQ(grid.neighbor(Axis::space, -1), column == 0 ? -1 : 0);
@@ -133,6 +135,16 @@ TEST_F(ProcessGridTest, CutsTheRanksOfAnAxisThatIsAPartOfTheWorld) {
   EXPECT_EQ(grid.along(Axis::data, 1), nullptr);
   EXPECT_EQ(grid.along(Axis::data, 2), grid.along(Axis::data));
   EXPECT_EQ(grid.along(Axis::space, 1), nullptr);
+}
+
+TEST_F(ProcessGridTest, GroupsOverSeveralAxes) {
+  KEELSON_NEED_RANKS(4);
+  const ProcessGrid slow(world(), {.data = 2, .stage = 2});  // the axes of the group do not begin the order
+  EXPECT_EQ(slow.along({Axis::data, Axis::stage}), &world());
+  EXPECT_EQ(slow.along({Axis::space, Axis::stage}), slow.along(Axis::stage));
+  const ProcessGrid grid(world(), {.space = 2});
+  EXPECT_EQ(grid.along({Axis::data, Axis::space}, 1), grid.along(Axis::space));
+  EXPECT_EQ(grid.along({Axis::data, Axis::space}, 2), &world());
 }
 
 TEST_F(ProcessGridTest, RefusesGridsThatDoNotFit) {

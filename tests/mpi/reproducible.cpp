@@ -4,9 +4,8 @@
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "tests/mpi/trained.hpp"
 #include "tests/mpi/world.hpp"
-#include "tests/support/contexts.hpp"
-#include "tests/train/support.hpp"
 
 /// ExchangeOptions::reproducible: the same bits, whatever the number of ranks.
 namespace keelson::testing {
@@ -24,34 +23,6 @@ TrainerOptions reproducible(TrainerOptions o) {
   o.exchange.bucket_bytes = 1000;  // several
   o.epochs = 3;
   return o;
-}
-
-/// All that a training leaves, to the last bit.
-struct Trained {
-  std::vector<double> losses, train_losses, metrics, validation_losses;
-  std::vector<float> parameters;
-  bool operator==(const Trained&) const = default;
-};
-
-Trained train(const Graph& graph, const Dataset& training, const Dataset& validation, Communicator* c,
-              std::int64_t global_batch, TrainerOptions o, const std::filesystem::path& resume = {}) {
-  Parameters parameters(graph, context(network_contexts().back()), o.seed);
-  o.batch = global_batch / (c ? c->size() : 1);
-  Trainer trainer(graph, parameters, training, &validation, c, o);
-  if (!resume.empty()) trainer.resume(resume);
-  Recorder recorder;
-  trainer.run({&recorder});
-  Trained t{recorder.losses, recorder.train_losses, recorder.metrics, {}, everything(parameters)};
-  for (const Evaluation& e : recorder.validations) t.validation_losses.push_back(e.loss);
-  return t;
-}
-
-/// 19 samples: the last step of an epoch has 3 of 4 or 8, so some ranks have fewer, or none. With dropout, and a
-/// transform of samples.
-Trained train_cubes(Communicator* c, std::int64_t global_batch, TrainerOptions o,
-                    const std::filesystem::path& resume = {}) {
-  o.transform = std::make_shared<Flip>();
-  return train(small_network(0.25f), CubeDataset(19), CubeDataset(7, 6, 99), c, global_batch, o, resume);
 }
 
 TEST_F(ReproducibleTest, AnyNumberOfRanksHasTheBitsOfOne) {
@@ -123,7 +94,7 @@ TEST_F(ReproducibleTest, LanguageModels) {
     o.optimizer = sgd;
     o.schedule.base = 0.5;
     if (steps > 0) o.checkpoints.folder = world().allgather(name)[0];
-    return train(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
+    return train_network(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
   };
   const auto whole = run(alone, -1, {});
   EXPECT_EQ(whole.losses.size(), 9U);

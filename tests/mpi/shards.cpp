@@ -87,9 +87,10 @@ void train_steps(Executor& executor, int steps, int first = 1) {
 }
 
 /// Parameters and moments after some steps, on rank 0; parameters alone on the others.
-Values trained_in_shards(const Optimizer& optimizer, OptimizerShards shards, std::size_t bucket_bytes = 4096) {
+Values trained_in_shards(const Optimizer& optimizer, OptimizerShards shards, std::size_t bucket_bytes = 4096,
+                         int space = 1) {
   const auto group = world().split(0, world().rank());  // reads KEELSON_ALLREDUCE anew
-  const ProcessGrid grid(*group);
+  const ProcessGrid grid(*group, {.space = space});
   const Graph graph = conv_and_dense();
   Context& c = context(network_contexts().back());
   Parameters parameters(graph, c, 1);
@@ -131,6 +132,17 @@ TEST(Shards, TrainAsWholeOptimizersDo) {
       else
         expect_near_values(parts, whole, what);
     }
+  }
+}
+
+/// The shards are those of all ranks, also where several share samples.
+TEST(Shards, TrainReplicasOfSeveralRanks) {
+  KEELSON_NEED_RANKS(2);
+  if (world().size() % 2 != 0) GTEST_SKIP() << "an odd number of ranks";
+  for (const OptimizerCase& o : sharded_optimizers()) {
+    const Values whole = trained_in_shards(*o.optimizer, OptimizerShards::none, 4096, 2);
+    for (const auto shards : {OptimizerShards::moments, OptimizerShards::gradients})
+      expect_near_values(trained_in_shards(*o.optimizer, shards, 4096, 2), whole, o.name);
   }
 }
 

@@ -151,10 +151,11 @@ TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
   const CubeDataset training(18), validation(7, 6, 99);
   std::optional<Folder> folder;
   const auto path = shared_folder(folder);
-  const auto baseline = [&](Communicator* c, bool writes) {
+  const auto baseline = [&](Communicator* c, bool writes, int space = 1) {
     const app::TargetMetrics metrics(std::make_shared<MeanAbsoluteError>(), 0);
     auto o = small_options();
-    o.batch = global_batch / (c ? c->size() : 1);
+    o.space = space;
+    o.batch = global_batch * space / (c ? c->size() : 1);
     o.evaluation.metrics = metrics.all();
     if (writes) o.checkpoints.folder = path;
     Parameters parameters(graph, context(network_contexts().back()), o.seed);
@@ -164,6 +165,10 @@ TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
   };
   const auto want = baseline(nullptr, false), got = baseline(&world(), true);
   for (std::size_t t = 0; t < 2; ++t) EXPECT_NEAR(got.at(t), want.at(t), 1e-12);
+  if (size() > 1) {  // the ranks of a replica see the same targets
+    const auto of_replicas = baseline(&world(), false, 2);
+    for (std::size_t t = 0; t < 2; ++t) EXPECT_NEAR(of_replicas.at(t), want.at(t), 1e-12);
+  }
   world().barrier();
   const auto stored = app::TrainingTargets::mean(read_run_state(find_checkpoint(path, false)));
   double expected = 0;

@@ -96,7 +96,7 @@ class Training {
     require_room(s, *plan_, precision);
     executor_.emplace(*plan_, parameters_);
     fill_inputs(s.context(), net_, *executor_);
-    step_ = first_step(*executor_, ranks);
+    step_ = first_step(*executor_);
   }
 
   /// Mean seconds of `count` steps.

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "tests/support/contexts.hpp"
+#include "tests/train/support.hpp"
+
+namespace keelson::testing {
+
+/// All that a training leaves, to the last bit.
+struct Trained {
+  std::vector<double> losses, train_losses, metrics, validation_losses;
+  std::vector<float> parameters;
+  bool operator==(const Trained&) const = default;
+};
+
+/// A training on ranks of replicas of TrainerOptions::space ranks, with this many samples per step.
+inline Trained train_network(const Graph& graph, const Dataset& training, const Dataset& validation, Communicator* c,
+                             std::int64_t global_batch, TrainerOptions o, const std::filesystem::path& resume = {}) {
+  Parameters parameters(graph, context(network_contexts().back()), o.seed);
+  o.batch = global_batch * o.space / (c ? c->size() : 1);
+  Trainer trainer(graph, parameters, training, &validation, c, o);
+  if (!resume.empty()) trainer.resume(resume);
+  Recorder recorder;
+  trainer.run({&recorder});
+  Trained t{recorder.losses, recorder.train_losses, recorder.metrics, {}, everything(parameters)};
+  for (const Evaluation& e : recorder.validations) t.validation_losses.push_back(e.loss);
+  return t;
+}
+
+/// 19 samples: the last step of an epoch has 3 of 4 or 8, so some ranks have fewer, or none. With dropout, and a
+/// transform of samples.
+inline Trained train_cubes(Communicator* c, std::int64_t global_batch, TrainerOptions o,
+                           const std::filesystem::path& resume = {}) {
+  o.transform = std::make_shared<Flip>();
+  return train_network(small_network(0.25f), CubeDataset(19), CubeDataset(7, 6, 99), c, global_batch, o, resume);
+}
+
+}  // namespace keelson::testing
