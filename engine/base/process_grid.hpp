@@ -37,7 +37,8 @@ class ProcessGrid {
   /// A set of axes: `{Axis::data, Axis::space}`, or one axis.
   class Axes {
    public:
-    constexpr Axes(Axis axis) : bits_(bit(axis)) {}  ///< one axis
+    /// One axis.
+    constexpr Axes(Axis axis) : bits_(bit(axis)) {}  // NOLINT(google-explicit-constructor): a set of one
     /// These axes, in any order.
     constexpr Axes(std::initializer_list<Axis> list) {
       for (const Axis axis : list) bits_ |= bit(axis);
@@ -47,7 +48,7 @@ class ProcessGrid {
     constexpr bool empty() const { return bits_ == 0; }                            ///< whether no axis is in the set
     /// The last of the axes in their order, which varies slowest. Not for an empty set.
     constexpr Axis last() const { return static_cast<Axis>(std::bit_width(bits_) - 1); }
-    constexpr auto operator<=>(const Axes&) const = default;
+    constexpr auto operator<=>(const Axes&) const = default;  ///< any order, for maps
 
    private:
     static constexpr unsigned bit(Axis axis) { return 1u << static_cast<unsigned>(axis); }

@@ -25,7 +25,8 @@ struct Parameter {
   /// The elements whose moments this rank has, where the moments are in shards over ranks (OptimizerShards): numbers in
   /// the order of the memory of `value`, padding included.
   struct Shard {
-    std::int64_t first = 0, count = 0;
+    std::int64_t first = 0;  ///< number of the first element
+    std::int64_t count = 0;  ///< number of elements
     bool operator==(const Shard&) const = default;
   };
   /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value; (shard->count) where
