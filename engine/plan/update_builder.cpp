@@ -89,7 +89,16 @@ void UpdateBuilder::put_updates_aside() {
   calls.pop_back();
 }
 
+void UpdateBuilder::add_norms() {
+  if (norms_ != no_buffer) return;
+  const std::int64_t count = norms_per_parameter * std::ssize(build_.gradients);
+  own_norms_ = new_sums("norms of this rank", count);
+  norms_ = new_sums("norms", count);
+}
+
 void UpdateBuilder::finish() {
+  // Another rank may need norms although this rank's slices need none, so all ranks take part in the sum.
+  if (shards_ && build_.order != SumOrder::tree) add_norms();
   if (norms_ != no_buffer) sum_over_ranks(own_norms_, norms_, "norms of parameters");
   std::ranges::move(updates_, std::back_inserter(build_.program.calls()));
   updates_.clear();
@@ -103,13 +112,9 @@ void UpdateBuilder::check_gradients() {
 }
 
 BufferId UpdateBuilder::sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values) {
-  constexpr std::int64_t most = 2;
-  KEELSON_EXPECT(std::ssize(values) <= most);
-  if (shards_ && norms_ == no_buffer) {
-    own_norms_ = new_sums("norms of this rank", most * std::ssize(build_.gradients));
-    norms_ = new_sums("norms", most * std::ssize(build_.gradients));
-  }
-  const std::int64_t first = shards_ ? most * number_of(p) : 0;
+  KEELSON_EXPECT(std::ssize(values) <= norms_per_parameter);
+  if (shards_) add_norms();
+  const std::int64_t first = shards_ ? norms_per_parameter * number_of(p) : 0;
   const BufferId sums = shards_ ? own_norms_ : new_sums(p.name + "/norms", std::ssize(values));
   for (std::size_t i = 0; i < values.size(); ++i)
     append_sum_of_squares(p.name, values[i], sums, first + static_cast<std::int64_t>(i));

@@ -77,6 +77,7 @@ class UpdateBuilder {
   BufferId new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
                       std::size_t number);
   void put_updates_aside();
+  void add_norms();
   void sum_over_ranks(BufferId own, BufferId all, const std::string& what);
   std::int64_t number_of(const UpdatedParameter& p) const;
   void append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index);
@@ -86,6 +87,7 @@ class UpdateBuilder {
   const Shards* shards_;                  ///< null: each rank updates whole parameters
   /// With shards: the sums of squares of this rank's slices, two for each gradient of the plan; their sums over ranks;
   /// and the calls that change parameters, which stand behind these sums.
+  static constexpr std::int64_t norms_per_parameter = 2;
   BufferId own_norms_ = no_buffer, norms_ = no_buffer;
   std::vector<Call> updates_;
   std::vector<std::string> state_names_;

@@ -265,6 +265,25 @@ TEST(Shards, OtherExecutorsFollowTheParameters) {
   EXPECT_EQ(after, other.loss());
 }
 
+/// Of two ranks one has the weights, which have norms, and the other has the bias, which has none.
+TEST(Shards, RanksWithoutNormsTakePartInTheirSum) {
+  KEELSON_NEED_RANKS(2);
+  Graph graph;
+  graph.set_loss(mse(dense(graph.input("x", {1}), 64, "only"), graph.input("y", {64})));
+  const ProcessGrid grid(world());
+  Context& c = context(network_contexts().back());
+  const Lars lars;
+  Values results;
+  for (const auto shards : {OptimizerShards::none, OptimizerShards::gradients}) {
+    Parameters parameters(graph, c, 1);
+    Executor executor(graph, parameters, shard_options(lars, &grid, shards));
+    set_sines(executor, c);
+    train_steps(executor, 3);
+    results.push_back(parameters.get(parameters.at("only/weights")));
+  }
+  expect_near_values({results[0]}, {results[1]}, "lars");
+}
+
 TEST(Shards, RefuseWhatTheyCannotDo) {
   KEELSON_NEED_RANKS(2);
   const ProcessGrid grid(world());
