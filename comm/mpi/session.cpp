@@ -59,6 +59,7 @@ struct MpiSession::Impl {
   bool gather(const Outcome& mine, double seconds, std::vector<Outcome>& outcomes);
 
   bool owns = false;
+  bool lost = false;  ///< ranks of control have died
   double grace = 2;
   WatchdogOptions watchdog;
   std::vector<std::string> names;                         ///< by rank in MPI_COMM_WORLD, as Communicator::name()
@@ -118,9 +119,10 @@ MpiSession::~MpiSession() {
   if (!detail::mpi_running() || detail::left_unfinished() || std::uncaught_exceptions() > 0) return;
   detail::use_control(MPI_COMM_NULL, impl_->grace);
   impl_->stall_detector.reset();
-  // If ranks may have died, MPI_Finalize could wait for them for ever (seen in Open MPI 6.0.0rc2). The launcher accepts
-  // an end without MPI_Finalize. All ranks have come to the end of conclude().
-  if (impl_->owns && detail::ulfm::enabled()) return;
+  // If ranks have died, MPI_Finalize could wait for them for ever (seen in Open MPI 6.0.0rc2). The launcher accepts an
+  // end without MPI_Finalize. All ranks have come to the end of conclude(). Where none has died they call MPI_Finalize,
+  // since Open MPI may abort a rank that sees another one end without.
+  if (impl_->owns && impl_->lost) return;
   if (impl_->control != MPI_COMM_NULL) MPI_Comm_free(&impl_->control);
   if (impl_->owns) MPI_Finalize();
 }
@@ -221,6 +223,7 @@ std::optional<std::vector<Outcome>> MpiSession::conclude(const Outcome& mine) {
       good = false;
     }
     if (impl_->agree(good, -1).value_or(false)) return outcomes;
+    impl_->lost = true;
     const detail::CallLimit limit("making a group of the ranks that are left", impl_->watchdog.abort_seconds,
                                   detail::watchdog_advice);
     impl_->use(detail::ulfm::shrink(impl_->control));
