@@ -13,22 +13,16 @@ namespace {
 
 using Axis = ProcessGrid::Axis;
 
-TEST(DistributionOfValues, HasAStateForEachAxis) {
+TEST(DistributionOfValues, SaysOverWhichAxesValuesAreSums) {
   EXPECT_EQ(to_string(Distribution::replicated()), "replicated");
   EXPECT_FALSE(Distribution::replicated().is_partial());
   const auto sum = Distribution::partial();
   EXPECT_EQ(to_string(sum), "partial over data and space");
-  EXPECT_EQ(sum.along(Axis::space).kind, Distribution::Kind::partial);
-  EXPECT_EQ(sum.along(Axis::channel).kind, Distribution::Kind::replicated);
+  EXPECT_TRUE(sum.partial_axes.contains(Axis::space));
+  EXPECT_FALSE(sum.partial_axes.contains(Axis::channel));
   EXPECT_EQ(to_string(Distribution::partial(Axis::data)), "partial over data");
   EXPECT_NE(sum, Distribution::partial(Axis::data));
   EXPECT_EQ(to_string(Distribution::partial_in_groups(2)), "partial over data and space in groups of 2");
-  auto both = Distribution::sharded(Axis::space, 2);
-  EXPECT_TRUE(both.is_sharded());
-  EXPECT_FALSE(both.is_partial());
-  EXPECT_EQ(to_string(both), "sharded along dim 2 over space");
-  both.along(Axis::data).kind = Distribution::Kind::partial;
-  EXPECT_EQ(to_string(both), "partial over data, sharded along dim 2 over space");
 }
 
 Graph normalized_values() {
