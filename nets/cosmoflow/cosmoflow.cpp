@@ -1,5 +1,7 @@
 #include "nets/cosmoflow/cosmoflow.hpp"
 
+#include <algorithm>
+
 #include "engine/layers/layers.hpp"
 
 namespace keelson::nets {
@@ -18,24 +20,27 @@ std::map<std::string, std::int64_t> widths_of(const CosmoFlowOptions& o,
   return published;
 }
 
+/// So many that the last one leaves fewer than 8 cells along each edge, as published for an edge of 128.
+int mlperf_blocks(std::int64_t size) {
+  int blocks = 5;
+  while (size >> blocks >= 8) ++blocks;
+  return blocks;
+}
+
 }  // namespace
 
 Graph cosmoflow_mlperf(const CosmoFlowOptions& o) {
   if (o.size < 32)
     refuse("the MLPerf CosmoFlow network halves its input five times: a size of {} is too small, expected at least 32",
            o.size);
-  const auto widths = widths_of(o, {{"conv1", 32},
-                                    {"conv2", 64},
-                                    {"conv3", 128},
-                                    {"conv4", 256},
-                                    {"conv5", 512},
-                                    {"dense1", 128},
-                                    {"dense2", 64},
-                                    {"dense3", o.targets}});
+  std::map<std::string, std::int64_t> published{{"dense1", 128}, {"dense2", 64}, {"dense3", o.targets}};
+  const int blocks = mlperf_blocks(o.size);
+  for (int i = 1; i <= blocks; ++i) published[fmt::format("conv{}", i)] = std::min(16 << i, 512);
+  const auto widths = widths_of(o, std::move(published));
   Graph g;
   Var x = g.input("x", {o.channels, o.size, o.size, o.size});
   const Var y = g.input("y", {o.targets});
-  for (int i = 1; i <= 5; ++i) {
+  for (int i = 1; i <= blocks; ++i) {
     const auto name = fmt::format("conv{}", i);
     x = conv(x, {.filters = widths.at(name), .size = 3, .padding = Padding::same}, name);
     x = max_pool(leaky_relu(x, 0.3f), 2);

@@ -35,6 +35,10 @@ struct CosmoFlowOptions {
 /// | dense3     | 4, tanh, x 1.2 |
 ///
 /// Glorot-uniform weights, zero biases, mean squared error.
+///
+/// Whole universes get more blocks, until fewer than 8 cells along each edge are left: conv6 for an edge of 256
+/// (15,985,956 parameters), conv6 and conv7 for 512 (23,064,356), of 512 filters each. LBANN's network for universes of
+/// 256^3 and 512^3 grows in the same way (Oyama et al. 2020, arXiv 2007.12856).
 Graph cosmoflow_mlperf(const CosmoFlowOptions& options = {});
 
 /// The network of the CosmoFlow paper (Mathuriya et al., SC18, arXiv 1808.04728): NERSC/CosmoFlow CosmoNet.py.

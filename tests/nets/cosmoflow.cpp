@@ -11,6 +11,8 @@ namespace {
 
 TEST(CosmoFlow, HasThePublishedNumberOfParameters) {
   EXPECT_EQ(nets::cosmoflow_mlperf().parameter_count(), 8907556);
+  EXPECT_EQ(nets::cosmoflow_mlperf({.size = 256}).parameter_count(), 15985956) << "one more block of 512 filters";
+  EXPECT_EQ(nets::cosmoflow_mlperf({.size = 512}).parameter_count(), 23064356);
   EXPECT_EQ(nets::cosmoflow_paper().parameter_count(), 7041443);
 }
 
