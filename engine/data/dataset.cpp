@@ -1,9 +1,49 @@
 #include "engine/data/dataset.hpp"
 
+#include <cstring>
+
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 
 namespace keelson {
+
+Field Field::with_rows(const Rows& rows) const {
+  KEELSON_EXPECT(shape.rank() >= 2);
+  Field part = *this;
+  part.shape[row_dim()] = rows.size();
+  return part;
+}
+
+namespace {
+
+/// Copies these rows of a field (rows, ...), whose rows beyond the edges are zeros.
+void copy_rows(const Field& field, const std::byte* whole, const Rows& rows, std::byte* dst) {
+  const std::int64_t extent = field.shape[field.row_dim()];
+  const auto row = static_cast<std::size_t>(field.bytes() / extent);
+  const Rows inside = rows.common({0, extent});
+  std::memset(dst, 0, static_cast<std::size_t>(rows.size()) * row);
+  if (!inside.empty())
+    std::memcpy(dst + static_cast<std::size_t>(inside.begin - rows.begin) * row,
+                whole + static_cast<std::size_t>(inside.begin) * row, static_cast<std::size_t>(inside.size()) * row);
+}
+
+}  // namespace
+
+void Dataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                        void* const* dst) const {
+  KEELSON_EXPECT(rows.size() == fields().size());
+  thread_local std::vector<std::vector<std::byte>> wholes;  // large: allocated once
+  wholes.resize(rows.size());
+  std::vector<void*> to(dst, dst + rows.size());
+  for (std::size_t f = 0; f < rows.size(); ++f) {
+    if (!rows[f]) continue;
+    wholes[f].resize(static_cast<std::size_t>(fields()[f].bytes()));
+    to[f] = wholes[f].data();
+  }
+  transform ? read_transformed(id, *transform, to.data()) : read(id.index, to.data());
+  for (std::size_t f = 0; f < rows.size(); ++f)
+    if (rows[f]) copy_rows(fields()[f], wholes[f].data(), *rows[f], static_cast<std::byte*>(dst[f]));
+}
 
 void Dataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
   read(id.index, dst);

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/data/sample_transform.hpp"
 #include "engine/ops/decode_voxels.hpp"
+#include "engine/tensor/rows.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace keelson {
@@ -16,7 +19,17 @@ struct Field {
   std::string name;          ///< name of the graph input for this field: "x", "y"
   Shape shape;               ///< logical, without the batch
   DType dtype = DType::f32;  ///< type of each element
+
+  /// The dimension of `shape` that counts rows, the first spatial one: D of (C, D, H, W), H of (H, W).
+  int row_dim() const { return shape.rank() >= 3 ? 1 : 0; }
+  /// The same with so many rows.
+  Field with_rows(const Rows& rows) const;
+  std::int64_t bytes() const { return shape.elements() * static_cast<std::int64_t>(size_of(dtype)); }  ///< of a sample
 };
+
+/// Which rows of each field are read (Field::row_dim): one entry per field; no value: all rows. Rows beyond the edges
+/// of a field become zeros. Empty: all fields as wholes.
+using FieldRows = std::vector<std::optional<Rows>>;
 
 /// A field that a data set can deliver undecoded, in the 16-bit codes of its files, for a device that decodes them
 /// (ops::DecodeVoxels). Codes need half the bytes of f32 for reading, copying and prefetching, and the host has no work
@@ -43,6 +56,11 @@ class Dataset {
   /// Decodes sample `id.index` and transforms it. This default calls read(), then SampleTransform::apply(). A data set
   /// of large fields that knows the transform overrides this function and does both in one pass.
   virtual void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const;
+  /// As read_transformed(), or as read() if `transform` is null, but writes only these rows of each field, one after
+  /// the other. This default reads the whole sample into memory of its own. A data set whose files have the rows in
+  /// this order overrides the function.
+  virtual void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                         void* const* dst) const;
   /// The field that read_codes() leaves undecoded if samples are changed by `transform` (null: no transform). Null if
   /// the files hold no codes, or if only the host can apply the transform. Valid as long as the data set.
   virtual const CodedField* coded(const SampleTransform* transform) const;

@@ -31,6 +31,13 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
 
 }  // namespace
 
+std::vector<Field> SampleDecoding::fields_of(const Dataset& data) const {
+  std::vector<Field> fields = data.fields();
+  for (std::size_t f = 0; f < rows.size(); ++f)
+    if (rows[f]) fields[f] = fields[f].with_rows(*rows[f]);
+  return fields;
+}
+
 std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
@@ -103,8 +110,7 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
   KEELSON_EXPECT(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks);
   if (options.decoding.transform) options.decoding.transform->check(dataset);
   steps = steps_from(0);
-  for (const Field& f : dataset.fields())
-    sample_bytes.push_back(f.shape.elements() * static_cast<std::int64_t>(size_of(f.dtype)));
+  for (const Field& f : options.decoding.fields_of(dataset)) sample_bytes.push_back(f.bytes());
   if (coded) {
     const Shape& decoded = dataset.fields()[coded->field].shape;
     sample_bytes[coded->field] =
@@ -185,6 +191,8 @@ void Loader::Impl::decode(PrefetchBuffer& buffer, std::int64_t sample) {
   if (coded)
     buffer.voxels[static_cast<std::size_t>(sample)] =
         dataset.read_codes(id, options.decoding.transform.get(), dst.data());
+  else if (!options.decoding.rows.empty())
+    dataset.read_rows(id, options.decoding.transform.get(), options.decoding.rows, dst.data());
   else if (options.decoding.transform)
     dataset.read_transformed(id, *options.decoding.transform, dst.data());
   else

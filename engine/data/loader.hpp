@@ -25,12 +25,18 @@ struct SampleDecoding {
   /// The device decodes the data set's coded field (Dataset::coded), and converts all fields to what the first layer
   /// reads (PlanOptions::inputs_as_read). Else threads of the host decode.
   bool by_device = false;
+  /// Which rows of the fields this rank reads; empty: all. Ranks of one replica may read different rows.
+  FieldRows rows = {};
   /// Allocates the memory of batches: the given number of bytes, 64-byte aligned; empty: ordinary memory. A device
   /// copies faster from memory of Device::allocate_host.
   std::function<std::shared_ptr<void>(std::size_t)> allocate;
 
-  /// The field that batches hold as codes; null: the host decodes all fields.
-  const CodedField* coded(const Dataset& data) const { return by_device ? data.coded(transform.get()) : nullptr; }
+  /// The field that batches hold as codes; null: the host decodes all fields, as it does where rows are chosen.
+  const CodedField* coded(const Dataset& data) const {
+    return by_device && rows.empty() ? data.coded(transform.get()) : nullptr;
+  }
+  /// The fields of a batch's samples: those of the data, with the chosen rows.
+  std::vector<Field> fields_of(const Dataset& data) const;
 };
 
 /// How a Loader reads its data set.

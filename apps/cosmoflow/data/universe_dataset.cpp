@@ -78,14 +78,16 @@ struct UniverseDataset::Impl {
   void prepare_targets();
   Place place_of(std::int64_t index) const;
   void read_x(const Place& place, int symmetry, float* dst) const;
+  void read_x_rows(const Place& place, const Rows& rows, float* dst) const;
   /// Returns the divisor of the values.
   float read_codes(const Place& place, void* dst) const;
   void read_y(const Place& place, float* dst) const;
   template <class Read>
   void with_file(const Place& place, const Read& read) const;
-  detail::Voxels read_by_hdf5(const hdf5::File& file, const Place& place, void* dst) const;
+  Rows all_planes() const { return {0, edge}; }
+  detail::Voxels read_by_hdf5(const hdf5::File& file, const Place& place, const Rows& planes, void* dst) const;
   template <class Target, class Visit>
-  void read_planes(const detail::OpenUniverse& file, const Place& place, const Target& target,
+  void read_planes(const detail::OpenUniverse& file, const Place& place, const Rows& planes, const Target& target,
                    const Visit& visit) const;
   void decode(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place, const VoxelMap& map,
               float* dst) const;
@@ -184,9 +186,9 @@ void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst)
   with_file(place, [&](const detail::OpenUniverse& file) {
     const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, place, map, dst); };
     if (file.raw)
-      read_planes(file, place, [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+      read_planes(file, place, all_planes(), [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
     else
-      take(read_by_hdf5(*file.h5, place, nullptr), 0);
+      take(read_by_hdf5(*file.h5, place, all_planes(), nullptr), 0);
   });
   if (options.normalisation != Normalisation::mean) return;
   const std::int64_t n = fields[0].shape.elements();
@@ -194,6 +196,23 @@ void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst)
   for (std::int64_t i = 0; i < n; ++i) sum[i & 3] += dst[i];
   const float all = divisor(place, sum[0] + sum[1] + sum[2] + sum[3]);
   for (std::int64_t i = 0; i < n; ++i) dst[i] /= all;
+}
+
+/// Without division by the mean, which all planes decide.
+void UniverseDataset::Impl::read_x_rows(const Place& place, const Rows& rows, float* dst) const {
+  const auto channels_of_voxel = static_cast<std::int64_t>(channels.size()), plane = edge * edge * channels_of_voxel;
+  std::fill_n(dst, rows.size() * plane, 0.0f);
+  const Rows planes = rows.common(all_planes());
+  if (planes.empty()) return;
+  VoxelMap map = voxel_map(0, edge, channels_of_voxel);
+  map.offset -= rows.begin * plane;
+  with_file(place, [&](const detail::OpenUniverse& file) {
+    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, place, map, dst); };
+    if (file.raw)
+      read_planes(file, place, planes, [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+    else
+      take(read_by_hdf5(*file.h5, place, planes, nullptr), planes.begin);
+  });
 }
 
 float UniverseDataset::Impl::read_codes(const Place& place, void* dst) const {
@@ -210,22 +229,25 @@ float UniverseDataset::Impl::read_codes(const Place& place, void* dst) const {
     const bool whole = edge == layout.edge;
     const auto memory = [&](std::int64_t d, std::int64_t bytes) { return whole ? codes + d * plane : scratch(bytes); };
     if (file.raw)
-      read_planes(file, place, memory, take);
+      read_planes(file, place, all_planes(), memory, take);
     else
-      take(read_by_hdf5(*file.h5, place, dst), 0);
+      take(read_by_hdf5(*file.h5, place, all_planes(), dst), 0);
   });
   return options.normalisation == Normalisation::mean ? divisor(place, static_cast<double>(sum)) : 1.0f;
 }
 
-/// For data that are compressed, chunked, or of another byte order or type: HDF5 reads the cube and converts it, to
-/// `dst` or, if `dst` is null, to this thread's memory.
-detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, void* dst) const {
+/// For data that are compressed, chunked, or of another byte order or type: HDF5 reads planes of the cube and converts
+/// them, to `dst` or, if `dst` is null, to this thread's memory.
+detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, const Rows& planes,
+                                                   void* dst) const {
   const auto& layout = files->layout();
   hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
+  offset[0] += planes.begin;
+  count[0] = planes.size();
   if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
   if (layout.many) offset.insert(offset.begin(), place.sample_of_file), count.insert(count.begin(), 1);
   const hdf5::Type type = detail::is_native(layout.type) ? layout.type : hdf5::Type::f32;
-  if (!dst) dst = scratch(edge * edge * edge * layout.channels * detail::element_bytes(type));
+  if (!dst) dst = scratch(planes.size() * edge * edge * layout.channels * detail::element_bytes(type));
   if (type == hdf5::Type::i16)
     file.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(dst));
   else if (type == hdf5::Type::u16)
@@ -233,14 +255,14 @@ detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const
   else
     file.read_box(layout.volume, offset, count, static_cast<float*>(dst));
   const std::int64_t c = layout.channels;
-  return {dst, type, {edge, edge, edge}, {edge * edge * c, edge * c, c}};
+  return {dst, type, {planes.size(), edge, edge}, {edge * edge * c, edge * c, c}};
 }
 
-/// Reads a few planes at a time, from the first needed voxel to the last, to the memory target(first plane, bytes).
-/// Calls visit(voxels, first plane) while the planes are in the cache.
+/// Reads the wanted planes, a few at a time, from the first needed voxel to the last, to the memory target(first plane,
+/// bytes). Calls visit(voxels, first plane) while the planes are in the cache.
 template <class Target, class Visit>
-void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const Target& target,
-                                        const Visit& visit) const {
+void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const Rows& wanted,
+                                        const Target& target, const Visit& visit) const {
   const auto& layout = files->layout();
   const std::int64_t element = detail::element_bytes(layout.type);
   const std::int64_t row = layout.edge * layout.channels;                 // elements in the file
@@ -249,8 +271,8 @@ void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const 
   const std::int64_t planes = std::min(edge, std::max(least_planes, read_bytes / (needed * element)));
   const auto& [d0, h0, w0] = place.corner;
   const std::int64_t volume_offset = file.volume_offset + place.sample_of_file * layout.volume_elements() * element;
-  for (std::int64_t d = 0; d < edge; d += planes) {
-    const std::int64_t n = std::min(planes, edge - d);
+  for (std::int64_t d = wanted.begin; d < wanted.end; d += planes) {
+    const std::int64_t n = std::min(planes, wanted.end - d);
     auto* const to = static_cast<char*>(static_cast<void*>(target(d, planes * needed * element)));
     const auto offset_of = [&](std::int64_t plane) {
       return volume_offset + ((d0 + plane) * layout.edge * row + h0 * row + w0 * layout.channels) * element;
@@ -324,6 +346,15 @@ void UniverseDataset::read_transformed(const SampleId& id, const SampleTransform
   if (dynamic_cast<const RandomCubeSymmetry*>(&transform) != nullptr)
     return read_turned(id.index, RandomCubeSymmetry::draw(id), dst);
   Dataset::read_transformed(id, transform, dst);
+}
+
+void UniverseDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                                void* const* dst) const {
+  if (transform || impl_->options.normalisation == Normalisation::mean || !rows[0] || rows[1])
+    return Dataset::read_rows(id, transform, rows, dst);
+  const Place place = impl_->place_of(id.index);
+  impl_->read_x_rows(place, *rows[0], static_cast<float*>(dst[0]));
+  impl_->read_y(place, static_cast<float*>(dst[1]));
 }
 
 const CodedField* UniverseDataset::coded(const SampleTransform* transform) const {

@@ -61,6 +61,9 @@ class UniverseDataset final : public Dataset {
   const std::vector<Field>& fields() const override;
   void read(std::int64_t index, void* const* dst) const override;
   void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override;
+  /// Without a transform, and unless samples are divided by their mean: reads only these planes of x from the file.
+  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                 void* const* dst) const override;
   /// The field x, if the files hold int16 or uint16, and `transform` is null or a RandomCubeSymmetry.
   const CodedField* coded(const SampleTransform* transform) const override;
   ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const override;
