@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/ops/operands.hpp"
+#include "engine/ops/part.hpp"
 #include "engine/ops/step_params.hpp"
 
 namespace keelson::ops {
@@ -20,7 +21,8 @@ struct DropoutDesc {
   TensorDesc src;
   std::int64_t rows_per_sample = 1;  ///< rows (dim 0) that one sample of the batch occupies
   Layout diff_layout =
-      {};  ///< layout of diff_dst if it is a slice, whose strides differ from those of src; any: as src
+      {};          ///< layout of diff_dst if it is a slice, whose strides differ from those of src; any: as src
+  Part part = {};  ///< of src (N, C, spatial...), whose elements get the bits of the whole value
 
   /// Describes the operand diff_dst.
   TensorDesc diff_dst() const { return diff_layout.is_any() ? src : src.with(diff_layout); }
@@ -28,6 +30,7 @@ struct DropoutDesc {
 
 /// The mask is computed again from the counter in backward: element (row r, plain offset j within the row) of this rank
 /// is kept if philox::uniform({seed, stream, step}, (sample_offset * rows_per_sample + r) * row_elements + j) >= rate.
+/// Of a part, j and row_elements are those of the whole value.
 class Dropout : public DescribedPrimitive<DropoutDesc> {
  public:
   template <class K>

@@ -47,6 +47,7 @@
   X(LambStepDesc)               \
   X(LossDesc)                   \
   X(MatMulDesc)                 \
+  X(PixelCountsDesc)            \
   X(PixelLossDesc)              \
   X(PoolDesc)                   \
   X(RecurrentCellDesc)          \

@@ -10,6 +10,10 @@ TensorDesc PixelLossDesc::target_desc() const {
   return TensorDesc::plain(shape, DType::s32);
 }
 
+std::string describe(const PixelCountsDesc& d) {
+  return fmt::format("pixels of {} classes, target {}", d.classes, to_string(d.target));
+}
+
 std::string describe(const PixelLossDesc& d) {
   constexpr std::string_view means[] = {"sum", "mean", "mean over counted pixels"};
   const auto& p = d.params;

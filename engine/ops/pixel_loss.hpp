@@ -4,6 +4,7 @@
 
 #include "engine/ops/loss_scale.hpp"
 #include "engine/ops/operands.hpp"
+#include "engine/ops/part.hpp"
 #include "engine/ops/step_params.hpp"
 
 namespace keelson::ops {
@@ -32,6 +33,28 @@ struct PixelLossParams {
   friend bool operator==(const PixelLossParams&, const PixelLossParams&) = default;
 };
 
+class PixelCounts;
+/// Counts the pixels of each class in each sample: target (N, spatial...) plain s32, counts (N, classes) f64.
+struct PixelCountsDesc {
+  using Op = PixelCounts;
+  TensorDesc target;         ///< class of each pixel; other numbers are not counted
+  std::int64_t classes = 1;  ///< 0 to classes - 1
+
+  TensorDesc counts_desc() const { return TensorDesc::plain({target.shape[0], classes}, DType::f64); }
+};
+/// For the loss of a part of a sample, which needs the counts of all parts.
+class PixelCounts : public DescribedPrimitive<PixelCountsDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::target, &PixelCountsDesc::target> target;
+    Out<K, Role::sums, &PixelCountsDesc::counts_desc> counts;
+    Scratch<K> scratch;
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
 class PixelLoss;
 
 /// prediction (N, C, spatial...) f32, the logits, of any strided layout; target (N, spatial...) plain s32, the class of
@@ -41,7 +64,8 @@ class PixelLoss;
 ///   loss = inverse_samples * sum_n weight[n] * factor / P * sum_p w[t] * (1 - q)^focal_gamma * -log q,
 ///   t = target[n, p], q = softmax(prediction[n, :, p])[t]
 ///
-/// where P is replaced according to PixelMean. A pixel of class -1 is ignored, also in PixelMean::counted; another
+/// where P is replaced according to PixelMean. Of a part, P is the number of pixels of the whole sample, and `loss` is
+/// the part's term. A pixel of class -1 is ignored, also in PixelMean::counted; another
 /// class outside [0, C) makes the loss NaN.
 struct PixelLossDesc {
   using Op = PixelLoss;
@@ -49,9 +73,14 @@ struct PixelLossDesc {
   TensorDesc prediction;
   bool training = true;      ///< sampled_pixels is used
   std::uint32_t stream = 0;  ///< stream of the random numbers; must differ between the losses of a network
+  Part part = {};            ///< of the sample, that prediction and target are
 
   TensorDesc target_desc() const;  ///< plain s32, (N, spatial...)
   TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
+  /// Whether the loss needs the number of pixels of each class in each sample.
+  bool counts_classes() const { return params.mean == PixelMean::counted || (training && params.sampled_pixels > 0); }
+  PixelCountsDesc counts() const { return {target_desc(), prediction.shape[1]}; }  ///< of the whole sample
+  TensorDesc counts_desc() const { return counts().counts_desc(); }                ///< of the operand `counts`
 };
 
 class PixelLoss : public DescribedPrimitive<PixelLossDesc> {
@@ -67,6 +96,8 @@ class PixelLoss : public DescribedPrimitive<PixelLossDesc> {
     OptionalOut<K, Role::diff_src, &PixelLossDesc::prediction, Role::src> diff_prediction;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
     Scratch<K> scratch;
+    /// Of a part, if counts_classes(): the numbers of all parts. Without the operand the op counts.
+    OptionalIn<K, Role::sums, &PixelLossDesc::counts_desc> counts;
   };
   /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
   /// the same pass; `loss` is not scaled.
@@ -74,5 +105,6 @@ class PixelLoss : public DescribedPrimitive<PixelLossDesc> {
 };
 
 std::string describe(const PixelLossDesc& d);
+std::string describe(const PixelCountsDesc& d);  ///< one line for logs and errors
 
 }  // namespace keelson::ops

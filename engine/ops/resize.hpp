@@ -1,6 +1,8 @@
 #pragma once
 
 #include "engine/ops/operands.hpp"
+#include "engine/ops/part.hpp"
+#include "engine/tensor/rows.hpp"
 
 namespace keelson::ops {
 
@@ -21,10 +23,14 @@ struct ResizeDesc {
   TensorDesc src;
   std::int64_t rows = 1, columns = 1;        ///< extents of dst
   ResizeGrid grid = ResizeGrid::asymmetric;  ///< positions in src of the elements of dst
+  Part src_part = {}, dst_part = {};         ///< both or none: src has the rows that resized_rows() says
 
   TensorDesc src_desc() const;  ///< with a concrete layout
   TensorDesc dst_desc() const;  ///< (N, C, rows, columns), with a concrete layout
 };
+
+/// The rows of a source of `in` rows that the rows `dst` of a result of `out` rows read.
+Rows resized_rows(std::int64_t in, std::int64_t out, ResizeGrid grid, const Rows& dst);
 
 /// An element of dst at the position p = i + f of an axis, with i whole and 0 <= f < 1, is (1 - f) src[i] + f src[i +
 /// 1], along both axes. A source of one element gives a constant.

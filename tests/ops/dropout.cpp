@@ -62,6 +62,35 @@ TEST_P(DropoutTest, MatchesOracleBothWays) {
   }
 }
 
+/// Rows of a larger value lose the elements that the larger value loses.
+TEST_P(DropoutTest, PartsHaveTheMaskOfTheWhole) {
+  if (c().src.rank() < 3 || c().src[2] < 2) return;
+  const ops::DropoutParams params{c().rate, 9};
+  const Array x = oracle::random_uniform(c().src, "x", 1, 2);
+  const std::int64_t rows = c().src[2];
+  for (const std::int64_t cut : {std::int64_t{1}, rows / 2}) {
+    Shape shapes[2] = {c().src, c().src};
+    shapes[0][2] = cut, shapes[1][2] = rows - cut;
+    const auto sources = oracle::concat_backward(x, {shapes[0], shapes[1]}, 2);
+    const auto want = oracle::concat_backward(oracle::dropout(x, params, c().step_params, c().rows_per_sample),
+                                              {shapes[0], shapes[1]}, 2);
+    for (std::size_t part = 0; part < 2; ++part)
+      for (const bool last : {false, true}) {
+        const Layout layout = last ? Layout::channels_last(shapes[part]) : Layout::plain(shapes[part]);
+        ops::DropoutDesc desc{params, {shapes[part], DType::f32, layout}, c().rows_per_sample};
+        desc.part = {rows, part == 0 ? 0 : cut};
+        const auto op = make(desc);
+        if (!op) continue;
+        const auto step_params = put_step_params(ctx(), c().step_params);
+        const auto src = put(ctx(), sources[part], layout), dst = destination(ctx(), shapes[part], layout);
+        op->forward({step_params, src, dst});
+        check(dst, want[part], fmt::format("{}, part {} cut at {}", c().name, part, cut));
+        op->backward_data({step_params, src, dst});
+        check(dst, want[part], c().name + ", backward");
+      }
+  }
+}
+
 TEST_P(DropoutTest, ReadsASliceOfTheGradient) {
   if (!accepts_everything() || c().src.rank() < 2) return;
   const ops::DropoutParams params{c().rate, 5};

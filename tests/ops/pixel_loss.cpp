@@ -1,5 +1,6 @@
 #include "engine/ops/pixel_loss.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -90,6 +91,55 @@ TEST_P(PixelLossTest, TheGradientIsThatOfTheFormula) {
   const Tolerance by_differences{1e-5, 1e-7};
   EXPECT_TRUE(close(oracle::pixel_loss(small, target, weight, desc, now).diff, oracle::differences(f, small), c().name,
                     by_differences));
+}
+
+/// The terms of two parts, and their gradients, which need the pixels of each class in both.
+TEST_P(PixelLossTest, PartsAddUpToTheWhole) {
+  const std::int64_t rows = c().prediction[2], cut = (rows + 1) / 2;
+  const auto want = oracle::pixel_loss(prediction, target, weight, desc, now);
+  Shape shapes[2] = {c().prediction, c().prediction}, targets[2] = {target.shape, target.shape};
+  shapes[0][2] = targets[0][1] = cut;
+  shapes[1][2] = targets[1][1] = rows - cut;
+  const auto x = oracle::concat_backward(prediction, {shapes[0], shapes[1]}, 2),
+             classes = oracle::concat_backward(target, {targets[0], targets[1]}, 1),
+             diffs = oracle::concat_backward(want.diff, {shapes[0], shapes[1]}, 2);
+  Array counts(desc.counts_desc().shape);
+  for (const Array& part : classes) {
+    const auto count = make(ops::PixelCountsDesc{TensorDesc::plain(part.shape, DType::s32), c().prediction[1]});
+    if (!count) return;
+    const auto found = put_f64(ctx(), counts);
+    run_forward(c().name, *count,
+                {put_classes(ctx(), part), found, scratch(ctx(), count->scratch_bytes(ops::Verb::forward))});
+    for (std::int64_t i = 0; i < counts.elements(); ++i) counts[i] += get_f64(ctx(), found)[i];
+  }
+  for (std::int64_t i = 0; i < counts.elements(); ++i)
+    ASSERT_EQ(counts[i],
+              std::count(target.data.begin() + i / c().prediction[1] * target.elements() / target.shape[0],
+                         target.data.begin() + (i / c().prediction[1] + 1) * target.elements() / target.shape[0],
+                         static_cast<double>(i % c().prediction[1])));
+  double sum = 0;
+  for (std::size_t part = 0; part < 2; ++part) {
+    const Layout at = c().channels_last ? Layout::channels_last(shapes[part]) : Layout::plain(shapes[part]);
+    ops::PixelLossDesc of_part = desc;
+    of_part.prediction = {shapes[part], DType::f32, at};
+    of_part.part = {rows, part == 0 ? 0 : cut};
+    const auto op = make(of_part);
+    if (!op) return;
+    const auto loss = put_f64(ctx(), Array(Shape{1}));
+    const auto diff = destination(ctx(), shapes[part], at);
+    op->forward({put_step_params(ctx(), now),
+                 put(ctx(), x[part], at),
+                 put_classes(ctx(), classes[part]),
+                 put_weight(),
+                 loss,
+                 diff,
+                 {},
+                 scratch_for(*op),
+                 put_f64(ctx(), counts)});
+    check(diff, diffs[part], c().name);
+    sum += get_f64(ctx(), loss)[0];
+  }
+  EXPECT_TRUE(close(Array(Shape{1}, sum), Array(Shape{1}, want.loss), c().name));
 }
 
 TEST_P(PixelLossTest, SureAndWrongNetworksStayFinite) {

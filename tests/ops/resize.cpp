@@ -62,6 +62,43 @@ TEST_P(ResizeTest, MatchesOracleBothWays) {
   check_both(Layout::any(), c().name + " any");
 }
 
+/// Parts of the result from the rows that they read. The gradients of these rows add up to that of the whole.
+TEST_P(ResizeTest, PartsAreThoseOfTheWhole) {
+  if (c().rows < 2 || c().type != DType::f32) return;
+  const ops::ResizeDesc whole{{c().src, c().type, Layout::any()}, c().rows, c().columns, c().grid};
+  const Array x = oracle::random_uniform(c().src, "x", -3, 3),
+              dy = oracle::random_uniform(whole.dst_desc().shape, "dy");
+  const Array y = oracle::resize_forward(x, c().rows, c().columns, c().grid);
+  const std::int64_t in = c().src[2], out = c().rows;
+  const auto rows_of = [](const Array& a, const keelson::Rows& rows) {
+    std::vector<Shape> shapes(3, a.shape);
+    shapes[0][2] = rows.begin, shapes[1][2] = rows.size(), shapes[2][2] = a.shape[2] - rows.end;
+    return oracle::concat_backward(a, shapes, 2)[1];
+  };
+  Array diff(c().src);
+  for (const keelson::Rows rows : {keelson::Rows{0, out / 2}, keelson::Rows{out / 2, out}}) {
+    const keelson::Rows reads = ops::resized_rows(in, out, c().grid, rows);
+    Shape src = c().src;
+    src[2] = reads.size();
+    const auto op = make(ops::ResizeDesc{
+        {src, c().type, Layout::any()}, rows.size(), c().columns, c().grid, {in, reads.begin}, {out, rows.begin}});
+    if (!op) return;
+    const auto& d = op->description();
+    const Tensor to = destination(ctx(), d.dst_desc().shape, d.dst_desc().layout),
+                 diff_src = destination(ctx(), src, d.src_desc().layout);
+    op->forward({put(ctx(), rows_of(x, reads), d.src_desc().layout), to});
+    check(to, rows_of(y, rows), c().name);
+    op->backward_data({put(ctx(), rows_of(dy, rows), d.dst_desc().layout), diff_src,
+                       scratch(ctx(), op->scratch_bytes(ops::Verb::backward_data))});
+    const Array part = get(ctx(), diff_src);
+    const std::int64_t plane = src[3], images = src[0] * src[1];
+    for (std::int64_t image = 0; image < images; ++image)
+      for (std::int64_t i = 0; i < reads.size() * plane; ++i)
+        diff[image * in * plane + reads.begin * plane + i] += part[image * reads.size() * plane + i];
+  }
+  EXPECT_TRUE(close(diff, oracle::resize_backward(dy, c().src, c().grid), c().name));
+}
+
 TEST_P(ResizeTest, NanComesOut) {
   const auto op = make(ops::ResizeDesc{{c().src, c().type, Layout::any()}, c().rows, c().columns, c().grid});
   if (!op) return;

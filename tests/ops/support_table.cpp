@@ -49,6 +49,7 @@ const std::vector<SupportRow>& support_table() {
       {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
       {"MatMul",             "dst with other strides, dst f32",  takes,  never,  if_fast, if_fast, may},
       {"MatMul",             "dst of 16 bits",                   never,  never,  may,     may,     may},
+      {"PixelCounts",        "",                                 takes,  never,  never,   never,   never},
       {"PixelLoss",          "",                                 takes,  never,  never,   never,   never},
       {"Pool",               "average",                          takes,  takes,  takes,   native,  may},
       {"Pool",               "max, channels contiguous",         takes,  takes,  takes,   never,   never},
@@ -164,6 +165,7 @@ SupportCell cell(const ReorderDesc& d, Device&) {
                                                                            : "strided";
   return {"Reorder", when, is_half(from) ? from : is_half(to) ? to : DType::f32};
 }
+SupportCell cell(const PixelCountsDesc&, Device&) { return {"PixelCounts", "", DType::f32}; }
 SupportCell cell(const PixelLossDesc& d, Device&) { return {"PixelLoss", "", d.prediction.dtype}; }
 SupportCell cell(const ResizeDesc& d, Device&) { return {"Resize", "", d.src.dtype}; }
 SupportCell cell(const RmsNormDesc& d, Device&) { return {"RmsNorm", "", d.src.dtype}; }
@@ -273,6 +275,10 @@ LossDesc example(DType t) {
 template <>
 MatMulDesc example(DType t) {
   return {plain(matrix, t), plain({16, 32}, t), plain({8, 32}, DType::f32)};
+}
+template <>
+PixelCountsDesc example(DType) {
+  return {plain({2, 8, 8}, DType::s32), 3};
 }
 template <>
 PixelLossDesc example(DType t) {

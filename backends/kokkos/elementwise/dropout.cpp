@@ -57,22 +57,48 @@ struct Drop {
   }
 };
 
-/// Element l of this rank (plain order) is element base + l of the global batch, base = sample_offset * rows_per_sample
-/// * row_elements. Four consecutive elements of the global batch share one Philox block. Work item i computes `lanes`
-/// blocks from base / 4 + lanes * i on.
+/// Where the elements of an operand lie in the global batch. Runs of consecutive elements (plain order) are consecutive
+/// there, too: the operand is one run or, of a part, each channel of each row is a run.
+struct DropoutPlaces {
+  Index elements_per_sample;        ///< of the whole value
+  Index elements, runs;             ///< elements of a run; number of runs
+  Index run_stride = 0, first = 0;  ///< between the runs' first elements in the whole value; of the first run
+
+  explicit DropoutPlaces(const DropoutDesc& d) {
+    const Shape& shape = d.src.shape;
+    elements = shape.elements(), runs = 1;
+    elements_per_sample = elements / shape[0] * d.rows_per_sample;
+    if (d.part.rows == 0) return;
+    runs = shape[0] * shape[1];
+    elements /= runs;
+    const Index row = elements / shape[2];
+    run_stride = row * d.part.rows;
+    first = row * d.part.first;
+    elements_per_sample = elements_per_sample / shape[2] * d.part.rows;
+  }
+  /// The number of a run's first element in the global batch.
+  KOKKOS_FUNCTION Index base(const StepParams& now, Index run) const {
+    return now.sample_offset * elements_per_sample + run * run_stride + first;
+  }
+};
+
+/// Element l of run r is element base(r) + l of the global batch. Four consecutive elements of the global batch share
+/// one Philox block. Work item i of a run computes `lanes` blocks from base / 4 + lanes * i on.
 template <class T>
 struct Mask {
   DropoutParams p;
   const StepParams* step_params;
-  Index elements, elements_per_sample;
+  DropoutPlaces at;
+  Index items_per_run;
   Strided from_at, to_at;
   bool plain;  ///< both operands
   const T* src;
   T* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index base = step_params->sample_offset * elements_per_sample;
-    const Index block = base / 4 + item * lanes;
+    const Index run = item / items_per_run, elements = at.elements, begin = run * elements;
+    const Index base = at.base(*step_params, run);
+    const Index block = base / 4 + item % items_per_run * lanes;
     // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
     Words words;
     blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block), 1,
@@ -83,8 +109,8 @@ struct Mask {
     const Drop drop(p.rate);
     const Index first = block * 4 - base;
     if (plain && first >= 0 && first + 4 * lanes <= elements) {
-      const T* from = src + first;
-      T* to = dst + first;
+      const T* from = src + begin + first;
+      T* to = dst + begin + first;
       KEELSON_INDEPENDENT_ITERATIONS
       for (int i = 0; i < 4 * lanes; ++i) to[i] = drop(bits[i], from[i]);
       return;
@@ -92,7 +118,8 @@ struct Mask {
     for (int i = 0; i < 4 * lanes; ++i) {
       const Index l = first + i;
       if (l < 0 || l >= elements) continue;
-      dst[plain ? l : to_at.offset(l)] = drop(bits[i], src[plain ? l : from_at.offset(l)]);
+      const Index e = begin + l;
+      dst[plain ? e : to_at.offset(e)] = drop(bits[i], src[plain ? e : from_at.offset(e)]);
     }
   }
 };
@@ -103,8 +130,10 @@ template <class T>
 struct ChannelsLastMask {
   DropoutParams p;
   const StepParams* step_params;
-  Index channels, positions, elements_per_sample;  ///< positions of one row; a multiple of 4
-  Index src_stride;                                ///< the stride of a position: `channels`, or more if src is a slice
+  DropoutPlaces at;           ///< whose numbers are multiples of 4
+  Index channels, positions;  ///< positions of one row
+  Index channel_stride;       ///< positions of one row in the whole value
+  Index src_stride;           ///< the stride of a position: `channels`, or more if src is a slice
   const T* src;
   T* dst;
 
@@ -115,13 +144,13 @@ struct ChannelsLastMask {
       item /= channels;
     }
     const Index position = item * 4, row = position / positions;
-    const Index base =
-        step_params->sample_offset * elements_per_sample + row * channels * positions + position % positions;
+    const Index base = at.base(*step_params, 0) + row * channels * channel_stride + position % positions;
     const Drop drop(p.rate);
     for (Index c = begin; c < end; c += lanes) {
       Words words;
       blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
-             static_cast<std::uint64_t>((base + c * positions) / 4), static_cast<std::uint64_t>(positions / 4), words);
+             static_cast<std::uint64_t>((base + c * channel_stride) / 4),
+             static_cast<std::uint64_t>(channel_stride / 4), words);
       const int valid = static_cast<int>(end - c < lanes ? end - c : lanes);
       for (int w = 0; w < 4; ++w) {
         const T* from = src + (position + w) * src_stride + c;
@@ -144,7 +173,9 @@ class KokkosDropout : public Dropout {
       : desc_(d),
         forward_{d.src.layout.is_plain(d.src.shape), position_stride(d.src)},
         backward_{forward_.plain && d.diff_dst().layout.is_plain(d.src.shape), position_stride(d.diff_dst())} {
-    if (forward_.src_stride == 0) backward_.src_stride = 0;
+    const DropoutPlaces at(d);
+    if (forward_.src_stride == 0 || at.run_stride % 4 != 0 || at.first % 4 != 0)
+      forward_.src_stride = backward_.src_stride = 0;
   }
   Layout layout(Verb, Role r) const override {
     return r == Role::diff_dst ? desc_.diff_dst().layout : desc_.src.layout;
@@ -177,19 +208,20 @@ class KokkosDropout : public Dropout {
     const auto& shape = desc_.src.shape;
     const Index elements = shape.elements();
     if (elements == 0) return;
-    const Index per_sample = elements / shape[0] * desc_.rows_per_sample;
+    const DropoutPlaces at(desc_);
     with_type(desc_.src.dtype, [&](auto type) {
       using T = decltype(type);
       const auto* step = static_cast<const StepParams*>(step_params.raw());
       if (layouts.src_stride > 0) {
         const Index positions = positions_of(shape);
         launch(label, shape[0] * positions / 4 * (runs_on_host ? 1 : shape[1]),
-               ChannelsLastMask<T>{desc_.params, step, shape[1], positions, per_sample, layouts.src_stride,
-                                   src.data<T>(), dst.data<T>()});
+               ChannelsLastMask<T>{desc_.params, step, at, shape[1], positions, at.runs > 1 ? at.run_stride : positions,
+                                   layouts.src_stride, src.data<T>(), dst.data<T>()});
       } else {
-        launch(label, elements / (4 * lanes) + 2,
-               Mask<T>{desc_.params, step, elements, per_sample, Strided(src), Strided(dst), layouts.plain,
-                       src.data<T>(), dst.data<T>()});
+        const Index items = at.elements / (4 * lanes) + 2;
+        launch(label, at.runs * items,
+               Mask<T>{desc_.params, step, at, items, Strided(src), Strided(dst), layouts.plain, src.data<T>(),
+                       dst.data<T>()});
       }
     });
   }

@@ -49,6 +49,7 @@ struct HasClass {
 /// The terms of the loss, and the gradient.
 struct PixelTerms {
   Pixels at;
+  Index whole, first;  ///< pixels of the whole sample; the first of them that is here
   const StepParams* step_params;
   const LossScale* loss_scale;
   const float *prediction, *weight, *class_weights;
@@ -72,13 +73,13 @@ struct PixelTerms {
   KOKKOS_FUNCTION double share(Index n) const {
     const double all = static_cast<double>(step_params->inverse_samples) * weight[n] * factor;
     if (all == 0 || mean == PixelMean::none) return all;
-    const double divisor = mean == PixelMean::all ? static_cast<double>(at.count) : counted(n);
+    const double divisor = mean == PixelMean::all ? static_cast<double>(whole) : counted(n);
     return divisor > 0 ? all / divisor : 0;
   }
 
   KOKKOS_FUNCTION bool drawn(Index n, Index q, std::int32_t c) const {
     if (sampled <= 0) return true;
-    const auto pixel = static_cast<std::uint64_t>((step_params->sample_offset + n) * at.count + q);
+    const auto pixel = static_cast<std::uint64_t>((step_params->sample_offset + n) * whole + first + q);
     const double u = philox::uniform({step_params->seed, stream, step_params->step}, pixel);
     return u * counts[n * at.classes + c] < static_cast<double>(sampled);
   }
@@ -141,13 +142,44 @@ struct PixelBlock {
   }
 };
 
+void count_pixels(const std::int32_t* target, Index samples, Index classes, Index pixels, double* counts,
+                  double* scratch) {
+  parallel_sums("keelson::pixel_loss::counts", HasClass{target, classes, pixels}, samples * classes, pixels, scratch,
+                counts);
+}
+
+class KokkosPixelCounts : public PixelCounts {
+ public:
+  explicit KokkosPixelCounts(const PixelCountsDesc& d)
+      : d_(d), samples_(d.target.shape[0]), pixels_(d.target.elements() / d.target.shape[0]) {}
+
+  Layout layout(Verb, Role role) const override {
+    return role == Role::target ? d_.target.layout : d_.counts_desc().layout;
+  }
+  std::string name(Verb) const override { return "counts of pixels"; }
+  Cost cost(Verb) const override { return {0, static_cast<double>(d_.target.bytes())}; }
+  std::size_t scratch_bytes(Verb) const override {
+    return static_cast<std::size_t>(samples_ * d_.classes * parallel_sum_scratch(pixels_)) * sizeof(double);
+  }
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [target, counts, scratch] = args;
+    count_pixels(target.data<std::int32_t>(), samples_, d_.classes, pixels_, counts.data<double>(),
+                 static_cast<double*>(scratch.raw()));
+  }
+
+ private:
+  PixelCountsDesc d_;
+  Index samples_, pixels_;
+};
+
 class KokkosPixelLoss : public PixelLoss {
  public:
   KokkosPixelLoss(const PixelLossDesc& d, Device& device)
       : d_(d),
         at_(d.prediction),
         blocks_(runs_on_host ? std::min(ceil_div(most_blocks, at_.samples), at_.count) : at_.count),
-        needs_counts_(d.params.mean == PixelMean::counted || sampled() > 0),
+        row_(at_.count / d.prediction.shape[2]),
+        needs_counts_(d.counts_classes()),
         class_weights_(device.allocate(static_cast<std::size_t>(at_.classes) * sizeof(float), "class weights")) {
     auto weights = d.params.class_weights;
     weights.resize(static_cast<std::size_t>(at_.classes), 1);
@@ -169,21 +201,26 @@ class KokkosPixelLoss : public PixelLoss {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, scratch] = args;
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, scratch, counts] = args;
     const Index items = at_.samples * blocks_;
     auto* sums = static_cast<double*>(scratch.raw());
     double* more = sums + items + parallel_sum_scratch(items);
     const auto* classes = target.data<std::int32_t>();
-    if (needs_counts_) count(classes, more, more + at_.samples * at_.classes);
+    if (needs_counts_ && !counts)
+      count_pixels(classes, at_.samples, at_.classes, at_.count, more, more + at_.samples * at_.classes);
     const auto& p = d_.params;
     const PixelTerms term{at_,
+                          d_.part.rows > 0 ? d_.part.rows * row_ : at_.count,
+                          d_.part.first * row_,
                           static_cast<const StepParams*>(step_params.raw()),
                           static_cast<const LossScale*>(loss_scale.raw()),
                           prediction.data<float>(),
                           weight.data<float>(),
                           static_cast<const float*>(class_weights_.get()),
                           classes,
-                          needs_counts_ ? more : nullptr,
+                          counts          ? counts.data<double>()
+                          : needs_counts_ ? more
+                                          : nullptr,
                           diff_prediction ? diff_prediction.data<float>() : nullptr,
                           p.mean,
                           p.factor,
@@ -199,19 +236,21 @@ class KokkosPixelLoss : public PixelLoss {
 
   float sampled() const { return d_.training ? d_.params.sampled_pixels : 0; }
 
-  void count(const std::int32_t* target, double* counts, double* scratch) const {
-    parallel_sums("keelson::pixel_loss::counts", HasClass{target, at_.classes, at_.count}, at_.samples * at_.classes,
-                  at_.count, scratch, counts);
-  }
-
   PixelLossDesc d_;
   Pixels at_;
-  Index blocks_;
+  Index blocks_, row_;  ///< row_: pixels of a row
   bool needs_counts_;
   std::shared_ptr<void> class_weights_;
 };
 
 }  // namespace
+
+Expected<PixelCounts> make(const PixelCountsDesc& d) {
+  if (d.target.shape.rank() < 2 || d.target.elements() == 0 || d.target.dtype != DType::s32 ||
+      !d.target.layout.is_plain(d.target.shape))
+    return fmt::format("target {} is not plain (N, spatial...) s32", to_string(d.target));
+  return std::unique_ptr<PixelCounts>(std::make_unique<KokkosPixelCounts>(d));
+}
 
 Expected<PixelLoss> make(const PixelLossDesc& d, Device& device) {
   if (auto why = not_strided_f32("prediction", d.prediction); !why.empty()) return why;

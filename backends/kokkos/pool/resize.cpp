@@ -11,15 +11,25 @@ namespace {
 
 using namespace ops;
 
-/// Positions along an axis as exact fractions: element o of the result is at (factor o + offset) / divisor.
+/// Positions along an axis as exact fractions: element o of the result is at (factor o + offset) / divisor. Elements
+/// are counted in the whole source and result, of which the operands may have a part.
 struct ResizeAxis {
-  Index in, out, factor, offset, divisor;
+  Index in, out, first_in = 0, first_out = 0;  ///< elements of the operands; the first ones
+  Index whole_in, whole_out, factor, offset, divisor;
   float inverse;  ///< 1 / divisor
   Divider by_divisor;
 
-  ResizeAxis(Index in, Index out, ResizeGrid grid)
-      : in(in),
-        out(out),
+  ResizeAxis(Index in, Index out, ResizeGrid grid, const Part& src = {}, const Part& dst = {})
+      : ResizeAxis(src.rows > 0 ? src.rows : in, dst.rows > 0 ? dst.rows : out, grid, in, out) {
+    first_in = src.first, first_out = dst.first;
+  }
+
+ private:
+  ResizeAxis(Index in, Index out, ResizeGrid grid, Index held_in, Index held_out)
+      : in(held_in),
+        out(held_out),
+        whole_in(in),
+        whole_out(out),
         factor(grid == ResizeGrid::asymmetric   ? in
                : grid == ResizeGrid::half_pixel ? 2 * in
                                                 : in - 1),
@@ -31,30 +41,36 @@ struct ResizeAxis {
         inverse(1 / static_cast<float>(divisor)),
         by_divisor(divisor, factor * out + 1) {}
 
+ public:
+  /// Of element o of the operand.
   KOKKOS_FUNCTION Index numerator(Index o) const {
-    const Index n = factor * o + offset;
+    const Index n = factor * (o + first_out) + offset;
     return n > 0 ? n : 0;
   }
   /// The two neighbours in the source, and the weight of the second.
   KOKKOS_FUNCTION void neighbours(Index o, Index& lower, Index& upper, float& part) const {
     lower = numerator(o);
     part = static_cast<float>(by_divisor.split(lower)) * inverse;
-    if (lower > in - 1) lower = in - 1;
-    upper = lower + 1 < in ? lower + 1 : in - 1;
+    if (lower > whole_in - 1) lower = whole_in - 1;
+    upper = (lower + 1 < whole_in ? lower + 1 : whole_in - 1) - first_in;
+    lower -= first_in;
   }
   /// The range of elements of the result that read element i of the source.
   KOKKOS_FUNCTION void readers(Index i, Index& begin, Index& end) const {
     begin = 0, end = out;
     if (factor == 0) return;
+    i += first_in;
     const Index above = (i - 1) * divisor - offset, below = (i + 1) * divisor - offset;  // above < factor o < below
-    if (i > 0 && above >= 0) begin = above / factor + 1;
-    if (i + 1 < in) end = below > 0 ? (below - 1) / factor + 1 : 0;
+    if (i > 0 && above >= 0) begin = above / factor + 1 - first_out;
+    if (i + 1 < whole_in) end = (below > 0 ? (below - 1) / factor + 1 : 0) - first_out;
+    if (begin < 0) begin = 0;
     if (end > out) end = out;
   }
   /// The weight of source element i in result element o.
   KOKKOS_FUNCTION float weight(Index i, Index o) const {
+    i += first_in;
     const Index away = numerator(o) - i * divisor;
-    if (away >= 0 && i + 1 == in) return 1;
+    if (away >= 0 && i + 1 == whole_in) return 1;
     return 1 - static_cast<float>(away < 0 ? -away : away) * inverse;
   }
 };
@@ -245,7 +261,10 @@ class KokkosResize : public Resize {
   static Images images(const ResizeDesc& d) {
     const Shape& s = d.src.shape;
     const bool last = d.src_desc().layout.is_channels_last(s);
-    return {last ? s[0] : s[0] * s[1], last ? s[1] : 1, {s[2], d.rows, d.grid}, {s[3], d.columns, d.grid}};
+    return {last ? s[0] : s[0] * s[1],
+            last ? s[1] : 1,
+            {s[2], d.rows, d.grid, d.src_part, d.dst_part},
+            {s[3], d.columns, d.grid}};
   }
 
   ResizeDesc d_;
