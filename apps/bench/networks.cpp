@@ -69,7 +69,7 @@ std::vector<std::int64_t> extents_of(const nets::RegisteredNetwork& n, const std
   const Shape& published = n.published_sample;
   std::vector<std::int64_t> extents(published.begin() + 1, published.end());
   if (size.empty()) return extents;
-  const auto given = extents_of(size);
+  auto given = extents_of(size);
   const bool cubic = extents.size() == 3;
   if (given.size() != (cubic ? 1 : 2)) {
     if (cubic) refuse("--size {}: the samples of {} are cubic; give their edge", size, n.name);

@@ -17,6 +17,7 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/onnx/export.hpp"
+#include "engine/plan/spatial_parts.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -27,7 +28,7 @@ struct StepOptions {
   app::DeviceOptions device;
   app::RequestedExchange exchange;
   std::int64_t batch = 0;
-  int steps = 10, warmup = 2;
+  int steps = 10, warmup = 2, as_rank = 0;
   app::TraceOption trace;
   bool plan = false, json = false, remeasure = false, recompute = false, inference = false;
   bool profile() const { return plan || !roofline.empty(); }
@@ -114,7 +115,7 @@ struct StepResult {
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
     return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(),
-                       options.exchange.spatial == "1" ? "rank" : "replica of " + grid.describe(), to_string(precision),
+                       options.exchange.spatial == 1 ? "rank" : "replica of " + grid.describe(), to_string(precision),
                        options.inference ? ", inference" : "");
   }
 };
@@ -196,14 +197,42 @@ void report(const StepResult& r) {
   std::fflush(stdout);
 }
 
+/// Prints the plan of one rank of a replica, without the other ranks.
+ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Context& context) {
+  if (job.world.size() > 1) refuse("--as-rank shows the plan of one rank without the others: start one rank");
+  for (const char* name :
+       {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
+    if (o.verb->given(name))
+      refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
+  const ProcessGrid grid({.data = 1, .space = o.exchange.spatial}, o.as_rank);
+  app::require_parts(net.graph, grid);
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
+  if (options.training) options.optimizer = net.optimizer.get();
+  options.recompute = o.recompute;
+  options.precision = choose_precision(o.precision, net.graph, context, options);
+  Parameters parameters(net.graph, context, 1);
+  const Plan plan(net.graph, parameters, options);
+  plan.print(std::cout);
+  std::cout.flush();
+  fmt::print("rank {} of {}, memory in MiB:", o.as_rank, grid.describe());
+  for (const auto& [what, bytes] : plan.memory())
+    fmt::print(" {} {:.1f}", what, static_cast<double>(bytes) / (1 << 20));
+  fmt::print("\n");
+  for (const auto& [input, rows] : input_rows(net.graph, options))
+    fmt::print("input {}: rows {} to {}\n", input, rows.begin, rows.end - 1);
+  return ExitCode::done;
+}
+
 ExitCode run_step(const StepOptions& o, app::Job& job) {
   check_inference(o);
   const Network net = make_network(o.net, o.size);
   const auto place = app::open_device(o.device, job, o.backend);
   const auto& context = place.context;
+  if (o.verb->given("as-rank")) return show_plan(o, job, net, *context);
   MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
-  const ProcessGrid grid(*place.ranks, app::grid_extents(o.exchange, job.world.size()));
+  const ProcessGrid grid(*place.ranks, app::grid_extents(o.exchange.spatial, job.world.size()));
+  app::require_parts(net.graph, grid);
   const auto trace = app::begin_trace(o.trace, job.world);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
   if (options.training) {
@@ -269,6 +298,11 @@ void define_step(app::CommandLine& line) {
   v.flag("--recompute", o->recompute,
          "Compute cheap values again in the backward pass, as in training with --recompute");
   option_backend(v, o->backend);
+  v.option_without_default("--as-rank", o->as_rank,
+                           "Of --spatial: print the plan and the memory of this rank, without the other ranks and "
+                           "without running it",
+                           "RANK")
+      .non_negative();
   v.flag("--plan", o->plan,
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "
          "peak: the larger of GFLOP/s over the peak of multiply-adds and GB/s over the bandwidth of a copy");

@@ -1,5 +1,6 @@
 #include "apps/common/evaluation.hpp"
 
+#include "apps/common/exchange_options.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
 
@@ -13,7 +14,9 @@ void declare_checkpoint(EvaluationOptions& o, Verb& v) {
 }
 
 void declare_evaluation(EvaluationOptions& o, Verb& v) {
-  v.option("--batch", o.batch, "Samples per rank at a time", "SAMPLES").positive();
+  v.option("--batch", o.batch, "Samples at a time, per rank or, with --spatial, per group of ranks", "SAMPLES")
+      .positive();
+  declare_spatial(o.spatial, v);
   declare_threads(o.loader, v);
   v.flag("--json", o.json, "Print the result as JSON");
   declare(o.trace, v);
@@ -34,15 +37,19 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Job& job, const
                                      const Graph& graph, const Dataset& data, const MetricOptions& metrics,
                                      const SampleUnit& unit)
     : options_(o), world_(job.world) {
-  if (data.size() < world_.size())
+  const auto grid = grid_extents(o.spatial, world_.size());
+  if (data.size() < grid.data)
     refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
+  require_parts(graph, ProcessGrid(grid, world_.rank()));
   trace_ = begin_trace(o.trace, world_);
   device_ = open_device(o.device, job);
   parameters_.emplace(graph, *device_.context, checkpoint.state().seed);
-  evaluator_.emplace(
-      graph, *parameters_, data, &world_,
-      EvaluatorOptions{
-          .batch = o.batch, .threads = decide(o.loader, job, o.batch), .unit = unit, .evaluation = metrics});
+  evaluator_.emplace(graph, *parameters_, data, &world_,
+                     EvaluatorOptions{.batch = o.batch,
+                                      .space = o.spatial,
+                                      .threads = decide(o.loader, job, o.batch),
+                                      .unit = unit,
+                                      .evaluation = metrics});
   state_ = checkpoint.load(checkpoint.state().network, *parameters_, std::nullopt);
 }
 

@@ -18,13 +18,15 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
+  int spatial = 1;  ///< parts of each sample
   LoaderThreads loader = undecided_threads;
   bool json = false;
   DeviceOptions device;
   TraceOption trace;
 };
 
-/// The first declares --checkpoint and the device's options; the second --batch, --loader-threads, --json and --trace.
+/// The first declares --checkpoint and the device's options; the second --batch, --spatial,
+/// --loader-threads, --json and --trace.
 void declare_checkpoint(EvaluationOptions& o, Verb& verb);
 void declare_evaluation(EvaluationOptions& o, Verb& verb);
 

@@ -1,10 +1,12 @@
 #include "apps/common/exchange_options.hpp"
 
+#include <fmt/ranges.h>
+
 #include "apps/common/verb.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
-#include "engine/base/parse_number.hpp"
+#include "engine/plan/spatial_parts.hpp"
 
 namespace keelson::app {
 
@@ -39,27 +41,36 @@ void declare(RequestedExchange& o, Verb& v) {
            "PARTS")
       .one_of({"none", "moments", "gradients"})
       .stored();
-  v.option("--spatial", o.spatial, "Ranks that take the same samples, as one replica", "N|DxH").hidden().not_stored();
+  declare_spatial(o.spatial, v);
 }
 
-ProcessGrid::Extents grid_extents(const RequestedExchange& requested, int ranks) {
-  const std::string& text = requested.spatial;
-  std::int64_t parts = 1;
-  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = begin == 0 ? text.find('x') : std::string::npos;
-    const auto n = parse_number<int>(text.substr(begin, end == std::string::npos ? end : end - begin));
-    if (!n || *n < 1)
-      refuse(
-          "--spatial is '{}': expected the number of parts of a sample, such as 4, or parts along two dims, such as "
-          "4x2",
-          text);
-    parts *= *n;
-  }
-  if (ranks % parts != 0)
+void declare_spatial(int& parts, Verb& v) {
+  v.option(
+       "--spatial", parts,
+       "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "
+       "ranks: for samples that are too large, or too few, for one rank each",
+       "PARTS")
+      .positive()
+      .not_stored();
+}
+
+ProcessGrid::Extents grid_extents(int spatial, int ranks) {
+  if (ranks % spatial != 0)
     refuse("{}, but --spatial {} takes multiples of {}: start another number of ranks, or give another --spatial",
-           counted(ranks, "rank"), text, parts);
-  const int space = static_cast<int>(parts);
-  return {.data = ranks / space, .space = space};
+           counted(ranks, "rank"), spatial, spatial);
+  return {.data = ranks / spatial, .space = spatial};
+}
+
+void require_parts(const Graph& graph, const ProcessGrid& grid) {
+  const int parts = grid.extent(ProcessGrid::Axis::space);
+  if (parts == 1 || !input_rows(graph, {.grid = &grid}).empty()) return;
+  std::vector<std::string> inputs;
+  for (const Graph::Node& n : graph.nodes())
+    if (n.srcs.empty() && !n.is_state) inputs.push_back(fmt::format("{} {}", n.name, to_string(n.shape.shape)));
+  refuse(
+      "--spatial {}: the network reads {} for a sample, which cannot be cut into {} parts along a spatial dimension. "
+      "Give a smaller --spatial, or leave it out",
+      parts, fmt::join(inputs, ", "), parts);
 }
 
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) {

@@ -17,16 +17,21 @@ struct RequestedExchange {
   std::string progress = "auto";
   bool reproducible = false;
   std::string shards = "none";  ///< OptimizerShards
-  std::string spatial = "1";    ///< "4", "4x2"
+  int spatial = 1;              ///< parts of each sample
 };
 
-/// Declares --bucket-mb, --wire, --progress, --reproducible and --shard-optimizer on a verb, and --spatial, which
-/// --help does not show while the ranks of a replica compute alike.
+/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer and --spatial on a verb.
 void declare(RequestedExchange& o, Verb& verb);
+/// Declares --spatial alone.
+void declare_spatial(int& parts, Verb& verb);
 
-/// The process grid that --spatial asks for on these ranks. Throws InputError for a --spatial that is not "4" or "4x2",
-/// and where the ranks are no multiple of its parts.
-ProcessGrid::Extents grid_extents(const RequestedExchange& requested, int ranks);
+/// The process grid for `spatial` parts of each sample on these ranks. Throws InputError where the ranks are no
+/// multiple of the parts.
+ProcessGrid::Extents grid_extents(int spatial, int ranks);
+
+/// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as
+/// many parts, or where a layer cannot compute parts.
+void require_parts(const Graph& graph, const ProcessGrid& grid);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
 /// Collective.

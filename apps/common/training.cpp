@@ -18,6 +18,7 @@
 #include "engine/base/ranks.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/plan/memory_needs.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;
@@ -94,6 +95,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   }
   PlanOptions plan = t.plan();
   plan.exchange = {};
+  const ProcessGrid grid = training_grid(place.ranks.get(), t.space);
+  plan.grid = &grid;
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
 }
@@ -207,7 +210,7 @@ void declare(TrainingOptions& o, Verb& v) {
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job)
-    : options_(options), job_(job), grid_(grid_extents(options.exchange, job.world.size())) {
+    : options_(options), job_(job), grid_(grid_extents(options.exchange.spatial, job.world.size())) {
   // The collective calls below depend on --resume.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())
@@ -270,6 +273,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
   const ProcessGrid grid(world, grid_);
+  require_parts(task.graph, grid);
   t.exchange = decide(options_.exchange, world);
   t.precision = choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .grid = &grid});
   t.config["precision"] = to_string(t.precision);

@@ -3,12 +3,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/graph/init.hpp"
 #include "engine/graph/parameter_map.hpp"
+#include "engine/tensor/rows.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace keelson {
@@ -94,6 +96,20 @@ struct FusionPlace {
 using FusionRule =
     std::function<std::shared_ptr<const Layer>(const Layer& first, const Layer& reader, const FusionPlace& at)>;
 
+/// What a layer needs to compute some rows of its result (Layer::part).
+struct LayerPart {
+  /// The rows of each source that are read. Rows beyond the edges of a source are zeros, so only layers to which zeros
+  /// add nothing, as convolutions, may read them.
+  Rows reads;
+  /// Computes these rows of the result, and no others, from sources that consist of the rows `reads`. Null: the layer
+  /// itself does so.
+  std::shared_ptr<const Layer> layer;
+  /// Of `layer`: paddings along the rows. Parts of equal size with equal paddings are computed alike.
+  std::vector<std::int64_t> padding = {};
+  /// Of a term, per source: the dimension that counts its rows.
+  std::vector<int> dims = {};
+};
+
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
 /// does not know the backends.
 class Layer {
@@ -114,6 +130,20 @@ class Layer {
   /// How the channels of the result and of the parameters change when channels of the sources are removed or added, or
   /// when the caller gives a map for the result (channel_maps()). By default every change throws InputError.
   virtual ChannelMaps map_channels(const ChannelChange& change) const;
+
+  /// How the rows `rows` of the result are computed, where rows are counted along dimension `dim`, a spatial one, of
+  /// the result and of the sources `srcs`, which have the same rank. No row of the result may depend on which other
+  /// rows are computed with it, and the first and the last row that are read must not decrease from one row of the
+  /// result to the next. No value, the default: the layer needs whole sources.
+  virtual std::optional<LayerPart> part(std::span<const ValueShape> /*srcs*/, int /*dim*/, const Rows& /*rows*/) const {
+    return {};
+  }
+
+  /// Of a layer whose result is a sum over the rows of its sources, as a loss is: how the term of the rows `rows` of
+  /// source 0 is computed, counted along dimension `dim`. No value, the default: the layer needs whole sources.
+  virtual std::optional<LayerPart> term(std::span<const ValueShape> /*srcs*/, int /*dim*/, const Rows& /*rows*/) const {
+    return {};
+  }
 
   /// Whether, in training, the result for one sample depends on the other samples of the batch (batch normalization).
   virtual bool mixes_samples() const { return false; }

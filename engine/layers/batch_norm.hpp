@@ -18,6 +18,9 @@ class BatchNormLayer : public Layer {
   ValueShape infer(std::span<const ValueShape> srcs) const override;
   std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override;
   ChannelMaps map_channels(const ChannelChange& change) const override;
+  std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
+    return LayerPart{rows, nullptr};
+  }
   BackwardFn plan(ForwardBuilder& p) const override;
   void to_onnx(OnnxBuilder& b) const override;
 

@@ -21,6 +21,9 @@ class AddLayer : public Layer {
   std::string kind() const override { return "add"; }
   bool keeps_type() const override { return true; }
   ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
+    return LayerPart{rows, nullptr};
+  }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     for (const auto& s : srcs)
@@ -87,6 +90,11 @@ class ConcatLayer : public Layer {
     return {.dst = all};
   }
 
+  std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
+    if (dim == axis_) return {};
+    return LayerPart{rows, nullptr};
+  }
+
   /// The gradient of each source is a slice of the result's gradient.
   static void pass_slices_on(BackwardBuilder& b, const ops::ConcatDesc& d) {
     const BufferId diff_dst = b.in_order(b.diff_dst(), d.dst.layout, d.dst.dtype);
@@ -132,6 +140,10 @@ class SoftmaxLayer : public Layer {
 
   std::string kind() const override { return "softmax"; }
   ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
+    if (dim == axis_) return {};
+    return LayerPart{rows, nullptr};
+  }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     if (axis_ < 1 || axis_ >= srcs[0].shape.rank())

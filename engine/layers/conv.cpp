@@ -46,6 +46,28 @@ class ConvLayer : public Layer {
     return Layer::map_channels(change);
   }
 
+  /// Zeros around the source are rows of the part's source, so that parts of equal size have equal descriptions.
+  std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    const Shape& x = srcs[0].shape;
+    const auto p = params(x);
+    auto layer = std::make_shared<ConvLayer>(*this);
+    layer->options_.padding = Padding::given;
+    layer->options_.pad_begin = p.pad_begin;
+    layer->options_.pad_end = p.pad_end;
+    layer->options_.pad_begin[dim - 2] = layer->options_.pad_end[dim - 2] = 0;
+    Rows made = rows;  // of the convolution
+    std::vector<std::int64_t> padding;
+    if (pool_) {
+      const PoolPart pool = part_of_pool(*pool_, ops::conv_dst_shape(x, p, options_.filters), dim, rows);
+      made = pool.reads;
+      layer->pool_ = pool.options;
+      padding = pool.padding(dim);
+    }
+    const std::int64_t stride = p.stride[dim - 2], begin = made.begin * stride - p.pad_begin[dim - 2];
+    const std::int64_t reach = p.dilation[dim - 2] * (p.kernel[dim - 2] - 1);
+    return LayerPart{{begin, begin + (made.size() - 1) * stride + reach + 1}, std::move(layer), std::move(padding)};
+  }
+
   std::span<const FusionRule> fusion_rules() const override {
     static const FusionRule rules[] = {fusion_rule(&ConvLayer::with_activation),
                                        fusion_rule(&ConvLayer::with_batch_norm),

@@ -10,12 +10,16 @@ namespace {
 
 class DropoutLayer : public Layer {
  public:
-  explicit DropoutLayer(float rate) : rate_(rate) {}
+  explicit DropoutLayer(float rate, const ops::Part& part = {}) : rate_(rate), part_(part) {}
 
   std::string kind() const override { return "dropout"; }
   bool keeps_type() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
   ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+
+  std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    return LayerPart{rows, std::make_shared<DropoutLayer>(rate_, ops::Part{srcs[0].shape[dim], rows.begin})};
+  }
 
   BackwardFn plan(ForwardBuilder& p) const override {
     if (!p.training() || rate_ == 0) {
@@ -24,7 +28,7 @@ class DropoutLayer : public Layer {
     }
     const TensorDesc d{p.src(0).shape, p.type(), p.strided_src(0)};
     const std::int64_t rows = p.src_value(0).rows_per_sample();
-    const ops::DropoutDesc desc{{rate_, philox::stream_of(p.node().name)}, d, rows};
+    const ops::DropoutDesc desc{{rate_, philox::stream_of(p.node().name)}, d, rows, {}, part_};
     std::shared_ptr<ops::Dropout> dropout = p.make(desc);
     const BufferId src = p.src_in(0, d.layout), dst = p.new_dst(d.layout, d.dtype);
     p.forward(dropout, {.step_params = p.step_params(), .src = src, .dst = dst});
@@ -45,6 +49,7 @@ class DropoutLayer : public Layer {
 
  private:
   float rate_;
+  ops::Part part_;
 };
 
 }  // namespace

@@ -22,6 +22,9 @@ class EltwiseLayer : public Layer {
   ChannelMaps map_channels(const ChannelChange& change) const override {
     return {.dst = change.passed_on(), .parameters = {}};
   }
+  std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
+    return LayerPart{rows, nullptr};
+  }
   BackwardFn plan(ForwardBuilder& p) const override;
   void to_onnx(OnnxBuilder& b) const override;
 

@@ -14,7 +14,8 @@ namespace {
 
 class PixelLossLayer : public Layer {
  public:
-  explicit PixelLossLayer(ops::PixelLossParams params) : params_(std::move(params)) {}
+  explicit PixelLossLayer(ops::PixelLossParams params, const ops::Part& part = {})
+      : params_(std::move(params)), part_(part) {}
 
   std::string kind() const override { return "pixel_cross_entropy"; }
 
@@ -31,18 +32,33 @@ class PixelLossLayer : public Layer {
     return {{1}, DType::f64, -1};
   }
 
+  std::optional<LayerPart> term(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    return LayerPart{
+        rows, std::make_shared<PixelLossLayer>(params_, ops::Part{srcs[0].shape[dim], rows.begin}), {}, {dim, dim - 1}};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     TensorDesc prediction = p.src(0);
     prediction.dtype = DType::f32;
     if (!prediction.layout.is_strided()) prediction.layout = Layout::channels_last(prediction.shape);
-    const std::shared_ptr<ops::PixelLoss> op =
-        p.make(ops::PixelLossDesc{params_, prediction, p.training(), philox::stream_of(p.node().name)});
-    return plan_loss(p, op, prediction);
+    const ops::PixelLossDesc desc{params_, prediction, p.training(), philox::stream_of(p.node().name), part_};
+    const std::shared_ptr<ops::PixelLoss> op = p.make(desc);
+    return plan_loss(p, op, prediction, counts_of_all_parts(p, desc));
   }
 
   void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is only for training and evaluation"); }
 
  private:
+  /// The pixels of each class in the samples whose parts the ranks have; no_buffer where the op counts them.
+  BufferId counts_of_all_parts(ForwardBuilder& p, const ops::PixelLossDesc& desc) const {
+    if (part_.rows == 0 || !desc.counts_classes()) return no_buffer;
+    const ops::PixelCountsDesc counts = desc.counts();
+    const std::shared_ptr<ops::PixelCounts> op = p.make(counts);
+    const BufferId sums = p.new_buffer("counts", counts.counts_desc(), Distribution::partial(ProcessGrid::Axis::space));
+    p.forward(op, {.target = p.src_buffer(1), .counts = sums}, "counts");
+    return sums;
+  }
+
   void check_params(std::int64_t classes) const {
     const auto& w = params_.class_weights;
     if (!w.empty() && static_cast<std::int64_t>(w.size()) != classes)
@@ -57,6 +73,7 @@ class PixelLossLayer : public Layer {
   }
 
   ops::PixelLossParams params_;
+  ops::Part part_;
 };
 
 }  // namespace

@@ -16,6 +16,19 @@ ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, cons
   return p;
 }
 
+PoolPart part_of_pool(const PoolOptions& options, const Shape& src, int dim, const Rows& rows) {
+  const int spatial = dim - 2;
+  const auto p = pool_params(ops::PoolKind::max, options, src);
+  const std::int64_t begin = rows.begin * p.stride[spatial] - p.pad_begin[spatial];
+  const Rows windows{begin, begin + (rows.size() - 1) * p.stride[spatial] + p.kernel[spatial]};
+  PoolPart part{windows.common({0, src[dim]}), options};
+  part.options.pad_begin = p.pad_begin;
+  part.options.pad_end = p.pad_end;
+  part.options.pad_begin[spatial] = part.reads.begin - windows.begin;
+  part.options.pad_end[spatial] = windows.end - part.reads.end;
+  return part;
+}
+
 namespace {
 
 using ops::Role;
@@ -57,6 +70,11 @@ ValueShape PoolLayer::infer(std::span<const ValueShape> srcs) const {
   return {ops::pool_dst_shape(x.shape, pool_params(kind_, options_, x.shape)), x.dtype, x.batch_axis};
 }
 
+std::optional<LayerPart> PoolLayer::part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const {
+  const PoolPart part = part_of_pool(options_, srcs[0].shape, dim, rows);
+  return LayerPart{part.reads, std::make_shared<PoolLayer>(kind_, part.options), part.padding(dim)};
+}
+
 BackwardFn PoolLayer::plan(ForwardBuilder& p) const {
   const PlannedPool planned = plan_pool(p, pool_params(kind_, options_, p.src(0).shape), p.src_buffer(0));
   return [planned](BackwardBuilder& b) {
@@ -82,7 +100,7 @@ Var average_pool(Var x, const PoolOptions& options, const std::string& name) {
 }
 
 Var global_average_pool(Var x, const std::string& name) {
-  const Shape& shape = x.shape().shape;
+  const Shape shape = x.shape().shape;  // a copy: nodes move when others are added
   if (shape.rank() < 3) refuse("pooling takes (N, C, spatial...) values, but its input is {}", to_string(shape));
   for (int last = shape.rank() - 1; last >= 2; --last) {
     Shape kernel = Shape::filled(shape.rank() - 2, 1);

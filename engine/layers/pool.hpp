@@ -9,6 +9,16 @@ namespace keelson {
 /// The op's parameters for the spatial dimensions of `src`.
 ops::PoolParams pool_params(ops::PoolKind kind, const PoolOptions& options, const Shape& src);
 
+/// How some rows of a pooled result are made.
+struct PoolPart {
+  Rows reads;           ///< rows of the source; windows end at the edges of the source
+  PoolOptions options;  ///< of the pooling of these rows
+  /// Before and behind the rows, as LayerPart::padding.
+  std::vector<std::int64_t> padding(int dim) const { return {options.pad_begin[dim - 2], options.pad_end[dim - 2]}; }
+};
+/// For the rows `rows` of the result, along dimension `dim`, of a source of shape `src`.
+PoolPart part_of_pool(const PoolOptions& options, const Shape& src, int dim, const Rows& rows);
+
 /// A pooling layer. Convolutions fuse max pooling into themselves (fusion rules).
 class PoolLayer : public Layer {
  public:
@@ -24,6 +34,7 @@ class PoolLayer : public Layer {
   ChannelMaps map_channels(const ChannelChange& change) const override {
     return {.dst = change.passed_on(), .parameters = {}};
   }
+  std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override;
   BackwardFn plan(ForwardBuilder& p) const override;
   void to_onnx(OnnxBuilder& b) const override;
 

@@ -10,7 +10,8 @@ namespace {
 
 class ResizeLayer : public Layer {
  public:
-  explicit ResizeLayer(const ResizeOptions& options) : options_(options) {}
+  explicit ResizeLayer(const ResizeOptions& options, const ops::Part& src_part = {}, const ops::Part& dst_part = {})
+      : options_(options), src_part_(src_part), dst_part_(dst_part) {}
 
   std::string kind() const override { return "resize"; }
   bool keeps_type() const override { return true; }
@@ -25,13 +26,24 @@ class ResizeLayer : public Layer {
     return {{x.shape[0], x.shape[1], options_.rows, options_.columns}, x.dtype};
   }
 
+  std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    const std::int64_t in = srcs[0].shape[dim], out = options_.rows;
+    const Rows reads = ops::resized_rows(in, out, options_.grid, rows);
+    ResizeOptions part = options_;
+    part.rows = rows.size();
+    return LayerPart{reads,
+                     std::make_shared<ResizeLayer>(part, ops::Part{in, reads.begin}, ops::Part{out, rows.begin})};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const Shape& shape = p.src(0).shape;
     const bool last = p.strided_src(0).is_channels_last(shape);
     const ops::ResizeDesc d{{shape, p.type(), last ? Layout::channels_last(shape) : Layout::plain(shape)},
                             options_.rows,
                             options_.columns,
-                            options_.grid};
+                            options_.grid,
+                            src_part_,
+                            dst_part_};
     std::shared_ptr<ops::Resize> op = p.make(d);
     const TensorDesc dst = d.dst_desc();
     p.forward(op, {.src = p.src_in(0, d.src.layout), .dst = p.new_dst(dst.layout, dst.dtype)});
@@ -56,6 +68,7 @@ class ResizeLayer : public Layer {
 
  private:
   ResizeOptions options_;
+  ops::Part src_part_, dst_part_;
 };
 
 }  // namespace

@@ -42,6 +42,25 @@ class TransposedConvLayer : public Layer {
     return rules;
   }
 
+  std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    const Shape& x = srcs[0].shape;
+    const int d = dim - 2;
+    auto layer = std::make_shared<TransposedConvLayer>(*this);
+    auto& p = layer->part_.emplace(params(x));
+    const std::int64_t stride = p.stride[d], reach = p.dilation[d] * (p.kernel[d] - 1);
+    const std::int64_t first = rows.begin + p.pad_begin[d], last = rows.end - 1 + p.pad_begin[d];
+    const auto floor = [&](std::int64_t n) { return n >= 0 ? n / stride : -((stride - 1 - n) / stride); };
+    // Rows beyond the edges are zeros, so that parts of equal size have equal descriptions. Where a stride is longer
+    // than a kernel, results between two kernels read nothing; a part begins at a kernel.
+    const Rows reads{std::min(floor(first - reach + stride - 1), floor(first)), floor(last) + 1};
+    p.pad_begin[d] = first - stride * reads.begin;
+    const std::int64_t beyond = (reads.size() - 1) * stride + reach + 1 - p.pad_begin[d] - rows.size();
+    p.pad_end[d] = std::max<std::int64_t>(beyond, 0);
+    p.output_padding[d] = std::max<std::int64_t>(-beyond, 0);
+    std::vector<std::int64_t> padding{p.pad_begin[d], p.pad_end[d], p.output_padding[d]};
+    return LayerPart{reads, std::move(layer), std::move(padding)};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto f = forward_weighted(
         p, made_of(), p.dst_request(), [&](const TensorDesc& src, const TensorDesc& weights, DType result) {
@@ -90,6 +109,7 @@ class TransposedConvLayer : public Layer {
 
   ops::TransposedConvParams params(const Shape& src) const {
     const int spatial = src.rank() - 2;
+    if (part_) return *part_;
     ops::TransposedConvParams p;
     p.kernel = options_.kernel.empty() ? Shape::filled(spatial, options_.size) : options_.kernel;
     if (p.kernel.rank() != spatial)
@@ -114,6 +134,7 @@ class TransposedConvLayer : public Layer {
   TransposedConvOptions options_;
   std::optional<FoldedBatchNorm> norm_;
   ops::EltwiseParams activation_;
+  std::optional<ops::TransposedConvParams> part_;  ///< of a layer that computes a part
 };
 
 }  // namespace

@@ -101,14 +101,14 @@ void Inserter::note_users(int c) {
   const Call& call = calls_[static_cast<std::size_t>(c)];
   const auto makes_terms = [&](Distribution::Axes axes) {
     return std::any_of(call.operands.begin(), call.operands.end(),
-                       [&](const Operand& o) { return o.writes() && held(o.id).partial_axes() == axes; });
+                       [&](const Operand& o) { return o.writes() && held(o.id).partial_axes == axes; });
   };
   for (const Operand& o : call.operands)
     if (o.writes()) users(o.id).last_writer = c;
   for (const Operand& o : call.operands) {
     if (!o.reads() || !held(o.id).is_partial()) continue;
     Users& u = users(o.id);
-    const bool own_term = u.last_writer == c || (is_linear(call) && makes_terms(held(o.id).partial_axes()));
+    const bool own_term = u.last_writer == c || (is_linear(call) && makes_terms(held(o.id).partial_axes));
     if (!own_term && u.first_reader < 0) u.first_reader = c;
   }
 }
@@ -129,7 +129,7 @@ void Inserter::add_partial_values() {
   for (BufferId b = 0; b < static_cast<BufferId>(users_.size()); ++b) {
     const Buffer& buffer = program_.buffer(b);
     if (buffer.view_of != no_buffer || users(b).in_bucket || !buffer.distribution.is_partial()) continue;
-    if (build_.ranks(buffer.distribution.partial_axes(), buffer.distribution.group) > 1 &&
+    if (build_.ranks(buffer.distribution.partial_axes, buffer.distribution.group) > 1 &&
         (buffer.keep || users(b).first_reader >= 0))
       add_sum(b, {b}, {.whole = b, .node = buffer.name, .label = buffer.name});
   }
@@ -164,7 +164,7 @@ void Inserter::add_sum(BufferId whole, const std::vector<BufferId>& parts, const
   const bool in_step = i.first_reader >= 0 && i.first_reader < static_cast<int>(ends_.backward);
   const Phase phase = in_step ? calls_[static_cast<std::size_t>(i.first_reader)].phase : Phase::exchange;
   const Distribution& terms = program_.buffer(parts[0]).distribution;
-  CommunicationDesc sum{.axes = terms.partial_axes(),
+  CommunicationDesc sum{.axes = terms.partial_axes,
                         .group = terms.group,
                         .dst = whole,
                         .wire = names.wire,
@@ -231,8 +231,7 @@ Call start_of(CompileState& build, CallLabel label, const CommunicationDesc& des
   if (desc.group != 0 && desc.kind != Kind::allreduce)
     fail("{}: {} of '{}' in groups of {} ranks: only an allreduce takes groups", label.node, name, desc.label,
          desc.group);
-  const bool to_neighbor = desc.kind == Kind::send || desc.kind == Kind::receive;
-  if (to_neighbor && desc.axes != ProcessGrid::Axes(desc.axes.last()))
+  if (desc.point_to_point() && desc.axes != ProcessGrid::Axes(desc.axes.last()))
     fail("{}: {} of '{}' along {}: a neighbor is a rank along one axis, so give one axis", label.node, name, desc.label,
          ProcessGrid::to_string(desc.axes));
   const auto ranks = static_cast<std::size_t>(build.ranks(desc.axes));

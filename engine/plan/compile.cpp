@@ -14,6 +14,7 @@
 #include "engine/plan/input_descs.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
+#include "engine/plan/spatial_parts.hpp"
 #include "engine/plan/updates.hpp"
 #include "engine/tune/tuning_ranks.hpp"
 
@@ -67,6 +68,7 @@ void require_shards(const PlanOptions& options) {
 struct Compiler {
   Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   CompiledGraph finish();
+  void cut_samples(const Graph& graph);
 
   Context& context() { return build.parameters.context(); }
   void require_room_for_inputs();
@@ -81,6 +83,8 @@ struct Compiler {
 
   PlanOptions options;
   CompileState build;
+  FusedNodes fused;    ///< of whole samples
+  SpatialParts parts;  ///< of this rank; the same nodes where samples are not cut
   int loss_node = -1;
   std::map<std::string, BufferId> outputs;
   std::optional<Gradients> gradients;
@@ -105,21 +109,35 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
                          (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
   if (options.training && options.exchange.reproducible)
     require_tree(graph, options, build.ranks(Distribution::Axis::data), build.ranks(Distribution::Axis::space));
-  FusedNodes fused = fuse(graph, options);
-  build.nodes = std::move(fused.nodes);
-  loss_node = graph.loss() < 0 ? -1 : fused.index[graph.loss()];
+  fused = fuse(graph, options);
+  cut_samples(graph);
+  loss_node = graph.loss() < 0 ? -1 : parts.index[graph.loss()];
   const std::size_t count = build.nodes.size();
   build.values.assign(count, no_buffer);
   build.diffs.assign(count, {});
   build.wants_gradient.assign(count, false);
   build.wants_f32.assign(count, false);
   build.half_activations = takes_half_activations(context(), compute_type(build.precision));
-  find_wanted_f32(graph, fused.index);
+  find_wanted_f32(graph, parts.index);
 
   add_inputs();
   const auto backward = plan_forward();
-  plan_outputs(graph, fused.index);
+  plan_outputs(graph, parts.index);
   if (options.training) plan_backward(backward);
+}
+
+void Compiler::cut_samples(const Graph& graph) {
+  const bool cut = build.ranks(Distribution::Axis::space) > 1;
+  parts = cut ? spatial_parts(graph, fused, options) : SpatialParts{.nodes = fused.nodes, .index = fused.index};
+  build.nodes = parts.nodes;
+  build.in_parts = parts.in_parts;
+  build.in_parts.resize(build.nodes.size(), false);
+  if (parts.alike) return;
+  // Ranks whose parts differ may prefer different layouts, but their gradients are added up as they lie in memory.
+  for (const ParameterSpec& spec : graph.parameters()) {
+    Parameter& p = build.parameters.at(spec.name);
+    if (!p.value) build.parameters.materialise(p, Layout::plain(p.shape));
+  }
 }
 
 /// Losses and callers read f32. A node that keeps the type of its sources then needs f32 sources.
@@ -227,7 +245,7 @@ CompiledGraph Compiler::finish() {
   c.phase_ends = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                            : insert_collectives(build, {}, {});
   program.place();
-  c.structure = plan_structure(build);
+  c.structure = plan_structure(build, fused.nodes, parts.bounds);
   c.checks_gradients = build.checks_gradients;
   c.step_params = build.step_params;
   c.loss_scale = build.loss_scale;
@@ -254,7 +272,7 @@ namespace {
 
 /// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
 /// the elements may lie in another order, and the sums would be wrong without a word. `ranks`: all that take part in
-/// sums. `peers`: those with the same shapes, whose samples are computed alike. Both may be null.
+/// sums. `peers`: those with the same parts of samples, which are computed alike. Both may be null.
 void require_same_plans(const CompiledGraph& mine, Communicator* ranks, Communicator* peers) {
   const auto compare = [](Communicator* group, std::uint64_t hash) {
     if (group)
@@ -287,11 +305,13 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
                             Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
-  Communicator* const ranks = options.communicator();
-  Communicator* const peers = options.compiles_with();
+  const bool cut = options.grid && options.grid->extent(Distribution::Axis::space) > 1;
+  const SpatialParts parts = cut ? spatial_parts(graph, fuse(graph, options), options) : SpatialParts{};
+  Communicator* const same_parts = options.same_parts();
+  Communicator* const peers = parts.alike ? options.compiles_with() : same_parts;
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
   CompiledGraph compiled = peers && peers->size() > 1 ? make_as_first(make, *peers, autotuner) : make();
-  if (options.training) require_same_plans(compiled, ranks, peers);
+  if (options.training) require_same_plans(compiled, options.communicator(), parts.inputs.empty() ? peers : same_parts);
   return compiled;
 }
 

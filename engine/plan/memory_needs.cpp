@@ -1,6 +1,7 @@
 #include "engine/plan/memory_needs.hpp"
 
 #include <cmath>
+#include <optional>
 
 #include "engine/tune/autotuner.hpp"
 
@@ -12,7 +13,11 @@ using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
 
 Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
   options.batch = batch;
-  options.grid = nullptr;  // other ranks may have enough memory, and do not come here
+  std::optional<ProcessGrid> alone;  // other ranks may have enough memory, and do not come here
+  if (options.grid)
+    options.grid =
+        &alone.emplace(ProcessGrid::Extents{.data = 1, .space = options.grid->extent(ProcessGrid::Axis::space)},
+                       options.grid->coordinate(ProcessGrid::Axis::space));
   options.peers = nullptr;
   const Autotuner::RulesOfThumb rules(context.device().autotuner());  // a full device is none to time anything on
   Parameters parameters(graph, context, 1);

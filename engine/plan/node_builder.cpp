@@ -25,9 +25,6 @@ int CompileState::ranks(ProcessGrid::Axes axes, int group) const {
 }
 
 BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution) {
-  if (distribution.is_sharded())
-    fail("{} is {}: values are replicated or partial so far; exchange the parts in the layer (NodeBuilder::start)",
-         qualified(build_, node_, name), to_string(distribution));
   const BufferId b = build_.program.add(qualified(build_, node_, name), desc);
   build_.program.buffer(b).distribution = distribution;
   return b;
@@ -47,7 +44,7 @@ BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
 BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
   const TensorDesc src = desc(b);
   const bool fits = src.dtype == type && (layout.is_any() || src.layout == layout);
-  if (fits && !build_.program.is_part(b)) return b;
+  if (fits && build_.program.is_usable(b)) return b;
   // A parameter changes after every step and a gradient is made once: only forward values are worth remembering.
   for (BufferId known : build_.reordered[b])
     if (desc(known).layout == layout && desc(known).dtype == type) return known;
@@ -131,6 +128,15 @@ BackwardBuilder::BackwardBuilder(CompileState& build, int node) : NodeBuilder(bu
   }
   diff_dst_ = new_buffer("diff_dst", d);
   forward(make(sum), {.srcs = terms, .dst = diff_dst_}, "sum of gradients");
+}
+
+bool BackwardBuilder::owns_diff_dst() const {
+  const Program& program = build_.program;
+  if (program.root(diff_dst_) != diff_dst_ || program.buffer(diff_dst_).storage != Storage::arena) return false;
+  int readers = 0;
+  for (const auto& terms : build_.diffs)
+    for (const BufferId term : terms) readers += program.root(term) == diff_dst_ ? 1 : 0;
+  return readers <= 1;
 }
 
 BufferId BackwardBuilder::new_diff_src(int i, const Layout& layout, DType type) {

@@ -47,6 +47,7 @@ struct CompileState {
   std::vector<Graph::Node> nodes;            ///< the nodes after fusion
   std::vector<BufferId> values;              ///< per node: the result; no_buffer until planned
   std::vector<bool> wants_gradient;          ///< per node: the result depends on a trained parameter
+  std::vector<bool> in_parts;                ///< per node: each rank along space computes a part, or its term of a sum
   std::vector<bool> wants_f32;               ///< per node: a loss or the caller reads the result
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
@@ -106,8 +107,7 @@ class NodeBuilder {
   /// The value of `b` in this dtype for an op that reads any strides: `b` itself, which may be a part of a larger
   /// buffer (Program::is_part), where its elements are in the order of `layout`; else converted().
   BufferId in_order(BufferId b, const Layout& layout, DType type);
-  /// A new buffer in the arena, called "conv1/dst" for name "dst" of node "conv1". Throws Error for a sharded
-  /// distribution, since none is built yet.
+  /// A new buffer in the arena, called "conv1/dst" for name "dst" of node "conv1".
   BufferId new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution = {});
   /// A new buffer of this many bytes, u8; no_buffer for 0.
   BufferId new_bytes(const std::string& name, std::size_t bytes);
@@ -115,11 +115,17 @@ class NodeBuilder {
   BufferId view(BufferId b, const TensorDesc& desc, std::size_t offset = 0) {
     return build_.program.view(b, desc, offset);
   }
+  /// Lets `inner` lie within `outer` instead of being copied there: Program::place_inside().
+  bool place_inside(BufferId inner, BufferId outer, std::size_t offset) {
+    return build_.program.place_inside(inner, outer, offset);
+  }
   BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
   BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale, u8, or no_buffer
+  /// Whether this rank computes a part of the node's samples; else all ranks along space compute the same.
+  bool computes_part() const { return build_.in_parts[static_cast<std::size_t>(node_)]; }
   /// (batch) f32: 1 for samples that count, else 0. Sums over samples multiply by it, so that the terms of all ranks
-  /// add up to the sum over all samples: the weight of a sample is 1 on one rank alone.
-  BufferId sample_weight() const { return build_.weight; }
+  /// add up to the sum over all samples: where ranks compute the same, the weight of a sample is 1 on one rank alone.
+  BufferId sample_weight() const { return computes_part() ? build_.inputs.at("weight") : build_.weight; }
   BufferId loss() const { return build_.loss; }  ///< one f64
 
   /// Appends a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A call that leaves out a required operand does
@@ -242,6 +248,9 @@ class BackwardBuilder : public NodeBuilder {
   /// may be a part of a larger one (Program::is_part): the slice of a concatenation's gradient. diff_dst_in() gives ops
   /// that read no strides a buffer without gaps, in_order() others the slice itself.
   BufferId diff_dst() const { return diff_dst_; }
+  /// Whether no other node reads the buffer diff_dst(), so that this node may change it. Calls that are appended later
+  /// (at_update()) must not read the gradients of values.
+  bool owns_diff_dst() const;
   /// The same gradient in this layout and dtype.
   BufferId diff_dst_in(const Layout& layout, DType type = DType::f32) { return converted(diff_dst_, layout, type); }
   /// A new buffer for this node's contribution to the gradient of source i, for the whole batch. The dtype may differ

@@ -56,8 +56,9 @@ struct PlanOptions {
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
   /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
-  /// to time them. All of them have the same shapes, and make the same plans in the same order. Null: the ranks along
-  /// the axis data of the grid, which have the same parts of samples and of the network.
+  /// to time them. All of them make plans of the same graphs in the same order. Null: the ranks along the axes data and
+  /// space of the grid. Where ranks have parts of samples of different sizes, only the ranks with the same part compile
+  /// together: those along the axis data.
   Communicator* peers = nullptr;
 
   /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.
@@ -66,7 +67,9 @@ struct PlanOptions {
   /// The ranks that share the batch, and sum gradients; null: this rank alone, or a grid without a communicator.
   Communicator* communicator() const { return along(Distribution::batch); }
   /// `peers` or, where that is null, the ranks that it stands for; null: this rank alone.
-  Communicator* compiles_with() const { return peers ? peers : along(ProcessGrid::Axis::data); }
+  Communicator* compiles_with() const { return peers ? peers : communicator(); }
+  /// The ranks that have the same parts of their samples; null: this rank alone.
+  Communicator* same_parts() const { return along(ProcessGrid::Axis::data); }
 
  private:
   Communicator* along(ProcessGrid::Axes axes) const { return grid && grid->has_ranks() ? grid->along(axes) : nullptr; }

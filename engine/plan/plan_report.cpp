@@ -121,9 +121,11 @@ std::uint64_t plan_hash(const CompiledGraph& compiled) {
   return h.value;
 }
 
-std::uint64_t plan_structure(const CompileState& build) {
+std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph::Node>& nodes,
+                             std::string_view bounds) {
   TextHash h;
-  for (const Graph::Node& n : build.nodes) {
+  h.add(bounds);
+  for (const Graph::Node& n : nodes) {
     h.add(n.name);
     h.add(n.srcs.empty() ? "input" : n.layer->kind());
     for (const int src : n.srcs) h.add(std::to_string(src));
@@ -135,7 +137,7 @@ std::uint64_t plan_structure(const CompileState& build) {
       h.add(fmt::format("{} {} {} {}", b.name, to_string(b.desc), to_string(b.distribution), b.offset));
   for (const Call& c : program.calls()) {
     const Communication* k = c.communication();
-    if (!k || k->step == Communication::Step::wait) continue;
+    if (!k || k->step == Communication::Step::wait || k->desc.point_to_point()) continue;
     const CommunicationDesc& d = k->desc;
     h.add(c.node);
     h.add(c.op);

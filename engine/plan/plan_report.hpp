@@ -13,7 +13,7 @@ std::vector<std::string> plan_reorders(const Program& program);                 
 std::string op_name(const Call& call);                   ///< as PlanRow::op: "conv bwd data"
 std::uint64_t plan_hash(const CompiledGraph& compiled);  ///< as Plan::hash()
 /// As Plan::structure(), of a compilation whose program is complete.
-std::uint64_t plan_structure(const CompileState& build);
+std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph::Node>& nodes, std::string_view bounds);
 /// As Plan::print(). `compiled` is the compiled graph of `plan`; `peaks` may be null.
 void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compiled, const std::vector<PlanRow>& rows,
                 const DevicePeaks* peaks);

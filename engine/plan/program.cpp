@@ -40,6 +40,16 @@ BufferId Program::view(BufferId of, const TensorDesc& desc, std::size_t offset) 
   return add(std::move(v));
 }
 
+bool Program::place_inside(BufferId inner, BufferId outer, std::size_t offset) {
+  Buffer& b = buffer(inner);
+  const bool is_free = b.view_of == no_buffer && b.storage == Storage::arena && !b.keep;
+  if (!is_free || offset != align64(offset) || root(outer) == inner) return false;
+  KEELSON_EXPECT(offset + b.bytes <= buffer(outer).bytes);
+  b.view_of = outer;
+  b.offset = offset;
+  return true;
+}
+
 BufferId Program::root(BufferId id) const {
   while (buffer(id).view_of != no_buffer) id = buffer(id).view_of;
   return id;
@@ -101,21 +111,21 @@ bool Program::reads_once(const Call& call, const Operand& source) const {
                        [&](const Operand& o) { return o.id != no_buffer && root(o.id) == root(source.id); }) == 1;
 }
 
-/// Merges whole buffers of the same desc. A result never replaces a part, since other parts may be read later.
+/// Merges buffers of the same desc. A result replaces a part only when no later call reads any of the larger buffer.
 void Program::merge_in_place() {
   auto life = lives();
   for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
     for (const Operand& result : calls_[c].operands) {
       if (result.in_place_of < 0 || result.id == no_buffer) continue;
       const Operand& source = calls_[c].operands[static_cast<std::size_t>(result.in_place_of)];
-      if (source.id == no_buffer || is_part(source.id) || is_part(result.id)) continue;
+      if (source.id == no_buffer || !is_usable(source.id) || is_part(result.id)) continue;
       if (!(buffer(source.id).desc == buffer(result.id).desc) || !reads_once(calls_[c], source)) continue;
       const BufferId src = root(source.id), dst = root(result.id);
       const bool free_after = life[src].last == c && life[dst].first == c;
       if (src == dst || !free_after || buffer(src).storage != Storage::arena || buffer(dst).storage != Storage::arena ||
-          buffer(src).bytes != buffer(dst).bytes)
+          buffer(source.id).bytes != buffer(dst).bytes)
         continue;
-      buffer(dst).view_of = src;
+      buffer(dst).view_of = source.id;
       life[src].last = life[dst].last;
     }
 }

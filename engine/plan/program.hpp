@@ -89,10 +89,14 @@ struct CommunicationDesc {
   /// ProcessGrid::neighbor. Ranks without such a neighbor do nothing, so that all ranks have the same program.
   int peer = 0;
   bool periodic = false;           ///< of send and receive: the axis is a ring
+  bool zeros = false;              ///< of receive: ranks without such a neighbor set dst to zero
   bool consumes_src = false;       ///< of reduce_scatter: as in CollectiveDesc
   Wire wire = Wire::fp32;          ///< of an allreduce of f32
   SumOrder order = SumOrder::any;  ///< of an allreduce
   std::string label;               ///< for messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
+
+  /// A send or a receive, in which two ranks take part.
+  bool point_to_point() const { return kind == CollectiveDesc::Kind::send || kind == CollectiveDesc::Kind::receive; }
 };
 
 /// The start or the end of a collective. Computations may stand between the two.
@@ -127,6 +131,11 @@ class Program {
   /// Adds a buffer that has the memory of another one, from byte `offset` on, with another desc. Throws Error where the
   /// desc needs more bytes than there are.
   BufferId view(BufferId of, const TensorDesc& desc, std::size_t offset = 0);
+  /// Makes `inner`, a buffer of the arena that is written before `outer` is used, a part of `outer`, from byte `offset`
+  /// on, so that nobody has to copy it there. Returns false where that is not possible: `inner` is already a part of
+  /// another buffer, has its own memory, is kept, or would not begin at a multiple of 64 bytes. Later calls must not
+  /// write to this part of `outer` if `inner` is read after them.
+  bool place_inside(BufferId inner, BufferId outer, std::size_t offset);
   /// The buffer of this number. The reference is valid until the next add() or view().
   Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
   /// The same, to read.
@@ -140,6 +149,13 @@ class Program {
   std::size_t offset_in_root(BufferId id) const;
   /// Whether the buffer views a part of a larger one: it may begin at any element and have gaps that belong to others.
   bool is_part(BufferId id) const { return buffer(id).bytes < buffer(root(id)).bytes; }
+
+  /// Whether any op can use the buffer as it is: it is no part, or a part without gaps that begins at a multiple of 64
+  /// bytes.
+  bool is_usable(BufferId id) const {
+    const TensorDesc& d = buffer(id).desc;
+    return !is_part(id) || (offset_in_root(id) % 64 == 0 && d.layout.is_dense(d.shape));
+  }
 
   /// Merges in-place pairs and gives all arena buffers their offsets. A buffer lives from the first call that uses it
   /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the

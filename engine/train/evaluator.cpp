@@ -32,6 +32,9 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       context_(parameters.context()) {
   if (options_.evaluation.units == 0)
     options_.evaluation.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
+  const ProcessGrid grid = training_grid(communicator_, options_.space);
+  if (grid.extent(ProcessGrid::Axis::space) > 1)
+    replicas_.emplace(*communicator_, ProcessGrid::Extents{.space = options_.space});
   set_network(graph, parameters);
   regroup();  // after the plan, which knows best whether there is memory for the batch
 }
@@ -47,12 +50,14 @@ void Evaluator::regroup() {
   loader_.reset();  // before the next one, which wants as much memory
   const ProcessGrid grid = training_grid(communicator_, options_.space);
   counts_ = grid.coordinate(ProcessGrid::Axis::space) == 0;
+  SampleDecoding decoding = decoding_for(context_.device());
+  decoding.rows = rows_;
   loader_.emplace(dataset_, LoaderOptions{.batch = options_.batch,
                                           .rank = grid.coordinate(ProcessGrid::Axis::data),
                                           .ranks = grid.extent(ProcessGrid::Axis::data),
                                           .shuffle = false,
                                           .threads = options_.threads,
-                                          .decoding = decoding_for(context_.device())});
+                                          .decoding = std::move(decoding)});
 }
 
 void Evaluator::release_network() { network_.reset(); }
@@ -60,9 +65,16 @@ void Evaluator::release_network() { network_.reset(); }
 void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   KEELSON_EXPECT(&parameters.context() == &context_);
   release_network();
-  PlanOptions plan{.batch = options_.batch, .training = false, .precision = options_.precision, .peers = communicator_};
+  PlanOptions plan{.batch = options_.batch,
+                   .training = false,
+                   .precision = options_.precision,
+                   .grid = replicas_ ? &*replicas_ : nullptr,
+                   .peers = communicator_};
   plan.exchange.reproducible = options_.one_by_one;
-  network_.emplace(graph, parameters, plan, dataset_, decoding_for(context_.device()));
+  SampleDecoding decoding = decoding_for(context_.device());
+  decoding.rows = rows_of_fields(graph, plan, dataset_);
+  network_.emplace(graph, parameters, plan, dataset_, decoding);
+  if (std::exchange(rows_, decoding.rows) != decoding.rows && loader_) regroup();
   prepare_metrics();
 }
 
@@ -75,6 +87,10 @@ void Evaluator::prepare_metrics() {
     const auto& fields = dataset_.fields();
     while (target_field_ < fields.size() && fields[target_field_].name != options_.evaluation.target) ++target_field_;
     if (target_field_ == fields.size()) refuse("{} has no field {}", setup_.data, options_.evaluation.target);
+    if (!rows_.empty() && rows_[target_field_])
+      refuse(
+          "predictions are compared with {}, of which each rank reads a part (--spatial): evaluate without --spatial",
+          options_.evaluation.target);
     setup_.target = fields[target_field_];
     setup_.prediction_name = options_.evaluation.prediction;
     setup_.prediction = network_->executor.output(options_.evaluation.prediction).shape();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/base/trace.hpp"
+#include "engine/plan/spatial_parts.hpp"
 
 namespace keelson {
 namespace {
@@ -35,6 +36,17 @@ SampleDecoding decoding_for(Device& device, std::shared_ptr<const SampleTransfor
           }};
 }
 
+FieldRows rows_of_fields(const Graph& graph, const PlanOptions& options, const Dataset& data) {
+  const auto inputs = input_rows(graph, options);
+  if (inputs.empty()) return {};
+  FieldRows rows;
+  for (const Field& f : data.fields()) {
+    const auto found = inputs.find(f.name);
+    rows.push_back(found == inputs.end() ? std::nullopt : std::optional(found->second));
+  }
+  return rows;
+}
+
 void require_all_inputs(const Graph& graph, const Dataset& data) {
   const auto& fields = data.fields();
   for (const auto& node : graph.nodes()) {
@@ -52,7 +64,7 @@ InputPipeline::InputPipeline(const Dataset& data, const SampleDecoding& decoding
   Device& device = context.device();
   KEELSON_EXPECT(decoding.by_device == !device.shares_host_memory());
   if (decoding.by_device) queue_ = device.make_queue();
-  const auto& fields = data.fields();
+  const auto fields = decoding.fields_of(data);
   const CodedField* coded = decoding.coded(data);
   for (const Field& f : fields) {
     Input input{.name = f.name, .tensor = executor.input(f.name)};

@@ -17,6 +17,9 @@ namespace keelson {
 /// batches.
 SampleDecoding decoding_for(Device& device, std::shared_ptr<const SampleTransform> transform = nullptr);
 
+/// The rows of the data's fields that a plan of this graph reads on this rank (input_rows()).
+FieldRows rows_of_fields(const Graph& graph, const PlanOptions& options, const Dataset& data);
+
 /// Throws InputError, naming both, where the network has an input that no field of the data feeds.
 void require_all_inputs(const Graph& graph, const Dataset& data);
 
@@ -27,7 +30,8 @@ void require_all_inputs(const Graph& graph, const Dataset& data);
 /// one call of the device per field decodes or converts the field to what the first layer reads.
 class InputPipeline {
  public:
-  /// For batches of these data, where `decoding` is decoding_for() the context's device; batches with all fields
+  /// For batches of these data, where `decoding` is decoding_for() the context's device, with the rows that the plan
+  /// reads (input_rows()); batches with all fields
   /// decoded may come, too. Throws InputError, naming both, where a field does not fit the input. Executor and context
   /// must outlive the pipeline.
   InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context);

@@ -75,7 +75,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       progress_(communicator, progress_of(options_), options_.threads.cpus),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
-  batches_.regroup();  // after the plan, which knows best whether there is memory for the batch
+  batches_.regroup(session_.rows());  // after the plan, which knows best whether there is memory for the batch
   join_ranks();
   if (validation) evaluator_.emplace(graph, parameters, *validation, communicator, evaluator_options(options_));
 }

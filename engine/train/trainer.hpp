@@ -100,9 +100,10 @@ class Trainer {
   /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
   /// the epoch, for the learning rate and for dropout, as any other step. The batch has the fields of the training data
   /// with room for TrainerOptions::batch samples, and zeros beyond `count`. All ranks of a replica
-  /// (TrainerOptions::space) give the same batch. global_count is the sum of all replicas' counts, sample_offset is the
-  /// number of the replica * TrainerOptions::batch. weight and indices may be null. The step is made even if
-  /// stop_reason() has a value. Throws InputError for a batch that does not fit, and as step(). Collective.
+  /// (TrainerOptions::space) give the same batch; where they compute parts of samples, a batch throws InputError.
+  /// global_count is the sum of all replicas' counts, sample_offset is the number of the replica *
+  /// TrainerOptions::batch. weight and indices may be null. The step is made even if stop_reason() has a value. Throws
+  /// InputError for a batch that does not fit, and as step(). Collective.
   void step(const Batch& batch);
   /// What run() does after each step: end_epoch() where all steps of the epoch are done, and checkpoints as the options
   /// say. Does nothing when training has ended (stop_reason()). Throws as these. Collective.

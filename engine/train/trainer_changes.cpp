@@ -62,8 +62,8 @@ void Trainer::release_group() {
 }
 
 void Trainer::rebuild_group() {
-  batches_.regroup();
   session_.regroup();
+  batches_.regroup(session_.rows());
   join_ranks();
   if (evaluator_) evaluator_->regroup();
   if (!is_rank0()) return;
@@ -124,6 +124,7 @@ void Trainer::set_network(Graph graph, Parameters parameters) {
   session_.release();
   if (evaluator_) evaluator_->release_network();
   session_.set_network(std::move(graph), std::move(parameters));
+  if (session_.rows() != batches_.rows()) batches_.regroup(session_.rows());
   join_ranks();
   if (evaluator_) evaluator_->set_network(session_.graph(), parameters_);
   state_.topology = Topology(session_.graph()).to_text();

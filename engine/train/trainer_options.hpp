@@ -34,9 +34,9 @@ struct TrainerOptions {
   std::map<std::string, std::string> texts;   ///< RunState::texts, stored in checkpoints
   SampleUnit unit;                            ///< of losses and rates in records and evaluations
   std::int64_t batch = 1;                     ///< samples per step and replica
-  /// Ranks of a replica: neighbours along the axis space of the process grid, which take the same samples. The number
-  /// of ranks must be a multiple of it. More than 1 only in synchronous training, without reproducible sums, and where
-  /// the ranks do not survive losses.
+  /// Ranks of a replica: neighbours along the axis space of the process grid. They take the same samples, and each
+  /// computes a part of each sample (spatial_parts()). The number of ranks must be a multiple of it. More than 1 only
+  /// in synchronous training, without reproducible sums, and where the ranks do not survive losses.
   int space = 1;
   std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included
   /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;

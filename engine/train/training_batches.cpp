@@ -12,8 +12,11 @@ TrainingBatches::TrainingBatches(const Dataset& data, Device& device, Communicat
                                  const TrainerOptions& options)
     : data_(data), ranks_(ranks), options_(options), decoding_(decoding_for(device, options.transform)) {}
 
-void TrainingBatches::regroup() {
+void TrainingBatches::regroup(const FieldRows& rows) {
   loader_.reset();  // before the next one, which wants as much memory
+  rows_ = rows;
+  SampleDecoding decoding = decoding_;
+  decoding.rows = rows;
   const ProcessGrid grid = training_grid(ranks_, options_.space);
   loader_.emplace(data_, LoaderOptions{.batch = options_.batch,
                                        .rank = grid.coordinate(ProcessGrid::Axis::data),
@@ -21,7 +24,7 @@ void TrainingBatches::regroup() {
                                        .seed = options_.seed,
                                        .shuffle = options_.shuffle,
                                        .threads = options_.threads,
-                                       .decoding = decoding_});
+                                       .decoding = std::move(decoding)});
   loader_at_.reset();
 }
 
@@ -39,6 +42,11 @@ const Batch& TrainingBatches::next(const RunState& state) {
 }
 
 Batch TrainingBatches::checked(const Batch& given) {
+  if (!rows_.empty())
+    refuse(
+        "a batch of the caller was given, but each rank computes a part of each sample (TrainerOptions::space): let "
+        "the "
+        "trainer read the samples");
   const auto fields = data_.fields().size();
   if (given.fields.size() != fields)
     refuse("a batch of {} fields was given. Expected {}, as {} has them", given.fields.size(), fields,

@@ -17,8 +17,8 @@ class TrainingBatches {
  public:
   /// Has no batches before the first regroup(). `ranks` null: this rank alone. All references must outlive this.
   TrainingBatches(const Dataset& data, Device& device, Communicator* ranks, const TrainerOptions& options);
-  /// Deals the samples to the ranks that are in the group now.
-  void regroup();
+  /// Deals the samples to the ranks that are in the group now, of which this rank reads these rows.
+  void regroup(const FieldRows& rows);
 
   /// Lets the loader decode from the step on that follows this state, if it does not do so already.
   void seek(const RunState& state);
@@ -30,13 +30,15 @@ class TrainingBatches {
 
   const Loader& loader() const { return *loader_; }             ///< valid until regroup()
   const Dataset& data() const { return data_; }                 ///< where the samples come from
-  const SampleDecoding& decoding() const { return decoding_; }  ///< for plan and InputPipeline, too
+  const SampleDecoding& decoding() const { return decoding_; }  ///< of whole samples
+  const FieldRows& rows() const { return rows_; }               ///< as given to regroup()
 
  private:
   const Dataset& data_;
   Communicator* ranks_;
   const TrainerOptions& options_;
   SampleDecoding decoding_;
+  FieldRows rows_;
   std::optional<Loader> loader_;
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
   std::vector<float> weights_;                                      ///< of a batch that brings none

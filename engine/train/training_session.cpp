@@ -22,8 +22,10 @@ void TrainingSession::make() {
   release();
   PlanOptions plan = options_.plan();
   plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;
-  plan.peers = ranks_;  // all have whole samples, so also those along the axis space have the same shapes
-  network_.emplace(*graph_, parameters_, plan, batches_.data(), batches_.decoding());
+  plan.peers = ranks_;
+  SampleDecoding decoding = batches_.decoding();
+  decoding.rows = rows_ = rows_of_fields(*graph_, plan, batches_.data());
+  network_.emplace(*graph_, parameters_, plan, batches_.data(), decoding);
   if (apart_) network_->executor.set_progress(ranks_);
   if (loss_scale_) network_->executor.set_loss_scale(*loss_scale_);
   steps_ = 0;  // the calls of the new plan are timed, too

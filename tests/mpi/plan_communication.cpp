@@ -162,30 +162,5 @@ TEST_F(PlanCommunication, SaysWhatDoesNotFit) {
   EXPECT_NE(alone.find("a ring of one rank"), std::string::npos) << alone;
 }
 
-/// A layer that wants its value in parts.
-class ShardedLayer : public Layer {
- public:
-  std::string kind() const override { return "sharded"; }
-  ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
-  BackwardFn plan(ForwardBuilder& p) const override {
-    p.set_dst(p.new_buffer("part", p.src(0), Distribution::sharded(Axis::space, 1)));
-    return nullptr;
-  }
-  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a test's layer"); }
-};
-
-TEST_F(PlanCommunication, RefusesShardedValues) {
-  Graph g;
-  g.set_output("out", g.add(std::make_shared<ShardedLayer>(), {g.input("x", {4})}, "halves"));
-  Parameters parameters(g, context(network_contexts().back()), 1);
-  try {
-    const Plan plan(g, parameters, {.training = false});
-    FAIL() << "accepted";
-  } catch (const Error& e) {
-    const std::string text = e.what();
-    EXPECT_NE(text.find("halves/part is sharded along dim 1 over space"), std::string::npos) << text;
-  }
-}
-
 }  // namespace
 }  // namespace keelson::testing

@@ -27,6 +27,16 @@ class ReplicasTest : public MpiTest {
   std::unique_ptr<Communicator> rank_of_each(int space) const { return world().split(rank() % space, rank()); }
 };
 
+/// Without spatial dimensions: all ranks of a replica compute the same.
+Graph dense_network() {
+  Graph g;
+  Var h = leaky_relu(dense(flatten(g.input("x", {2, 6, 6, 6})), 12, "dense1"), 0.1f);
+  h = dense(dropout(h, 0.25f, "drop"), 2, "dense2");
+  g.set_output("prediction", h);
+  mse(h, g.input("y", {2}));
+  return g;
+}
+
 TEST_F(ReplicasTest, HaveTheBitsOfReplicasOfOneRank) {
   KEELSON_NEED_RANKS(2);
   auto lars = std::make_shared<Lars>();
@@ -47,7 +57,7 @@ TEST_F(ReplicasTest, HaveTheBitsOfReplicasOfOneRank) {
         const auto predictions = std::make_shared<Predictions>();
         o.evaluation.metrics.resize(1);
         o.evaluation.metrics.push_back(predictions);
-        const auto trained = train_cubes(c, 4, o);
+        const auto trained = train_cubes(dense_network(), c, 4, o);
         return std::pair(trained, rank() == 0 ? predictions->predicted() : std::vector<float>());
       };
       const auto got = run(&world(), space), want = run(others.get(), 1);

@@ -26,12 +26,18 @@ inline Trained train_network(const Graph& graph, const Dataset& training, const 
   return t;
 }
 
+/// The trainings of train_cubes(), of another network.
+inline Trained train_cubes(const Graph& graph, Communicator* c, std::int64_t global_batch, TrainerOptions o,
+                           const std::filesystem::path& resume = {}) {
+  o.transform = std::make_shared<Flip>();
+  return train_network(graph, CubeDataset(19), CubeDataset(7, 6, 99), c, global_batch, o, resume);
+}
+
 /// 19 samples: the last step of an epoch has 3 of 4 or 8, so some ranks have fewer, or none. With dropout, and a
 /// transform of samples.
 inline Trained train_cubes(Communicator* c, std::int64_t global_batch, TrainerOptions o,
                            const std::filesystem::path& resume = {}) {
-  o.transform = std::make_shared<Flip>();
-  return train_network(small_network(0.25f), CubeDataset(19), CubeDataset(7, 6, 99), c, global_batch, o, resume);
+  return train_cubes(small_network(0.25f), c, global_batch, std::move(o), resume);
 }
 
 }  // namespace keelson::testing

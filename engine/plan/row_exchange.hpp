@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/graph/layer.hpp"
+#include "engine/plan/parts.hpp"
+
+namespace keelson {
+
+/// The exchange that gives each rank along the axis space the rows that it wants of a value, along one dimension.
+struct RowExchange {
+  ValueParts value;          ///< how the ranks hold the value
+  std::vector<Rows> wanted;  ///< per rank along space: rows that it wants; rows beyond the edges become zeros
+  int rank = 0;              ///< this rank along space
+  int dim = 2;               ///< the dimension that counts rows
+  std::string reader;        ///< the node that reads the rows, for messages: "conv2"
+  friend bool operator==(const RowExchange&, const RowExchange&) = default;
+};
+
+/// The layer of a node that makes an exchange (spatial_parts()). The source is what this rank holds of the value, the
+/// result is what the rank wants. Backward sends the gradient of each row that has come from another rank back to that
+/// rank, which adds it: its own term first, then those of the others by rank. Gradients of rows beyond the edges are
+/// dropped.
+std::shared_ptr<const Layer> row_exchange_layer(RowExchange exchange);
+
+}  // namespace keelson

@@ -1,0 +1,315 @@
+#include "engine/plan/spatial_parts.hpp"
+
+#include <algorithm>
+
+#include "engine/base/error.hpp"
+#include "engine/plan/row_exchange.hpp"
+
+namespace keelson {
+
+namespace {
+
+constexpr int first_spatial = 2;  ///< dimension of images and volumes: rows, depth
+
+/// How all ranks compute a node.
+struct NodeParts {
+  ValueParts value;                        ///< of the result
+  std::vector<std::vector<Rows>> sources;  ///< per source, per rank: rows that the layer reads
+  /// Per rank: computes the rank's part; null: the node's own layer.
+  std::vector<std::shared_ptr<const Layer>> layers;
+  std::vector<std::vector<std::int64_t>> paddings;  ///< per rank: LayerPart::padding
+  std::int64_t stride = 0;  ///< rows of the inputs to a row of the result; 0: the value is whole
+  bool is_term = false;     ///< each rank computes a term, from parts
+  bool on_parts() const { return value.is_cut() || is_term; }  ///< whether the layer works on parts
+};
+
+class SampleCutter {
+ public:
+  SampleCutter(const Graph& graph, const FusedNodes& fused, const PlanOptions& options)
+      : graph_(graph),
+        fused_(fused),
+        training_(options.training),
+        ranks_(static_cast<std::size_t>(options.grid->extent(ProcessGrid::Axis::space))),
+        rank_(options.grid->coordinate(ProcessGrid::Axis::space)),
+        parts_(fused.nodes.size()) {
+    find_dims();
+    find_strides();
+    for (std::size_t i = 0; i < parts_.size(); ++i) cut(i);
+    find_rows_of_inputs();
+  }
+  SpatialParts finish();
+
+ private:
+  const Graph::Node& node(std::size_t i) const { return fused_.nodes[i]; }
+  std::vector<ValueShape> source_shapes(std::size_t i) const {
+    std::vector<ValueShape> shapes;
+    for (const int s : node(i).srcs) shapes.push_back(node(static_cast<std::size_t>(s)).shape);
+    return shapes;
+  }
+  bool has_rows(std::size_t i) const { return dims_[i] >= 0; }
+  /// Rows of the whole value; 1 for values that have none.
+  std::int64_t extent(std::size_t i) const { return has_rows(i) ? node(i).shape.shape[dims_[i]] : 1; }
+  /// What the layer needs for these rows; no value where it needs whole sources.
+  std::optional<LayerPart> part(std::size_t i, const Rows& rows) const {
+    if (!has_rows(i)) return {};
+    for (const int s : node(i).srcs)
+      if (node(static_cast<std::size_t>(s)).shape.shape.rank() != node(i).shape.shape.rank()) return {};
+    return node(i).layer->part(source_shapes(i), first_spatial, rows);
+  }
+  /// What the layer needs for its term of these rows of source 0; no value where it needs whole sources.
+  std::optional<LayerPart> term(std::size_t i, const Rows& rows) const {
+    if (!training_ || node(i).srcs.empty() || node(i).shape.batch_axis >= 0) return {};
+    return node(i).layer->term(source_shapes(i), first_spatial, rows);
+  }
+  const NodeParts& source(std::size_t i, std::size_t s) const {
+    return parts_[static_cast<std::size_t>(node(i).srcs[s])];
+  }
+  /// The first of a node's sources that is cut; no value: all are whole.
+  std::optional<std::size_t> first_cut_source(std::size_t i) const {
+    for (std::size_t s = 0; s < node(i).srcs.size(); ++s)
+      if (source(i, s).stride > 0) return s;
+    return {};
+  }
+  void find_dims();
+  void find_strides();
+  void cut_input(std::size_t i);
+  bool cut_sum(std::size_t i);
+  void cut(std::size_t i);
+  bool cut_node(std::size_t i, std::size_t by);
+  void find_rows_of_inputs();
+  bool are_alike(std::size_t i) const;
+  int emit_source(SpatialParts& result, std::size_t i, std::size_t s);
+  int emit_rows(SpatialParts& result, int of, std::vector<Rows> wanted, const std::string& reader);
+  std::string bounds() const;
+
+  const Graph& graph_;
+  const FusedNodes& fused_;
+  bool training_;
+  std::size_t ranks_;
+  int rank_;
+  std::vector<int> dims_;  ///< per node: the dimension that counts rows; -1: the value has none
+  std::vector<NodeParts> parts_;
+  std::int64_t unit_ = 1;   ///< product of the strides on the way through the parts
+  std::vector<int> index_;  ///< per node: its place in the result
+  std::map<std::pair<int, std::vector<std::pair<std::int64_t, std::int64_t>>>, int> exchanges_;
+};
+
+/// Targets of losses of pixels have no channels, so the rows of those of images are another dimension; those of volumes
+/// stay whole.
+void SampleCutter::find_dims() {
+  for (const Graph::Node& n : fused_.nodes) dims_.push_back(n.shape.shape.rank() > 3 ? first_spatial : -1);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto of = term(i, {0, 1});
+    for (std::size_t s = 0; of && s < of->dims.size(); ++s)
+      if (const auto src = static_cast<std::size_t>(node(i).srcs[s]); node(src).srcs.empty() && s > 0)
+        dims_[src] = node(src).shape.shape.rank() == 3 ? of->dims[s] : -1;
+  }
+}
+
+/// Finds which values can be cut, if none of their parts is empty.
+void SampleCutter::find_strides() {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto enough_rows = [&] { return has_rows(i) && extent(i) >= static_cast<std::int64_t>(ranks_); };
+    if (node(i).srcs.empty()) {
+      parts_[i].stride = enough_rows() && !node(i).is_state ? 1 : 0;
+      continue;
+    }
+    const auto by = first_cut_source(i);
+    parts_[i].is_term = by == std::size_t{0} && term(i, {0, 1});
+    if (!by || !enough_rows()) continue;
+    const std::int64_t middle = std::max<std::int64_t>(extent(i) / 2, 1);
+    const auto here = part(i, {middle, middle + 1}), before = part(i, {middle - 1, middle});
+    if (!here) continue;
+    parts_[i].stride = source(i, *by).stride * std::max<std::int64_t>(here->reads.begin - before->reads.begin, 1);
+    unit_ = std::max(unit_, parts_[i].stride);
+  }
+}
+
+void SampleCutter::cut_input(std::size_t i) {
+  NodeParts& p = parts_[i];
+  const auto reads_parts = [&](std::size_t reader) {
+    const auto& srcs = node(reader).srcs;
+    return (parts_[reader].stride > 0 || parts_[reader].is_term) &&
+           std::count(srcs.begin(), srcs.end(), static_cast<int>(i)) > 0;
+  };
+  bool is_read_in_parts = false;
+  for (std::size_t reader = i + 1; reader < parts_.size(); ++reader)
+    is_read_in_parts = is_read_in_parts || reads_parts(reader);
+  if (p.stride > 0 && is_read_in_parts) {
+    p.value = ValueParts::cut(part_bounds(extent(i), static_cast<int>(ranks_), unit_));
+    return;
+  }
+  p.stride = 0;
+  p.value = ValueParts::whole(extent(i), ranks_);
+}
+
+void SampleCutter::cut(std::size_t i) {
+  NodeParts& p = parts_[i];
+  if (node(i).srcs.empty()) return cut_input(i);
+  p.layers.resize(ranks_);
+  const auto by = first_cut_source(i);
+  if (by && p.stride > 0 && cut_node(i, *by)) return;
+  p.stride = 0;
+  p.value = ValueParts::whole(extent(i), ranks_);
+  p.is_term = p.is_term && cut_sum(i);
+  if (p.is_term) return;
+  if (by && has_rows(i) && !part(i, {0, 1}))
+    refuse(
+        "the layer {} ({}) cannot compute parts of samples (--spatial): its result needs whole samples. Leave "
+        "--spatial "
+        "out, or train a network without such layers",
+        node(i).name, node(i).layer->kind());
+  for (std::size_t s = 0; s < node(i).srcs.size(); ++s)
+    p.sources.emplace_back(ranks_, Rows{0, extent(static_cast<std::size_t>(node(i).srcs[s]))});
+}
+
+/// Returns false where a source is whole.
+bool SampleCutter::cut_sum(std::size_t i) {
+  NodeParts& p = parts_[i];
+  std::vector<Rows> reads;
+  for (std::size_t s = 0; s < node(i).srcs.size(); ++s)
+    if (!source(i, s).value.is_cut()) return false;
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    auto of_rank = *term(i, source(i, 0).value.owned(r));
+    reads.push_back(of_rank.reads);
+    p.layers[r] = std::move(of_rank.layer);
+  }
+  p.sources.assign(node(i).srcs.size(), reads);
+  return true;
+}
+
+/// Returns false where a part would be empty. `by`: the source whose bounds decide.
+bool SampleCutter::cut_node(std::size_t i, std::size_t by) {
+  NodeParts& p = parts_[i];
+  const auto middle = [&](std::int64_t row) {
+    const Rows reads = part(i, {row, row + 1})->reads;
+    return reads.begin + (reads.size() - 1) / 2;
+  };
+  std::vector<std::int64_t> bounds{0};
+  const auto& source_bounds = source(i, by).value.bounds;
+  for (std::size_t r = 1; r < ranks_; ++r) {
+    std::int64_t low = bounds.back(), high = extent(i);  // the first row whose middle is at the bound or behind it
+    while (low < high) {
+      const std::int64_t row = low + (high - low) / 2;
+      if (middle(row) < source_bounds[r])
+        low = row + 1;
+      else
+        high = row;
+    }
+    if (low == bounds.back()) return false;
+    bounds.push_back(low);
+  }
+  bounds.push_back(extent(i));
+  if (bounds[ranks_] == bounds[ranks_ - 1]) return false;
+  p.value = ValueParts::cut(std::move(bounds));
+  std::vector<Rows> reads;
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    auto of_rank = *part(i, p.value.owned(r));
+    reads.push_back(of_rank.reads);
+    p.layers[r] = std::move(of_rank.layer);
+    p.paddings.push_back(std::move(of_rank.padding));
+  }
+  p.sources.assign(node(i).srcs.size(), reads);
+  return true;
+}
+
+/// Ranks read the rows of inputs that their first layers want, so that these rows need no exchange.
+void SampleCutter::find_rows_of_inputs() {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (!node(i).srcs.empty() || !parts_[i].value.is_cut()) continue;
+    std::vector<Rows> held(ranks_);
+    for (std::size_t reader = i + 1; reader < parts_.size(); ++reader)
+      for (std::size_t s = 0; s < node(reader).srcs.size(); ++s) {
+        if (node(reader).srcs[s] != static_cast<int>(i)) continue;
+        const bool in_parts = parts_[reader].on_parts();
+        for (std::size_t r = 0; r < ranks_; ++r)
+          held[r] = held[r].hull(in_parts ? parts_[reader].sources[s][r] : parts_[i].value.owned(r));
+      }
+    parts_[i].value.held = std::move(held);
+  }
+}
+
+/// Whether all ranks have parts of the same size, from as many rows, that their layers pad alike.
+bool SampleCutter::are_alike(std::size_t i) const {
+  const NodeParts& p = parts_[i];
+  if (!p.value.is_cut()) return true;
+  for (std::size_t r = 1; r < ranks_; ++r) {
+    const bool same_size =
+        p.value.owned(r).size() == p.value.owned(0).size() && p.value.held[r].size() == p.value.held[0].size();
+    if (!same_size || (!p.paddings.empty() && p.paddings[r] != p.paddings[0])) return false;
+    for (const auto& reads : p.sources)
+      if (reads[r].size() != reads[0].size()) return false;
+  }
+  return true;
+}
+
+/// Appends an exchange of rows of the node `of` of the result, unless the ranks already have these rows.
+int SampleCutter::emit_rows(SpatialParts& result, int of, std::vector<Rows> wanted, const std::string& reader) {
+  const auto producer = static_cast<std::size_t>(std::find(index_.begin(), index_.end(), of) - index_.begin());
+  const ValueParts& value = parts_[producer].value;
+  if (wanted == value.held) return of;
+  std::vector<std::pair<std::int64_t, std::int64_t>> key;
+  for (const Rows& rows : wanted) key.emplace_back(rows.begin, rows.end);
+  auto [known, fresh] = exchanges_.try_emplace({of, std::move(key)}, static_cast<int>(result.nodes.size()));
+  if (!fresh) return known->second;
+  Graph::Node n;
+  n.name = reader + "/rows of " + node(producer).name;
+  n.layer = row_exchange_layer({value, std::move(wanted), rank_, dims_[producer], reader});
+  n.srcs = {of};
+  n.shape = n.layer->infer({&result.nodes[static_cast<std::size_t>(of)].shape, 1});
+  result.nodes.push_back(std::move(n));
+  result.in_parts.push_back(false);
+  return known->second;
+}
+
+int SampleCutter::emit_source(SpatialParts& result, std::size_t i, std::size_t s) {
+  const auto src = static_cast<std::size_t>(node(i).srcs[s]);
+  if (!has_rows(src)) return index_[src];
+  return emit_rows(result, index_[src], parts_[i].sources[s], node(i).name);
+}
+
+SpatialParts SampleCutter::finish() {
+  SpatialParts result;
+  const auto me = static_cast<std::size_t>(rank_);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    Graph::Node n = node(i);
+    const NodeParts& p = parts_[i];
+    for (std::size_t s = 0; s < n.srcs.size(); ++s) n.srcs[s] = emit_source(result, i, s);
+    if (!n.srcs.empty() && p.layers[me]) n.layer = p.layers[me];
+    if (p.value.is_cut()) n.shape.shape[dims_[i]] = p.value.held[me].size();
+    if (p.value.is_cut() && n.srcs.empty()) result.inputs[n.name] = p.value.held[me];
+    result.alike = result.alike && are_alike(i);
+    index_.push_back(static_cast<int>(result.nodes.size()));
+    result.nodes.push_back(std::move(n));
+    result.in_parts.push_back(p.on_parts());
+  }
+  for (const int i : fused_.index) result.index.push_back(index_[static_cast<std::size_t>(i)]);
+  for (const auto& [name, output] : graph_.outputs()) {
+    const auto i = static_cast<std::size_t>(fused_.index[static_cast<std::size_t>(output)]);
+    if (!parts_[i].value.is_cut() || training_) continue;
+    const std::vector<Rows> all(ranks_, Rows{0, extent(i)});
+    result.index[static_cast<std::size_t>(output)] = emit_rows(result, index_[i], all, name);
+  }
+  result.bounds = bounds();
+  return result;
+}
+
+std::string SampleCutter::bounds() const {
+  std::string text;
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    for (const std::int64_t b : parts_[i].value.bounds) text += fmt::format("{} {} ", node(i).name, b);
+  return text;
+}
+
+}  // namespace
+
+SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options) {
+  return SampleCutter(graph, fused, options).finish();
+}
+
+std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options) {
+  if (!options.grid || options.grid->extent(ProcessGrid::Axis::space) == 1) return {};
+  return spatial_parts(graph, fuse(graph, options), options).inputs;
+}
+
+}  // namespace keelson

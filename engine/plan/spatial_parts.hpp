@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "engine/plan/fuse.hpp"
+#include "engine/tensor/rows.hpp"
+
+namespace keelson {
+
+/// The nodes of one rank along the axis space, which computes a part of each sample.
+struct SpatialParts {
+  /// In topological order: the nodes after fusion, whose layers and shapes are those of this rank's parts, and the
+  /// exchanges of rows between them (row_exchange_layer()).
+  std::vector<Graph::Node> nodes;
+  std::vector<int>
+      index;  ///< per node of the graph: the index in `nodes`; without training, of the whole values of outputs
+  /// Rows of the inputs that this rank reads, by input: those of its part, with the rows of other parts that the first
+  /// layers read. Rows beyond the edges are zeros. Inputs that are not listed are read as wholes.
+  std::map<std::string, Rows> inputs;
+  std::vector<bool> in_parts;  ///< per node: each rank computes a part of the result, or its term of a sum
+  bool alike = true;           ///< the parts of all ranks have the same shapes and layers
+  std::string bounds;          ///< where all ranks' parts begin, for a hash: ranks that agree exchange what they expect
+};
+
+/// Cuts images and volumes, and what layers make of them, into parts along the first spatial dimension, one for each
+/// rank along the axis space of PlanOptions::grid. Layers with a rule (Layer::part) compute a part of their result from
+/// rows of their sources, and rows that other ranks hold are exchanged. Where a layer needs whole sources, or has fewer
+/// rows than there are ranks, all ranks gather the whole values, and compute the same from there on. In training,
+/// losses of pixels are sums of the ranks' terms (Layer::term). A row of a result belongs to the rank that owns the
+/// middle of the rows that it reads. Throws InputError, naming the node, for a layer without a rule whose result has
+/// spatial dimensions.
+SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options);
+
+/// SpatialParts::inputs of a graph that is compiled with these options; empty where the ranks have whole samples.
+std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options);
+
+}  // namespace keelson
