@@ -18,6 +18,7 @@
 #include "engine/execute/choose_precision.hpp"
 #include "engine/onnx/export.hpp"
 #include "engine/plan/spatial_parts.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -204,6 +205,9 @@ ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Cont
        {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
     if (o.verb->given(name))
       refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
+  if (o.as_rank >= o.exchange.spatial)
+    refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, o.exchange.spatial,
+           o.exchange.spatial - 1);
   const ProcessGrid grid({.data = 1, .space = o.exchange.spatial}, o.as_rank);
   app::require_parts(net.graph, grid);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
@@ -231,7 +235,7 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   if (o.verb->given("as-rank")) return show_plan(o, job, net, *context);
   MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
-  const ProcessGrid grid(*place.ranks, app::grid_extents(o.exchange.spatial, job.world.size()));
+  const ProcessGrid grid(*place.ranks, training_extents(job.world.size(), o.exchange.spatial));
   app::require_parts(net.graph, grid);
   const auto trace = app::begin_trace(o.trace, job.world);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};

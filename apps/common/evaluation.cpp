@@ -3,6 +3,7 @@
 #include "apps/common/exchange_options.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
 
@@ -37,10 +38,10 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Job& job, const
                                      const Graph& graph, const Dataset& data, const MetricOptions& metrics,
                                      const SampleUnit& unit)
     : options_(o), world_(job.world) {
-  const auto grid = grid_extents(o.spatial, world_.size());
-  if (data.size() < grid.data)
+  const ProcessGrid grid = training_grid(&world_, o.spatial);
+  if (data.size() < grid.extent(ProcessGrid::Axis::data))
     refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
-  require_parts(graph, ProcessGrid(grid, world_.rank()));
+  require_parts(graph, grid);
   trace_ = begin_trace(o.trace, world_);
   device_ = open_device(o.device, job);
   parameters_.emplace(graph, *device_.context, checkpoint.state().seed);

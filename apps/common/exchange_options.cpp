@@ -54,13 +54,6 @@ void declare_spatial(int& parts, Verb& v) {
       .not_stored();
 }
 
-ProcessGrid::Extents grid_extents(int spatial, int ranks) {
-  if (ranks % spatial != 0)
-    refuse("{}, but --spatial {} takes multiples of {}: start another number of ranks, or give another --spatial",
-           counted(ranks, "rank"), spatial, spatial);
-  return {.data = ranks / spatial, .space = spatial};
-}
-
 void require_parts(const Graph& graph, const ProcessGrid& grid) {
   const int parts = grid.extent(ProcessGrid::Axis::space);
   if (parts == 1 || !input_rows(graph, {.grid = &grid}).empty()) return;

@@ -25,10 +25,6 @@ void declare(RequestedExchange& o, Verb& verb);
 /// Declares --spatial alone.
 void declare_spatial(int& parts, Verb& verb);
 
-/// The process grid for `spatial` parts of each sample on these ranks. Throws InputError where the ranks are no
-/// multiple of the parts.
-ProcessGrid::Extents grid_extents(int spatial, int ranks);
-
 /// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as
 /// many parts, or where a layer cannot compute parts.
 void require_parts(const Graph& graph, const ProcessGrid& grid);

@@ -101,11 +101,6 @@ Option& Option::value_optional() {
   return *this;
 }
 
-Option& Option::hidden() {
-  option_->group("");
-  return *this;
-}
-
 Option& Option::required() {
   option_->required();
   return *this;

@@ -31,7 +31,6 @@ class Option {
   Option& byte_size();        ///< also with a suffix: "512M", "40G" (powers of 1024)
   Option& value_optional();   ///< `--name` alone leaves the target empty
   Option& required();
-  Option& hidden();  ///< --help does not show the option
   /// The option changes the bits of a run, so checkpoints store it: Verb::values() contains it, Verb::fill() sets it.
   Option& stored();
   /// The option changes no bits, or concerns only this start of the program. Each option of a verb that trains must be

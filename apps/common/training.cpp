@@ -210,7 +210,7 @@ void declare(TrainingOptions& o, Verb& v) {
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job)
-    : options_(options), job_(job), grid_(grid_extents(options.exchange.spatial, job.world.size())) {
+    : options_(options), job_(job), grid_(training_extents(job.world.size(), options.exchange.spatial)) {
   // The collective calls below depend on --resume.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())

@@ -7,9 +7,11 @@
 namespace keelson {
 
 /// Emits the call of a loss layer, whose sources are prediction and target. The same call makes the gradient of the
-/// prediction. `prediction`: description of the operand that the op reads. `counts`: more operands of the op.
-template <class Op, class... Counts>
-BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction, Counts... counts) {
+/// prediction. `prediction`: description of the operand that the op reads. `counts`: the operand of this
+/// name, of an op that has it.
+template <class Op>
+BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction,
+                     BufferId counts = no_buffer) {
   const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype), target = p.src_buffer(1);
   p.set_dst(p.loss());
   const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", prediction) : no_buffer;
@@ -20,7 +22,7 @@ BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const Ten
                                               .loss = p.loss(),
                                               .diff_prediction = diff,
                                               .loss_scale = p.loss_scale()};
-  if constexpr (sizeof...(counts) > 0) ((args.counts = counts), ...);
+  if constexpr (requires { args.counts; }) args.counts = counts;
   p.forward(op, args);
   if (diff == no_buffer) return nullptr;
   return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };

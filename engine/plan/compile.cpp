@@ -127,11 +127,9 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
 }
 
 void Compiler::cut_samples(const Graph& graph) {
-  const bool cut = build.ranks(Distribution::Axis::space) > 1;
-  parts = cut ? spatial_parts(graph, fused, options) : SpatialParts{.nodes = fused.nodes, .index = fused.index};
+  parts = spatial_parts(graph, fused, options);
   build.nodes = parts.nodes;
   build.in_parts = parts.in_parts;
-  build.in_parts.resize(build.nodes.size(), false);
   if (parts.alike) return;
   // Ranks whose parts differ may prefer different layouts, but their gradients are added up as they lie in memory.
   for (const ParameterSpec& spec : graph.parameters()) {
@@ -305,8 +303,7 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
                             Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
-  const bool cut = options.grid && options.grid->extent(Distribution::Axis::space) > 1;
-  const SpatialParts parts = cut ? spatial_parts(graph, fuse(graph, options), options) : SpatialParts{};
+  const SpatialParts parts = spatial_parts(graph, fuse(graph, options), options);
   Communicator* const same_parts = options.same_parts();
   Communicator* const peers = parts.alike ? options.compiles_with() : same_parts;
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };

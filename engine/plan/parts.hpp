@@ -23,7 +23,6 @@ struct ValueParts {
   }
   /// A value that is cut at these bounds; each rank holds what it owns.
   static ValueParts cut(std::vector<std::int64_t> bounds);
-  friend bool operator==(const ValueParts&, const ValueParts&) = default;
 };
 
 /// Rows that travel between this rank and another one.
@@ -47,8 +46,7 @@ RowTransfers row_transfers(const ValueParts& value, const std::vector<Rows>& wan
 
 /// Cuts `extent` rows into `parts` parts of nearly equal size, whose bounds are multiples of a number of rows. That
 /// number is `unit`, the product of the strides that follow, so that no window is cut; or `unit` divided by its
-/// smallest prime factors, as long as a part is empty or the largest part has over
-/// 1.1 times its share.
+/// smallest prime factors, as long as a part is empty or the largest part has over 1.1 times its share.
 std::vector<std::int64_t> part_bounds(std::int64_t extent, int parts, std::int64_t unit);
 
 }  // namespace keelson

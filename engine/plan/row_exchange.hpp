@@ -16,7 +16,6 @@ struct RowExchange {
   int rank = 0;              ///< this rank along space
   int dim = 2;               ///< the dimension that counts rows
   std::string reader;        ///< the node that reads the rows, for messages: "conv2"
-  friend bool operator==(const RowExchange&, const RowExchange&) = default;
 };
 
 /// The layer of a node that makes an exchange (spatial_parts()). The source is what this rank holds of the value, the

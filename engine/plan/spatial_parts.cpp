@@ -304,11 +304,12 @@ std::string SampleCutter::bounds() const {
 }  // namespace
 
 SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options) {
-  return SampleCutter(graph, fused, options).finish();
+  if (options.grid && options.grid->extent(ProcessGrid::Axis::space) > 1)
+    return SampleCutter(graph, fused, options).finish();
+  return {.nodes = fused.nodes, .index = fused.index, .in_parts = std::vector<bool>(fused.nodes.size(), false)};
 }
 
 std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options) {
-  if (!options.grid || options.grid->extent(ProcessGrid::Axis::space) == 1) return {};
   return spatial_parts(graph, fuse(graph, options), options).inputs;
 }
 

@@ -4,13 +4,14 @@
 
 #include "engine/base/error.hpp"
 #include "engine/layers/layers.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
 namespace {
 
 std::string grid_of(int spatial, int ranks) {
   try {
-    const auto extents = grid_extents(spatial, ranks);
+    const auto extents = training_extents(ranks, spatial);
     return std::to_string(extents.data) + " x " + std::to_string(extents.space);
   } catch (const InputError& error) {
     return error.what();

@@ -88,6 +88,25 @@ class Case(unittest.TestCase):
         self.ends(2, *arguments, says=says, **options)
 
 
+class UniversesCase(Case):
+    """All tests share universes of 32^3 in the folder `data`. Subclasses say how many: training, validation, test."""
+
+    program = Program("keelson-cosmoflow")
+    universes = (8, 4, 0)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        shared = pathlib.Path(tempfile.mkdtemp(prefix="keelson-universes-"))
+        cls.addClassCleanup(shutil.rmtree, shared)
+        cls.data = shared / "data"
+        train, validation, test = cls.universes
+        done = cls.program.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", train,
+                               "--validation", validation, "--test", test)
+        assert done.returncode == 0, done.stderr
+
+
+
 def records(folder, kind):
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
     return [r for r in map(json.loads, lines) if r["type"] == kind]

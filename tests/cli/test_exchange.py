@@ -1,28 +1,12 @@
 """Gradients are exchanged as the user says, and training comes to the same."""
 
 import os
-import pathlib
-import shutil
 import unittest
 
-from programs import Case, Program, records
-
-COSMOFLOW = Program("keelson-cosmoflow")
+from programs import UniversesCase, records
 
 
-class Exchange(Case):
-    program = COSMOFLOW
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-exchange-{os.getpid()}"
-        cls.data = cls.shared / "data"
-        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 8,
-                             "--validation", 4, "--test", 0)
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
-
+class Exchange(UniversesCase):
     def train(self, name, *options, ranks=2, algorithm="auto", node_ranks=""):
         """The losses of all steps."""
         folder = self.folder / name

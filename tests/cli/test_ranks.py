@@ -1,28 +1,16 @@
 """Ranks that were started with different options, or see different files, are told which rank differs in what."""
 
-import os
-import pathlib
 import shutil
 import subprocess
 import unittest
 
-from programs import MPIEXEC, Case, Program, h5py, needs_h5py, numpy
+from programs import MPIEXEC, Program, UniversesCase, h5py, needs_h5py, numpy
 
 COSMOFLOW, LM = Program("keelson-cosmoflow"), Program("keelson-lm")
 
 
-class Ranks(Case):
-    program = COSMOFLOW
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-ranks-{os.getpid()}"
-        cls.data = cls.shared / "data"
-        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 4,
-                             "--validation", 3, "--test", 0)
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
+class Ranks(UniversesCase):
+    universes = (4, 3, 0)
 
     def start(self, program, *command_lines, folders=None, environments=None):
         """One rank for each command line, in a folder of its own and with variables of its own if there are some."""

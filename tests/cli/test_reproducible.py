@@ -2,29 +2,16 @@
 
 import json
 import os
-import pathlib
-import shutil
 import unittest
 
-from programs import Case, Program, arrays, attributes, long_test, needs_h5py, newest, numpy, records
+from programs import Program, UniversesCase, arrays, attributes, long_test, needs_h5py, newest, numpy, records
 
-COSMOFLOW = Program("keelson-cosmoflow")
 BENCH = Program("keelson-bench")
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-class Reproducible(Case):
-    program = COSMOFLOW
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-reproducible-{os.getpid()}"
-        cls.data = cls.shared / "data"
-        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 11,
-                             "--validation", 6, "--test", 0)
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
+class Reproducible(UniversesCase):
+    universes = (11, 6, 0)
 
     def train(self, name, *options, ranks, env=ONE_THREAD):
         """Two epochs, whose last steps have 3 samples."""

@@ -1,28 +1,17 @@
 """--shard-optimizer: the same training, and checkpoints that any number of ranks reads."""
 
 import os
-import pathlib
 import shutil
 import unittest
 
-from programs import Case, Program, arrays, needs_h5py, newest, numpy
+from programs import Program, UniversesCase, arrays, needs_h5py, newest, numpy
 
 COSMOFLOW = Program("keelson-cosmoflow")
 SAME_SUMS = os.environ | {"OMP_NUM_THREADS": "1", "KEELSON_ALLREDUCE": "halving"}
 
 
-class Shards(Case):
-    program = COSMOFLOW
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-shards-{os.getpid()}"
-        cls.data = cls.shared / "data"
-        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 11,
-                             "--validation", 4, "--test", 0)
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
+class Shards(UniversesCase):
+    universes = (11, 4, 0)
 
     def train(self, name, *options, ranks):
         folder = self.folder / name

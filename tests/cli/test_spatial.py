@@ -2,29 +2,17 @@
 
 import json
 import os
-import pathlib
-import shutil
 import unittest
 
 from killed_runs import ULFM, has_ulfm
-from programs import Case, Program, arrays, needs_h5py, newest, numpy, records
+from programs import Program, UniversesCase, arrays, needs_h5py, newest, numpy, records
 
 COSMOFLOW, BENCH = Program("keelson-cosmoflow"), Program("keelson-bench")
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-class Spatial(Case):
-    program = COSMOFLOW
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-spatial-{os.getpid()}"
-        cls.data = cls.shared / "data"
-        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 7,
-                             "--validation", 4, "--test", 2)
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
+class Spatial(UniversesCase):
+    universes = (7, 4, 2)
 
     def train(self, name, *options, ranks):
         folder = self.folder / name

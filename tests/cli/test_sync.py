@@ -1,28 +1,15 @@
 """Ranks keep their parameters together as --sync says; a run that is resumed goes on in the same way."""
 
-import os
-import pathlib
-import shutil
 import subprocess
 import unittest
 
-from programs import MPIEXEC, Case, Program, long_test, records
+from programs import MPIEXEC, Program, UniversesCase, long_test, records
 
 COSMOFLOW = Program("keelson-cosmoflow")
 
 
-class Sync(Case):
-    program = COSMOFLOW
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"keelson-sync-{os.getpid()}"
-        cls.data = cls.shared / "data"
-        done = COSMOFLOW.run("generate", "--out", cls.data, "--size", 32, "--particles", 1, "--order", 1, "--train", 16,
-                             "--validation", 4, "--test", 0)
-        assert done.returncode == 0, done.stderr
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
+class Sync(UniversesCase):
+    universes = (16, 4, 0)
 
     def train(self, name, *options, ranks=2):
         """What the program prints, and the losses of all steps."""

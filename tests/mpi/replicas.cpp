@@ -16,13 +16,6 @@ using Axis = ProcessGrid::Axis;
 
 class ReplicasTest : public MpiTest {
  protected:
-  /// The numbers of ranks that replicas can have, from two on.
-  std::vector<int> spaces() const {
-    std::vector<int> all;
-    for (const int space : {2, 4})
-      if (space <= size()) all.push_back(space);
-    return all;
-  }
   /// As many ranks as there are replicas, this one among them, numbered by their replicas.
   std::unique_ptr<Communicator> rank_of_each(int space) const { return world().split(rank() % space, rank()); }
 };

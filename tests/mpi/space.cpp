@@ -207,16 +207,7 @@ void expect_same_steps(const Steps& got, const Steps& want, const std::string& w
   expect_near(got.parameters, want.parameters, 1e-4, what + ": parameters");
 }
 
-class SpaceTest : public MpiTest {
- protected:
-  /// The numbers of parts on these ranks.
-  std::vector<int> spaces() const {
-    std::vector<int> all;
-    for (const int space : {2, 4})
-      if (space <= size()) all.push_back(space);
-    return all;
-  }
-};
+class SpaceTest : public MpiTest {};
 
 TEST_F(SpaceTest, PartsComputeWhatWholeSamplesDo) {
   KEELSON_NEED_RANKS(2);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "engine/base/communicator.hpp"
 
 namespace keelson::testing {
@@ -16,6 +18,13 @@ class MpiTest : public ::testing::Test {
   void TearDown() override { world().barrier(); }
   int rank() const { return world().rank(); }
   int size() const { return world().size(); }
+  /// The numbers of ranks that replicas can have, from two on.
+  std::vector<int> spaces() const {
+    std::vector<int> all;
+    for (const int space : {2, 4})
+      if (space <= size()) all.push_back(space);
+    return all;
+  }
 };
 
 }  // namespace keelson::testing

@@ -12,6 +12,7 @@
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "engine/base/error.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/universe/samples.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
@@ -20,34 +21,6 @@ using hdf5::Dims;
 using hdf5::File;
 using testing::counts;
 using testing::TemporaryFolder;
-
-struct Sample {
-  std::vector<float> x, y;
-  friend bool operator==(const Sample&, const Sample&) = default;
-};
-
-Sample read(const UniverseDataset& data, std::int64_t index, int symmetry = 0) {
-  Sample s;
-  s.x.assign(static_cast<std::size_t>(data.fields()[0].shape.elements()), -99.0f);
-  s.y.assign(static_cast<std::size_t>(data.fields()[1].shape.elements()), -99.0f);
-  void* const dst[] = {s.x.data(), s.y.data()};
-  data.read_turned(index, symmetry, dst);
-  return s;
-}
-
-template <class T>
-void write_sample(const std::string& path, const Dims& shape, const std::vector<T>& x, const std::vector<float>& y) {
-  auto file = File::create(path);
-  file.write("x", x.data(), shape);
-  file.write("y", y.data(), {static_cast<std::int64_t>(y.size())});
-  file.close();
-}
-
-UniverseOptions as_stored() {
-  UniverseOptions o;
-  o.normalisation = Normalisation::none;
-  return o;
-}
 
 std::vector<float> floats(const auto& v) { return {v.begin(), v.end()}; }
 
@@ -237,37 +210,6 @@ TEST(UniverseDataset, ChosenChannelsAndTargets) {
   EXPECT_NE(refused([](auto& o) { o.physical_targets = true; }).find("parameter_minimum"), std::string::npos);
   EXPECT_NE(refused([](auto& o) { o.size = 2; }).find("Try a size of 3"), std::string::npos);
   EXPECT_NE(refused([](auto& o) { o.size = -3; }).find("Try a size of 3"), std::string::npos);
-}
-
-/// Rows, of files that are read plainly and of others, whole and cut; also where all of a sample must be read.
-TEST(UniverseDataset, ReadsSomePlanes) {
-  const TemporaryFolder folder;
-  write_sample(folder / "plain.h5", {8, 8, 8, 2}, counts<std::int16_t>(1024, 3), {0.5f});
-  write_sample(folder / "converted.h5", {8, 8, 8, 2}, counts<double>(1024, 3), {0.5f});
-  const RandomCubeSymmetry turn;
-  UniverseOptions cut = as_stored(), mean = as_stored();
-  cut.size = 4;
-  mean.normalisation = Normalisation::mean;
-  for (const char* file : {"plain.h5", "converted.h5"})
-    for (const UniverseOptions& options : {as_stored(), UniverseOptions(), cut, mean})
-      for (const SampleTransform* transform :
-           {static_cast<const SampleTransform*>(nullptr), static_cast<const SampleTransform*>(&turn)})
-        for (const Rows rows : {Rows{-1, 3}, Rows{0, 4}, Rows{2, 10}, Rows{1, 2}, Rows{-2, 0}}) {
-          const UniverseDataset data(folder / file, options);
-          const SampleId id{.seed = 1, .index = data.size() - 1};
-          const std::int64_t edge = data.fields()[0].shape[1], plane = edge * edge * 2;
-          const auto whole = read(data, id.index, transform ? RandomCubeSymmetry::draw(id) : 0);
-          Sample part{std::vector<float>(static_cast<std::size_t>(rows.size() * plane), -99.0f), {-99.0f}};
-          void* const dst[] = {part.x.data(), part.y.data()};
-          data.read_rows(id, transform, {rows, std::nullopt}, dst);
-          for (std::int64_t i = 0; i < rows.size() * plane; ++i) {
-            const std::int64_t at = i + rows.begin * plane;
-            const bool inside = at >= 0 && at < edge * plane;
-            ASSERT_EQ(part.x[static_cast<std::size_t>(i)], inside ? whole.x[static_cast<std::size_t>(at)] : 0.0f)
-                << file << " rows " << rows.begin << " to " << rows.end << ", element " << i;
-          }
-          EXPECT_EQ(part.y, whole.y);
-        }
 }
 
 TEST(UniverseDataset, DividesByTheMean) {
