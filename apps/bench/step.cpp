@@ -39,7 +39,8 @@ struct StepOptions {
 /// Throws InputError for options that only training has.
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
-  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "spatial"})
+  for (const char* name :
+       {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "spatial", "micro-batches"})
     if (o.verb->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -210,7 +211,10 @@ ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Cont
            o.exchange.spatial - 1);
   const ProcessGrid grid({.data = 1, .space = o.exchange.spatial}, o.as_rank);
   app::require_parts(net.graph, grid);
-  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
+                      .micro_batch_count = o.exchange.micro_batches,
+                      .training = !o.inference,
+                      .grid = &grid};
   if (options.training) options.optimizer = net.optimizer.get();
   options.recompute = o.recompute;
   options.precision = choose_precision(o.precision, net.graph, context, options);
@@ -238,7 +242,10 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const ProcessGrid grid(*place.ranks, training_extents(job.world.size(), o.exchange.spatial));
   app::require_parts(net.graph, grid);
   const auto trace = app::begin_trace(o.trace, job.world);
-  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
+                      .micro_batch_count = o.exchange.micro_batches,
+                      .training = !o.inference,
+                      .grid = &grid};
   if (options.training) {
     options.optimizer = net.optimizer.get();
     app::check(o.exchange, o.precision);

@@ -42,6 +42,12 @@ void declare(RequestedExchange& o, Verb& v) {
       .one_of({"none", "moments", "gradients"})
       .stored();
   declare_spatial(o.spatial, v);
+  v.option("--micro-batches", o.micro_batches,
+           "Gradient accumulation: forward and backward passes of a step, each with an equal part of the batch. Less "
+           "memory, the same results up to rounding",
+           "PASSES")
+      .positive()
+      .stored();
 }
 
 void declare_spatial(int& parts, Verb& v) {

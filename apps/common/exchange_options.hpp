@@ -16,11 +16,13 @@ struct RequestedExchange {
   std::string wire = "fp32";
   std::string progress = "auto";
   bool reproducible = false;
-  std::string shards = "none";  ///< OptimizerShards
-  int spatial = 1;              ///< parts of each sample
+  std::string shards = "none";     ///< OptimizerShards
+  int spatial = 1;                 ///< parts of each sample
+  std::int64_t micro_batches = 1;  ///< forward and backward passes of a step
 };
 
-/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer and --spatial on a verb.
+/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --spatial and --micro-batches on a
+/// verb.
 void declare(RequestedExchange& o, Verb& verb);
 /// Declares --spatial alone.
 void declare_spatial(int& parts, Verb& verb);

@@ -245,6 +245,7 @@ void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_d
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   TrainerOptions t;
   t.batch = batch_per_replica(o, grid_);
+  t.micro_batches = options_.exchange.micro_batches;
   t.space = grid_.space;
   t.epochs = o.epochs;
   t.seed = o.seed;
@@ -275,7 +276,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   const ProcessGrid grid(world, grid_);
   require_parts(task.graph, grid);
   t.exchange = decide(options_.exchange, world);
-  t.precision = choose_precision(task.precision, task.graph, *place.context, {.batch = t.batch, .grid = &grid});
+  t.precision = choose_precision(task.precision, task.graph, *place.context,
+                                 {.batch = t.batch, .micro_batch_count = t.micro_batches, .grid = &grid});
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible) record_threads(place.context->device().current_instance().concurrency(), t, checkpoint_);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {

@@ -137,7 +137,9 @@ void Executor::Impl::prepare_micro_batches() {
   for (const auto& s : compiled.states) states.emplace_back(compiled.context, bindings.tensor(s.value), count, s.name);
   if (!compiled.options.training) return;
   for (const Tensor& value : {bindings.gradients(), bindings.tensor(compiled.loss)})
-    if (value) sums.emplace_back(compiled.context, value, count);
+    if (value)
+      sums.emplace_back(compiled.context, value, count,
+                        compiled.options.exchange.reproducible ? SumOrder::tree : SumOrder::any);
 }
 
 std::vector<float> Executor::Impl::whole(const SparseGradient& g) {

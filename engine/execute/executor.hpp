@@ -72,8 +72,8 @@ class Executor {
   /// whole step.
   void forward(const ops::StepParams& params, std::int64_t micro_batch = 0);
   /// Computes the gradients after forward(). With several micro-batches, adds gradients and loss to those of the
-  /// previous micro-batches. Starts the exchange of each gradient bucket as soon as the bucket is full; with
-  /// ExchangeOptions::reproducible only update() starts it.
+  /// previous micro-batches. Starts the exchange of each gradient bucket as soon as the bucket is full; with several
+  /// micro-batches, and with ExchangeOptions::reproducible, only update() starts it.
   void backward();
   /// Waits for the exchange and updates the parameters.
   void update();

@@ -4,20 +4,22 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/collective.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/context.hpp"
 
 /// Values that an executor keeps between the micro-batches of a step.
 namespace keelson {
 
-/// Sums over the micro-batches of a step, in place. The sum is a binary tree over their numbers, ((0 + 1) + (2 + 3)) +
-/// ... At most one array for each level of the tree is kept for its other half.
+/// Sums over the micro-batches of a step, in place. SumOrder::any: one after the other, ((0 + 1) + 2) + ..., with one
+/// more array. SumOrder::tree: a binary tree over their numbers, ((0 + 1) + (2 + 3)) + ..., with one more array for
+/// each level of the tree, which waits for its other half.
 class MicroBatchSums {
  public:
   /// `value`: the memory in which each micro-batch writes its term, and which has the sum after the last one; f32 or
-  /// f64, plain. `count`: number of micro-batches, a power of two. The context must outlive the sums. Throws
+  /// f64, plain. `count`: number of micro-batches; a power of two for a tree. The context must outlive the sums. Throws
   /// OutOfMemory.
-  MicroBatchSums(Context& context, const Tensor& value, std::int64_t count);
+  MicroBatchSums(Context& context, const Tensor& value, std::int64_t count, SumOrder order);
   /// Adds the term of a micro-batch. To be called with the numbers 0, 1, ... count - 1 in this order.
   void add(std::int64_t number);
 
@@ -25,8 +27,9 @@ class MicroBatchSums {
   Device& device_;
   Tensor value_;
   std::int64_t count_;
+  SumOrder order_;
   std::shared_ptr<ops::Sum> sum_;
-  std::vector<Tensor> waiting_;  ///< by level: the sum over 2^level micro-batches
+  std::vector<Tensor> waiting_;  ///< tree: by level, the sum over 2^level micro-batches; else: the sum so far
 };
 
 /// A recurrent state for all micro-batches. The plan computes one micro-batch at a time.

@@ -191,9 +191,9 @@ PhaseEnds Inserter::insert() {
     for (const Insertion& i : insertions_)
       if (chosen(i)) result.push_back(end_of(i.start));
   };
-  // Sums in a tree begin when all micro-batches are done: forward and backward run several times before.
+  // These sums begin when all micro-batches are done: forward and backward run several times before.
   const auto starts_behind_backward = [&](const Insertion& i) {
-    return build_.order == SumOrder::tree && i.start.phase == Phase::exchange;
+    return (build_.order == SumOrder::tree || build_.accumulates) && i.start.phase == Phase::exchange;
   };
   // A collective that starts in forward also ends there. One that is read later starts in backward.
   const auto starts_late = [&](const Insertion& i) {

@@ -31,10 +31,10 @@ struct Bucket {
 /// A collective whose value is written in forward and read later starts in backward. The wait for a bucket that updates
 /// read stands in the phase update, before the first of these calls: while parameters of one bucket are updated, the
 /// next buckets are on their way. Where the caller (Buffer::keep) reads the sum, the wait stands in the phase exchange,
-/// before the computations of that phase. Sums in SumOrder::tree start there, too, whenever they are
-/// written. With one rank along an axis nothing is inserted for that axis. Buckets of a plan with PlanOptions::lag get
-/// no sum: their copies, which append_updates() makes, are summed. Returns where the phases end in the program with the
-/// inserted calls.
+/// before the computations of that phase. Sums in SumOrder::tree, and those over several
+/// micro-batches, start there, too, whenever they are written. With one rank along an axis nothing is inserted for that
+/// axis. Buckets of a plan with PlanOptions::lag get no sum: their copies, which append_updates() makes, are summed.
+/// Returns where the phases end in the program with the inserted calls.
 PhaseEnds insert_collectives(CompileState& build, const std::vector<Bucket>& buckets, const std::vector<Call>& gathers);
 
 }  // namespace keelson

@@ -29,6 +29,37 @@ bool takes_half_activations(Context& context, DType type) {
   return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
 }
 
+/// Throws InputError for layers that compute with several samples together, where a step has several micro-batches.
+void require_separate_samples(const Graph& graph, const std::string& reason) {
+  for (const Graph::Node& n : graph.nodes())
+    if (!n.srcs.empty() && n.layer->mixes_samples())
+      refuse(
+          "the layer {} ({}) computes with all samples of a batch together, but {}: leave this option out, or train a "
+          "network without such layers",
+          n.name, n.layer->kind(), reason);
+}
+
+/// Throws InputError where PlanOptions::micro_batch_count is not possible.
+void require_micro_batches(const Graph& graph, const PlanOptions& options) {
+  const std::int64_t count = options.micro_batch_count;
+  if (count == 1) return;
+  if (count < 1 || options.batch % count != 0)
+    refuse(
+        "{} micro-batches (--micro-batches) of a batch of {} samples per replica: the batch must be a multiple of the "
+        "number of micro-batches. Give another --micro-batches or --batch",
+        count, options.batch);
+  if (!options.training) return;
+  if (options.exchange.reproducible)
+    refuse(
+        "micro-batches (--micro-batches) with reproducible sums (--reproducible), which compute samples one by one "
+        "already: leave one of the two options out");
+  if (options.exchange.shards == OptimizerShards::gradients)
+    refuse(
+        "micro-batches (--micro-batches) add up whole gradients, but each rank keeps a shard of the gradients alone: "
+        "give --shard-optimizer moments");
+  require_separate_samples(graph, "micro-batches (--micro-batches) are parts of the batch computed one by one");
+}
+
 /// Throws InputError where ExchangeOptions::reproducible is not possible.
 void require_tree(const Graph& graph, const PlanOptions& options, int ranks, int space) {
   if (space > 1)
@@ -44,12 +75,7 @@ void require_tree(const Graph& graph, const PlanOptions& options, int ranks, int
         options.batch, counted(ranks, "rank"));
   if (options.exchange.wire != Wire::fp32)
     refuse("reproducible sums (--reproducible) are exchanged in fp32: leave --wire bf16 or fp16 out");
-  for (const Graph::Node& n : graph.nodes())
-    if (!n.srcs.empty() && n.layer->mixes_samples())
-      refuse(
-          "the layer {} ({}) computes with all samples of a batch together, but reproducible sums (--reproducible) are "
-          "of samples computed one by one: leave this option out, or train a network without such layers",
-          n.name, n.layer->kind());
+  require_separate_samples(graph, "reproducible sums (--reproducible) are of samples computed one by one");
 }
 
 /// Throws InputError where ExchangeOptions::shards is not possible.
@@ -102,10 +128,12 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
   build.order = options.exchange.reproducible ? SumOrder::tree : SumOrder::any;
+  build.accumulates = options.micro_batches() > 1;
   if (options.training && options.optimizer && build.ranks(Distribution::batch) > 1)
     build.shards = options.exchange.shards;
   if (build.shards != OptimizerShards::none) require_shards(options);
-  build.sparse_allowed = !build.lag && !options.exchange.reproducible && build.shards == OptimizerShards::none &&
+  build.sparse_allowed = !build.lag && !options.exchange.reproducible && !build.accumulates &&
+                         build.shards == OptimizerShards::none &&
                          (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());
   if (options.training && options.exchange.reproducible)
     require_tree(graph, options, build.ranks(Distribution::Axis::data), build.ranks(Distribution::Axis::space));
@@ -316,6 +344,7 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
 
 CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
   constexpr double worth_telling = 1;  // seconds
+  require_micro_batches(graph, options);
   Context& context = parameters.context();
   Autotuner* const autotuner = context.device().autotuner();
   const double before = autotuner ? autotuner->seconds() : 0;

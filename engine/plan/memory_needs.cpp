@@ -33,11 +33,11 @@ double total(const Needs& needs) {
   return sum;
 }
 
-/// The needs of so many samples, which grow linearly from one sample to two.
-Needs extrapolate(const Needs& one, const Needs& two, std::int64_t batch) {
+/// The needs of so many units, which grow linearly from one unit to two.
+Needs extrapolate(const Needs& one, const Needs& two, std::int64_t units) {
   Needs needs = one;
   for (std::size_t i = 0; i < needs.size(); ++i)
-    needs[i].second += static_cast<double>(batch - 1) * (two[i].second - one[i].second);
+    needs[i].second += static_cast<double>(units - 1) * (two[i].second - one[i].second);
   return needs;
 }
 
@@ -78,19 +78,20 @@ std::string describe_memory_needs(const Graph& graph, Context& context, PlanOpti
   const double available = static_cast<double>(context.device().memory().available);
   const std::string device = context.device().describe();
   try {
-    const Needs one = needs_of(graph, context, options, 1), two = needs_of(graph, context, options, 2);
-    const Needs wanted = extrapolate(one, two, options.batch);
+    const std::int64_t unit = options.micro_batch_count;  // memory grows with the samples of a micro-batch
+    const Needs one = needs_of(graph, context, options, unit), two = needs_of(graph, context, options, 2 * unit);
+    const Needs wanted = extrapolate(one, two, options.batch / unit);
     const double slope = total(two) - total(one);
-    const auto fits = 1 + static_cast<std::int64_t>(std::floor((available - total(one)) / slope));
+    const auto fits = unit * (1 + static_cast<std::int64_t>(std::floor((available - total(one)) / slope)));
     const std::string advice =
-        fits < 1               ? std::string("not even a batch of 1 fits")
+        fits < 1               ? fmt::format("not even a batch of {} fits", unit)
         : fits < options.batch ? fmt::format("a batch of {} fits", fits)
                                : std::string("what else the run allocates does not fit beside it: try a smaller batch");
     return fmt::format("a batch of {} needs {} ({}), but {} are available on {}; {}", options.batch,
                        size(total(wanted)), list(wanted), size(available), device, advice);
   } catch (const OutOfMemory& e) {
-    return fmt::format("{} are available on {}, where not even a batch of 2 fits: {}", size(available), device,
-                       e.what());
+    return fmt::format("{} are available on {}, where not even a batch of 2 samples to a pass fits: {}",
+                       size(available), device, e.what());
   }
 }
 

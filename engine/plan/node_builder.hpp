@@ -38,6 +38,7 @@ struct CompileState {
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
   bool lag = false;                       ///< as in PlanOptions
   SumOrder order = SumOrder::any;         ///< of losses and gradients over ranks
+  bool accumulates = false;  ///< the step has several micro-batches, and the sums over ranks begin behind the last one
   /// As in ExchangeOptions; none on a rank that shares the batch with nobody, and without an optimizer.
   OptimizerShards shards = OptimizerShards::none;
   /// Ranks along these axes of the process grid; 1 without a grid. `group` > 0: ranks of the largest group of so many

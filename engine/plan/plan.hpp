@@ -36,7 +36,13 @@ struct ExchangeOptions {
 /// How a graph is compiled.
 struct PlanOptions {
   std::int64_t batch = 1;  ///< samples per step and rank; ranks along the axis space have the same ones
-  bool training = true;    ///< with backward pass, dropout and updates
+  /// Gradient accumulation: the step has so many forward and backward passes, of batch / micro_batch_count samples
+  /// each. The gradients of the passes are added up in the order of the samples, and exchanged behind the last pass.
+  /// The results are those of one pass up to rounding, in less memory. Plans throw InputError where the batch is no
+  /// multiple of it, and training plans also with `reproducible`, with shards of gradients, and for networks with
+  /// layers that mix samples (Layer::mixes_samples). With more than 1, all gradients are whole, none by rows.
+  std::int64_t micro_batch_count = 1;
+  bool training = true;  ///< with backward pass, dropout and updates
   /// Merges activations, max pooling and, without training, batch normalization with the layers whose results they
   /// read.
   bool fuse = true;
@@ -61,8 +67,8 @@ struct PlanOptions {
   /// together: those along the axis data.
   Communicator* peers = nullptr;
 
-  /// Forward and backward passes that make up a step: `batch` of one sample each, or one of all samples.
-  std::int64_t micro_batches() const { return exchange.reproducible ? batch : 1; }
+  /// Forward and backward passes that make up a step: micro_batch_count or, with `reproducible`, one for each sample.
+  std::int64_t micro_batches() const { return exchange.reproducible ? batch : micro_batch_count; }
   std::int64_t micro_batch_size() const { return batch / micro_batches(); }  ///< samples of such a pass
   /// The ranks that share the batch, and sum gradients; null: this rank alone, or a grid without a communicator.
   Communicator* communicator() const { return along(Distribution::batch); }

@@ -52,9 +52,11 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
   for (const Buffer& b : compiled.program.buffers())
     if (b.view_of == no_buffer) bytes[static_cast<int>(b.storage)] += b.bytes;
   const auto of = [&](Storage s) { return bytes[static_cast<int>(s)]; };
-  // One block, and one for each level of the tree of sums over micro-batches.
-  const auto blocks =
-      static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(compiled.options.micro_batches())));
+  // One block, and what MicroBatchSums takes.
+  const auto micro_batches = static_cast<std::uint64_t>(compiled.options.micro_batches());
+  const auto blocks = static_cast<std::size_t>(compiled.options.exchange.reproducible ? std::bit_width(micro_batches)
+                                               : micro_batches > 1                    ? 2
+                                                                                      : 1);
   return {{"parameters", of(Storage::parameter)},
           {"optimizer state", of(Storage::moment)},
           {"gradients", static_cast<std::size_t>(compiled.gradient_floats) * sizeof(float) * blocks},

@@ -65,6 +65,7 @@ void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   KEELSON_EXPECT(&parameters.context() == &context_);
   release_network();
   PlanOptions plan{.batch = options_.batch,
+                   .micro_batch_count = options_.one_by_one ? 1 : options_.micro_batches,
                    .training = false,
                    .precision = options_.precision,
                    .grid = replicas_ ? &*replicas_ : nullptr,

@@ -33,6 +33,7 @@ ProgressBy progress_of(const TrainerOptions& o) {
 
 EvaluatorOptions evaluator_options(const TrainerOptions& o) {
   return {.batch = o.batch,
+          .micro_batches = o.micro_batches,
           .space = o.space,
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,

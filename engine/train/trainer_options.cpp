@@ -6,6 +6,7 @@ namespace keelson {
 
 PlanOptions TrainerOptions::plan() const {
   return {.batch = batch,
+          .micro_batch_count = micro_batches,
           .precision = precision,
           .exchange = exchange,
           .optimizer = optimizer.get(),

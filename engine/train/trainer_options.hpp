@@ -34,6 +34,8 @@ struct TrainerOptions {
   std::map<std::string, std::string> texts;   ///< RunState::texts, stored in checkpoints
   SampleUnit unit;                            ///< of losses and rates in records and evaluations
   std::int64_t batch = 1;                     ///< samples per step and replica
+  /// Gradient accumulation: forward and backward passes of a step (PlanOptions::micro_batch_count).
+  std::int64_t micro_batches = 1;
   /// Ranks of a replica: neighbours along the axis space of the process grid. They take the same samples, and each
   /// computes a part of each sample (spatial_parts()). The number of ranks must be a multiple of it. More than 1 only
   /// in synchronous training, without reproducible sums, and where the ranks do not survive losses.

@@ -28,6 +28,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
   std::map<std::string, std::string> values{
       {"network", o.network},
       {"batch", std::to_string(o.batch)},
+      {"micro-batches", std::to_string(o.micro_batches)},
       {"ranks of a replica", std::to_string(o.space)},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},

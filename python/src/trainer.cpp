@@ -31,11 +31,11 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
                std::optional<std::uint64_t> seed, bool shuffle, std::shared_ptr<SampleTransform> transform,
                const std::string& precision, std::vector<std::shared_ptr<Metric>> metrics,
                const std::string& prediction, const std::string& target_field, double target, double time_limit,
-               const std::string& sync, bool reproducible, const std::string& shard_optimizer, bool recompute,
-               std::optional<std::filesystem::path> checkpoints, int keep, std::int64_t checkpoint_epochs,
-               std::int64_t checkpoint_steps, const std::vector<nb::object>& callbacks, int loader_threads,
-               int prefetch, const std::map<std::string, std::string>& config, std::map<std::string, std::string> texts,
-               const std::pair<std::string, std::int64_t>& unit) {
+               const std::string& sync, bool reproducible, const std::string& shard_optimizer,
+               std::int64_t micro_batches, bool recompute, std::optional<std::filesystem::path> checkpoints, int keep,
+               std::int64_t checkpoint_epochs, std::int64_t checkpoint_steps, const std::vector<nb::object>& callbacks,
+               int loader_threads, int prefetch, const std::map<std::string, std::string>& config,
+               std::map<std::string, std::string> texts, const std::pair<std::string, std::int64_t>& unit) {
   auto training = dataset_of(training_data), validation = dataset_of(validation_data);
   if (!training) refuse("training is None. Expected a data set, or arrays by name: {{'x': images, 'y': targets}}");
   TrainerOptions o;
@@ -51,6 +51,7 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.precision = precision_of(precision);
   o.exchange.reproducible = reproducible;
   o.exchange.shards = parse_shards(shard_optimizer);
+  o.micro_batches = micro_batches;
   o.recompute = recompute;
   o.sync = SyncMode::parse(sync);
   if (optimizer) o.optimizer = std::move(optimizer);
@@ -123,6 +124,7 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
                                        {"sync", o.sync.to_string()},
                                        {"reproducible", o.exchange.reproducible ? "true" : "false"},
                                        {"shard-optimizer", std::string(to_string(o.exchange.shards))},
+                                       {"micro-batches", std::to_string(o.micro_batches)},
                                        {"checkpoint-every", std::to_string(o.checkpoints.epochs)},
                                        {"checkpoint-steps", std::to_string(o.checkpoints.steps)}};
   const auto put = [&](const char* key, auto value) { c[key] = fmt::format("{}", value); };
@@ -173,8 +175,8 @@ void bind_trainer(nb::module_& m) {
            nb::arg("metrics") = std::vector<std::shared_ptr<Metric>>(), nb::arg("prediction") = "prediction",
            nb::arg("target_field") = "y", nb::arg("target") = 0.0, nb::arg("time_limit") = 0.0,
            nb::arg("sync") = "synchronous", nb::arg("reproducible") = false, nb::arg("shard_optimizer") = "none",
-           nb::arg("recompute") = false, nb::arg("checkpoints") = nb::none(), nb::arg("keep") = 2,
-           nb::arg("checkpoint_epochs") = 1, nb::arg("checkpoint_steps") = 0,
+           nb::arg("micro_batches") = 1, nb::arg("recompute") = false, nb::arg("checkpoints") = nb::none(),
+           nb::arg("keep") = 2, nb::arg("checkpoint_epochs") = 1, nb::arg("checkpoint_steps") = 0,
            nb::arg("callbacks") = std::vector<nb::object>(), nb::arg("loader_threads") = 1, nb::arg("prefetch") = 2,
            nb::arg("config") = std::map<std::string, std::string>(),
            nb::arg("texts") = std::map<std::string, std::string>(),

@@ -56,8 +56,9 @@ std::vector<OptimizerCase> sharded_optimizers() {
 }
 
 PlanOptions shard_options(const Optimizer& optimizer, const ProcessGrid* grid, OptimizerShards shards,
-                          std::size_t bucket_bytes = 4096) {
-  PlanOptions options{.batch = 2, .optimizer = &optimizer, .grid = grid};
+                          std::size_t bucket_bytes = 4096, std::int64_t micro_batches = 1) {
+  PlanOptions options{
+      .batch = 2 * micro_batches, .micro_batch_count = micro_batches, .optimizer = &optimizer, .grid = grid};
   options.exchange.bucket_bytes = bucket_bytes;
   options.exchange.shards = shards;
   return options;
@@ -79,8 +80,10 @@ void train_steps(Executor& executor, int steps, int first = 1) {
   step.inverse_samples = 1.0f / static_cast<float>(2 * world().size());
   step.step = first;
   for (int i = 0; i < steps; ++i, ++step.step) {
-    executor.forward(step);
-    executor.backward();
+    for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
+      executor.forward(step, m);
+      executor.backward();
+    }
     executor.update();
   }
   executor.finish_exchange();
@@ -88,13 +91,13 @@ void train_steps(Executor& executor, int steps, int first = 1) {
 
 /// Parameters and moments after some steps, on rank 0; parameters alone on the others.
 Values trained_in_shards(const Optimizer& optimizer, OptimizerShards shards, std::size_t bucket_bytes = 4096,
-                         int space = 1) {
+                         int space = 1, std::int64_t micro_batches = 1) {
   const auto group = world().split(0, world().rank());  // reads KEELSON_ALLREDUCE anew
   const ProcessGrid grid(*group, {.space = space});
   const Graph graph = conv_and_dense();
   Context& c = context(network_contexts().back());
   Parameters parameters(graph, c, 1);
-  Executor executor(graph, parameters, shard_options(optimizer, &grid, shards, bucket_bytes));
+  Executor executor(graph, parameters, shard_options(optimizer, &grid, shards, bucket_bytes, micro_batches));
   set_sines(executor, c);
   train_steps(executor, 4);
   Values all;
@@ -144,6 +147,14 @@ TEST(Shards, TrainReplicasOfSeveralRanks) {
     for (const auto shards : {OptimizerShards::moments, OptimizerShards::gradients})
       expect_near_values(trained_in_shards(*o.optimizer, shards, 4096, 2), whole, o.name);
   }
+}
+
+TEST(Shards, OfMomentsAddUpMicroBatches) {
+  KEELSON_NEED_RANKS(2);
+  const EnvironmentVariable halving("KEELSON_ALLREDUCE", "halving");
+  for (const OptimizerCase& o : sharded_optimizers())
+    expect_near_values(trained_in_shards(*o.optimizer, OptimizerShards::moments, 4096, 1, 3),
+                       trained_in_shards(*o.optimizer, OptimizerShards::none, 4096, 1, 3), o.name);
 }
 
 TEST(Shards, SizesOfBucketsDoNotShow) {
