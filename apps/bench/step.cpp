@@ -18,7 +18,7 @@
 #include "engine/execute/choose_precision.hpp"
 #include "engine/onnx/export.hpp"
 #include "engine/plan/spatial_parts.hpp"
-#include "engine/train/training_grid.hpp"
+#include "engine/train/choose_grid.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -39,8 +39,8 @@ struct StepOptions {
 /// Throws InputError for options that only training has.
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
-  for (const char* name :
-       {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "spatial", "micro-batches"})
+  for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "parallel",
+                           "spatial", "micro-batches"})
     if (o.verb->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -117,8 +117,8 @@ struct StepResult {
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
     return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(),
-                       options.exchange.spatial == 1 ? "rank" : "replica of " + grid.describe(), to_string(precision),
-                       options.inference ? ", inference" : "");
+                       grid.extent(ProcessGrid::Axis::space) == 1 ? "rank" : "replica of " + grid.describe(),
+                       to_string(precision), options.inference ? ", inference" : "");
   }
 };
 
@@ -206,10 +206,11 @@ ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Cont
        {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
     if (o.verb->given(name))
       refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
-  if (o.as_rank >= o.exchange.spatial)
-    refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, o.exchange.spatial,
-           o.exchange.spatial - 1);
-  const ProcessGrid grid({.data = 1, .space = o.exchange.spatial}, o.as_rank);
+  const int parts = o.exchange.grid.spatial;
+  if (o.verb->given("parallel")) refuse("--as-rank shows a rank of one replica: give --spatial in place of --parallel");
+  if (o.as_rank >= parts)
+    refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, parts, parts - 1);
+  const ProcessGrid grid({.data = 1, .space = parts}, o.as_rank);
   app::require_parts(net.graph, grid);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
                       .micro_batch_count = o.exchange.micro_batches,
@@ -231,6 +232,20 @@ ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Cont
   return ExitCode::done;
 }
 
+/// The process grid of --parallel and --spatial. auto measures all grids for as many samples as the ranks would have on
+/// their own, and changes the batch to that of a replica. Collective.
+ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Context& context, Communicator& world,
+                                 PlanOptions& options) {
+  if (const auto asked_for = app::requested_grid(o.exchange.grid, world.size())) return *asked_for;
+  const std::int64_t global_batch = options.batch * world.size();
+  options.precision = choose_precision(o.precision, net.graph, context, options);
+  const GridChoice choice = choose_grid(net.graph, context, world, global_batch, options, {.measure_all = true});
+  options.batch = choice.grid().batch;
+  options.micro_batch_count = choice.grid().micro_batches;
+  if (world.rank() == 0 && !o.json) fmt::print("{}", app::table_of(choice, world.size(), global_batch));
+  return choice.grid().extents;
+}
+
 ExitCode run_step(const StepOptions& o, app::Job& job) {
   check_inference(o);
   const Network net = make_network(o.net, o.size);
@@ -239,19 +254,19 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   if (o.verb->given("as-rank")) return show_plan(o, job, net, *context);
   MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
-  const ProcessGrid grid(*place.ranks, training_extents(job.world.size(), o.exchange.spatial));
-  app::require_parts(net.graph, grid);
-  const auto trace = app::begin_trace(o.trace, job.world);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
                       .micro_batch_count = o.exchange.micro_batches,
-                      .training = !o.inference,
-                      .grid = &grid};
+                      .training = !o.inference};
   if (options.training) {
     options.optimizer = net.optimizer.get();
     app::check(o.exchange, o.precision);
     options.exchange = app::decide(o.exchange, *place.ranks);
     options.recompute = o.recompute;
   }
+  const ProcessGrid grid(*place.ranks, decide_grid(o, net, *context, *place.ranks, options));
+  options.grid = &grid;
+  app::require_parts(net.graph, grid);
+  const auto trace = app::begin_trace(o.trace, job.world);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
   if (!o.onnx.empty() && job.world.rank() == 0) export_onnx(net.graph, parameters, o.onnx, {.name = net.title});

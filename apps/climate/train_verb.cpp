@@ -50,7 +50,7 @@ Config stored_config(const TrainOptions& o, const SnapshotDataset& data) {
 }
 
 ExitCode train(TrainOptions& o, app::Job& job) {
-  const app::TrainingRun run(o.training, job);
+  app::TrainingRun run(o.training, job);
   complete(o, run);
   check(o.run);
   const auto training = open_snapshots(o.run, o.run.train, job.world);

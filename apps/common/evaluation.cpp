@@ -1,6 +1,6 @@
 #include "apps/common/evaluation.hpp"
 
-#include "apps/common/exchange_options.hpp"
+#include "apps/common/parallel_option.hpp"
 #include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/train/training_grid.hpp"

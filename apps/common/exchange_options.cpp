@@ -1,12 +1,8 @@
 #include "apps/common/exchange_options.hpp"
 
-#include <fmt/ranges.h>
-
 #include "apps/common/verb.hpp"
 #include "comm/communicators.hpp"
-#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
-#include "engine/plan/spatial_parts.hpp"
 
 namespace keelson::app {
 
@@ -41,35 +37,13 @@ void declare(RequestedExchange& o, Verb& v) {
            "PARTS")
       .one_of({"none", "moments", "gradients"})
       .stored();
-  declare_spatial(o.spatial, v);
+  declare(o.grid, v);
   v.option("--micro-batches", o.micro_batches,
            "Gradient accumulation: forward and backward passes of a step, each with an equal part of the batch. Less "
            "memory, the same results up to rounding",
            "PASSES")
       .positive()
       .stored();
-}
-
-void declare_spatial(int& parts, Verb& v) {
-  v.option(
-       "--spatial", parts,
-       "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "
-       "ranks: for samples that are too large, or too few, for one rank each",
-       "PARTS")
-      .positive()
-      .not_stored();
-}
-
-void require_parts(const Graph& graph, const ProcessGrid& grid) {
-  const int parts = grid.extent(ProcessGrid::Axis::space);
-  if (parts == 1 || !input_rows(graph, {.grid = &grid}).empty()) return;
-  std::vector<std::string> inputs;
-  for (const Graph::Node& n : graph.nodes())
-    if (n.srcs.empty() && !n.is_state) inputs.push_back(fmt::format("{} {}", n.name, to_string(n.shape.shape)));
-  refuse(
-      "--spatial {}: the network reads {} for a sample, which cannot be cut into {} parts along a spatial dimension. "
-      "Give a smaller --spatial, or leave it out",
-      parts, fmt::join(inputs, ", "), parts);
 }
 
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/base/process_grid.hpp"
+#include "apps/common/parallel_option.hpp"
 #include "engine/plan/plan.hpp"
 #include "engine/train/progress_choice.hpp"
 
@@ -17,19 +17,13 @@ struct RequestedExchange {
   std::string progress = "auto";
   bool reproducible = false;
   std::string shards = "none";     ///< OptimizerShards
-  int spatial = 1;                 ///< parts of each sample
+  RequestedGrid grid;              ///< how ranks share the work
   std::int64_t micro_batches = 1;  ///< forward and backward passes of a step
 };
 
-/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --spatial and --micro-batches on a
-/// verb.
+/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --parallel, --spatial and
+/// --micro-batches on a verb.
 void declare(RequestedExchange& o, Verb& verb);
-/// Declares --spatial alone.
-void declare_spatial(int& parts, Verb& verb);
-
-/// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as
-/// many parts, or where a layer cannot compute parts.
-void require_parts(const Graph& graph, const ProcessGrid& grid);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
 /// Collective.

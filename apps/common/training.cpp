@@ -210,7 +210,9 @@ void declare(TrainingOptions& o, Verb& v) {
 }
 
 TrainingRun::TrainingRun(const TrainingOptions& options, Job& job)
-    : options_(options), job_(job), grid_(training_extents(job.world.size(), options.exchange.spatial)) {
+    : options_(options),
+      job_(job),
+      grid_(requested_grid(options.exchange.grid, job.world.size()).value_or(ProcessGrid::Extents{})) {
   // The collective calls below depend on --resume.
   compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())
@@ -242,8 +244,10 @@ void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_d
   verb.fill(stored, checkpoint_->path().string());
 }
 
-TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
+TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   TrainerOptions t;
+  if (options_.exchange.grid.is_auto())
+    grid_ = fewest_parts(job_.world.size(), o.global_batch > 0 ? o.global_batch : o.batch * job_.world.size());
   t.batch = batch_per_replica(o, grid_);
   t.micro_batches = options_.exchange.micro_batches;
   t.space = grid_.space;
@@ -268,16 +272,32 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) const {
   return t;
 }
 
+/// Collective.
+void TrainingRun::choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
+                                            TrainerOptions& t) const {
+  const bool chooses_grid = options_.exchange.grid.is_auto();
+  const ProcessGrid grid(world, grid_);
+  if (!chooses_grid) require_parts(task.graph, grid);
+  t.precision = choose_precision(task.precision, task.graph, context,
+                                 {.batch = t.batch, .micro_batch_count = t.micro_batches, .grid = &grid});
+  if (!chooses_grid) return;
+  const std::int64_t global_batch = t.batch * grid_.data;
+  const GridChoice choice = choose_grid(task.graph, context, world, global_batch, t.plan());
+  if (world.rank() == 0) fmt::print("{}", table_of(choice, world.size(), global_batch));
+  t.batch = choice.grid().batch;
+  t.micro_batches = choice.grid().micro_batches;
+  t.space = choice.grid().extents.space;
+  t.threads = decide(options_.loader, job_, t.batch);
+}
+
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   compare_values(job_.world, dashed(task.options.common_values()), "options");
   check(options_.exchange, task.precision);
   const DeviceSession place = open_device(options_.device, job_);
   auto& world = *place.ranks;
-  const ProcessGrid grid(world, grid_);
-  require_parts(task.graph, grid);
   t.exchange = decide(options_.exchange, world);
-  t.precision = choose_precision(task.precision, task.graph, *place.context,
-                                 {.batch = t.batch, .micro_batch_count = t.micro_batches, .grid = &grid});
+  choose_precision_and_grid(task, *place.context, world, t);
+  const ProcessGrid grid(world, training_extents(world.size(), t.space));
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible) record_threads(place.context->device().current_instance().concurrency(), t, checkpoint_);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {

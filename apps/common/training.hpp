@@ -80,16 +80,21 @@ class TrainingRun {
   void complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
                 const Recipes& recipes) const;
 
-  /// The process grid of --spatial.
+  /// The process grid of --parallel and --spatial. With --parallel auto, after trainer_options(): a grid for the same
+  /// global batch; train() chooses the grid.
   const ProcessGrid::Extents& grid() const { return grid_; }
   /// The trainer's options as `o` and the options of this run set them. The caller adds the rest.
-  TrainerOptions trainer_options(const OptimizerOptions& o) const;
+  TrainerOptions trainer_options(const OptimizerOptions& o);
 
   /// Trains, prints, and writes into --out, which is locked for other runs. From here on, signals end the run with a
-  /// checkpoint. "auto" precision takes the precision that is faster on this machine. Collective.
+  /// checkpoint. "auto" precision takes the precision that is faster on this machine, and --parallel auto
+  /// the fastest process grid. Collective.
   ExitCode train(const TrainingTask& task, TrainerOptions t) const;
 
  private:
+  void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
+                                 TrainerOptions& t) const;
+
   const TrainingOptions& options_;
   Job& job_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

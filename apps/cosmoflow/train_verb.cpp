@@ -31,7 +31,7 @@ Config stored_config(const TrainOptions& o, const UniverseDataset& data) {
 }
 
 ExitCode train(TrainOptions& o, app::Job& job) {
-  const app::TrainingRun run(o.training, job);
+  app::TrainingRun run(o.training, job);
   complete(o, run);
   check(o.run);
   const auto data = open_data(o.run, o.run.train, job.world);

@@ -71,7 +71,7 @@ std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const T
 }
 
 ExitCode train(TrainOptions& o, app::Job& job) {
-  const app::TrainingRun run(o.training, job);
+  app::TrainingRun run(o.training, job);
   complete(o, run);
   check(o.run);
   auto& world = job.world;

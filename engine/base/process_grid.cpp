@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson {
@@ -139,6 +142,34 @@ int ProcessGrid::neighbor(Axis axis, int distance, bool periodic) const {
   const std::int64_t n = extent(axis), at = std::int64_t{coordinate(axis)} + distance;
   if (periodic) return static_cast<int>((at % n + n) % n);
   return at < 0 || at >= n ? -1 : static_cast<int>(at);
+}
+
+ProcessGrid::Extents ProcessGrid::parse(const std::string& text) {
+  const auto refuse_text = [&](const std::string& found) {
+    refuse(
+        "the process grid \"{}\": {}. Expected axes (data, space, channel, stage, ensemble) with their ranks, such as "
+        "\"data 4 x space 2\"",
+        text, found);
+  };
+  Extents e;
+  const std::map<std::string, int*> places{
+      {"data", &e.data}, {"space", &e.space}, {"channel", &e.channel}, {"stage", &e.stage}, {"ensemble", &e.ensemble}};
+  std::set<std::string> found;
+  std::istringstream words(text);
+  std::string axis, count, by;  // "data", "4", "x"
+  while (words >> axis) {
+    const auto place = places.find(axis);
+    if (place == places.end()) refuse_text(fmt::format("{} is no axis", axis));
+    if (!found.insert(axis).second) refuse_text(fmt::format("{} stands there twice", axis));
+    const auto n = words >> count ? parse_number<int>(count) : std::nullopt;
+    if (!n || *n < 1) refuse_text(fmt::format("the ranks along {} are missing or not 1 or more", axis));
+    *place->second = *n;
+    if (!(words >> by)) break;
+    if (by != "x") refuse_text(fmt::format("{} stands where an x should", by));
+    if ((words >> std::ws).eof()) refuse_text("it ends behind an x");
+  }
+  if (found.empty()) refuse_text("there is no axis");
+  return e;
 }
 
 std::string ProcessGrid::describe() const { return describe_extents(extents_); }

@@ -100,6 +100,9 @@ class ProcessGrid {
   /// `periodic`, the axis is a ring without edge.
   int neighbor(Axis axis, int distance, bool periodic = false) const;
 
+  /// The extents of a grid in the words of describe(): "data 4 x space 2". An axis that is not named has one rank, and
+  /// data, if it is not named, the ranks that the others leave. Throws InputError for other texts.
+  static Extents parse(const std::string& text);
   std::string describe() const;  ///< "data 4 x space 2"; without axes of one rank, except data
 
  private:

@@ -91,6 +91,7 @@ struct PlanRow {
   std::string layout;               ///< of the first result: "plain", "channels-last"
   double gflop = 0, megabytes = 0;  ///< work of the call in 10^9 FLOP; memory read and written in 10^6 bytes
   double milliseconds = 0;          ///< median over profiled steps; 0 if not profiled
+  double sent_megabytes = 0;        ///< of the start of a send: 10^6 bytes that travel to the other rank
   /// Gradients that are whole on this rank behind the call, which is the last to write them: bytes of f32.
   std::size_t gradient_bytes = 0;
 

@@ -86,6 +86,9 @@ std::vector<PlanRow> plan_rows(const Program& program) {
       r.gflop = cost.flops * 1e-9;
       r.megabytes = cost.bytes * 1e-6;
     }
+    if (const Communication* k = c.communication();
+        k && k->desc.kind == CollectiveDesc::Kind::send && k->step == Communication::Step::start)
+      r.sent_megabytes = static_cast<double>(program.buffer(k->desc.src).bytes) * 1e-6;
     if (const TensorDesc* d = written(program, c)) r.layout = d->layout.describe(d->shape);
     r.gradient_bytes = completed[rows.size()];
     rows.push_back(std::move(r));

@@ -146,5 +146,37 @@ TEST(ProcessGrid, WithoutACommunicatorRefusesWhatNoGridHas) {
             std::string::npos);
 }
 
+TEST(ProcessGrid, ReadsItsOwnWords) {
+  for (const ProcessGrid::Extents& e :
+       {ProcessGrid::Extents{.data = 4}, ProcessGrid::Extents{.data = 2, .space = 3},
+        ProcessGrid::Extents{.data = 1, .space = 2, .channel = 3, .stage = 4, .ensemble = 5}}) {
+    const std::string text = ProcessGrid(e, 0).describe();
+    EXPECT_EQ(ProcessGrid(ProcessGrid::parse(text), 0).describe(), text);
+  }
+  EXPECT_EQ(ProcessGrid::parse("space 4").data, 0) << "what the others leave";
+  EXPECT_EQ(ProcessGrid::parse(" space  2 x data 3 ").space, 2);
+}
+
+TEST(ProcessGrid, RefusesOtherWords) {
+  const std::pair<const char*, const char*> cases[] = {{"", "there is no axis"},
+                                                       {"4x2", "4x2 is no axis"},
+                                                       {"data", "missing"},
+                                                       {"data 0", "not 1 or more"},
+                                                       {"data 2 x", "ends behind an x"},
+                                                       {"data 2 space 2", "where an x should"},
+                                                       {"data 2 x data 2", "twice"},
+                                                       {"data two", "not 1 or more"},
+                                                       {"data 99999999999", "not 1 or more"},
+                                                       {"data 2 x depth 2", "depth is no axis"}};
+  for (const auto& [text, says] : cases) {
+    try {
+      ProcessGrid::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace keelson::testing

@@ -64,6 +64,22 @@ class Spatial(UniversesCase):
                 self.refused(*train, *options, ranks=ranks, says=says)
         self.assertFalse(self.out.exists())
 
+    def test_grids_by_name(self):
+        """--parallel says in words what --spatial says in short, and auto chooses one of the grids."""
+        for options, says in ((("--parallel", "data 2 x space 2"), "4 ranks: data 2 x space 2"),
+                              (("--parallel", "space 4"), "4 ranks: data 1 x space 4"),
+                              (("--parallel", "auto"), r"process grids for 4 ranks and 4 samples a step:[\s\S]*chosen: data ")):
+            with self.subTest(options):
+                out = self.succeed("train", "--data", self.data, "--out", self.out, "--overwrite", "--global-batch", 4, "--max-steps", 1,
+                                   *options, ranks=4, env=ONE_THREAD)
+                self.assertRegex(out, says)
+        for options, says in ((("--parallel", "data 2 x space 2", "--spatial", 2), "both say how ranks share samples"),
+                              (("--parallel", "data 4 x space 2"), "is for 8 ranks, but there are 4"),
+                              (("--parallel", "data 2 x stage 2"), "data and space alone"),
+                              (("--parallel", "rows 2"), "rows is no axis")):
+            with self.subTest(options):
+                self.refused("train", "--data", self.data, "--out", self.out / "none", *options, ranks=4, says=says)
+
     def test_networks_without_parts(self):
         done = BENCH.run("step", "--net", "lstm-small", "--spatial", 2, ranks=2)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)

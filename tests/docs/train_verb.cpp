@@ -38,7 +38,7 @@ Graph make_network(const Shape& image, std::int64_t filters) {
 using TrainOptions = app::TrainOptions<RunOptions>;
 
 ExitCode train(TrainOptions& o, app::Job& job) {
-  const app::TrainingRun run(o.training, job);                // finds the checkpoint that --resume names
+  app::TrainingRun run(o.training, job);                      // finds the checkpoint that --resume names
   run.complete(*o.verb, family, !o.data.empty(), o.run, {});  // options that are not given: the checkpoint's
   app::complete_files(o.run, o.data);                         // --train and --validation from --data
   app::check(o.run);

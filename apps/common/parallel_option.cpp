@@ -1,0 +1,78 @@
+#include "apps/common/parallel_option.hpp"
+
+#include <fmt/ranges.h>
+
+#include "apps/common/verb.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/plan/spatial_parts.hpp"
+#include "engine/train/choose_grid.hpp"
+#include "engine/train/training_grid.hpp"
+
+namespace keelson::app {
+
+void declare(RequestedGrid& o, Verb& v) {
+  v.option("--parallel", o.parallel,
+           "How ranks share the work: data, each has samples of its own; a process grid, such as \"data 4 x space 2\"; "
+           "auto: the grid that is fastest here and fits the memory, measured at the start. auto divides the samples "
+           "of --global-batch, or --batch for each rank",
+           "GRID")
+      .not_stored();
+  declare_spatial(o.spatial, v);
+}
+
+void declare_spatial(int& parts, Verb& v) {
+  v.option(
+       "--spatial", parts,
+       "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "
+       "ranks: for samples that are too large, or too few, for one rank each",
+       "PARTS")
+      .positive()
+      .not_stored();
+}
+
+std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int ranks) {
+  if (o.parallel == "data") return training_extents(ranks, o.spatial);
+  if (o.spatial != 1)
+    refuse("--parallel \"{}\" with --spatial {}: both say how ranks share samples. Give one of them", o.parallel,
+           o.spatial);
+  if (o.is_auto()) return std::nullopt;
+  const auto e = ProcessGrid::parse(o.parallel);
+  if (e.channel != 1 || e.stage != 1 || e.ensemble != 1)
+    refuse("--parallel \"{}\": training divides work along the axes data and space alone. Leave the other axes out",
+           o.parallel);
+  if (e.data != 0 && std::int64_t{e.data} * e.space != ranks)
+    refuse("--parallel \"{}\" is for {}, but there are {}: start as many ranks as the grid has, or change the grid",
+           o.parallel, counted(std::int64_t{e.data} * e.space, "rank"), ranks);
+  return training_extents(ranks, e.space);
+}
+
+void require_parts(const Graph& graph, const ProcessGrid& grid) {
+  const int parts = grid.extent(ProcessGrid::Axis::space);
+  if (parts == 1 || !input_rows(graph, {.grid = &grid}).empty()) return;
+  std::vector<std::string> inputs;
+  for (const Graph::Node& n : graph.nodes())
+    if (n.srcs.empty() && !n.is_state) inputs.push_back(fmt::format("{} {}", n.name, to_string(n.shape.shape)));
+  refuse(
+      "--spatial {}: the network reads {} for a sample, which cannot be cut into {} parts along a spatial dimension. "
+      "Give a smaller --spatial, or leave it out",
+      parts, fmt::join(inputs, ", "), parts);
+}
+
+std::string table_of(const GridChoice& choice, int ranks, std::int64_t global_batch) {
+  std::size_t width = 4;
+  for (const GridCandidate& c : choice.candidates) width = std::max(width, c.name().size());
+  const auto seconds = [](double s) { return s > 0 ? fmt::format("{:.1f} ms", s * 1e3) : std::string("-"); };
+  std::string text =
+      fmt::format("process grids for {} and {} a step:\n  {:<{}}  samples  passes     memory   estimated    measured\n",
+                  counted(ranks, "rank"), counted(global_batch, "sample"), "grid", width);
+  for (const GridCandidate& c : choice.candidates) {
+    text += fmt::format("  {:<{}}", c.name(), width);
+    text += c.refusal.empty() ? fmt::format("  {:>7}  {:>6} {:>6.1f} MiB {:>11} {:>11}\n", c.batch, c.micro_batches,
+                                            c.bytes / (1 << 20), seconds(c.estimated), seconds(c.measured))
+                              : fmt::format("  refused: {}\n", c.refusal);
+  }
+  return text + fmt::format("chosen: {} ({})\n", choice.grid().name(), choice.reason);
+}
+
+}  // namespace keelson::app

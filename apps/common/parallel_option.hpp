@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/base/process_grid.hpp"
+#include "engine/graph/graph.hpp"
+
+namespace keelson {
+struct GridChoice;
+}
+
+namespace keelson::app {
+
+class Verb;
+
+/// The user's options for the process grid.
+struct RequestedGrid {
+  std::string parallel = "data";  ///< "data", "auto", or a grid in the words of ProcessGrid::describe()
+  int spatial = 1;                ///< parts of each sample
+  bool is_auto() const { return parallel == "auto"; }  ///< the grid is chosen by measuring (choose_grid())
+};
+
+/// Declares --parallel and --spatial on a verb.
+void declare(RequestedGrid& o, Verb& verb);
+/// Declares --spatial alone.
+void declare_spatial(int& parts, Verb& verb);
+
+/// The process grid, data x space, that the user asks for; no value for --parallel auto. Throws InputError where the
+/// options contradict each other, or do not fit the number of ranks.
+std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int ranks);
+
+/// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as
+/// many parts, or where a layer cannot compute parts.
+void require_parts(const Graph& graph, const ProcessGrid& grid);
+
+/// The grids that were looked at, one line each, and which one was chosen:
+///
+///   process grids for 4 ranks and 8 samples a step:
+///     grid    samples  passes     memory   estimated    measured
+///     data 4        2       1  108.4 MiB    512.0 ms    508.3 ms
+std::string table_of(const GridChoice& choice, int ranks, std::int64_t global_batch);
+
+}  // namespace keelson::app
