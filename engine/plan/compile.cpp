@@ -12,6 +12,7 @@
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
 #include "engine/plan/input_descs.hpp"
+#include "engine/plan/overlap_messages.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
 #include "engine/plan/spatial_parts.hpp"
@@ -268,6 +269,7 @@ CompiledGraph Compiler::finish() {
     }
   }
   if (options.training && options.recompute) recompute_cheap_values(program);
+  if (options.training && !parts.inputs.empty()) overlap_messages(program);
   c.phase_ends = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                            : insert_collectives(build, {}, {});
   program.place();

@@ -199,6 +199,29 @@ TEST(SpatialParts, DivideTheMemory) {
   EXPECT_LE(arena(4, 1), 1.05 * (whole / 4 + halos));
 }
 
+/// Weight gradients are computed between the starts of an exchange and its first wait.
+TEST(SpatialParts, ComputeWeightGradientsWhileRowsTravel) {
+  const EnvironmentVariable rules("KEELSON_TUNE", "off");
+  const ProcessGrid grid({.data = 1, .space = 4}, 1);
+  const Graph g = nets::cosmoflow_mlperf({.size = 64});
+  Parameters parameters(g, context(network_contexts().back()), 1);
+  const auto rows = Plan(g, parameters, {.grid = &grid}).rows();
+  const auto find = [&](const std::string& node, const std::string& op) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (rows[i].phase == "backward" && rows[i].node == node && rows[i].op.find(op) != std::string::npos) return i;
+    ADD_FAILURE() << node << ": " << op;
+    return std::size_t{0};
+  };
+  for (const std::string layer : {"conv2", "conv3"}) {
+    const std::string exchange = layer + "/rows of " + (layer == "conv2" ? "conv1" : "conv2");
+    const std::size_t data = find(layer, "bwd data"), weights = find(layer, "bwd weights"),
+                      sent = find(exchange, "send"), waited = find(exchange, "wait for");
+    EXPECT_LT(data, sent) << layer;
+    EXPECT_LT(sent, weights) << layer;
+    EXPECT_LT(weights, waited) << layer;
+  }
+}
+
 TEST(SpatialParts, LeavesNetworksWithoutSpatialDimensionsWhole) {
   Graph g;
   mse(dense(g.input("x", {8}), 2), g.input("y", {2}));
