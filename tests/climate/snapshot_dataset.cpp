@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
 
 #include "engine/base/error.hpp"
 #include "tests/support/data_files.hpp"
@@ -66,6 +67,28 @@ class SnapshotData : public ::testing::Test {
     data.read(i, dst);
     return s;
   }
+  /// read_rows() of some rows, within the snapshot and beyond its edges, is a part of read().
+  static void expect_parts(const SnapshotDataset& data) {
+    const Sample whole = read(data);
+    const auto at = [](const auto& values, std::int64_t row, std::int64_t i, std::int64_t size) {
+      return row < 0 || row >= kRows ? 0 : values[static_cast<std::size_t>(row * size + i)];
+    };
+    const std::int64_t row_of_x = data.fields()[0].shape.elements() / kRows;
+    for (const Rows of_x : {Rows{-1, 3}, Rows{0, 4}, Rows{2, 6}, Rows{1, 2}, Rows{-3, -1}, Rows{5, 7}})
+      for (const std::optional<Rows> of_labels : {std::optional<Rows>(), std::optional(Rows{1, 3})}) {
+        const Rows wanted = of_labels.value_or(Rows{0, kRows});
+        Sample part{std::vector<float>(static_cast<std::size_t>(of_x.size() * row_of_x), -99.0f),
+                    std::vector<std::int32_t>(static_cast<std::size_t>(wanted.size() * kColumns), -99)};
+        void* const dst[] = {part.x.data(), part.labels.data()};
+        data.read_rows({.index = 0}, nullptr, {of_x, of_labels}, dst);
+        for (std::int64_t i = 0; i < of_x.size() * row_of_x; ++i)
+          ASSERT_EQ(part.x[static_cast<std::size_t>(i)], at(whole.x, of_x.begin + i / row_of_x, i % row_of_x, row_of_x))
+              << "rows " << of_x.begin << " to " << of_x.end << ", element " << i;
+        for (std::int64_t i = 0; i < wanted.size() * kColumns; ++i)
+          ASSERT_EQ(part.labels[static_cast<std::size_t>(i)],
+                    at(whole.labels, wanted.begin + i / kColumns, i % kColumns, kColumns));
+      }
+  }
   std::string refusal(const SnapshotOptions& o = {}) const {
     return message_of<InputError>([&] { read(SnapshotDataset(folder_.path(), o)); });
   }
@@ -88,6 +111,7 @@ TEST_F(SnapshotData, ReadsThePublicLayout) {
   const Sample s = read(data, 1);
   EXPECT_EQ(s.x, values(all(), true));
   EXPECT_EQ(s.labels, labels<std::int32_t>(0));
+  expect_parts(data);
 }
 
 /// As SC18 reformatted them: channels first, both maps in one array, a part of the channels.
@@ -103,6 +127,7 @@ TEST_F(SnapshotData, ReadsChannelsFirstAndALabelAxis) {
   const SnapshotDataset data(path(), {.channels = {0, 1, 7}, .labels = 1});
   EXPECT_EQ(read(data).x, values({0, 1, 7}, true));
   EXPECT_EQ(read(data).labels, labels<std::int32_t>(1));
+  expect_parts(data);
   EXPECT_NE(refusal().find("lacks the channels UBOT"), std::string::npos) << refusal();
   EXPECT_NE(refusal().find("choose among these (7,0,2,1)"), std::string::npos) << refusal();
   EXPECT_NE(refusal({.channels = {0}, .labels = 2}).find("has no labels 2"), std::string::npos);
@@ -118,6 +143,7 @@ TEST_F(SnapshotData, ReadsWhatHdf5Converts) {
   const SnapshotDataset data(path(), {.channels = {15, 3}, .labels = 1});
   EXPECT_EQ(read(data).x, values({15, 3}, true));
   EXPECT_EQ(read(data).labels, labels<std::int32_t>(1));
+  expect_parts(data);
   EXPECT_NE(refusal().find("has no labels 0"), std::string::npos) << refusal();
 }
 
@@ -205,6 +231,12 @@ TEST_F(SnapshotData, NamesThePlaceOfWhatIsNoNumber) {
                     .find(fmt::format("{}: 'climate/data' holds {} at (2, 3, 8), in channel T200. Expected finite",
                                       path(), bad)),
                 std::string::npos);
+      std::vector<float> x(2 * kColumns * kChannels);
+      std::vector<std::int32_t> y(2 * kColumns);
+      void* const dst[] = {x.data(), y.data()};
+      const auto part = [&](const Rows& rows) { scaled.read_rows({.index = 0}, nullptr, {rows, rows}, dst); };
+      EXPECT_NO_THROW(part({0, 2})) << "the number is in another rank's part";
+      EXPECT_NE(message_of<InputError>([&] { part({1, 3}); }).find("at (2, 3, 8)"), std::string::npos);
     }
   }
   auto f = hdf5::File::create(path());

@@ -141,16 +141,36 @@ const std::vector<Field>& SnapshotDataset::fields() const { return impl_->fields
 
 void SnapshotDataset::read(std::int64_t index, void* const* dst) const {
   const auto file = impl_->open(index);
-  file.read_data(impl_->values, static_cast<float*>(dst[0]));
-  file.read_labels(impl_->options.labels, static_cast<std::int32_t*>(dst[1]));
+  file.read_data(impl_->values, file.layout().all_rows(), static_cast<float*>(dst[0]));
+  file.read_labels(impl_->options.labels, file.layout().all_rows(), static_cast<std::int32_t*>(dst[1]));
+}
+
+void SnapshotDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                                void* const* dst) const {
+  if (transform) return Dataset::read_rows(id, transform, rows, dst);
+  const auto file = impl_->open(id.index);
+  const Rows all = file.layout().all_rows();
+  // Rows beyond the edges become zeros.
+  const auto read = [&](std::size_t field, auto* to, const auto& read_inside) {
+    const Rows wanted = rows[field].value_or(all), inside = wanted.common(all);
+    const std::int64_t row = impl_->fields[field].shape.elements() / all.size();
+    std::fill_n(to, wanted.size() * row, 0);
+    if (!inside.empty()) read_inside(inside, to + (inside.begin - wanted.begin) * row);
+  };
+  read(0, static_cast<float*>(dst[0]),
+       [&](const Rows& inside, float* to) { file.read_data(impl_->values, inside, to); });
+  read(1, static_cast<std::int32_t*>(dst[1]),
+       [&](const Rows& inside, std::int32_t* to) { file.read_labels(impl_->options.labels, inside, to); });
 }
 
 void SnapshotDataset::read_data(std::int64_t index, float* dst) const {
-  impl_->open(index).read_data(impl_->values, dst);
+  const auto file = impl_->open(index);
+  file.read_data(impl_->values, file.layout().all_rows(), dst);
 }
 
 void SnapshotDataset::read_labels(std::int64_t index, std::int32_t* dst) const {
-  impl_->open(index).read_labels(impl_->options.labels, dst);
+  const auto file = impl_->open(index);
+  file.read_labels(impl_->options.labels, file.layout().all_rows(), dst);
 }
 
 bool SnapshotDataset::has_labels(std::int64_t index) const {

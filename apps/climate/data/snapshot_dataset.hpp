@@ -39,6 +39,9 @@ class SnapshotDataset final : public Dataset {
   const std::vector<Field>& fields() const override;
   /// Throws InputError, naming file and place, for numbers that are not finite and labels outside 0..2.
   void read(std::int64_t index, void* const* dst) const override;
+  /// Without a transform, reads these rows alone from the file.
+  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                 void* const* dst) const override;
   /// Reads only the field "x".
   void read_data(std::int64_t index, float* dst) const;
   /// Reads only the field "y".

@@ -109,7 +109,7 @@ struct SnapshotFile::Block {
   const float* src = nullptr;
   std::int64_t row_step = 0, column_step = 0, channel_step = 0;  ///< in elements
   bool chosen = false;                                           ///< src has only the chosen channels
-  std::int64_t first = 0, rows = 0;
+  std::int64_t first = 0, rows = 0;                              ///< of the snapshot
 };
 
 /// `dst` may be src if all channels are chosen in their order.
@@ -124,7 +124,7 @@ void SnapshotFile::decode(const Block& b, const Values& values, float* dst) cons
   const float *shift = values.shift.data(), *scale = values.scale.data();
   for (std::int64_t row = 0; row < b.rows; ++row) {
     std::uint32_t largest = 0;  // largest magnitude, as bits
-    float* to = dst + (b.first + row) * layout_.columns * n;
+    float* to = dst + row * layout_.columns * n;
     for (std::int64_t column = 0; column < layout_.columns; ++column, to += n) {
       for (std::int64_t k = 0; k < n; ++k) {
         const float value = stored(row, column, k);
@@ -133,11 +133,11 @@ void SnapshotFile::decode(const Block& b, const Values& values, float* dst) cons
       }
     }
     if (largest < 0x7f800000u) continue;
-    to = dst + (b.first + row) * layout_.columns * n;
+    to = dst + row * layout_.columns * n;
     for (std::int64_t column = 0; column < layout_.columns; ++column) {
       for (std::int64_t k = 0; k < n; ++k) {
         // In place, the stored number is overwritten; but a number that is not finite stays so.
-        const float value = b.src == dst + b.first * layout_.columns * n ? to[column * n + k] : stored(row, column, k);
+        const float value = b.src == dst ? to[column * n + k] : stored(row, column, k);
         if (!std::isfinite(value))
           refuse_value(value, b.first + row, column, values.positions[static_cast<std::size_t>(k)]);
       }
@@ -152,70 +152,80 @@ void SnapshotFile::refuse_value(double value, std::int64_t row, std::int64_t col
          kChannelNames[static_cast<std::size_t>(layout_.channels[static_cast<std::size_t>(position)])]);
 }
 
-/// Reads and decodes in blocks of rows. `read(dst, elements, first element)` reads stored numbers.
+/// Reads and decodes in blocks of rows. `read(dst, rows, position)` reads stored numbers of these rows: of the channel
+/// at this position, or of all channels if they come last.
 template <class Read>
-void SnapshotFile::read_blocks(const Values& values, const Read& read, float* dst) const {
+void SnapshotFile::read_blocks(const Values& values, const Rows& wanted_rows, const Read& read, float* dst) const {
   const auto stored = static_cast<std::int64_t>(layout_.channels.size());
   const auto wanted = static_cast<std::int64_t>(values.positions.size());
   const std::int64_t width = layout_.columns;
   bool in_place = layout_.channels_last && wanted == stored;
   for (std::int64_t k = 0; k < wanted; ++k) in_place = in_place && values.positions[static_cast<std::size_t>(k)] == k;
   const std::int64_t some = std::max<std::int64_t>(1, kBlockBytes / (4 * width * stored));
-  for (std::int64_t first = 0; first < layout_.rows; first += some) {
-    const std::int64_t rows = std::min(some, layout_.rows - first);
+  for (std::int64_t first = wanted_rows.begin; first < wanted_rows.end; first += some) {
+    const Rows block{first, std::min(first + some, wanted_rows.end)};
+    const std::int64_t rows = block.size();
+    float* const values_of_block = dst + (first - wanted_rows.begin) * width * wanted;
     if (layout_.channels_last) {
-      float* const to = in_place ? dst + first * width * stored : snapshot_scratch(rows * width * stored);
-      read(to, rows * width * stored, first * width * stored);
-      decode({to, width * stored, stored, 1, false, first, rows}, values, dst);
+      float* const to = in_place ? values_of_block : snapshot_scratch(rows * width * stored);
+      read(to, block, 0);
+      decode({to, width * stored, stored, 1, false, first, rows}, values, values_of_block);
       continue;
     }
     float* const to = snapshot_scratch(rows * width * wanted);
-    for (std::int64_t k = 0; k < wanted; ++k) {
-      read(to + k * rows * width, rows * width,
-           (values.positions[static_cast<std::size_t>(k)] * layout_.rows + first) * width);
-    }
-    decode({to, width, 1, rows * width, true, first, rows}, values, dst);
+    for (std::int64_t k = 0; k < wanted; ++k)
+      read(to + k * rows * width, block, values.positions[static_cast<std::size_t>(k)]);
+    decode({to, width, 1, rows * width, true, first, rows}, values, values_of_block);
   }
 }
 
-void SnapshotFile::read_data(const Values& values, float* dst) const {
+void SnapshotFile::read_data(const Values& values, const Rows& rows, float* dst) const {
+  const auto channels = static_cast<std::int64_t>(layout_.channels.size()), width = layout_.columns;
+  // Elements of a row; place of the first row of a channel, or of all channels, among `of` rows that are there.
+  const std::int64_t row = layout_.channels_last ? width * channels : width;
+  const auto place = [&](std::int64_t first, std::int64_t position, std::int64_t of) {
+    return (layout_.channels_last ? first : position * of + first) * row;
+  };
   if (is_plain(data_)) {
     const RawFile raw(data_.file);
-    read_blocks(
-        values,
-        [&](float* to, std::int64_t elements, std::int64_t first) {
-          raw.read(to, elements * 4, data_.raw_offset + first * 4);
-        },
-        dst);
-    return;
+    const auto read = [&](float* to, const Rows& block, std::int64_t position) {
+      raw.read(to, block.size() * row * 4, data_.raw_offset + place(block.begin, position, layout_.rows) * 4);
+    };
+    return read_blocks(values, rows, read, dst);
   }
-  const auto all = file_.read<float>(kDataName);  // e.g. compressed data: HDF5 reads the whole array at once
-  read_blocks(
-      values,
-      [&](float* to, std::int64_t elements, std::int64_t first) { std::copy_n(all.data() + first, elements, to); },
-      dst);
+  // E.g. compressed data: HDF5 reads all rows that are wanted at once.
+  std::vector<float> all(static_cast<std::size_t>(rows.size() * width * channels));
+  if (layout_.channels_last)
+    file_.read_box(kDataName, {rows.begin, 0, 0}, {rows.size(), width, channels}, all.data());
+  else
+    file_.read_box(kDataName, {0, rows.begin, 0}, {channels, rows.size(), width}, all.data());
+  const auto read = [&](float* to, const Rows& block, std::int64_t position) {
+    std::copy_n(all.data() + place(block.begin - rows.begin, position, rows.size()), block.size() * row, to);
+  };
+  read_blocks(values, rows, read, dst);
 }
 
-void SnapshotFile::read_labels(int map, std::int32_t* dst) const {
+void SnapshotFile::read_labels(int map, const Rows& rows, std::int32_t* dst) const {
   const auto labels = find_labels(map);
   if (!labels) {
     refuse(
         "{}: has no labels {}. Expected '{}_{}' (H, W), or '{}' (maps, H, W) with so many maps; choose the other map",
         path(), map, kLabelsName, map, kLabelsName);
   }
-  const std::int64_t n = layout_.points(), skipped = std::max<std::int64_t>(0, labels->map) * n;
+  const std::int64_t n = rows.size() * layout_.columns,
+                     skipped = (std::max<std::int64_t>(0, labels->map) * layout_.rows + rows.begin) * layout_.columns;
   float* const stored = snapshot_scratch(n);
   if (is_plain(labels->info)) {
     RawFile(labels->info.file).read(stored, n * 4, labels->info.raw_offset + skipped * 4);
   } else if (labels->map < 0) {
-    file_.read(labels->info.name, stored, n);
+    file_.read_box(labels->info.name, {rows.begin, 0}, {rows.size(), layout_.columns}, stored);
   } else {
-    file_.read_box(labels->info.name, {labels->map, 0, 0}, {1, layout_.rows, layout_.columns}, stored);
+    file_.read_box(labels->info.name, {labels->map, rows.begin, 0}, {1, rows.size(), layout_.columns}, stored);
   }
   for (std::int64_t i = 0; i < n; ++i) {
     const float value = stored[i];
     if (!(value == 0 || value == 1 || value == 2)) {
-      const std::int64_t row = i / layout_.columns, column = i % layout_.columns;
+      const std::int64_t row = rows.begin + i / layout_.columns, column = i % layout_.columns;
       refuse(
           "{}: '{}' holds {} at {}. Expected 0 (background), 1 (tropical cyclone) or 2 (atmospheric river); remake "
           "the file",

@@ -8,6 +8,7 @@
 
 #include "apps/climate/weather/channels.hpp"
 #include "engine/data/hdf5.hpp"
+#include "engine/tensor/rows.hpp"
 
 namespace keelson::climate {
 
@@ -18,6 +19,8 @@ struct SnapshotLayout {
   bool channels_last = true;  ///< (rows, columns, channels); else (channels, rows, columns)
   std::vector<int> channels;  ///< the stored channels in this order, as values of enum Channel
 
+  /// All rows of the snapshot.
+  Rows all_rows() const { return {0, rows}; }
   /// Number of points.
   std::int64_t points() const { return rows * columns; }
   friend bool operator==(const SnapshotLayout&, const SnapshotLayout&) = default;
@@ -50,11 +53,12 @@ class SnapshotFile {
     std::vector<float> shift;             ///< one for each value
     std::vector<float> scale;             ///< one for each value
   };
-  /// Writes (rows, columns, positions). Throws InputError, naming the place, for numbers that are not finite.
-  void read_data(const Values& values, float* dst) const;
-  /// Writes the classes (rows, columns) of this map. Throws InputError, naming the place, for other numbers than 0, 1
-  /// and 2, and for a map that the file lacks.
-  void read_labels(int map, std::int32_t* dst) const;
+  /// Reads these rows of the snapshot, and writes (rows, columns, positions). Throws InputError, naming the place, for
+  /// numbers that are not finite.
+  void read_data(const Values& values, const Rows& rows, float* dst) const;
+  /// Reads these rows of this map, and writes the classes (rows, columns). Throws InputError, naming the place, for
+  /// other numbers than 0, 1 and 2, and for a map that the file lacks.
+  void read_labels(int map, const Rows& rows, std::int32_t* dst) const;
 
  private:
   struct Labels {
@@ -65,7 +69,7 @@ class SnapshotFile {
   std::optional<Labels> find_labels(int map) const;
   void decode(const Block& block, const Values& values, float* dst) const;
   template <class Read>
-  void read_blocks(const Values& values, const Read& read, float* dst) const;
+  void read_blocks(const Values& values, const Rows& wanted_rows, const Read& read, float* dst) const;
   [[noreturn]] void refuse_value(double value, std::int64_t row, std::int64_t column, std::int64_t position) const;
 
   hdf5::File file_;

@@ -28,7 +28,7 @@ std::string map_section(const SnapshotDataset& data, std::int64_t count,
     const SnapshotFile file(data.file_of(i));
     for (int c = 0; c < kChannels; ++c)
       values.positions.push_back(std::ranges::find(data.layout().channels, c) - data.layout().channels.begin());
-    file.read_data(values, x.data());
+    file.read_data(values, file.layout().all_rows(), x.data());
     const SnapshotFields fields{grid, x};
     std::vector<Outline> outlines{{"heuristics", "heuristics", heuristic_labels(fields, {})}};
     if (data.has_labels(i)) {
