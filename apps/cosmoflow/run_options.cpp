@@ -23,6 +23,11 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .non_negative()
       .stored();
   v.flag("--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample").stored();
+  v.flag("--augment-planes", o.augment_planes,
+         "As --augment, with the 16 symmetries that keep the first dimension: with --spatial each rank then reads its "
+         "own "
+         "planes of a sample")
+      .stored();
 }
 
 }  // namespace

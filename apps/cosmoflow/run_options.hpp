@@ -19,7 +19,7 @@ struct RunOptions : app::RunOptions, app::SampleFiles {
 
   std::string normalise = "auto";
   std::vector<int> channels;
-  bool augment = false;
+  bool augment = false, augment_planes = false;
 
   float l2 = 0;
   double target_mae = 0;

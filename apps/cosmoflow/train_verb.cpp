@@ -46,7 +46,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);
   t.shuffle = o.run.shuffle;
-  if (o.run.augment) t.transform = std::make_shared<RandomCubeSymmetry>();
+  if (o.run.augment || o.run.augment_planes)
+    t.transform = std::make_shared<RandomCubeSymmetry>(o.run.augment_planes ? plane_symmetries : cube_symmetries);
   t.target = o.run.target_mae;
   const app::TargetMetrics targets(make_metric(o.run, *data), plotted_predictions);
   t.evaluation.metrics = targets.all();

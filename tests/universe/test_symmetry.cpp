@@ -94,9 +94,9 @@ TEST(Symmetry, KeepsNeighboursTogether) {
 /// Runs of before must repeat: these come from another implementation of the same definition.
 TEST(RandomCubeSymmetry, DrawsAsDefined) {
   const int expected[] = {37, 36, 27, 40, 34, 12, 42, 18, 13, 36, 33, 35};
-  for (int i = 0; i < 12; ++i) EXPECT_EQ(RandomCubeSymmetry::draw({7, 3, i}), expected[i]) << i;
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(RandomCubeSymmetry().draw({7, 3, i}), expected[i]) << i;
   std::set<int> distinct;
-  for (int i = 0; i < 1000; ++i) distinct.insert(RandomCubeSymmetry::draw({1, 0, i}));
+  for (int i = 0; i < 1000; ++i) distinct.insert(RandomCubeSymmetry().draw({1, 0, i}));
   EXPECT_EQ(distinct.size(), 48u);
 }
 
@@ -117,6 +117,17 @@ class Boxes final : public Dataset {
   std::vector<Field> fields_;
 };
 
+/// Each plane of the first dimension stays a plane of it.
+TEST(RandomCubeSymmetry, DrawsThoseThatKeepPlanes) {
+  const RandomCubeSymmetry turn(plane_symmetries);
+  std::set<int> distinct;
+  for (int i = 0; i < 1000; ++i) distinct.insert(turn.draw({1, 0, i}));
+  EXPECT_EQ(distinct.size(), 16U);
+  for (const int symmetry : distinct) EXPECT_EQ(cube_symmetry(symmetry).axis[0], 0);
+  for (int symmetry = plane_symmetries; symmetry < cube_symmetries; ++symmetry)
+    EXPECT_NE(cube_symmetry(symmetry).axis[0], 0);
+}
+
 TEST(RandomCubeSymmetry, TurnsCubicFieldsAlone) {
   const Boxes data(3);
   LoaderOptions options;
@@ -131,7 +142,7 @@ TEST(RandomCubeSymmetry, TurnsCubicFieldsAlone) {
       std::vector<float> x(54), box(18), y(1), image(54);
       void* const dst[] = {x.data(), box.data(), y.data()};
       data.read(b->indices[i], dst);
-      turn_cube(RandomCubeSymmetry::draw({11, 2, b->indices[i]}), x.data(), image.data(), 3, 2);
+      turn_cube(RandomCubeSymmetry().draw({11, 2, b->indices[i]}), x.data(), image.data(), 3, 2);
       const auto field = [&](int f, std::int64_t n) { return static_cast<const float*>(b->fields[f]) + i * n; };
       EXPECT_TRUE(std::equal(image.begin(), image.end(), field(0, 54)));
       EXPECT_TRUE(std::equal(box.begin(), box.end(), field(1, 18)));

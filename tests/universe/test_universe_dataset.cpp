@@ -279,7 +279,7 @@ TEST(UniverseDataset, TurnsWhileDecoding) {
         data.read_transformed(id, transform, dst);
         data.Dataset::read_transformed(id, transform, other);
         ASSERT_EQ(by_default, expected);
-        ASSERT_EQ(read(data, 0, RandomCubeSymmetry::draw(id)).x, expected);
+        ASSERT_EQ(read(data, 0, transform.draw(id)).x, expected);
         ASSERT_EQ(y, 1);
       }
     }
@@ -333,7 +333,7 @@ TEST(UniverseDataset, CodesBecomeTheSameValues) {
           for (std::int64_t index = 0; index < data.size(); index += 3) {
             EXPECT_EQ(read_by_codes(data, {5, 0, index}, nullptr), read(data, index)) << name << " " << index;
             const SampleId id{5, 3, index};
-            EXPECT_EQ(read_by_codes(data, id, &turn), read(data, index, RandomCubeSymmetry::draw(id))) << name;
+            EXPECT_EQ(read_by_codes(data, id, &turn), read(data, index, turn.draw(id))) << name;
           }
         }
 }

@@ -58,9 +58,19 @@ void RandomCubeSymmetry::check(const Dataset& dataset) const {
   refuse("Augmentation turns cubes, but these data have no cubes: {}. Turn augmentation off", dataset.describe());
 }
 
-int RandomCubeSymmetry::draw(const SampleId& id) {
+RandomCubeSymmetry::RandomCubeSymmetry(int symmetries) : symmetries_(symmetries) {
+  KEELSON_EXPECT(symmetries == cube_symmetries || symmetries == plane_symmetries);
+}
+
+std::string RandomCubeSymmetry::describe() const {
+  return symmetries_ == cube_symmetries ? "one of the 48 symmetries of the cube"
+                                        : "one of the 16 symmetries of the cube that keep the first dimension";
+}
+
+int RandomCubeSymmetry::draw(const SampleId& id) const {
   const philox::Key key{id.seed, philox::stream_of("cube symmetry"), static_cast<std::uint64_t>(id.epoch)};
-  return static_cast<int>(philox::below(key, static_cast<std::uint64_t>(id.index), cube_symmetries));
+  return static_cast<int>(
+      philox::below(key, static_cast<std::uint64_t>(id.index), static_cast<std::uint64_t>(symmetries_)));
 }
 
 void RandomCubeSymmetry::apply(const SampleId& id, const std::vector<Field>& fields, void* const* sample) const {

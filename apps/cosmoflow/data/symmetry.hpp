@@ -10,6 +10,8 @@
 namespace keelson::cosmoflow {
 
 inline constexpr int cube_symmetries = 48;
+/// The first of them, which keep the dimension D: mirrored or not, with planes (H, W) turned or mirrored.
+inline constexpr int plane_symmetries = 16;
 
 /// The voxel at p goes to q with q[a] = flip[a] ? size - 1 - p[axis[a]] : p[axis[a]], for a = 0, 1, 2 (D, H, W).
 struct CubeSymmetry {
@@ -17,7 +19,7 @@ struct CubeSymmetry {
   std::array<bool, 3> flip{};
 };
 
-/// Symmetry `index` of 0 ... 47; 0 is the identity, 0 ... 7 keep the axes.
+/// Symmetry `index` of 0 ... 47; 0 is the identity, 0 ... 7 keep the axes, 0 ... 15 the axis D.
 CubeSymmetry cube_symmetry(int index);
 
 /// A symmetry in memory: voxel (d, h, w) goes to the elements from offset + d * step[0] + h * step[1] + w * step[2] on.
@@ -36,15 +38,21 @@ void turn_cube(int symmetry, const float* src, float* dst, std::int64_t size, st
 /// A field that can be turned: f32, of logical shape (C, S, S, S).
 bool is_cubic(const Field& field);
 
-/// Turns all cubic fields of a sample by one of the 48 symmetries, drawn uniformly. UniverseDataset turns while it
-/// decodes.
+/// Turns all cubic fields of a sample by one of the 48 symmetries, or of the 16 that keep the dimension D, drawn
+/// uniformly. UniverseDataset turns while it decodes; with the 16 it reads those planes alone that a rank needs of a
+/// sample (--spatial).
 class RandomCubeSymmetry final : public SampleTransform {
  public:
+  /// `symmetries`: cube_symmetries or plane_symmetries.
+  explicit RandomCubeSymmetry(int symmetries = cube_symmetries);
   /// Throws InputError if the data set has no cubic field.
   void check(const Dataset& dataset) const override;
   void apply(const SampleId& id, const std::vector<Field>& fields, void* const* sample) const override;
-  std::string describe() const override { return "one of the 48 symmetries of the cube"; }
-  static int draw(const SampleId& id);  ///< the symmetry of this sample in this epoch
+  std::string describe() const override;
+  int draw(const SampleId& id) const;  ///< the symmetry of this sample in this epoch
+
+ private:
+  int symmetries_;
 };
 
 }  // namespace keelson::cosmoflow

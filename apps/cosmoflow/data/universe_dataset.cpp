@@ -78,7 +78,7 @@ struct UniverseDataset::Impl {
   void prepare_targets();
   Place place_of(std::int64_t index) const;
   void read_x(const Place& place, int symmetry, float* dst) const;
-  void read_x_rows(const Place& place, const Rows& rows, float* dst) const;
+  void read_x_rows(const Place& place, int symmetry, const Rows& rows, float* dst) const;
   /// Returns the divisor of the values.
   float read_codes(const Place& place, void* dst) const;
   void read_y(const Place& place, float* dst) const;
@@ -198,13 +198,15 @@ void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst)
   for (std::int64_t i = 0; i < n; ++i) dst[i] /= all;
 }
 
-/// Without division by the mean, which all planes decide.
-void UniverseDataset::Impl::read_x_rows(const Place& place, const Rows& rows, float* dst) const {
+/// Rows of the turned sample, by a symmetry that keeps the dimension D. Without division by the mean, which all planes
+/// decide.
+void UniverseDataset::Impl::read_x_rows(const Place& place, int symmetry, const Rows& rows, float* dst) const {
   const auto channels_of_voxel = static_cast<std::int64_t>(channels.size()), plane = edge * edge * channels_of_voxel;
   std::fill_n(dst, rows.size() * plane, 0.0f);
-  const Rows planes = rows.common(all_planes());
+  const bool mirrored = cube_symmetry(symmetry).flip[0];
+  const Rows planes = (mirrored ? Rows{edge - rows.end, edge - rows.begin} : rows).common(all_planes());
   if (planes.empty()) return;
-  VoxelMap map = voxel_map(0, edge, channels_of_voxel);
+  VoxelMap map = voxel_map(symmetry, edge, channels_of_voxel);
   map.offset -= rows.begin * plane;
   with_file(place, [&](const detail::OpenUniverse& file) {
     const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, place, map, dst); };
@@ -343,17 +345,19 @@ const std::vector<Field>& UniverseDataset::fields() const { return impl_->fields
 void UniverseDataset::read(std::int64_t index, void* const* dst) const { read_turned(index, 0, dst); }
 
 void UniverseDataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
-  if (dynamic_cast<const RandomCubeSymmetry*>(&transform) != nullptr)
-    return read_turned(id.index, RandomCubeSymmetry::draw(id), dst);
+  if (const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(&transform))
+    return read_turned(id.index, turn->draw(id), dst);
   Dataset::read_transformed(id, transform, dst);
 }
 
 void UniverseDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
                                 void* const* dst) const {
-  if (transform || impl_->options.normalisation == Normalisation::mean || !rows[0] || rows[1])
-    return Dataset::read_rows(id, transform, rows, dst);
+  const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(transform);
+  const int symmetry = turn ? turn->draw(id) : 0;
+  const bool needs_all = impl_->options.normalisation == Normalisation::mean || symmetry >= plane_symmetries;
+  if ((transform && !turn) || needs_all || !rows[0] || rows[1]) return Dataset::read_rows(id, transform, rows, dst);
   const Place place = impl_->place_of(id.index);
-  impl_->read_x_rows(place, *rows[0], static_cast<float*>(dst[0]));
+  impl_->read_x_rows(place, symmetry, *rows[0], static_cast<float*>(dst[0]));
   impl_->read_y(place, static_cast<float*>(dst[1]));
 }
 
@@ -366,7 +370,8 @@ ops::VoxelSample UniverseDataset::read_codes(const SampleId& id, const SampleTra
                                              void* const* dst) const {
   KEELSON_EXPECT(coded(transform));
   const Place place = impl_->place_of(id.index);
-  auto sample = turned_voxels(transform ? RandomCubeSymmetry::draw(id) : 0, impl_->edge);
+  const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(transform);
+  auto sample = turned_voxels(turn ? turn->draw(id) : 0, impl_->edge);
   sample.divisor = impl_->read_codes(place, dst[0]);
   impl_->read_y(place, static_cast<float*>(dst[1]));
   return sample;
