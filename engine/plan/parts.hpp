@@ -10,8 +10,8 @@ namespace keelson {
 struct ValueParts {
   std::int64_t extent = 0;           ///< rows of the whole value
   std::vector<std::int64_t> bounds;  ///< rank r owns the rows bounds[r] to bounds[r + 1] - 1; empty: each owns all rows
-  /// Per rank: the rows in its memory. They include the rank's own rows if another rank reads these. Rows beyond the
-  /// edges are zeros.
+  /// Per rank: the rows in its memory. They include the rank's own rows if another rank reads these, and may include
+  /// rows of other ranks that the rank computes, too. Rows beyond the edges are zeros.
   std::vector<Rows> held;
 
   bool is_cut() const { return !bounds.empty(); }  ///< whether ranks own parts

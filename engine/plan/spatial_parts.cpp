@@ -106,17 +106,17 @@ void SampleCutter::find_dims() {
   }
 }
 
-/// Finds which values can be cut, if none of their parts is empty.
+/// Finds which values can be cut. Inputs have rows for each rank; of other values some ranks may own no row.
 void SampleCutter::find_strides() {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const auto enough_rows = [&] { return has_rows(i) && extent(i) >= static_cast<std::int64_t>(ranks_); };
+    const auto enough_rows = [&](std::int64_t least) { return has_rows(i) && extent(i) >= least; };
     if (node(i).srcs.empty()) {
-      parts_[i].stride = enough_rows() && !node(i).is_state ? 1 : 0;
+      parts_[i].stride = enough_rows(static_cast<std::int64_t>(ranks_)) && !node(i).is_state ? 1 : 0;
       continue;
     }
     const auto by = first_cut_source(i);
     parts_[i].is_term = by == std::size_t{0} && term(i, {0, 1});
-    if (!by || !enough_rows()) continue;
+    if (!by || !enough_rows(2)) continue;
     const std::int64_t middle = std::max<std::int64_t>(extent(i) / 2, 1);
     const auto here = part(i, {middle, middle + 1}), before = part(i, {middle - 1, middle});
     if (!here) continue;
@@ -163,13 +163,14 @@ void SampleCutter::cut(std::size_t i) {
     p.sources.emplace_back(ranks_, Rows{0, extent(static_cast<std::size_t>(node(i).srcs[s]))});
 }
 
-/// Returns false where a source is whole.
+/// Returns false where a source is whole, or a rank owns no row.
 bool SampleCutter::cut_sum(std::size_t i) {
   NodeParts& p = parts_[i];
   std::vector<Rows> reads;
   for (std::size_t s = 0; s < node(i).srcs.size(); ++s)
     if (!source(i, s).value.is_cut()) return false;
   for (std::size_t r = 0; r < ranks_; ++r) {
+    if (source(i, 0).value.owned(r).empty()) return false;
     auto of_rank = *term(i, source(i, 0).value.owned(r));
     reads.push_back(of_rank.reads);
     p.layers[r] = std::move(of_rank.layer);
@@ -178,7 +179,8 @@ bool SampleCutter::cut_sum(std::size_t i) {
   return true;
 }
 
-/// Returns false where a part would be empty. `by`: the source whose bounds decide.
+/// Returns false where a rank would own no row of a layer that mixes samples, whose sums count each row once. `by`: the
+/// source whose bounds decide.
 bool SampleCutter::cut_node(std::size_t i, std::size_t by) {
   NodeParts& p = parts_[i];
   const auto middle = [&](std::int64_t row) {
@@ -196,15 +198,19 @@ bool SampleCutter::cut_node(std::size_t i, std::size_t by) {
       else
         high = row;
     }
-    if (low == bounds.back()) return false;
     bounds.push_back(low);
   }
   bounds.push_back(extent(i));
-  if (bounds[ranks_] == bounds[ranks_ - 1]) return false;
+  const bool owns_nothing = std::adjacent_find(bounds.begin(), bounds.end()) != bounds.end();
+  if (owns_nothing && training_ && node(i).layer->mixes_samples()) return false;
   p.value = ValueParts::cut(std::move(bounds));
   std::vector<Rows> reads;
   for (std::size_t r = 0; r < ranks_; ++r) {
-    auto of_rank = *part(i, p.value.owned(r));
+    // A rank that owns no row computes a neighbour's row, too, in the time in which the neighbour computes it. So all
+    // ranks have the same layers. Gradients go to the copy that was read.
+    if (const std::int64_t row = std::min(p.value.bounds[r], extent(i) - 1); p.value.owned(r).empty())
+      p.value.held[r] = {row, row + 1};
+    auto of_rank = *part(i, p.value.held[r]);
     reads.push_back(of_rank.reads);
     p.layers[r] = std::move(of_rank.layer);
     p.paddings.push_back(std::move(of_rank.padding));
@@ -234,9 +240,8 @@ bool SampleCutter::are_alike(std::size_t i) const {
   const NodeParts& p = parts_[i];
   if (!p.value.is_cut()) return true;
   for (std::size_t r = 1; r < ranks_; ++r) {
-    const bool same_size =
-        p.value.owned(r).size() == p.value.owned(0).size() && p.value.held[r].size() == p.value.held[0].size();
-    if (!same_size || (!p.paddings.empty() && p.paddings[r] != p.paddings[0])) return false;
+    if (p.value.held[r].size() != p.value.held[0].size() || (!p.paddings.empty() && p.paddings[r] != p.paddings[0]))
+      return false;
     for (const auto& reads : p.sources)
       if (reads[r].size() != reads[0].size()) return false;
   }

@@ -26,8 +26,9 @@ struct SpatialParts {
 /// The nodes of this rank. On a grid with one rank along the axis space, and without a grid, the nodes after fusion.
 /// Else this function cuts images and volumes, and what layers make of them, into parts along the first spatial
 /// dimension, one for each rank along the axis space. Layers with a rule (Layer::part) compute a part of their result
-/// from rows of their sources, and rows that other ranks hold are exchanged. Where a layer needs whole sources, or has
-/// fewer rows than there are ranks, all ranks gather the whole values, and compute the same from there on. In training,
+/// from rows of their sources, and rows that other ranks hold are exchanged. Where a layer has fewer rows than there
+/// are ranks, some ranks own none of them, and compute a row of a neighbour a second time. Where a layer needs whole
+/// sources, or has one row, all ranks gather the whole values, and compute the same from there on. In training,
 /// losses of pixels are sums of the ranks' terms (Layer::term). A row of a result belongs to the rank that owns the
 /// middle of the rows that it reads. Throws InputError, naming the node, for a layer without a rule whose result has
 /// spatial dimensions.

@@ -168,11 +168,33 @@ TEST(SpatialParts, CutsCosmoFlowWhereItHasRows) {
   }
 }
 
-TEST(SpatialParts, GathersWhereAPartWouldBeEmpty) {
+/// Two rows for four ranks: two of them compute a row that another one owns.
+TEST(SpatialParts, ComputesRowsTwiceWhereRanksOwnNone) {
   const Graph g = nets::cosmoflow_mlperf({.size = 32});
-  const auto parts = parts_for(g, 4);
-  EXPECT_EQ(named(parts[1], "conv3").shape.shape[2], 1);
-  EXPECT_EQ(named(parts[1], "conv4").shape.shape[2], 2) << "the whole value, on all ranks";
+  for (const SpatialParts& p : parts_for(g, 4)) {
+    EXPECT_EQ(named(p, "conv3").shape.shape[2], 1);
+    EXPECT_EQ(named(p, "conv4").shape.shape[2], 1) << "of 2";
+    EXPECT_EQ(named(p, "conv4/rows of conv3").shape.shape[2], 4);
+    EXPECT_EQ(named(p, "conv5").shape.shape[2], 1) << "the whole value, on all ranks";
+    EXPECT_TRUE(p.alike);
+  }
+}
+
+/// The work of an inner rank, compared with that of one rank: by how much parts can make a step faster at
+/// best. The figures are those of parts of which some are empty, computed from the network's table.
+TEST(SpatialParts, ScaleToAsManyRanksAsThereAreRows) {
+  const EnvironmentVariable rules("KEELSON_TUNE", "off");
+  const Graph g = nets::cosmoflow_mlperf({.size = 128});
+  Parameters parameters(g, context(network_contexts().back()), 1);
+  const auto work = [&](int ranks) {
+    const ProcessGrid grid({.data = 1, .space = ranks}, ranks / 2);
+    double gflop = 0;
+    for (const PlanRow& row : Plan(g, parameters, {.training = false, .grid = &grid}).rows()) gflop += row.gflop;
+    return gflop;
+  };
+  const double whole = work(1);
+  for (const auto& [ranks, speed_up] : {std::pair{8, 7.6}, {16, 12.5}, {32, 16.3}})
+    EXPECT_NEAR(whole / work(ranks), speed_up, 0.05 * speed_up) << ranks << " ranks";
 }
 
 TEST(SpatialParts, CutsUnevenlyWhereItMust) {
