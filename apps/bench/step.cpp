@@ -206,11 +206,12 @@ ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Cont
        {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
     if (o.verb->given(name))
       refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
-  const int parts = o.exchange.grid.spatial;
+  const auto blocks = ProcessGrid::parse_blocks(o.exchange.grid.spatial);
+  const int parts = blocks.space;
   if (o.verb->given("parallel")) refuse("--as-rank shows a rank of one replica: give --spatial in place of --parallel");
   if (o.as_rank >= parts)
-    refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, parts, parts - 1);
-  const ProcessGrid grid({.data = 1, .space = parts}, o.as_rank);
+    refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, o.exchange.grid.spatial, parts - 1);
+  const ProcessGrid grid({.data = 1, .space = parts, .columns = blocks.columns}, o.as_rank);
   app::require_parts(net.graph, grid);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
                       .micro_batch_count = o.exchange.micro_batches,

@@ -38,7 +38,8 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Job& job, const
                                      const Graph& graph, const Dataset& data, const MetricOptions& metrics,
                                      const SampleUnit& unit)
     : options_(o), world_(job.world) {
-  const ProcessGrid grid = training_grid(&world_, o.spatial);
+  const auto blocks = ProcessGrid::parse_blocks(o.spatial);
+  const ProcessGrid grid(training_extents(world_.size(), blocks.space, blocks.columns), world_.rank());
   if (data.size() < grid.extent(ProcessGrid::Axis::data))
     refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
   require_parts(graph, grid);
@@ -47,7 +48,8 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Job& job, const
   parameters_.emplace(graph, *device_.context, checkpoint.state().seed);
   evaluator_.emplace(graph, *parameters_, data, &world_,
                      EvaluatorOptions{.batch = o.batch,
-                                      .space = o.spatial,
+                                      .space = blocks.space,
+                                      .space_columns = blocks.columns,
                                       .threads = decide(o.loader, job, o.batch),
                                       .unit = unit,
                                       .evaluation = metrics});

@@ -18,7 +18,7 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
-  int spatial = 1;  ///< parts of each sample
+  std::string spatial = "1";  ///< parts of each sample: "4", or "4x2" along two dimensions
   LoaderThreads loader = undecided_threads;
   bool json = false;
   DeviceOptions device;

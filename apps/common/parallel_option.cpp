@@ -21,19 +21,20 @@ void declare(RequestedGrid& o, Verb& v) {
   declare_spatial(o.spatial, v);
 }
 
-void declare_spatial(int& parts, Verb& v) {
+void declare_spatial(std::string& parts, Verb& v) {
   v.option(
        "--spatial", parts,
        "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "
-       "ranks: for samples that are too large, or too few, for one rank each",
+       "ranks: for samples that are too large, or too few, for one rank each. 4x2: 4 parts along the first "
+       "dimension of volumes and 2 along the second, for 8 ranks",
        "PARTS")
-      .positive()
       .not_stored();
 }
 
 std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int ranks) {
-  if (o.parallel == "data") return training_extents(ranks, o.spatial);
-  if (o.spatial != 1)
+  const auto blocks = ProcessGrid::parse_blocks(o.spatial);
+  if (o.parallel == "data") return training_extents(ranks, blocks.space, blocks.columns);
+  if (blocks.space != 1)
     refuse("--parallel \"{}\" with --spatial {}: both say how ranks share samples. Give one of them", o.parallel,
            o.spatial);
   if (o.is_auto()) return std::nullopt;
@@ -44,7 +45,7 @@ std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int r
   if (e.data != 0 && std::int64_t{e.data} * e.space != ranks)
     refuse("--parallel \"{}\" is for {}, but there are {}: start as many ranks as the grid has, or change the grid",
            o.parallel, counted(std::int64_t{e.data} * e.space, "rank"), ranks);
-  return training_extents(ranks, e.space);
+  return training_extents(ranks, e.space, e.columns);
 }
 
 void require_parts(const Graph& graph, const ProcessGrid& grid) {

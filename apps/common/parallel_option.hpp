@@ -17,14 +17,14 @@ class Verb;
 /// The user's options for the process grid.
 struct RequestedGrid {
   std::string parallel = "data";  ///< "data", "auto", or a grid in the words of ProcessGrid::describe()
-  int spatial = 1;                ///< parts of each sample
+  std::string spatial = "1";      ///< parts of each sample: "4", or "4x2" along two dimensions
   bool is_auto() const { return parallel == "auto"; }  ///< the grid is chosen by measuring (choose_grid())
 };
 
 /// Declares --parallel and --spatial on a verb.
 void declare(RequestedGrid& o, Verb& verb);
 /// Declares --spatial alone.
-void declare_spatial(int& parts, Verb& verb);
+void declare_spatial(std::string& parts, Verb& verb);
 
 /// The process grid, data x space, that the user asks for; no value for --parallel auto. Throws InputError where the
 /// options contradict each other, or do not fit the number of ranks.

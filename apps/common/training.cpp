@@ -95,7 +95,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   }
   PlanOptions plan = t.plan();
   plan.exchange = {};
-  const ProcessGrid grid = training_grid(place.ranks.get(), t.space);
+  const auto* ranks = place.ranks.get();
+  const ProcessGrid grid(training_extents(ranks->size(), t.space, t.space_columns), ranks->rank());
   plan.grid = &grid;
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *place.context, plan));
@@ -251,6 +252,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.batch = batch_per_replica(o, grid_);
   t.micro_batches = options_.exchange.micro_batches;
   t.space = grid_.space;
+  t.space_columns = grid_.columns;
   t.epochs = o.epochs;
   t.seed = o.seed;
   t.optimizer = make_optimizer(o);
@@ -287,6 +289,7 @@ void TrainingRun::choose_precision_and_grid(const TrainingTask& task, Context& c
   t.batch = choice.grid().batch;
   t.micro_batches = choice.grid().micro_batches;
   t.space = choice.grid().extents.space;
+  t.space_columns = choice.grid().extents.columns;
   t.threads = decide(options_.loader, job_, t.batch);
 }
 
@@ -297,7 +300,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   auto& world = *place.ranks;
   t.exchange = decide(options_.exchange, world);
   choose_precision_and_grid(task, *place.context, world, t);
-  const ProcessGrid grid(world, training_extents(world.size(), t.space));
+  const ProcessGrid grid(world, training_extents(world.size(), t.space, t.space_columns));
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible) record_threads(place.context->device().current_instance().concurrency(), t, checkpoint_);
   if (world.rank() == 0 && place.context->device().is_asynchronous()) {

@@ -16,11 +16,12 @@ using Axis = ProcessGrid::Axis;
 
 namespace {
 
-std::string describe_extents(const std::array<int, ProcessGrid::axes.size()>& extents) {
+std::string describe_extents(const std::array<int, ProcessGrid::axes.size()>& extents, int columns = 1) {
   std::string text = fmt::format("data {}", extents[static_cast<std::size_t>(Axis::data)]);
   for (const Axis axis : {Axis::space, Axis::channel, Axis::stage, Axis::ensemble})
     if (const int n = extents[static_cast<std::size_t>(axis)]; n != 1)
-      text += fmt::format(" x {} {}", ProcessGrid::name(axis), n);
+      text += axis == Axis::space && columns != 1 ? fmt::format(" x space {}x{}", n / columns, columns)
+                                                  : fmt::format(" x {} {}", ProcessGrid::name(axis), n);
   return text;
 }
 
@@ -39,10 +40,13 @@ std::string ProcessGrid::to_string(Axes of) {
 }
 
 ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
-    : world_(&world), extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
+    : world_(&world),
+      columns_(extents.columns),
+      extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
   // First, so that all ranks throw if a rank has another grid.
   std::map<std::string, std::string> values;
   for (const Axis axis : axes) values[name(axis)] = std::to_string(extent(axis));
+  values["columns"] = std::to_string(columns_);
   compare_values(world, values, "process grids");
 
   const std::int64_t others = other_extents(true);
@@ -57,7 +61,8 @@ ProcessGrid::ProcessGrid(Communicator& world, const Extents& extents)
 }
 
 ProcessGrid::ProcessGrid(const Extents& extents, int rank)
-    : extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
+    : columns_(extents.columns),
+      extents_{extents.channel, extents.space, extents.data, extents.stage, extents.ensemble} {
   const std::int64_t ranks = other_extents(false) * extents.data;
   if (rank < 0 || rank >= ranks || ranks > INT32_MAX)
     refuse("process grid {}: there is no rank {}; give a rank from 0 to {}, and a grid of at most {} ranks",
@@ -76,6 +81,9 @@ std::int64_t ProcessGrid::other_extents(bool may_leave_data_out) const {
              axis == Axis::data && may_leave_data_out ? ", or 0 for all ranks that the other axes leave" : "");
     if (axis != Axis::data) others = std::min(others * n, most);
   }
+  if (const int space = extents_[index(Axis::space)]; columns_ < 1 || space % columns_ != 0)
+    refuse("process grid: {} parts of a sample in {} columns; expected a number of columns that divides the parts",
+           space, columns_);
   return others;
 }
 
@@ -144,6 +152,21 @@ int ProcessGrid::neighbor(Axis axis, int distance, bool periodic) const {
   return at < 0 || at >= n ? -1 : static_cast<int>(at);
 }
 
+ProcessGrid::Extents ProcessGrid::parse_blocks(const std::string& text) {
+  const auto by = text.find('x');
+  const auto rows = parse_number<int>(text.substr(0, by));
+  const auto columns = by == std::string::npos ? std::optional(1) : parse_number<int>(text.substr(by + 1));
+  constexpr int most = 1 << 15;
+  const bool valid = rows && columns && *rows >= 1 && *columns >= 1 && *rows <= most && *columns <= most;
+  if (!valid || (*rows == 1 && *columns > 1))
+    refuse(
+        "{} parts of a sample (--spatial): expected a number of parts along the first spatial dimension, such as 4, or "
+        "along the "
+        "first two, such as 4x2, with at least 2 along the first",
+        text.empty() ? "no number of" : text);
+  return {.space = *rows * *columns, .columns = *columns};
+}
+
 ProcessGrid::Extents ProcessGrid::parse(const std::string& text) {
   const auto refuse_text = [&](const std::string& found) {
     refuse(
@@ -161,7 +184,11 @@ ProcessGrid::Extents ProcessGrid::parse(const std::string& text) {
     const auto place = places.find(axis);
     if (place == places.end()) refuse_text(fmt::format("{} is no axis", axis));
     if (!found.insert(axis).second) refuse_text(fmt::format("{} stands there twice", axis));
-    const auto n = words >> count ? parse_number<int>(count) : std::nullopt;
+    std::optional<int> n = words >> count ? parse_number<int>(count) : std::nullopt;
+    if (axis == "space" && !n && words) {
+      const auto blocks = parse_blocks(count);
+      n = blocks.space, e.columns = blocks.columns;
+    }
     if (!n || *n < 1) refuse_text(fmt::format("the ranks along {} are missing or not 1 or more", axis));
     *place->second = *n;
     if (!(words >> by)) break;
@@ -172,6 +199,6 @@ ProcessGrid::Extents ProcessGrid::parse(const std::string& text) {
   return e;
 }
 
-std::string ProcessGrid::describe() const { return describe_extents(extents_); }
+std::string ProcessGrid::describe() const { return describe_extents(extents_, columns_); }
 
 }  // namespace keelson

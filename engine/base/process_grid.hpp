@@ -60,7 +60,8 @@ class ProcessGrid {
   /// Ranks along each axis.
   struct Extents {
     int data = 0;      ///< 0: all ranks that the other axes leave
-    int space = 1;     ///< parts of the spatial dims of one sample
+    int space = 1;     ///< parts of one sample: rows x columns
+    int columns = 1;   ///< of space: parts along the second spatial dimension; divides space
     int channel = 1;   ///< parts of the channels of a layer
     int stage = 1;     ///< parts of a network, one after the other
     int ensemble = 1;  ///< members
@@ -103,7 +104,12 @@ class ProcessGrid {
   /// The extents of a grid in the words of describe(): "data 4 x space 2". An axis that is not named has one rank, and
   /// data, if it is not named, the ranks that the others leave. Throws InputError for other texts.
   static Extents parse(const std::string& text);
-  std::string describe() const;  ///< "data 4 x space 2"; without axes of one rank, except data
+  /// Extents::space and Extents::columns of "4" or "4x2" parts of a sample. Throws InputError for other texts.
+  static Extents parse_blocks(const std::string& text);
+  /// "data 4 x space 2", "data 4 x space 2x2"; without axes of one rank, except data.
+  std::string describe() const;
+  int columns() const { return columns_; }                     ///< Extents::columns
+  int rows() const { return extent(Axis::space) / columns_; }  ///< parts along the first spatial dimension
 
  private:
   static constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
@@ -113,6 +119,7 @@ class ProcessGrid {
   int first_of(Axes of) const;  ///< rank in the world of the first rank of along(of)
 
   Communicator* world_ = nullptr;
+  int columns_ = 1;
   std::array<int, axes.size()> extents_{}, coordinates_{};
   /// Groups that are parts of the world, by axes and size, made when they are first asked for.
   mutable std::map<std::pair<Axes, int>, std::unique_ptr<Communicator>> groups_;

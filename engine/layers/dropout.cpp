@@ -18,6 +18,8 @@ class DropoutLayer : public Layer {
   ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
 
   std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    if (rate_ == 0) return LayerPart{rows, nullptr};
+    if (dim != 2) return {};  // a part is some rows of a larger value
     return LayerPart{rows, std::make_shared<DropoutLayer>(rate_, ops::Part{srcs[0].shape[dim], rows.begin})};
   }
 

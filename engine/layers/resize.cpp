@@ -27,6 +27,7 @@ class ResizeLayer : public Layer {
   }
 
   std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
+    if (dim != 2) return {};  // a part is some rows of a larger value
     const std::int64_t in = srcs[0].shape[dim], out = options_.rows;
     const Rows reads = ops::resized_rows(in, out, options_.grid, rows);
     ResizeOptions part = options_;

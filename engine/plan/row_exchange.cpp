@@ -45,7 +45,7 @@ class RowBuffer {
     return b_.start({.kind = Kind::send,
                      .axes = ProcessGrid::Axis::space,
                      .src = rows,
-                     .peer = m.peer - exchange_.rank,
+                     .peer = distance_to(m),
                      .label = label(m, "to")});
   }
 
@@ -64,7 +64,7 @@ class RowBuffer {
             b_.start({.kind = Kind::receive,
                       .axes = ProcessGrid::Axis::space,
                       .dst = into,
-                      .peer = m.peer - exchange_.rank,
+                      .peer = distance_to(m),
                       .zeros = true,
                       .label = label(m, "from")})};
   }
@@ -93,7 +93,11 @@ class RowBuffer {
   }
 
  private:
-  static constexpr int nobody = -1;  ///< a peer before the first rank
+  static constexpr int nobody = -1, beyond_all_ranks = -(1 << 30);  ///< a part before the first one; a distance
+  /// From this rank along the axis space.
+  int distance_to(const RowMessage& m) const {
+    return m.peer == nobody ? beyond_all_ranks : (m.peer - exchange_.rank) * exchange_.step;
+  }
 
   /// Of these rows in the buffer, in bytes.
   std::size_t offset(const Rows& rows) const {
@@ -125,6 +129,11 @@ class RowExchangeLayer : public Layer {
         wanted_(exchange_.wanted[static_cast<std::size_t>(exchange_.rank)]) {}
 
   std::string kind() const override { return "rows"; }
+  /// The columns of rows that are exchanged are exchanged alike.
+  std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
+    if (dim == exchange_.dim) return {};
+    return LayerPart{rows, nullptr};
+  }
   bool keeps_type() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     ValueShape shape = srcs[0];

@@ -12,8 +12,9 @@ namespace keelson {
 /// The exchange that gives each rank along the axis space the rows that it wants of a value, along one dimension.
 struct RowExchange {
   ValueParts value;          ///< how the ranks hold the value
-  std::vector<Rows> wanted;  ///< per rank along space: rows that it wants; rows beyond the edges become zeros
-  int rank = 0;              ///< this rank along space
+  std::vector<Rows> wanted;  ///< per part: rows that its rank wants; rows beyond the edges become zeros
+  int rank = 0;              ///< number of this rank's part
+  int step = 1;              ///< ranks along the axis space from one part to the next
   int dim = 2;               ///< the dimension that counts rows
   std::string reader;        ///< the node that reads the rows, for messages: "conv2"
 };

@@ -11,6 +11,14 @@ namespace {
 
 constexpr int first_spatial = 2;  ///< dimension of images and volumes: rows, depth
 
+/// One dimension that is cut.
+struct Cut {
+  int dim = first_spatial;  ///< of images and volumes
+  int parts = 1, part = 0;  ///< along this dimension; number of this rank's
+  int step = 1;             ///< ranks along space from one part to the next
+  std::string rows;         ///< what is exchanged: "rows", "columns"
+};
+
 /// How all ranks compute a node.
 struct NodeParts {
   ValueParts value;                        ///< of the result
@@ -25,16 +33,17 @@ struct NodeParts {
 
 class SampleCutter {
  public:
-  SampleCutter(const Graph& graph, const FusedNodes& fused, const PlanOptions& options)
+  SampleCutter(const Graph& graph, const FusedNodes& fused, bool training, Cut cut)
       : graph_(graph),
         fused_(fused),
-        training_(options.training),
-        ranks_(static_cast<std::size_t>(options.grid->extent(ProcessGrid::Axis::space))),
-        rank_(options.grid->coordinate(ProcessGrid::Axis::space)),
+        training_(training),
+        cut_(std::move(cut)),
+        ranks_(static_cast<std::size_t>(cut_.parts)),
+        rank_(cut_.part),
         parts_(fused.nodes.size()) {
     find_dims();
     find_strides();
-    for (std::size_t i = 0; i < parts_.size(); ++i) cut(i);
+    for (std::size_t i = 0; i < parts_.size(); ++i) this->cut(i);
     find_rows_of_inputs();
   }
   SpatialParts finish();
@@ -54,12 +63,12 @@ class SampleCutter {
     if (!has_rows(i)) return {};
     for (const int s : node(i).srcs)
       if (node(static_cast<std::size_t>(s)).shape.shape.rank() != node(i).shape.shape.rank()) return {};
-    return node(i).layer->part(source_shapes(i), first_spatial, rows);
+    return node(i).layer->part(source_shapes(i), cut_.dim, rows);
   }
   /// What the layer needs for its term of these rows of source 0; no value where it needs whole sources.
   std::optional<LayerPart> term(std::size_t i, const Rows& rows) const {
     if (!training_ || node(i).srcs.empty() || node(i).shape.batch_axis >= 0) return {};
-    return node(i).layer->term(source_shapes(i), first_spatial, rows);
+    return node(i).layer->term(source_shapes(i), cut_.dim, rows);
   }
   const NodeParts& source(std::size_t i, std::size_t s) const {
     return parts_[static_cast<std::size_t>(node(i).srcs[s])];
@@ -85,6 +94,7 @@ class SampleCutter {
   const Graph& graph_;
   const FusedNodes& fused_;
   bool training_;
+  Cut cut_;
   std::size_t ranks_;
   int rank_;
   std::vector<int> dims_;  ///< per node: the dimension that counts rows; -1: the value has none
@@ -97,7 +107,7 @@ class SampleCutter {
 /// Targets of losses of pixels have no channels, so the rows of those of images are another dimension; those of volumes
 /// stay whole.
 void SampleCutter::find_dims() {
-  for (const Graph::Node& n : fused_.nodes) dims_.push_back(n.shape.shape.rank() > 3 ? first_spatial : -1);
+  for (const Graph::Node& n : fused_.nodes) dims_.push_back(n.shape.shape.rank() > 3 ? cut_.dim : -1);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const auto of = term(i, {0, 1});
     for (std::size_t s = 0; of && s < of->dims.size(); ++s)
@@ -219,12 +229,13 @@ bool SampleCutter::cut_node(std::size_t i, std::size_t by) {
   return true;
 }
 
-/// Ranks read the rows of inputs that their first layers want, so that these rows need no exchange.
+/// Ranks read the rows of inputs that their first layers want, so that these rows need no exchange. They read all
+/// columns of these rows.
 void SampleCutter::find_rows_of_inputs() {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     if (!node(i).srcs.empty() || !parts_[i].value.is_cut()) continue;
-    std::vector<Rows> held(ranks_);
-    for (std::size_t reader = i + 1; reader < parts_.size(); ++reader)
+    std::vector<Rows> held(ranks_, cut_.dim == first_spatial ? Rows{} : Rows{0, extent(i)});
+    for (std::size_t reader = i + 1; cut_.dim == first_spatial && reader < parts_.size(); ++reader)
       for (std::size_t s = 0; s < node(reader).srcs.size(); ++s) {
         if (node(reader).srcs[s] != static_cast<int>(i)) continue;
         const bool in_parts = parts_[reader].on_parts();
@@ -258,8 +269,8 @@ int SampleCutter::emit_rows(SpatialParts& result, int of, std::vector<Rows> want
   auto [known, fresh] = exchanges_.try_emplace({of, std::move(key)}, static_cast<int>(result.nodes.size()));
   if (!fresh) return known->second;
   Graph::Node n;
-  n.name = reader + "/rows of " + node(producer).name;
-  n.layer = row_exchange_layer({value, std::move(wanted), rank_, dims_[producer], reader});
+  n.name = fmt::format("{}/{} of {}", reader, cut_.rows, node(producer).name);
+  n.layer = row_exchange_layer({value, std::move(wanted), rank_, cut_.step, dims_[producer], reader});
   n.srcs = {of};
   n.shape = n.layer->infer({&result.nodes[static_cast<std::size_t>(of)].shape, 1});
   result.nodes.push_back(std::move(n));
@@ -282,7 +293,7 @@ SpatialParts SampleCutter::finish() {
     for (std::size_t s = 0; s < n.srcs.size(); ++s) n.srcs[s] = emit_source(result, i, s);
     if (!n.srcs.empty() && p.layers[me]) n.layer = p.layers[me];
     if (p.value.is_cut()) n.shape.shape[dims_[i]] = p.value.held[me].size();
-    if (p.value.is_cut() && n.srcs.empty()) result.inputs[n.name] = p.value.held[me];
+    if (p.value.is_cut() && n.srcs.empty() && cut_.dim == first_spatial) result.inputs[n.name] = p.value.held[me];
     result.alike = result.alike && are_alike(i);
     index_.push_back(static_cast<int>(result.nodes.size()));
     result.nodes.push_back(std::move(n));
@@ -308,10 +319,39 @@ std::string SampleCutter::bounds() const {
 
 }  // namespace
 
+namespace {
+
+/// Throws InputError for layers whose results for a part along one dimension cannot be cut along another one.
+void require_blocks(const SpatialParts& of_rows, const ProcessGrid& grid) {
+  for (std::size_t i = 0; i < of_rows.nodes.size(); ++i) {
+    const Graph::Node& n = of_rows.nodes[i];
+    const bool is_term = of_rows.in_parts[i] && n.shape.batch_axis < 0;
+    if (n.srcs.empty() || (!n.layer->mixes_samples() && !is_term)) continue;
+    refuse(
+        "the layer {} ({}) sums over parts of samples along one dimension alone: give --spatial {} in place of {}x{}",
+        n.name, n.layer->kind(), grid.extent(ProcessGrid::Axis::space), grid.rows(), grid.columns());
+  }
+}
+
+}  // namespace
+
 SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options) {
-  if (options.grid && options.grid->extent(ProcessGrid::Axis::space) > 1)
-    return SampleCutter(graph, fused, options).finish();
-  return {.nodes = fused.nodes, .index = fused.index, .in_parts = std::vector<bool>(fused.nodes.size(), false)};
+  if (!options.grid || options.grid->extent(ProcessGrid::Axis::space) == 1)
+    return {.nodes = fused.nodes, .index = fused.index, .in_parts = std::vector<bool>(fused.nodes.size(), false)};
+  const ProcessGrid& grid = *options.grid;
+  const int number = grid.coordinate(ProcessGrid::Axis::space), columns = grid.columns();
+  auto parts =
+      SampleCutter(graph, fused, options.training, {first_spatial, grid.rows(), number / columns, columns, "rows"})
+          .finish();
+  if (columns == 1) return parts;
+  require_blocks(parts, grid);
+  auto blocks = SampleCutter(graph, {parts.nodes, parts.index}, options.training,
+                             {first_spatial + 1, columns, number % columns, 1, "columns"})
+                    .finish();
+  blocks.inputs = parts.inputs;
+  blocks.alike = blocks.alike && parts.alike;
+  blocks.bounds = parts.bounds + blocks.bounds;
+  return blocks;
 }
 
 std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options) {

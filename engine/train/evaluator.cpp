@@ -32,7 +32,8 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       context_(parameters.context()) {
   if (options_.evaluation.units == 0)
     options_.evaluation.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
-  const auto extents = training_extents(communicator_ ? communicator_->size() : 1, options_.space);
+  const auto extents =
+      training_extents(communicator_ ? communicator_->size() : 1, options_.space, options_.space_columns);
   if (extents.space > 1) replicas_.emplace(*communicator_, extents);
   set_network(graph, parameters);
   regroup();  // after the plan, which knows best whether there is memory for the batch

@@ -35,6 +35,7 @@ EvaluatorOptions evaluator_options(const TrainerOptions& o) {
   return {.batch = o.batch,
           .micro_batches = o.micro_batches,
           .space = o.space,
+          .space_columns = o.space_columns,
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,
           .threads = o.threads,

@@ -40,6 +40,7 @@ struct TrainerOptions {
   /// computes a part of each sample (spatial_parts()). The number of ranks must be a multiple of it. More than 1 only
   /// in synchronous training, without reproducible sums, and where the ranks do not survive losses.
   int space = 1;
+  int space_columns = 1;    ///< of `space`: parts along the second spatial dimension (ProcessGrid::Extents::columns)
   std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included
   /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;
   /// negative: no limit.

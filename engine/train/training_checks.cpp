@@ -29,7 +29,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"network", o.network},
       {"batch", std::to_string(o.batch)},
       {"micro-batches", std::to_string(o.micro_batches)},
-      {"ranks of a replica", std::to_string(o.space)},
+      {"ranks of a replica", fmt::format("{} in {} columns", o.space, o.space_columns)},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},
       {"time limit", fmt::format("{}", o.time_limit)},

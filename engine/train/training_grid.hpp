@@ -6,13 +6,14 @@
 
 namespace keelson {
 
-/// The extents of the grid data x space of `ranks` ranks, of which `space` make up a replica. Throws InputError where
+/// The extents of the grid data x space of `ranks` ranks, of which `space` make up a replica. `columns`: as in
+/// ProcessGrid::Extents. Throws InputError where
 /// the ranks are no multiple of it.
-inline ProcessGrid::Extents training_extents(int ranks, int space) {
+inline ProcessGrid::Extents training_extents(int ranks, int space, int columns = 1) {
   if (space < 1 || ranks % space != 0)
     refuse("{}, but --spatial {} takes multiples of {}: start another number of ranks, or give another --spatial",
            counted(ranks, "rank"), space, space);
-  return {.data = ranks / space, .space = space};
+  return {.data = ranks / space, .space = space, .columns = columns};
 }
 
 /// The process grid of a training or an evaluation, data x space, without a communicator. Its coordinate on data is the

@@ -58,7 +58,7 @@ void TrainingSession::set_network(Graph graph, Parameters parameters) {
 
 void TrainingSession::regroup() {
   release();
-  if (ranks_) grid_.emplace(*ranks_, ProcessGrid::Extents{.space = options_.space});
+  if (ranks_) grid_.emplace(*ranks_, ProcessGrid::Extents{.space = options_.space, .columns = options_.space_columns});
   make();
 }
 

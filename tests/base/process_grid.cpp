@@ -149,12 +149,17 @@ TEST(ProcessGrid, WithoutACommunicatorRefusesWhatNoGridHas) {
 TEST(ProcessGrid, ReadsItsOwnWords) {
   for (const ProcessGrid::Extents& e :
        {ProcessGrid::Extents{.data = 4}, ProcessGrid::Extents{.data = 2, .space = 3},
+        ProcessGrid::Extents{.data = 2, .space = 8, .columns = 2},
         ProcessGrid::Extents{.data = 1, .space = 2, .channel = 3, .stage = 4, .ensemble = 5}}) {
     const std::string text = ProcessGrid(e, 0).describe();
     EXPECT_EQ(ProcessGrid(ProcessGrid::parse(text), 0).describe(), text);
   }
   EXPECT_EQ(ProcessGrid::parse("space 4").data, 0) << "what the others leave";
   EXPECT_EQ(ProcessGrid::parse(" space  2 x data 3 ").space, 2);
+  const ProcessGrid blocks(ProcessGrid::parse("data 3 x space 4x2"), 0);
+  EXPECT_EQ(blocks.extent(Axis::space), 8);
+  EXPECT_EQ(blocks.rows(), 4);
+  EXPECT_EQ(blocks.columns(), 2);
 }
 
 TEST(ProcessGrid, RefusesOtherWords) {
@@ -167,7 +172,10 @@ TEST(ProcessGrid, RefusesOtherWords) {
                                                        {"data 2 x data 2", "twice"},
                                                        {"data two", "not 1 or more"},
                                                        {"data 99999999999", "not 1 or more"},
-                                                       {"data 2 x depth 2", "depth is no axis"}};
+                                                       {"data 2 x depth 2", "depth is no axis"},
+                                                       {"space 4x", "4x parts of a sample"},
+                                                       {"space 1x4", "at least 2 along the first"},
+                                                       {"data 2x2", "not 1 or more"}};
   for (const auto& [text, says] : cases) {
     try {
       ProcessGrid::parse(text);

@@ -68,6 +68,7 @@ class Spatial(UniversesCase):
         """--parallel says in words what --spatial says in short, and auto chooses one of the grids."""
         for options, says in ((("--parallel", "data 2 x space 2"), "4 ranks: data 2 x space 2"),
                               (("--parallel", "space 4"), "4 ranks: data 1 x space 4"),
+                              (("--spatial", "2x2"), "4 ranks: data 1 x space 2x2"),
                               (("--parallel", "auto"), r"process grids for 4 ranks and 4 samples a step:[\s\S]*chosen: data ")):
             with self.subTest(options):
                 out = self.succeed("train", "--data", self.data, "--out", self.out, "--overwrite", "--global-batch", 4, "--max-steps", 1,

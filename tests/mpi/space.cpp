@@ -134,8 +134,8 @@ Graph network_of(const SpaceCase& c) {
 }
 
 Steps run_steps(const Graph& g, Communicator& ranks, int space, std::int64_t batch, int steps,
-                const PlanOptions& base = {}, float learning_rate = 0.05f) {
-  const ProcessGrid grid(ranks, {.space = space});
+                const PlanOptions& base = {}, float learning_rate = 0.05f, int columns = 1) {
+  const ProcessGrid grid(ranks, {.space = space, .columns = columns});
   Context& c = context(network_contexts().back());
   Parameters parameters(g, c, 1);
   const Sgd sgd;
@@ -170,8 +170,8 @@ Steps run_steps(const Graph& g, Communicator& ranks, int space, std::int64_t bat
 }
 
 /// The whole prediction, on each rank, of two samples by untrained parameters.
-std::vector<float> predict(const Graph& g, Communicator& ranks, int space) {
-  const ProcessGrid grid(ranks, {.space = space});
+std::vector<float> predict(const Graph& g, Communicator& ranks, int space, int columns = 1) {
+  const ProcessGrid grid(ranks, {.space = space, .columns = columns});
   Context& c = context(network_contexts().back());
   Parameters parameters(g, c, 1);
   const PlanOptions options{.batch = 2, .training = false, .grid = &grid};
@@ -247,6 +247,27 @@ TEST_F(SpaceTest, CosmoFlowTrainsOnParts) {
   for (std::size_t i = 0; i < low.losses.size(); ++i)
     EXPECT_NEAR(low.losses[i], whole.losses[i], 1e-2 * whole.losses[i]);
   expect_near(low.parameters, whole.parameters, 1e-3, "bf16: parameters");
+}
+
+/// Parts along depth and height: corners come through a neighbour.
+TEST_F(SpaceTest, BlocksComputeWhatWholeSamplesDo) {
+  KEELSON_NEED_RANKS(4);
+  const auto alone = world().split(rank(), 0);
+  for (const SpaceCase& c : space_cases()) {
+    if (c.name.find("normalization") != std::string::npos) continue;
+    const Graph g = network_of(c);
+    const EnvironmentVariable checked("KEELSON_CHECK", "1");
+    for (const std::int64_t batch : {1, 3})
+      expect_same_steps(run_steps(g, world(), size(), batch, 2, {}, 0.05f, size() / 2),
+                        run_steps(g, *alone, 1, batch, 2), c.name);
+  }
+  for (const auto& net : nets::networks_of_family("cosmoflow-")) {
+    const Graph g = net.make(net.tiny_settings, net.tiny_sample);
+    const auto want = run_steps(g, *alone, 1, 2, 2, {}, 1e-3f);
+    const auto got = run_steps(g, world(), size(), 2, 2, {}, 1e-3f, size() / 2);
+    expect_same_steps(got, want, net.name);
+    expect_near(predict(g, world(), size(), size() / 2), predict(g, *alone, 1), 1e-3, net.name + ": predictions");
+  }
 }
 
 /// Losses of pixels are sums over parts: Tiramisu's mean over counted pixels, DeepCAM's over all, sampled pixels.
