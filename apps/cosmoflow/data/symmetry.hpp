@@ -27,7 +27,7 @@ struct VoxelMap {
 };
 VoxelMap voxel_map(int symmetry, std::int64_t size, std::int64_t channels);
 
-/// The inverse map: where each voxel of the turned cube comes from.
+/// The inverse map: where each voxel of the new cube comes from.
 ops::VoxelSample turned_voxels(int symmetry, std::int64_t size);
 
 /// dst = src turned by `symmetry`: two dense arrays (size, size, size, channels) that do not overlap.
@@ -36,8 +36,8 @@ void turn_cube(int symmetry, const float* src, float* dst, std::int64_t size, st
 /// A field that can be turned: f32, of logical shape (C, S, S, S).
 bool is_cubic(const Field& field);
 
-/// Turns all cubic fields of a sample by one of the 48 symmetries, drawn uniformly. UniverseDataset turns while it
-/// decodes.
+/// Rotates and mirrors all cubic fields of a sample by one of the 48 symmetries, drawn uniformly. UniverseDataset does
+/// so while it decodes.
 class RandomCubeSymmetry final : public SampleTransform {
  public:
   /// Throws InputError if the data set has no cubic field.
