@@ -6,7 +6,7 @@
 
 namespace keelson {
 
-/// The extents of the grid data x space of `ranks` ranks, of which `space` make up a replica. Throws InputError where
+/// The extents of the grid data x space of `ranks` ranks, of which `space` make up a replica. Throws InputError if
 /// the ranks are no multiple of it.
 inline ProcessGrid::Extents training_extents(int ranks, int space) {
   if (space < 1 || ranks % space != 0)
