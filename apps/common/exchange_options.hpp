@@ -27,8 +27,8 @@ void declare(RequestedExchange& o, Verb& verb);
 /// Declares --spatial alone.
 void declare_spatial(int& parts, Verb& verb);
 
-/// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as
-/// many parts, or where a layer cannot compute parts.
+/// Throws InputError for more than one rank along the axis space if none of the network's inputs can be cut into as
+/// many parts, or if a layer cannot compute parts.
 void require_parts(const Graph& graph, const ProcessGrid& grid);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.

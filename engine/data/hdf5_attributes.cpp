@@ -2,6 +2,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
+#include "engine/data/detail/hdf5_links.hpp"
 
 namespace keelson::hdf5 {
 
