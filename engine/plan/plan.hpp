@@ -38,7 +38,7 @@ struct PlanOptions {
   std::int64_t batch = 1;  ///< samples per step and rank; ranks along the axis space have the same ones
   /// Gradient accumulation: the step has so many forward and backward passes, of batch / micro_batch_count samples
   /// each. The gradients of the passes are added up in the order of the samples, and exchanged behind the last pass.
-  /// The results are those of one pass up to rounding, in less memory. Plans throw InputError where the batch is no
+  /// The results are those of one pass up to rounding, in less memory. Plans throw InputError if the batch is no
   /// multiple of it, and training plans also with `reproducible`, with shards of gradients, and for networks with
   /// layers that mix samples (Layer::mixes_samples). With more than 1, all gradients are whole, none by rows.
   std::int64_t micro_batch_count = 1;

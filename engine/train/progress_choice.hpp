@@ -18,7 +18,7 @@ enum class ProgressBy : std::uint8_t {
 /// Carries out a ProgressBy. To measure, some of the first steps are made in one way and some in the other, in turn.
 class ProgressChoice {
  public:
-  /// `ranks` null: alone, where nothing is to be chosen. `cpus`: where the thread runs; empty: anywhere. Throws
+  /// `ranks` null: alone, if nothing is to be chosen. `cpus`: where the thread runs; empty: anywhere. Throws
   /// InputError if a thread is wanted and not possible. Collective.
   ProgressChoice(Communicator* ranks, ProgressBy wanted, std::vector<int> cpus);
 
