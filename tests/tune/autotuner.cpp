@@ -69,7 +69,7 @@ TEST_F(AutotunerTest, PreparesOnceOutsideTheFirstTime) {
       now_ += seconds[i];
       return true;
     };
-    return autotuner.choose("conv", "", {"a", "b"}, {run, [&](const std::vector<std::size_t>& candidates) {
+    return autotuner.choose("conv", "", {"a", "b"}, {run, [&](const auto&) {
                                                        now_ += 3;
                                                        ++prepared;
                                                      }});
