@@ -14,7 +14,7 @@ namespace {
 template <class T>
 Triple aligned(const T (&given)[3], int ndims, std::int64_t missing) {
   Triple t{missing, missing, missing};
-  for (int d = 0; d < ndims; ++d) t[place_of(d, ndims)] = given[d];
+  for (int d = 0; d < ndims; ++d) t[axis_of(d, ndims)] = given[d];
   return t;
 }
 
@@ -59,7 +59,7 @@ std::int64_t Field::origin() const { return ghosts[0] * strides[0] + ghosts[1] *
 
 std::string to_string(const Triple& t, int ndims) {
   std::string text;
-  for (std::size_t d = place_of(0, ndims); d < 3; ++d) text += (text.empty() ? "" : "x") + std::to_string(t[d]);
+  for (std::size_t d = axis_of(0, ndims); d < 3; ++d) text += (text.empty() ? "" : "x") + std::to_string(t[d]);
   return text;
 }
 

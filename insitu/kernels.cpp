@@ -62,7 +62,7 @@ struct View {
 
 struct Target {
   Index slot, strides[3];
-  explicit Target(const Slots& s) : slot(s.slot), strides{s.strides[0], s.strides[1], s.strides[2]} {}
+  explicit Target(const BatchChannel& s) : slot(s.slot), strides{s.strides[0], s.strides[1], s.strides[2]} {}
 };
 
 template <class T, class To>
@@ -173,7 +173,7 @@ struct CopyInterior {
 };
 
 template <class To>
-void pack_as(const TiledField& from, const Slots& to, const ChannelScale& scale) {
+void pack_as(const TiledField& from, const BatchChannel& to, const ChannelScale& scale) {
   Triple extents;
   for (std::size_t d = 0; d < 3; ++d) extents[d] = from.tile[d] + 2 * from.halo[d];
   const auto box = box_of(extents);
@@ -200,11 +200,13 @@ void copy_as(const Field& f, const std::byte* data, void* dense) {
 
 void wait_for_host() { Kokkos::fence(kokkos::heard("keelson insitu: the host's work")); }
 
-void pack(const TiledField& from, const Slots& to, const ChannelScale& scale) { pack_as<float>(from, to, scale); }
+void pack(const TiledField& from, const BatchChannel& to, const ChannelScale& scale) {
+  pack_as<float>(from, to, scale);
+}
 
-void pack_classes(const TiledField& from, const Slots& to) { pack_as<std::int32_t>(from, to, {}); }
+void pack_classes(const TiledField& from, const BatchChannel& to) { pack_as<std::int32_t>(from, to, {}); }
 
-void unpack(const Slots& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride) {
+void unpack(const BatchChannel& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride) {
   const Chosen chosen{static_cast<const float*>(from.data), Target(from), classes, channel_stride};
   if (to.field->is_double)
     for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<double>(chosen, to));
@@ -212,7 +214,7 @@ void unpack(const Slots& from, const TiledField& to, std::int64_t classes, std::
     for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<float>(chosen, to));
 }
 
-void score(const Slots& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
+void score(const BatchChannel& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
            float* scores) {
   const Triple& e = tiles.tile;
   const Triple& h = tiles.halo;

@@ -26,25 +26,25 @@ struct TiledField {
   Triple tile{1, 1, 1}, halo{};
 };
 
-/// A channel of all slots: pointer to the first slot, and element strides.
-struct Slots {
+/// A channel of all slots of a batch: pointer to the first slot, and element strides.
+struct BatchChannel {
   void* data = nullptr;
   std::int64_t slot = 0;
   Triple strides{};
 };
 
 /// Writes the tiles with their halo to f32 slots. Beyond the ghost cells, the outermost ones are repeated.
-void pack(const TiledField& from, const Slots& to, const ChannelScale& scale);
+void pack(const TiledField& from, const BatchChannel& to, const ChannelScale& scale);
 /// The same, rounded to s32: numbers of classes. Cells of the halo get -1, which the loss ignores, since results there
 /// are dropped.
-void pack_classes(const TiledField& from, const Slots& to);
+void pack_classes(const TiledField& from, const BatchChannel& to);
 /// Writes the inner cells of f32 slots to the field; of tiles that overlap, the first one writes. `classes` 0: writes
 /// the channel of `from`; else the index of the largest of `classes` channels, which are `channel_stride` elements
 /// apart.
-void unpack(const Slots& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride);
+void unpack(const BatchChannel& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride);
 /// Writes the mean over the inner cells of each slot to `scores`, one f32 per tile, summed in a fixed order. `classes`
 /// as in unpack().
-void score(const Slots& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
+void score(const BatchChannel& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
            float* scores);
 /// Copies the interior of a field to `dense`, in row-major order without gaps, in the field's own type.
 void copy_interior(const Field& field, const std::byte* data, void* dense);

@@ -17,7 +17,7 @@ namespace {
 Triple given(const std::int64_t (&values)[3], int ndims, const Triple& missing) {
   Triple t = missing;
   for (int d = 0; d < ndims; ++d)
-    if (values[d] != 0) t[place_of(d, ndims)] = values[d];
+    if (values[d] != 0) t[axis_of(d, ndims)] = values[d];
   return t;
 }
 
@@ -110,7 +110,7 @@ void Model::make_network(const keelson_insitu_model_desc& desc, Triple whole) {
       refuse("model '{}': the checkpoint's network reads {} dimensions, but field '{}' has {}", name_,
              stored.rank() - 1, field.name, ndims);
     for (int d = 0; d < ndims; ++d) {
-      const auto i = place_of(d, ndims);
+      const auto i = axis_of(d, ndims);
       whole[i] = stored[d + 1] - 2 * halo[i];
     }
   }
@@ -223,13 +223,13 @@ void Model::load() {
   checkpoint_.reset();
 }
 
-Slots Model::slots_of(const Tensor& tensor, int channel) const {
+BatchChannel Model::channel_of(const Tensor& tensor, int channel) const {
   const Shape& strides = tensor.layout().strides();
-  Slots s{.data = static_cast<float*>(tensor.raw()) + (channel > 0 ? channel * strides[1] : 0),
-          .slot = static_cast<std::int64_t>(tensor.bytes() / size_of(tensor.dtype())) / tensor.shape()[0],
-          .strides = {}};
+  BatchChannel s{.data = static_cast<float*>(tensor.raw()) + (channel > 0 ? channel * strides[1] : 0),
+                 .slot = static_cast<std::int64_t>(tensor.bytes() / size_of(tensor.dtype())) / tensor.shape()[0],
+                 .strides = {}};
   const int ndims = tensor.shape().rank() - 2;
-  for (int d = 0; d < ndims; ++d) s.strides[place_of(d, ndims)] = strides[d + 2];
+  for (int d = 0; d < ndims; ++d) s.strides[axis_of(d, ndims)] = strides[d + 2];
   return s;
 }
 
@@ -243,7 +243,7 @@ void Model::pack_inputs(std::int64_t first, std::int64_t count) {
                            count,
                            tiling_.tile,
                            tiling_.halo};
-    pack(tiled, slots_of(x_, static_cast<int>(c)), network_.scales[c]);
+    pack(tiled, channel_of(x_, static_cast<int>(c)), network_.scales[c]);
   }
 }
 
@@ -268,7 +268,7 @@ void Model::infer(Times& times) {
     const Timed timed(times.pack);
     const Shape& shape = prediction_.shape();
     const bool per_cell = shape.rank() > 2;
-    const Slots slots = slots_of(prediction_, channel_);
+    const BatchChannel slots = channel_of(prediction_, channel_);
     const auto classes = as_class ? shape[1] : 0;
     const auto channel_stride = shape[1] > 1 ? prediction_.layout().strides()[1] : 0;
     TiledField tiled{inputs_[0], nullptr, origins, first, count, tiling_.tile, tiling_.halo};

@@ -57,7 +57,8 @@ class Model {
   void make_tiles();
   void check_result() const;
   void load();
-  Slots slots_of(const Tensor& tensor, int channel) const;  ///< slots of a tensor (batch, channels, extents...)
+  BatchChannel channel_of(const Tensor& tensor,
+                          int channel) const;  ///< slots of a tensor (batch, channels, extents...)
   void pack_inputs(std::int64_t first, std::int64_t count);
   void take_sample();
   void keep(std::int64_t tile);  ///< offers the tile to the reservoir

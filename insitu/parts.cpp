@@ -13,7 +13,7 @@ namespace {
 /// "rank 1 has cells [8:16, 0:8]": for each dimension the first cell, and one past the last.
 std::string rank_with_cells(std::size_t rank, const Part& part, int ndims) {
   std::string text;
-  for (std::size_t d = place_of(0, ndims); d < 3; ++d)
+  for (std::size_t d = axis_of(0, ndims); d < 3; ++d)
     text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", part.offset[d], part.end(d));
   return fmt::format("rank {} has cells [{}]", rank, text);
 }
@@ -74,13 +74,13 @@ std::string problem_of_parts(const std::vector<Part>& parts, const Triple& globa
       if (parts[r].offset[d] < 0 || parts[r].end(d) > global[d])
         return rank_with_cells(r, parts[r], ndims) + ", which reach out of the field";
   }
-  if (const auto both = overlapping(parts, place_of(0, ndims)))
+  if (const auto both = overlapping(parts, axis_of(0, ndims)))
     return fmt::format("{} and {}, which overlap", rank_with_cells(both->first, parts[both->first], ndims),
                        rank_with_cells(both->second, parts[both->second], ndims));
   if (cells == global[0] * global[1] * global[2]) return "";  // parts that do not overlap, within the field
   const Triple cell = first_missing(parts, global);
   std::string place;
-  for (std::size_t d = place_of(0, ndims); d < 3; ++d) place += fmt::format("{}{}", place.empty() ? "" : ", ", cell[d]);
+  for (std::size_t d = axis_of(0, ndims); d < 3; ++d) place += fmt::format("{}{}", place.empty() ? "" : ", ", cell[d]);
   return fmt::format("no rank has the cell ({}): {}", place, list_parts(parts, ndims));
 }
 

@@ -104,7 +104,7 @@ void write_attribute(hid_t file, const char* name, hid_t type, const void* value
 /// The numbers of a field's own dimensions, in HDF5's type.
 std::array<hsize_t, 3> sizes(const Triple& t, int ndims) {
   std::array<hsize_t, 3> all{};
-  for (int d = 0; d < ndims; ++d) all[static_cast<std::size_t>(d)] = static_cast<hsize_t>(t[place_of(d, ndims)]);
+  for (int d = 0; d < ndims; ++d) all[static_cast<std::size_t>(d)] = static_cast<hsize_t>(t[axis_of(d, ndims)]);
   return all;
 }
 

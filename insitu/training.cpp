@@ -34,11 +34,12 @@ void Model::keep(std::int64_t tile) {
   auto* x = static_cast<std::byte*>(tiles_x_.get()) + static_cast<std::size_t>(slot) * x_bytes_;
   const auto* base = static_cast<const std::byte*>(train_x_.raw());
   for (std::size_t c = 0; c < inputs_.size(); ++c) {
-    Slots to = slots_of(train_x_, static_cast<int>(c));
+    BatchChannel to = channel_of(train_x_, static_cast<int>(c));
     to.data = x + (static_cast<const std::byte*>(to.data) - base);
     pack(field(*inputs_[c]), to, network_.scales[c]);
   }
-  Slots y{.data = static_cast<std::byte*>(tiles_y_.get()) + static_cast<std::size_t>(slot) * y_bytes_, .strides = {}};
+  BatchChannel y{.data = static_cast<std::byte*>(tiles_y_.get()) + static_cast<std::size_t>(slot) * y_bytes_,
+                 .strides = {}};
   y.strides = {tiling_.extent(1) * tiling_.extent(2), tiling_.extent(2), 1};
   if (loss_.of_classes())
     pack_classes(field(*target_), y);

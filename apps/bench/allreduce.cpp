@@ -18,8 +18,8 @@ struct AllreduceOptions {
   app::DeviceOptions device;
 };
 
-void print_head(const AllreduceOptions& o, const app::Job& job, const app::DeviceSession& place) {
-  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", job.machine, place.describe(), o.repeats.timed);
+void print_head(const AllreduceOptions& o, const app::Job& job, const app::DeviceSession& session) {
+  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", job.machine, session.describe(), o.repeats.timed);
   if (job.world.size() == 1)
     fmt::print("one rank has no other rank to exchange with: start this under mpirun or srun\n");
   fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}  {}\n", "bytes", "floats", "us", "(fastest, slowest)",
@@ -39,16 +39,16 @@ void print_row(const AllreduceResult& r) {
 ExitCode run_allreduce(const AllreduceOptions& o, app::Job& job) {
   if (o.least > o.most)
     refuse("--min-bytes {} is more than --max-bytes {}: no size lies between them", o.least, o.most);
-  const auto place = app::open_device(o.device, job);
-  auto& world = *place.ranks;
+  const auto session = app::open_device(o.device, job);
+  auto& world = *session.ranks;
   const bool speaks = world.rank() == 0;
-  if (speaks && !o.json) print_head(o, job, place);
+  if (speaks && !o.json) print_head(o, job, session);
   nlohmann::json all{{"ranks", world.size()},
                      {"machine", job.machine},
-                     {"device", place.describe()},
+                     {"device", session.describe()},
                      {"sizes", nlohmann::json::array()}};
   for (std::uint64_t bytes = o.least; bytes <= o.most; bytes *= static_cast<std::uint64_t>(o.factor)) {
-    const auto result = measure_allreduce(bytes / sizeof(float) * sizeof(float), o.repeats, *place.context, world);
+    const auto result = measure_allreduce(bytes / sizeof(float) * sizeof(float), o.repeats, *session.context, world);
     if (speaks && o.json) all["sizes"].push_back(allreduce_json(result));
     if (speaks && !o.json) print_row(result);
   }

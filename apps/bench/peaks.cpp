@@ -35,7 +35,7 @@ json stored(const fs::path& file) {
   return all.is_object() ? all : json::object();
 }
 
-/// Zeros where the file does not know the key.
+/// Zeros if the file does not know the key.
 MachinePeaks find(const fs::path& file, const std::string& key) {
   const json all = stored(file);
   const auto entry = all.find(key);

@@ -16,7 +16,7 @@ struct MachinePeaks : DevicePeaks {
   std::int64_t measured = 0;  ///< when the last measurement was made: seconds since 1970
 };
 
-/// The peaks of one rank's device while all ranks of its node are at work. From the cache file where it knows this
+/// The peaks of one rank's device while all ranks of its node are at work. From the cache file if it knows this
 /// host, processor, device and number of threads and ranks on the node, and was measured in the last 24 hours; else all
 /// ranks measure at once, and the larger values of then and now are stored: something else may have been running at
 /// one of these times. `remeasure`: measures, and forgets what was stored. A file that cannot be read or written only

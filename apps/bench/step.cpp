@@ -48,9 +48,9 @@ void check_inference(const StepOptions& o) {
 
 /// The same steps without an option, which are timed in turn with the steps that have it.
 struct Without {
-  std::string option;              ///< "reproducible"
-  Executor& executor;              ///< may be the executor that is measured
-  std::function<void(bool)> turn;  ///< called before steps with the option (true) and without it; may be empty
+  std::string option;                    ///< "reproducible"
+  Executor& executor;                    ///< may be the executor that is measured
+  std::function<void(bool)> set_option;  ///< called before steps with the option (true) and without it; may be empty
 };
 
 /// The results.
@@ -65,7 +65,7 @@ StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<
                   Device& device) {
   auto step_params = first_step(executor);
   const auto time = [&](bool with, int count) {
-    if (without && without->turn) without->turn(with);
+    if (without && without->set_option) without->set_option(with);
     return time_steps(count, with ? executor : without->executor, world, device, step_params);
   };
   for (int i = 0; i < o.warmup; ++i) {
@@ -250,8 +250,8 @@ ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Conte
 ExitCode run_step(const StepOptions& o, app::Job& job) {
   check_inference(o);
   const Network net = make_network(o.net, o.size);
-  const auto place = app::open_device(o.device, job, o.backend);
-  const auto& context = place.context;
+  const auto session = app::open_device(o.device, job, o.backend);
+  const auto& context = session.context;
   if (o.verb->given("as-rank")) return show_plan(o, job, net, *context);
   MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
@@ -261,10 +261,10 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   if (options.training) {
     options.optimizer = net.optimizer.get();
     app::check(o.exchange, o.precision);
-    options.exchange = app::decide(o.exchange, *place.ranks);
+    options.exchange = app::decide(o.exchange, *session.ranks);
     options.recompute = o.recompute;
   }
-  const ProcessGrid grid(*place.ranks, decide_grid(o, net, *context, *place.ranks, options));
+  const ProcessGrid grid(*session.ranks, decide_grid(o, net, *context, *session.ranks, options));
   options.grid = &grid;
   app::require_parts(net.graph, grid);
   const auto trace = app::begin_trace(o.trace, job.world);
@@ -281,14 +281,14 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
     fill_inputs(*context, net, plain_executor.emplace(net.graph, parameters, plain));
     without.emplace("reproducible", *plain_executor, nullptr);
   } else if (o.exchange.progress == "thread") {
-    const ProgressChoice refuses(place.ranks.get(), ProgressBy::thread, job.placement.cpus);
+    const ProgressChoice refuses(session.ranks.get(), ProgressBy::thread, job.placement.cpus);
     without.emplace("progress by a thread", executor,
-                    [&](bool with) { place.ranks->progress().use_thread(with, job.placement.cpus); });
+                    [&](bool with) { session.ranks->progress().use_thread(with, job.placement.cpus); });
   }
   const StepTimes times = measure(o, executor, without, job.world, context->device());
   app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
   if (job.world.rank() == 0)
-    report({o, job, net, executor, options.precision, place.describe(), times.step, times, options.exchange, peaks,
+    report({o, job, net, executor, options.precision, session.describe(), times.step, times, options.exchange, peaks,
             grid, without ? without->option : ""});
   return ExitCode::done;
 }

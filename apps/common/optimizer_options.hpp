@@ -48,7 +48,7 @@ void check(const OptimizerOptions& o);
 std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o);
 Schedule make_schedule(const OptimizerOptions& o);
 
-/// Samples per replica, which is a rank, or several with --spatial. Throws InputError where --global-batch cannot be
+/// Samples per replica, which is a rank, or several with --spatial. Throws InputError if --global-batch cannot be
 /// divided.
 std::int64_t batch_per_replica(const OptimizerOptions& o, const ProcessGrid::Extents& grid);
 

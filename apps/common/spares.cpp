@@ -19,7 +19,7 @@ namespace {
 using Clock = Restart::Clock;
 
 /// How the work ended, on this rank or on all ranks that are left.
-struct Turn {
+struct Attempt {
   ExitCode code = ExitCode::done;
   std::exception_ptr error;  ///< an error other than RanksLost
   bool done = true;          ///< false: ended with an error or with RanksLost
@@ -43,45 +43,45 @@ class SpareRanks {
       const bool trains = world_.rank() < trains_;
       // Must outlive the agreement, which ends the calls of ranks that still wait for others in this group.
       std::unique_ptr<Communicator> group;
-      const Turn turn = work(trains, group);
+      const Attempt attempt = work(trains, group);
       const auto ended = Clock::now();
-      if (trains || !turn.done ? ranks_.agree(turn.done) : ranks_.wait_as_spare()) return turn.code;
+      if (trains || !attempt.done ? ranks_.agree(attempt.done) : ranks_.wait_as_spare()) return attempt.code;
       group.reset();
-      const bool again = regroup(turn, trains, ended);
-      if (turn.error) std::rethrow_exception(turn.error);
-      if (!again) return turn.code;
+      const bool again = regroup(attempt, trains, ended);
+      if (attempt.error) std::rethrow_exception(attempt.error);
+      if (!again) return attempt.code;
     }
   }
 
  private:
-  Turn work(bool trains, std::unique_ptr<Communicator>& group) {
-    Turn turn;
+  Attempt work(bool trains, std::unique_ptr<Communicator>& group) {
+    Attempt attempt;
     try {
       group = world_.split(trains ? 0 : -1, world_.rank());
       if (group) {
         Job job{*group, job_.placement, job_.program, job_.arguments, job_.machine, job_.on_gpu, &restart_};
-        turn.code = work_(job);
+        attempt.code = work_(job);
       } else {
         Interrupt::install();  // the other ranks end with a checkpoint, and may need this rank until then
       }
     } catch (const RanksLost&) {
-      turn.done = false;
+      attempt.done = false;
     } catch (...) {
-      turn.error = std::current_exception();
-      turn.done = false;
+      attempt.error = std::current_exception();
+      attempt.done = false;
     }
-    return turn;
+    return attempt;
   }
 
   /// Makes the group of the ranks that are left. Returns whether the work must start again, the same on all ranks.
-  bool regroup(const Turn& turn, bool trained, Clock::time_point ended) {
+  bool regroup(const Attempt& attempt, bool trained, Clock::time_point ended) {
     std::vector<Recovery::Lost> lost;
     bool errors = false, done = false, trainers = false;
     for (;;) {
       try {
         const LostRanks now = ranks_.shrink();
         for (std::size_t i = 0; i < now.ranks.size(); ++i) lost.push_back({now.ranks[i], now.hosts[i]});
-        std::array<std::int64_t, 3> any{turn.error ? 1 : 0, turn.done ? 0 : 1, trained ? 1 : 0};
+        std::array<std::int64_t, 3> any{attempt.error ? 1 : 0, attempt.done ? 0 : 1, trained ? 1 : 0};
         world_.allreduce(any.data(), any.size(), Reduction::max);
         errors = any[0] != 0;
         done = any[1] == 0;

@@ -37,8 +37,8 @@ fs::path folder_of(const TrainingOptions& o, const std::optional<CheckpointReade
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
 
-ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& place,
-                         const ProcessGrid& grid) {
+ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job,
+                         const DeviceSession& session, const ProcessGrid& grid) {
   ReportInput r;
   r.title = task.title;
   r.subtitle = fmt::format("{} parameters, trained on {}", task.graph.parameter_count(), task.training.describe());
@@ -50,7 +50,7 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.machine = describe_machine();
   r.machine.emplace_back("Ranks and threads", job.machine);
   r.machine.emplace_back("Process grid", grid.describe());
-  r.machine.emplace_back("Devices", place.describe());
+  r.machine.emplace_back("Devices", session.describe());
   r.machine.emplace_back("Keelson", KEELSON_VERSION);
   r.configuration.emplace_back("command", fmt::format("{} {}", job.program, fmt::join(job.arguments, " ")));
   for (const auto& [key, value] : t.config)
@@ -59,10 +59,10 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   return r;
 }
 
-void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& place,
+void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& session,
                  const ProcessGrid& grid, const Trainer& trainer, const std::optional<CheckpointReader>& checkpoint) {
   const auto& s = trainer.state();
-  fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), place.describe());
+  fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), session.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
   const std::string ranks = counted(job.world.size(), "rank") + (t.space == 1 ? "" : ": " + grid.describe());
@@ -84,22 +84,22 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& j
 }
 
 /// If the memory of the device is too small, refuses with a message that says which batch fits.
-std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& place, const TrainerOptions& t,
+std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& session, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
-  require_memory_for_parameters(task.graph, *place.context, *t.optimizer);
+  require_memory_for_parameters(task.graph, *session.context, *t.optimizer);
   try {
-    parameters.emplace(task.graph, *place.context, t.seed);
-    return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, place.ranks.get(), t);
+    parameters.emplace(task.graph, *session.context, t.seed);
+    return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, session.ranks.get(), t);
   } catch (const OutOfMemory&) {
     parameters.reset();
   }
   PlanOptions plan = t.plan();
   plan.exchange = {};
-  const auto* ranks = place.ranks.get();
+  const auto* ranks = session.ranks.get();
   const ProcessGrid grid(training_extents(ranks->size(), t.space, t.space_columns), ranks->rank());
   plan.grid = &grid;
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
-         describe_memory_needs(task.graph, *place.context, plan));
+         describe_memory_needs(task.graph, *session.context, plan));
 }
 
 std::string command_to_continue(const Job& job, const RunFolder& folder) {
@@ -296,14 +296,15 @@ void TrainingRun::choose_precision_and_grid(const TrainingTask& task, Context& c
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   compare_values(job_.world, dashed(task.options.common_values()), "options");
   check(options_.exchange, task.precision);
-  const DeviceSession place = open_device(options_.device, job_);
-  auto& world = *place.ranks;
+  const DeviceSession session = open_device(options_.device, job_);
+  auto& world = *session.ranks;
   t.exchange = decide(options_.exchange, world);
-  choose_precision_and_grid(task, *place.context, world, t);
+  choose_precision_and_grid(task, *session.context, world, t);
   const ProcessGrid grid(world, training_extents(world.size(), t.space, t.space_columns));
   t.config["precision"] = to_string(t.precision);
-  if (t.exchange.reproducible) record_threads(place.context->device().current_instance().concurrency(), t, checkpoint_);
-  if (world.rank() == 0 && place.context->device().is_asynchronous()) {
+  if (t.exchange.reproducible)
+    record_threads(session.context->device().current_instance().concurrency(), t, checkpoint_);
+  if (world.rank() == 0 && session.context->device().is_asynchronous()) {
     fmt::print(
         stderr,
         "compiling the network; algorithms that were not timed before on this model of GPU are timed: up to minutes\n");
@@ -317,7 +318,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   t.checkpoints.before_writing = [&] { lock->require(); };
   const auto trace = begin_trace(options_.trace, job_.world);  // must outlive the objects that it records
   std::optional<Parameters> parameters;
-  const auto made = make_trainer(task, place, t, parameters);
+  const auto made = make_trainer(task, session, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
   Interrupt::install(world.rank() == 0 ? signalled(job_, folder_) : "");
@@ -337,8 +338,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // on every rank
   if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
-  const auto frame = report_frame(task, t, job_, place, grid);
-  if (world.rank() == 0) print_frame(task, t, job_, place, grid, trainer, checkpoint_);
+  const auto frame = report_frame(task, t, job_, session, grid);
+  if (world.rank() == 0) print_frame(task, t, job_, session, grid, trainer, checkpoint_);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
     restart.take_lock(folder_);  // takes over from a rank 0 that was lost

@@ -112,20 +112,20 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
         "a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides "
         "it",
         o.batch > 0 ? o.batch : net.batch, world.size());
-  const auto place = app::open_device(o.device, job);
-  const auto& context = place.context;
+  const auto session = app::open_device(o.device, job);
+  const auto& context = session.context;
   const Graph graph = nets::lstm_lm(net.net);
   // Chosen once, so that all rows have the same precision.
-  const ProcessGrid grid(*place.ranks);
+  const ProcessGrid grid(*session.ranks);
   const Precision precision =
       choose_precision(o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .grid = &grid});
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
                                  graph.parameter_count(), net.net.unroll, to_string(precision)),
-                     job.machine, place.describe(), o.strong};
+                     job.machine, session.describe(), o.strong};
   if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
   for (int ranks = 1; ranks <= world.size();
        ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
-    const auto group = place.ranks->split(world.rank() < ranks ? 0 : -1, world.rank());
+    const auto group = session.ranks->split(world.rank() < ranks ? 0 : -1, world.rank());
     const auto batch = batch_of(o, net, ranks);
     if (group && batch > 0) table.rows.push_back(measure(o, net, batch, precision, *context, *group));
     if (world.rank() == 0 && !o.json && batch > 0) fmt::print("{}", table.line(table.rows.back()));

@@ -73,13 +73,7 @@ class DenseConvMaxPool final : public ConvMaxPoolBackward {
   /// The reason why the primitive cannot be made; empty: it can.
   const std::string& unsupported() const { return unsupported_; }
 
-  Layout layout(Verb, Role r) const override {
-    using enum Role;
-    if (r == src || r == diff_src) return d_.src.layout;
-    if (r == weights || r == diff_weights) return d_.weights.layout;
-    if (r == dst || r == diff_dst) return d_.dst.layout;
-    return Layout::plain({d_.dst.shape[1]});  // bias
-  }
+  Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
   std::string name(Verb) const override { return name_; }
   std::string_view backend_of(Verb v) const override { return kinds_[0].op->backend_of(v); }
   /// The same cost as that of the gradients by argmax indices: the other products are with zeros.

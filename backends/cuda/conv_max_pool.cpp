@@ -42,12 +42,7 @@ class ArgmaxOrDense : public ConvMaxPoolBackward {
   /// Whether a candidate runs.
   bool runs() const { return candidate_.has_value(); }
 
-  Layout layout(Verb, Role r) const override {
-    if (r == Role::src || r == Role::diff_src) return d_.src.layout;
-    if (r == Role::weights || r == Role::diff_weights) return d_.weights.layout;
-    if (r == Role::dst || r == Role::diff_dst) return d_.dst.layout;
-    return Layout::plain({d_.dst.shape[1]});
-  }
+  Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
   // The same name for both candidates, and the same scratch: ranks with different tuning caches compare their plans.
   std::string name(Verb) const override { return "argmax or dense"; }
   std::size_t scratch_bytes(Verb v) const override {

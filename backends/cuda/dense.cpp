@@ -29,13 +29,7 @@ class CudaDense : public Dense {
     backward_weights_.emplace(library, diff_dst.transposed(), d.src, diff_weights, Gemm::Options{.tf32 = d.tf32});
   }
 
-  Layout layout(Verb, Role r) const override {
-    using enum Role;
-    if (r == src || r == diff_src) return desc_.src.layout;
-    if (r == weights || r == diff_weights) return desc_.weights.layout;
-    if (r == dst || r == diff_dst) return desc_.dst.layout;
-    return Layout::plain({out_});  // bias
-  }
+  Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
   std::string name(Verb) const override { return forward_->name(); }
   std::size_t scratch_bytes(Verb v) const override {
     if (v == Verb::forward) return forward_->scratch_bytes();

@@ -25,54 +25,54 @@ class Reorder final : public CallPrimitive<ops::Reorder> {
   }
 };
 
-class Sum final : public CallPrimitive<ops::Sum> {
+/// A call with any number of sources.
+template <class Op>
+class ManySources : public CallPrimitive<Op> {
  public:
-  Sum(const LibraryPtr& library, const ops::SumDesc& d) : operands_(d.srcs.size() + 1) {
-    const auto md = to_desc(d.dst);
-    const std::size_t count = d.srcs.size();
-    const dnnl::sum::primitive_desc pd(library->engine, md, std::vector<float>(count, 1.0f),
-                                       std::vector<dnnl::memory::desc>(count, md), attributes());
-    require_fast(pd, Verb::forward, d.dst.layout.is_opaque());
-    auto& call = forward_call() =
-        Call::make<dnnl::sum>(library, pd, static_cast<double>(d.dst.elements()) * static_cast<double>(count - 1));
-    for (int i = 0; i < static_cast<int>(count); ++i) call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + i, md, d.dst);
-    call.bind(Role::dst, DNNL_ARG_DST, md, d.dst).own_scratch();
-  }
-  void forward(const Forward<ops::Tensors>& args) override {
+  void forward(const typename Op::template Forward<ops::Tensors>& args) override {
     const auto& [srcs, dst] = args;
     for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = &srcs[i];
     operands_.back() = &dst;
-    forward_call().run(operands_.data(), operands_.size());
+    this->forward_call().run(operands_.data(), operands_.size());
+  }
+
+ protected:
+  void set_call(Call call, const typename Op::Desc& d, const std::vector<dnnl::memory::desc>& srcs,
+                const dnnl::memory::desc& dst) {
+    operands_.resize(srcs.size() + 1);
+    for (std::size_t i = 0; i < srcs.size(); ++i)
+      call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), srcs[i], d.srcs[i]);
+    call.bind(Role::dst, DNNL_ARG_DST, dst, d.dst).own_scratch();
+    this->forward_call() = std::move(call);
   }
 
  private:
   std::vector<const Tensor*> operands_;  // a member, so that forward allocates nothing
 };
 
-class Concat final : public CallPrimitive<ops::Concat> {
+class Sum final : public ManySources<ops::Sum> {
  public:
-  Concat(const LibraryPtr& library, const ops::ConcatDesc& d) : operands_(d.srcs.size() + 1) {
+  Sum(const LibraryPtr& library, const ops::SumDesc& d) {
+    const auto md = to_desc(d.dst);
+    const std::vector<dnnl::memory::desc> srcs(d.srcs.size(), md);
+    const dnnl::sum::primitive_desc pd(library->engine, md, std::vector<float>(srcs.size(), 1.0f), srcs, attributes());
+    require_fast(pd, Verb::forward, d.dst.layout.is_opaque());
+    const double flops = static_cast<double>(d.dst.elements()) * static_cast<double>(srcs.size() - 1);
+    set_call(Call::make<dnnl::sum>(library, pd, flops), d, srcs, md);
+  }
+};
+
+class Concat final : public ManySources<ops::Concat> {
+ public:
+  Concat(const LibraryPtr& library, const ops::ConcatDesc& d) {
     const auto& engine = library->engine;
     const auto dst = to_desc(d.dst);
     std::vector<dnnl::memory::desc> srcs;
     for (const auto& s : d.srcs) srcs.push_back(to_desc(s));
     const dnnl::concat::primitive_desc pd(engine, dst, d.axis, srcs, attributes());
     require_fast(pd, Verb::forward, d.dst.layout.is_opaque());
-    auto& call = forward_call() = Call::make<dnnl::concat>(library, pd, 0);
-    for (std::size_t i = 0; i < srcs.size(); ++i)
-      call.bind(Role::src, DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), srcs[i], d.srcs[i]);
-    call.bind(Role::dst, DNNL_ARG_DST, dst, d.dst).own_scratch();
+    set_call(Call::make<dnnl::concat>(library, pd, 0), d, srcs, dst);
   }
-
-  void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [srcs, dst] = args;
-    for (std::size_t i = 0; i + 1 < operands_.size(); ++i) operands_[i] = &srcs[i];
-    operands_.back() = &dst;
-    forward_call().run(operands_.data(), operands_.size());
-  }
-
- private:
-  std::vector<const Tensor*> operands_;
 };
 
 class Softmax final : public CallPrimitive<ops::Softmax> {

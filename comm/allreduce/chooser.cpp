@@ -168,8 +168,9 @@ AllreduceAlgorithm AllreduceChooser::choose(std::size_t bytes, Wire wire, SumOrd
     trial->run(i);
     return true;
   };
-  const auto chosen = autotuner_.choose(fmt::format("{}, {} bytes", group_key(wire, order), size), "", names,
-                                        {run_candidate, [&] { trial.emplace(allreduces_, size, wire, order); }});
+  const auto chosen =
+      autotuner_.choose(fmt::format("{}, {} bytes", group_key(wire, order), size), "", names,
+                        {run_candidate, [&](const auto&) { trial.emplace(allreduces_, size, wire, order); }});
   return known_[{size, wire, order}] = algorithms.at(chosen.value());
 }
 

@@ -260,25 +260,6 @@ bool File::has(const std::string& object) const {
   return found;
 }
 
-std::vector<std::string> File::list(const std::string& group) const {
-  const Lock lock;
-  const Handle g(H5Oopen(id_, group.c_str(), access()), H5Oclose);
-  if (!g.ok() && links_) links_->explain();
-  if (!g.ok()) refuse("{}: has no group '{}' ({})", path_, group, innermost_reason());
-  H5G_info_t info{};
-  if (H5Gget_info(g, &info) < 0) refuse("{} cannot be listed ({})", place(path_, group), innermost_reason());
-  std::vector<std::string> names;
-  for (hsize_t i = 0; i < info.nlinks; ++i) {
-    const auto length = H5Lget_name_by_idx(g, ".", H5_INDEX_NAME, H5_ITER_INC, i, nullptr, 0, H5P_DEFAULT);
-    if (length < 0) refuse("{} cannot be listed ({})", place(path_, group), innermost_reason());
-    std::string name(static_cast<std::size_t>(length), '\0');
-    H5Lget_name_by_idx(g, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size() + 1, H5P_DEFAULT);
-    names.push_back(std::move(name));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 DatasetInfo File::info(const std::string& name) const {
   const Lock lock;
   const Handle dataset(open_dataset(name), H5Dclose);

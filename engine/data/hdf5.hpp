@@ -81,7 +81,6 @@ class File {
   const std::string& path() const { return path_; }
   bool has(const std::string& object)
       const;  ///< whether there is a dataset or group of this name: "x", "/parameters/conv1/weights"
-  std::vector<std::string> list(const std::string& group = "/") const;  ///< names of the group's members, sorted
   /// Throws InputError if there is no such data set.
   DatasetInfo info(const std::string& dataset) const;
   void require_written(const std::string& dataset) const;  ///< throws InputError for elements that were never written

@@ -1,14 +1,12 @@
 #include "engine/data/loader.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <new>
 #include <numeric>
-#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -263,7 +261,6 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
 const Batch* Loader::next() {
   Impl& d = *impl_;
   const TraceSpan span("input wait", "input");
-  const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(d.mutex);
   KEELSON_EXPECT(d.epoch >= 0);
   if (d.caller_holds) {
@@ -278,7 +275,6 @@ const Batch* Loader::next() {
   d.batch_ready.wait(lock, [&] { return buffer.open == 0; });
   if (buffer.error) std::rethrow_exception(buffer.error);  // throws again in each call, until another epoch is started
   d.caller_holds = true;
-  buffer.batch.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return &buffer.batch;
 }
 

@@ -31,7 +31,7 @@ struct SampleDecoding {
   /// copies faster from memory of Device::allocate_host.
   std::function<std::shared_ptr<void>(std::size_t)> allocate;
 
-  /// The field that batches hold as codes; null: the host decodes all fields, as it does where rows are chosen.
+  /// The field that batches hold as codes; null: the host decodes all fields, as it does if rows are chosen.
   const CodedField* coded(const Dataset& data) const {
     return by_device && rows.empty() ? data.coded(transform.get()) : nullptr;
   }
@@ -61,7 +61,6 @@ struct Batch {
   std::int64_t global_count = 0;             ///< samples of all ranks
   std::int64_t sample_offset = 0;            ///< this rank's first position in the global batch: rank * batch
   const std::int64_t* indices = nullptr;     ///< (count) dataset indices
-  double wait_seconds = 0;                   ///< seconds that next() waited for this batch
 };
 
 /// Reads the samples of one rank. The order of an epoch is a permutation of all samples that depends only on seed and

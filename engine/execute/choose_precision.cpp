@@ -24,7 +24,7 @@ class PrecisionTrial {
     options_.optimizer = nullptr;  // the same for all
   }
 
-  /// The plan's hash: equal for two precisions where the device has no kernels for one of them.
+  /// The plan's hash: equal for two precisions if the device has no kernels for one of them.
   std::uint64_t hash(std::size_t i) {
     make_plan(i);
     return plan_->hash();

@@ -10,7 +10,6 @@
 #include "engine/execute/bindings.hpp"
 #include "engine/execute/graph_executor.hpp"
 #include "engine/execute/micro_batches.hpp"
-#include "engine/plan/plan_report.hpp"
 #include "engine/tensor/half.hpp"
 
 namespace keelson {

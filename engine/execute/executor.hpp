@@ -64,7 +64,7 @@ class Executor {
   /// `data` must be 64-byte aligned and have the shape, dtype and layout of input(), and must not change until backward
   /// has ended. The memory that input() has returned is freed.
   void read_input_from(const std::string& name, void* data);
-  /// A graph output in plain layout. In training, where ranks compute parts of samples (spatial_parts()), an output may
+  /// A graph output in plain layout. In training, if ranks compute parts of samples (spatial_parts()), an output may
   /// be this rank's part. Valid after forward() until the next forward() on the same arena.
   Tensor output(const std::string& name) const;
 

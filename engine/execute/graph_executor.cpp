@@ -9,7 +9,7 @@
 namespace keelson {
 namespace {
 
-/// Lets the progress thread work, where there is one.
+/// Lets the progress thread work, if there is one.
 class ResumedThread {
  public:
   explicit ResumedThread(ProgressEngine* engine) : engine_(engine && engine->resume_thread() ? engine : nullptr) {}
@@ -67,7 +67,7 @@ void GraphExecutor::set_profiling(bool on) {
 CallTracer* GraphExecutor::tracer() {
   TraceRecorder* recorder = TraceRecorder::active();
   if (!recorder) return nullptr;
-  // Where the host runs ahead of the device, a test could change when collectives go to the library.
+  // If the host runs ahead of the device, a test could change when collectives go to the library.
   if (!tracer_ || tracer_->recorder() != recorder)
     tracer_.emplace(program_, bound_, device_.shares_host_memory(), *recorder);
   return &*tracer_;

@@ -10,7 +10,7 @@
 
 namespace keelson {
 
-/// Runs the calls of a program. Where the device can capture work, each run of consecutive computations is captured at
+/// Runs the calls of a program. If the device can capture work, each run of consecutive computations is captured at
 /// its second execution and launched as a whole from then on. The first execution is call by call, since kernels do
 /// some work only once. Communications stand between the captured graphs. A run that cannot be captured is executed
 /// call by call. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder
@@ -41,7 +41,7 @@ class GraphExecutor {
   };
   void capture(Segment& s);
   void execute(const Segment& s, ProgressEngine* progress);
-  /// Runs call `i`, and measures its time where that is asked for.
+  /// Runs call `i`, and measures its time if that is asked for.
   void execute(std::size_t i);
   /// The tracer for the active recorder; null: nothing is traced.
   CallTracer* tracer();

@@ -22,15 +22,15 @@ struct Parameter {
   Init init;                                    ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
   Tensor value;                                 ///< f32; empty until the first plan chooses the layout
-  /// The elements whose moments this rank has, where the moments are in shards over ranks (OptimizerShards): numbers in
+  /// The elements whose moments this rank has, if the moments are in shards over ranks (OptimizerShards): numbers in
   /// the order of the memory of `value`, padding included.
   struct Shard {
     std::int64_t first = 0;  ///< number of the first element
     std::int64_t count = 0;  ///< number of elements
     bool operator==(const Shard&) const = default;
   };
-  /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value; (shard->count) where
-  /// there is a shard, and none where that is empty. Made by the first executor of a training plan, zero at first.
+  /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value; (shard->count) if
+  /// there is a shard, and none if that is empty. Made by the first executor of a training plan, zero at first.
   std::vector<Tensor> moments;
   std::optional<Shard> shard;  ///< none: this rank has the moments of all elements
   /// Values that remap() has carried over and that no plan has put into device memory yet, in plain order. Empty: the
@@ -90,7 +90,7 @@ class Parameters {
   /// Makes moments that are in shards whole on every rank, for example before remap(). `ranks`: those that share the
   /// shards. Collective.
   void gather_shards(Communicator& ranks);
-  /// As get() of a moment, on rank 0 of the ranks that share the shards; empty on other ranks. Collective where the
+  /// As get() of a moment, on rank 0 of the ranks that share the shards; empty on other ranks. Collective if the
   /// moments are in shards. `ranks` null: this rank alone.
   std::vector<float> gather(const Parameter& p, int which, Communicator* ranks) const;
 

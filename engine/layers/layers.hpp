@@ -119,7 +119,7 @@ struct BatchNormOptions {
   float epsilon = 1e-5f;  ///< added to the variance
   /// Over whose samples training takes mean and variance. 0: over all ranks; results then do not depend on their
   /// number. 1: each rank alone. Else: over groups of this number of neighbouring ranks; the last group is smaller if
-  /// this does not divide the number of ranks; a larger number than there are ranks means all. Where a replica has
+  /// this does not divide the number of ranks; a larger number than there are ranks means all. If a replica has
   /// several ranks (the axis space of the process grid), this counts replicas.
   int ranks = 0;
   Init scale_init = Init::constant(1);  ///< initial scale

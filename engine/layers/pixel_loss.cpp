@@ -49,7 +49,7 @@ class PixelLossLayer : public Layer {
   void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is only for training and evaluation"); }
 
  private:
-  /// The pixels of each class in the samples whose parts the ranks have; no_buffer where the op counts them.
+  /// The pixels of each class in the samples whose parts the ranks have; no_buffer if the op counts them.
   BufferId counts_of_all_parts(ForwardBuilder& p, const ops::PixelLossDesc& desc) const {
     if (part_.rows == 0 || !desc.counts_classes()) return no_buffer;
     const ops::PixelCountsDesc counts = desc.counts();

@@ -50,7 +50,7 @@ class TransposedConvLayer : public Layer {
     const std::int64_t stride = p.stride[d], reach = p.dilation[d] * (p.kernel[d] - 1);
     const std::int64_t first = rows.begin + p.pad_begin[d], last = rows.end - 1 + p.pad_begin[d];
     const auto floor = [&](std::int64_t n) { return n >= 0 ? n / stride : -((stride - 1 - n) / stride); };
-    // Rows beyond the edges are zeros, so that parts of equal size have equal descriptions. Where a stride is longer
+    // Rows beyond the edges are zeros, so that parts of equal size have equal descriptions. If a stride is longer
     // than a kernel, results between two kernels read nothing; a part begins at a kernel.
     const Rows reads{std::min(floor(first - reach + stride - 1), floor(first)), floor(last) + 1};
     p.pad_begin[d] = first - stride * reads.begin;

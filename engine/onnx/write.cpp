@@ -7,7 +7,7 @@
 
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
-#include "engine/onnx/wire.hpp"
+#include "engine/onnx/protobuf.hpp"
 
 // Field numbers, types and their numbers: github.com/onnx/onnx onnx/onnx.proto.
 namespace keelson::onnx {

@@ -68,26 +68,30 @@ class CandidatesOfVerb {
   bool worth_making() const { return worth_making_; }
   const std::string& why() const { return why_; }
 
-  /// The fastest one, or the first where nothing is measured.
+  /// The fastest one, or the first if nothing is measured.
   std::shared_ptr<Op> fastest(Device& device) {
     Autotuner* const autotuner = device.autotuner();
     if (!autotuner) return op(0);
     std::vector<std::string> names;
     for (const auto& c : all_) names.push_back(c.candidate.name);
     std::shared_ptr<void> memory;
-    const auto prepare = [&] {
+    const auto prepare = [&](const std::vector<std::size_t>& candidates) {
       std::size_t most = 0;
-      for (std::size_t i = 0; i < all_.size(); ++i) most = std::max(most, trial_bytes(*op(i), asked_, verb_));
+      for (const std::size_t i : candidates) most = std::max(most, trial_bytes(*op(i), asked_, verb_));
+      memory.reset();  // before the next block, so that there is room for one alone
       memory = device.allocate(most, "operands to time algorithms on");
-      fill_trial(*op(0), asked_, verb_, memory.get());
+      fill_trial(*op(candidates.front()), asked_, verb_, memory.get());
     };
     const auto run = [&](std::size_t i) {
       run_trial(*op(i), asked_, verb_, memory.get());
       return true;
     };
-    const auto best =
-        autotuner->choose(fmt::format("{} {}", describe(desc_), to_string(verb_)),
-                          fmt::format("{} threads", device.current_instance().concurrency()), names, {run, prepare});
+    std::string kind;
+    if constexpr (requires { kind_of_problem(desc_); })
+      kind = fmt::format("{} {}", kind_of_problem(desc_), to_string(verb_));
+    const auto best = autotuner->choose(fmt::format("{} {}", describe(desc_), to_string(verb_)),
+                                        fmt::format("{} threads", device.current_instance().concurrency()), names,
+                                        {run, prepare, kind});
     return op(best.value());
   }
 
@@ -124,7 +128,7 @@ class CandidatesOfVerb {
     return e.made;
   }
 
-  const Desc& asked_;  ///< where a layout is `any`, each candidate has its own
+  const Desc& asked_;  ///< if a layout is `any`, each candidate has its own
   const Desc& desc_;
   Verb verb_;
   bool worth_making_;

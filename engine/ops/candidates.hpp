@@ -23,7 +23,7 @@ namespace keelson::ops {
 template <class Op>
 struct Candidate {
   std::string name;                           ///< of the verb's kernel; says fully what runs
-  std::function<std::shared_ptr<Op>()> make;  ///< called where the candidate is timed or taken
+  std::function<std::shared_ptr<Op>()> make;  ///< called when the candidate is timed or taken
 };
 
 /// What a row of a table has for a verb: candidates, or the reason why there are none.
@@ -34,14 +34,14 @@ struct CandidateList {
   /// A reason.
   CandidateList(std::string reason) : unsupported_reason(std::move(reason)) {}  // NOLINT
   std::vector<Candidate<Op>> candidates;                                        ///< empty: none
-  std::string unsupported_reason;                                               ///< where there are none
+  std::string unsupported_reason;                                               ///< if there are none
 };
 
 /// What candidates are asked for.
 template <class Desc>
 struct CandidateRequest {
-  const Desc& desc;  ///< src and dst have the layouts of `first`; weights, too, where the layout is strided
-  Verb verb;         ///< the verb that the candidates serve
+  const Desc& desc;                ///< src and dst have the layouts of `first`; weights, too, if the layout is strided
+  Verb verb;                       ///< the verb that the candidates serve
   const typename Desc::Op* first;  ///< what the first backend that supports the op has made; null: no backend has
 };
 
@@ -82,8 +82,8 @@ struct OfferedRow {
   const CandidateRow<Desc>* row;  ///< in the table
 };
 
-/// The primitive that makes each verb of `desc` by its fastest candidate: `first`, or those of `rows`. Where the device
-/// has no Autotuner, candidates are taken by rule of thumb. Null where there is no candidate for a verb; `why` then
+/// The primitive that makes each verb of `desc` by its fastest candidate: `first`, or those of `rows`. If the device
+/// has no Autotuner, candidates are taken by rule of thumb. Null if there is no candidate for a verb; `why` then
 /// holds the reasons of the rows. Candidates of the same name for a verb count once.
 template <class Desc>
 std::unique_ptr<typename Desc::Op> by_fastest_candidates(std::unique_ptr<typename Desc::Op> first, const Desc& desc,

@@ -34,9 +34,9 @@ class Context {
   Tensor allocate(const TensorDesc& desc, const std::string& label);
   std::string describe() const;  ///< "OpenMP, 2 threads; backends onednn, kokkos"
 
-  /// The first backend that supports the op makes it. Where backends have candidates for the op (engine/ops/
+  /// The first backend that supports the op makes it. If backends have candidates for the op (engine/ops/
   /// candidates.hpp), that primitive decides the layouts of src and dst, and each verb is then made by its fastest
-  /// candidate. Null where no backend supports the op; `why` then holds "backend: reason" of each. What a backend
+  /// candidate. Null if no backend supports the op; `why` then holds "backend: reason" of each. What a backend
   /// throws is a failure and passes through.
   template <class Desc>
   std::unique_ptr<typename Desc::Op> try_make(const Desc& desc, std::string* why = nullptr) {
@@ -94,7 +94,7 @@ class Context {
   void read_plain(const Tensor& src, float* host);
 
  private:
-  /// Null where no backend supports the op; `reasons` then holds those of all.
+  /// Null if no backend supports the op; `reasons` then holds those of all.
   template <class Desc>
   std::unique_ptr<typename Desc::Op> first_to_make(const Desc& desc, std::string& reasons) {
     for (auto& f : factories_) {

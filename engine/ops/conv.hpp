@@ -64,4 +64,8 @@ double conv_flops(const ConvDesc& d);
 
 std::string describe(const ConvDesc& d);
 
+/// Convolutions of the same kind (Autotuner::Trials::kind) are slow by the same algorithms. They differ in extents and,
+/// from 64 channels on, in the numbers of channels.
+std::string kind_of_problem(const ConvDesc& d);
+
 }  // namespace keelson::ops

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "engine/ops/op_list.hpp"
 
 namespace keelson::ops {
@@ -18,6 +21,15 @@ std::string describe(const ConvDesc& d) {
                      to_string(p.kernel), to_string(p.stride), to_string(p.dilation), to_string(p.pad_begin),
                      to_string(p.pad_end), p.groups, p.bias ? " + bias" : "", with_activation(p.activation),
                      to_string(d.src), to_string(d.weights), to_string(d.dst));
+}
+
+std::string kind_of_problem(const ConvDesc& d) {
+  const auto& p = d.params;
+  const auto channels = static_cast<std::uint64_t>(std::min(d.src.shape[1], d.dst.shape[1]) / p.groups);
+  return fmt::format("kernel {} stride {} dilated {} grouped {} log2 of channels {} src {} dst {} channels-last {}",
+                     to_string(p.kernel), to_string(p.stride), p.dilation.elements() > 1, p.groups > 1,
+                     std::bit_width(std::min<std::uint64_t>(channels, 64)), to_string(d.src.dtype),
+                     to_string(d.dst.dtype), d.src.layout.is_channels_last(d.src.shape));
 }
 
 std::string describe(const TransposedConvDesc& d) {

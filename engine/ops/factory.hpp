@@ -81,7 +81,7 @@ class OpFactory {
     candidates_[typeid(Desc)] = std::move(rows);
     return *this;
   }
-  /// The table; empty where the backend has none for the op.
+  /// The table; empty if the backend has none for the op.
   template <class Desc>
   const std::vector<CandidateRow<Desc>>& candidates() const {
     static const std::vector<CandidateRow<Desc>> none;

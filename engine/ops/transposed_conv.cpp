@@ -81,10 +81,4 @@ ConvDesc swapped_conv(const TransposedConvDesc& d) {
   return c;
 }
 
-double transposed_conv_flops(const TransposedConvDesc& d) {
-  // Every element of src is multiplied by each weight of its channel.
-  const auto per_channel = d.weights.shape.elements() / d.weights.shape[0];
-  return 2.0 * static_cast<double>(d.src.elements()) * static_cast<double>(per_channel);
-}
-
 }  // namespace keelson::ops

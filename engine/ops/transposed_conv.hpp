@@ -51,13 +51,10 @@ void set_same_padding(TransposedConvParams& params);
 /// dilation k - pad_begin, + bias); terms outside of dst are dropped.
 class TransposedConv : public WeightedPrimitive<TransposedConvDesc> {};
 
-/// The convolution that this op turns round, without bias and activation. Its source is dst, its result is src, its
+/// The convolution that this op reverses, without bias and activation. Its source is dst, its result is src, its
 /// weights are the same; its backward_data is this op's forward, its forward is this op's backward_data, and its
 /// backward_weights is this op's with the two operands exchanged.
 ConvDesc swapped_conv(const TransposedConvDesc& d);
-
-/// FLOPs of one verb (all three are equal): 2 per multiply-add; those for elements that are cut off are included.
-double transposed_conv_flops(const TransposedConvDesc& d);
 
 std::string describe(const TransposedConvDesc& d);
 

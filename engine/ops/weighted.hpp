@@ -54,4 +54,14 @@ class WeightedPrimitive : public DescribedPrimitive<Desc> {
   virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
 };
 
+/// The layout of an operand of an op with weights; a gradient has the layout of its value.
+template <class Desc>
+Layout weighted_layout(const Desc& d, Role r) {
+  using enum Role;
+  if (r == src || r == diff_src) return d.src.layout;
+  if (r == weights || r == diff_weights) return d.weights.layout;
+  if (r == dst || r == diff_dst) return d.dst.layout;
+  return Layout::plain(Shape{d.dst.shape[1]});  // bias
+}
+
 }  // namespace keelson::ops

@@ -8,7 +8,7 @@
 /// Communication as calls of a program.
 namespace keelson {
 
-/// The start of a collective, checked. Throws Error, naming the node, where an operand is missing, has a dtype that
+/// The start of a collective, checked. Throws Error, naming the node, if an operand is missing, has a dtype that
 /// cannot be summed, or has a size that does not fit the number of ranks. Does not append the call to the program.
 Call start_of(CompileState& build, CallLabel label, const CommunicationDesc& desc);
 /// The call that waits for the collective of `start`: the same call with Step::wait.
@@ -19,7 +19,7 @@ struct Bucket {
   BufferId whole = no_buffer;   ///< covers all parts
   std::vector<BufferId> parts;  ///< the values, in the order of their memory
   std::string node, label;  ///< "bucket 3", in reports; "gradient bucket 3 (conv4/weights ... conv3/bias)", in errors
-  BufferId shard = no_buffer;  ///< this rank's part of the sums, where each rank gets a part alone
+  BufferId shard = no_buffer;  ///< this rank's part of the sums, if each rank gets a part alone
   Wire wire = Wire::fp32;      ///< of the exchange
 };
 
@@ -30,7 +30,7 @@ struct Bucket {
 ///
 /// A collective whose value is written in forward and read later starts in backward. The wait for a bucket that updates
 /// read stands in the phase update, before the first of these calls: while parameters of one bucket are updated, the
-/// next buckets are on their way. Where the caller (Buffer::keep) reads the sum, the wait stands in the phase exchange,
+/// next buckets are on their way. If the caller (Buffer::keep) reads the sum, the wait stands in the phase exchange,
 /// before the computations of that phase. Sums in SumOrder::tree, and those over several
 /// micro-batches, start there, too, whenever they are written. With one rank along an axis nothing is inserted for that
 /// axis. Buckets of a plan with PlanOptions::lag get no sum: their copies, which append_updates() makes, are summed.

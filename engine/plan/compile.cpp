@@ -30,7 +30,7 @@ bool takes_half_activations(Context& context, DType type) {
   return context.try_make(ops::DenseDesc{{}, d, d, d}) != nullptr;
 }
 
-/// Throws InputError for layers that compute with several samples together, where a step has several micro-batches.
+/// Throws InputError for layers that compute with several samples together, if a step has several micro-batches.
 void require_separate_samples(const Graph& graph, const std::string& reason) {
   for (const Graph::Node& n : graph.nodes())
     if (!n.srcs.empty() && n.layer->mixes_samples())
@@ -40,7 +40,7 @@ void require_separate_samples(const Graph& graph, const std::string& reason) {
           n.name, n.layer->kind(), reason);
 }
 
-/// Throws InputError where PlanOptions::micro_batch_count is not possible.
+/// Throws InputError if PlanOptions::micro_batch_count is not possible.
 void require_micro_batches(const Graph& graph, const PlanOptions& options) {
   const std::int64_t count = options.micro_batch_count;
   if (count == 1) return;
@@ -61,7 +61,7 @@ void require_micro_batches(const Graph& graph, const PlanOptions& options) {
   require_separate_samples(graph, "micro-batches (--micro-batches) are parts of the batch computed one by one");
 }
 
-/// Throws InputError where ExchangeOptions::reproducible is not possible.
+/// Throws InputError if ExchangeOptions::reproducible is not possible.
 void require_tree(const Graph& graph, const PlanOptions& options, int ranks, int space) {
   if (space > 1)
     refuse(
@@ -79,7 +79,7 @@ void require_tree(const Graph& graph, const PlanOptions& options, int ranks, int
   require_separate_samples(graph, "reproducible sums (--reproducible) are of samples computed one by one");
 }
 
-/// Throws InputError where ExchangeOptions::shards is not possible.
+/// Throws InputError if ExchangeOptions::shards is not possible.
 void require_shards(const PlanOptions& options) {
   if (options.exchange.wire != Wire::fp32)
     refuse("shards of the optimizer (--shard-optimizer) are exchanged in fp32: leave --wire bf16 or fp16 out");
@@ -111,7 +111,7 @@ struct Compiler {
   PlanOptions options;
   CompileState build;
   FusedNodes fused;    ///< of whole samples
-  SpatialParts parts;  ///< of this rank; the same nodes where samples are not cut
+  SpatialParts parts;  ///< of this rank; the same nodes if samples are not cut
   int loss_node = -1;
   std::map<std::string, BufferId> outputs;
   std::optional<Gradients> gradients;
@@ -298,7 +298,7 @@ CompiledGraph Compiler::finish() {
 
 namespace {
 
-/// Training adds up what the ranks' plans have made, element by element in memory. Where the plans have other kernels,
+/// Training adds up what the ranks' plans have made, element by element in memory. If the plans have other kernels,
 /// the elements may lie in another order, and the sums would be wrong without a word. `ranks`: all that take part in
 /// sums. `peers`: those with the same parts of samples, which are computed alike. Both may be null.
 void require_same_plans(const CompiledGraph& mine, Communicator* ranks, Communicator* peers) {

@@ -10,21 +10,21 @@ namespace keelson {
 /// the layout says how one rank's memory is arranged, the distribution says how the value is made of the memory of all
 /// ranks. Along an axis, a value is
 ///
-/// - replicated: every rank along the axis holds the whole value, with the same bits where the value comes out of a sum
+/// - replicated: every rank along the axis holds the whole value, with the same bits if the value comes out of a sum
 ///   over ranks, else up to rounding.
 /// - partial: every rank along the axis holds one term. The value is the sum of all terms. A sum over the samples of
 /// the
 ///   batch is partial over the axes data and space (Distribution::batch): a gradient, a loss, the sums of a batch
-///   normalisation. Where the ranks along data are cut into groups of neighbours (ProcessGrid::along), each group has a
+///   normalisation. If the ranks along data are cut into groups of neighbours (ProcessGrid::along), each group has a
 ///   value of its own, the sum of its terms.
 ///
-/// Calls read replicated values. Where a call reads a partial one, the plan inserts an allreduce before it
+/// Calls read replicated values. If a call reads a partial one, the plan inserts an allreduce before it
 /// (insert_collectives). Calls of linear primitives (Primitive::is_linear) may make partial values from partial ones: a
-/// term from terms, also where the two values have groups of other sizes.
+/// term from terms, also if the two values have groups of other sizes.
 ///
 /// The samples of the batch need no distribution: a graph describes one sample, and each rank along the axis data has
 /// samples of its own. Ranks along the axis space have the same samples, and parts of their values, for which each rank
-/// has a plan of its own (spatial_parts()): within such a plan these values are those of one rank. Where all ranks
+/// has a plan of its own (spatial_parts()): within such a plan these values are those of one rank. If all ranks
 /// compute the same from whole values, each sample counts once in sums: its weight is 0 on the ranks beyond the first
 /// one along space (NodeBuilder::sample_weight). The terms of these ranks are zeros.
 struct Distribution {

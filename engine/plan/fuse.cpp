@@ -19,7 +19,7 @@ void share_parameters(Graph::Node& into, const Graph::Node& reader, const Fusion
   }
 }
 
-/// Makes `reader` a part of `producer`, the only node that it reads. Returns false where no rule allows that.
+/// Makes `reader` a part of `producer`, the only node that it reads. Returns false if no rule allows that.
 bool move_into(Graph::Node& producer, const std::vector<ValueShape>& srcs, const Graph::Node& reader,
                const PlanOptions& options) {
   const FusionPlace at{options.training, options.micro_batch_size(), srcs, producer.shape};

@@ -20,7 +20,7 @@ class Gradients {
   const std::vector<Bucket>& buckets() const { return buckets_; }  ///< in the order in which backward fills them
   const std::vector<Call>& gathers() const { return gathers_; }    ///< starts of the allgathers of rows
   std::int64_t floats() const { return floats_; }                  ///< f32 elements of the block
-  const std::optional<Shards>& shards() const { return shards_; }  ///< where CompileState::shards is not none
+  const std::optional<Shards>& shards() const { return shards_; }  ///< if CompileState::shards is not none
 
  private:
   void fill_buckets(CompileState& build, const ExchangeOptions& exchange);

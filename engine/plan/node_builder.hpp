@@ -32,7 +32,7 @@ struct CompileState {
   bool training = true;                   ///< as in PlanOptions
   std::int64_t batch = 1;                 ///< samples of a forward pass
   Precision precision = Precision::fp32;  ///< as in PlanOptions
-  bool half_activations = false;          ///< values between layers have 16 bits where a primitive supports this
+  bool half_activations = false;          ///< values between layers have 16 bits if a primitive supports this
   bool checks_gradients = false;          ///< the device checks gradients before parameters move
   const ProcessGrid* grid = nullptr;      ///< null: this rank alone
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
@@ -87,12 +87,12 @@ class NodeBuilder {
   /// Whether the backward pass needs the gradient of source i.
   bool wants_diff_src(int i) const { return training() && build_.wants_gradient[node().srcs[i]]; }
 
-  /// Makes a primitive. Throws InputError where no backend supports the description.
+  /// Makes a primitive. Throws InputError if no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
     return context().make(desc);
   }
-  /// Makes a primitive. Null where no backend supports the description.
+  /// Makes a primitive. Null if no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> try_make(const Desc& desc) {
     return context().try_make(desc);
@@ -106,7 +106,7 @@ class NodeBuilder {
   /// The value of `b` in this layout and dtype, in a buffer without gaps. `any` keeps the order of the elements.
   BufferId converted(BufferId b, const Layout& layout, DType type);
   /// The value of `b` in this dtype for an op that reads any strides: `b` itself, which may be a part of a larger
-  /// buffer (Program::is_part), where its elements are in the order of `layout`; else converted().
+  /// buffer (Program::is_part), if its elements are in the order of `layout`; else converted().
   BufferId in_order(BufferId b, const Layout& layout, DType type);
   /// A new buffer in the arena, called "conv1/dst" for name "dst" of node "conv1".
   BufferId new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution = {});
@@ -125,7 +125,7 @@ class NodeBuilder {
   /// Whether this rank computes a part of the node's samples; else all ranks along space compute the same.
   bool computes_part() const { return build_.in_parts[static_cast<std::size_t>(node_)]; }
   /// (batch) f32: 1 for samples that count, else 0. Sums over samples multiply by it, so that the terms of all ranks
-  /// add up to the sum over all samples: where ranks compute the same, the weight of a sample is 1 on one rank alone.
+  /// add up to the sum over all samples: if ranks compute the same, the weight of a sample is 1 on one rank alone.
   BufferId sample_weight() const { return computes_part() ? build_.inputs.at("weight") : build_.weight; }
   BufferId loss() const { return build_.loss; }  ///< one f64
 
@@ -185,11 +185,11 @@ class ForwardBuilder : public NodeBuilder {
   /// Source i in this layout and of dtype type().
   BufferId src_in(int i, const Layout& layout) { return converted(src_buffer(i), layout, type()); }
   /// The dtype for layers that keep the dtype of their sources (element-wise work, pooling): that of source 0, or f32
-  /// where the result has to be f32.
+  /// if the result has to be f32.
   DType type() const { return is_half(src(0).dtype) && wants_f32() ? DType::f32 : src(0).dtype; }
   /// Whether the result has to be f32, since a loss or the caller reads the result.
   bool wants_f32() const { return build_.wants_f32[node_]; }
-  /// The dtype of the result for layers that multiply: f32, or the precision's type where values have 16 bits.
+  /// The dtype of the result for layers that multiply: f32, or the precision's type if values have 16 bits.
   DType result_type() const { return build_.half_activations && !wants_f32() ? compute() : DType::f32; }
   /// The desc of source i that a compute-bound op asks for in this dtype: layout `any`, or the layout of a graph input
   /// of the dtype, since the caller writes that input in its own layout.
@@ -202,13 +202,13 @@ class ForwardBuilder : public NodeBuilder {
 
   /// Makes a primitive with weights, in the layout that the parameter already has, if the same backend supports that
   /// layout, else in a layout that the backend chooses. `describe(TensorDesc weights)` returns the description. Throws
-  /// InputError where no backend supports the description.
+  /// InputError if no backend supports the description.
   template <class F>
   auto make_with_weights(const std::string& weights, F describe) {
     auto made = try_make_with_weights(weights, describe);
     return made ? std::move(made) : make(describe(TensorDesc{parameter(weights).shape, DType::f32, Layout::any()}));
   }
-  /// The same; null where no backend supports the description.
+  /// The same; null if no backend supports the description.
   template <class F>
   auto try_make_with_weights(const std::string& weights, F describe) {
     const Parameter& p = parameter(weights);
@@ -231,7 +231,7 @@ class ForwardBuilder : public NodeBuilder {
   /// do not call `append`.
   void at_update(std::function<void(NodeBuilder&)> append) { build_.at_update.emplace_back(node_, std::move(append)); }
   /// The buffer for the next value of source i, which is a state (Graph::state). The buffer has memory outside the
-  /// arena, like the state itself. Throws InputError where two layers replace one state.
+  /// arena, like the state itself. Throws InputError if two layers replace one state.
   BufferId next_state(int i);
   /// A buffer for the workspace that forward writes and backward reads; no_buffer outside training and for 0 bytes.
   BufferId workspace(const ops::Primitive& p) {
@@ -264,7 +264,7 @@ class BackwardBuilder : public NodeBuilder {
   BufferId new_gradient(const std::string& parameter, const Layout& layout);
   /// Appends the reorders and sums that bring the gradients of new_gradient() to their final place.
   void finish_gradients();
-  /// Whether to keep the gradient of this parameter as rows, if at most `count` rows are non-zero. True only where the
+  /// Whether to keep the gradient of this parameter as rows, if at most `count` rows are non-zero. True only if the
   /// optimizer takes rows, no other node has the parameter, and the exchange of all ranks' rows moves fewer bytes than
   /// the exchange of the whole gradient.
   bool use_sparse(const std::string& parameter, std::int64_t count) const;

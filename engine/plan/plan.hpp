@@ -22,12 +22,12 @@ struct ExchangeOptions {
   Wire wire = Wire::fp32;               ///< of the buckets, between nodes
   /// Gradients and losses then have the same bits for any number of ranks with the same samples in a step, as long as
   /// each rank has as many threads: each sample is a micro-batch of its own, and the sums over samples are one binary
-  /// tree, within a rank and then over ranks (SumOrder::tree). Training plans throw InputError where the samples per
-  /// rank or the ranks are no power of two, on a grid with more than one rank along space, where the wire is not fp32,
+  /// tree, within a rank and then over ranks (SumOrder::tree). Training plans throw InputError if the samples per
+  /// rank or the ranks are no power of two, on a grid with more than one rank along space, if the wire is not fp32,
   /// and for networks with layers that mix samples (Layer::mixes_samples). All gradients are whole, none by rows. The
   /// exchange begins behind the last backward pass.
   bool reproducible = false;
-  /// Training plans on several ranks throw InputError where this is not none and the wire is not fp32, with
+  /// Training plans on several ranks throw InputError if this is not none and the wire is not fp32, with
   /// PlanOptions::lag, with `reproducible` and shards of gradients, and with `reproducible` and an optimizer that reads
   /// norms.
   OptimizerShards shards = OptimizerShards::none;
@@ -38,7 +38,7 @@ struct PlanOptions {
   std::int64_t batch = 1;  ///< samples per step and rank; ranks along the axis space have the same ones
   /// Gradient accumulation: the step has so many forward and backward passes, of batch / micro_batch_count samples
   /// each. The gradients of the passes are added up in the order of the samples, and exchanged behind the last pass.
-  /// The results are those of one pass up to rounding, in less memory. Plans throw InputError where the batch is no
+  /// The results are those of one pass up to rounding, in less memory. Plans throw InputError if the batch is no
   /// multiple of it, and training plans also with `reproducible`, with shards of gradients, and for networks with
   /// layers that mix samples (Layer::mixes_samples). With more than 1, all gradients are whole, none by rows.
   std::int64_t micro_batch_count = 1;
@@ -46,7 +46,7 @@ struct PlanOptions {
   /// Merges activations, max pooling and, without training, batch normalization with the layers whose results they
   /// read.
   bool fuse = true;
-  /// In which type layers multiply. Where a backend also takes results of 16 bits (GPUs), values between layers are
+  /// In which type layers multiply. If a backend also takes results of 16 bits (GPUs), values between layers are
   /// kept in this type, too.
   Precision precision = Precision::fp32;
   ExchangeOptions exchange;               ///< of gradients over ranks
@@ -63,7 +63,7 @@ struct PlanOptions {
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
   /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
   /// to time them. All of them make plans of the same graphs in the same order. Null: the ranks along the axes data and
-  /// space of the grid. Where ranks have parts of samples of different sizes, only the ranks with the same part compile
+  /// space of the grid. If ranks have parts of samples of different sizes, only the ranks with the same part compile
   /// together: those along the axis data.
   Communicator* peers = nullptr;
 
@@ -72,7 +72,7 @@ struct PlanOptions {
   std::int64_t micro_batch_size() const { return batch / micro_batches(); }  ///< samples of such a pass
   /// The ranks that share the batch, and sum gradients; null: this rank alone, or a grid without a communicator.
   Communicator* communicator() const { return along(Distribution::batch); }
-  /// `peers` or, where that is null, the ranks that it stands for; null: this rank alone.
+  /// `peers` or, if that is null, the ranks that it stands for; null: this rank alone.
   Communicator* compiles_with() const { return peers ? peers : communicator(); }
   /// The ranks that have the same parts of their samples; null: this rank alone.
   Communicator* same_parts() const { return along(ProcessGrid::Axis::data); }
@@ -106,14 +106,14 @@ struct PlanRow {
 };
 
 /// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places in
-/// memory. Compilation takes well under a second, and some seconds more where algorithms of convolutions must be timed
+/// memory. Compilation takes well under a second, and some seconds more if algorithms of convolutions must be timed
 /// (Device::autotuner()). A plan does not change; an Executor runs the plan. The context must
 /// outlive the plan.
 class Plan {
  public:
   /// Throws InputError for a training plan of a graph without a loss. Parameters without a layout get their layout,
   /// their memory and their initial values here. Other memory is taken only to time algorithms, and given back.
-  /// Collective over PlanOptions::peers: all throw what the first rank throws; InputError where training plans differ.
+  /// Collective over PlanOptions::peers: all throw what the first rank throws; InputError if training plans differ.
   Plan(const Graph& graph, Parameters& parameters, const PlanOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
@@ -123,7 +123,7 @@ class Plan {
   /// Forward and backward passes of a step, of batch() / micro_batches() samples each.
   std::int64_t micro_batches() const { return options().micro_batches(); }
   Context& context() const;  ///< of the parameters
-  /// Whether the step checks gradients on the device, and moves no parameter where a gradient is not finite
+  /// Whether the step checks gradients on the device, and moves no parameter if a gradient is not finite
   /// (LossScale::skip).
   bool checks_gradients() const;
 

@@ -8,7 +8,7 @@
 
 namespace keelson {
 
-/// The type in which convolutions, dense and recurrent layers multiply, where a backend has kernels for the type. Sums,
+/// The type in which convolutions, dense and recurrent layers multiply, if a backend has kernels for the type. Sums,
 /// parameters, their gradients, optimizer state and the loss are always f32 or f64.
 enum class Precision : std::uint8_t {
   fp32,  ///< f32 without rounding

@@ -128,11 +128,11 @@ class Program {
   BufferId add(Buffer b);
   /// Adds a buffer of this desc.
   BufferId add(std::string name, const TensorDesc& desc, Storage storage = Storage::arena);
-  /// Adds a buffer that has the memory of another one, from byte `offset` on, with another desc. Throws Error where the
+  /// Adds a buffer that has the memory of another one, from byte `offset` on, with another desc. Throws Error if the
   /// desc needs more bytes than there are.
   BufferId view(BufferId of, const TensorDesc& desc, std::size_t offset = 0);
   /// Makes `inner`, a buffer of the arena that is written before `outer` is used, a part of `outer`, from byte `offset`
-  /// on, so that nobody has to copy it there. Returns false where that is not possible: `inner` is already a part of
+  /// on, so that nobody has to copy it there. Returns false if that is not possible: `inner` is already a part of
   /// another buffer, has its own memory, is kept, or would not begin at a multiple of 64 bytes. Later calls must not
   /// write to this part of `outer` if `inner` is read after them.
   bool place_inside(BufferId inner, BufferId outer, std::size_t offset);
@@ -160,7 +160,7 @@ class Program {
   /// Merges in-place pairs and gives all arena buffers their offsets. A buffer lives from the first call that uses it
   /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the
   /// arena is then larger than lower_bound(), other orders are tried, too. Call place() once, when all calls are there.
-  /// Throws Error, naming call, operand and buffer, where a call reads a buffer of the arena, or a gradient, that no
+  /// Throws Error, naming call, operand and buffer, if a call reads a buffer of the arena, or a gradient, that no
   /// call before has written.
   void place();
   int channels() const { return channels_; }  ///< number of collectives so far

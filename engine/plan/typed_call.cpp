@@ -47,7 +47,7 @@ struct Check {
   }
 
   /// Two operands do not have buffers that the node has named after each other: "bn/mean" as variance and "bn/variance"
-  /// as mean. Where shapes are alike, nothing else would notice that.
+  /// as mean. If shapes are alike, nothing else would notice that.
   void names(const std::vector<Operand>& operands) const {
     const auto named_as = [&](const Operand& o, Role role) {
       return o.id != no_buffer && program.buffer(o.id).name == fmt::format("{}/{}", label.node, to_string(role));
@@ -59,7 +59,7 @@ struct Check {
                       to_string(b.role), program.buffer(b.id).name);
   }
 
-  /// An operand that is written shares memory with others only where the declaration allows it.
+  /// An operand that is written shares memory with others only if the declaration allows it.
   void sharing(const std::vector<Operand>& operands) const {
     for (std::size_t i = 0; i < operands.size(); ++i)
       for (std::size_t j = 0; j < operands.size(); ++j) {

@@ -11,7 +11,7 @@ struct RequiredBuffer {
   RequiredBuffer(BufferId b) : id(b) {}  // NOLINT: stands for the number
   BufferId id;                           ///< the buffer
 };
-/// An operand that may be absent. The plan adds scratch memory where the operand is scratch and absent.
+/// An operand that may be absent. The plan adds scratch memory if the operand is scratch and absent.
 struct OptionalBuffer {
   /// Absent, or a buffer's number, which converts to the operand.
   OptionalBuffer(BufferId b = no_buffer) : id(b) {}  // NOLINT
@@ -37,7 +37,7 @@ struct CallLabel {
 namespace detail {
 
 /// The operands of a call, one per buffer of `ids`, checked against their declarations. Throws Error that names the
-/// node, the verb and the operand where one is missing, has another shape, dtype or layout than declared, is too small,
+/// node, the verb and the operand if one is missing, has another shape, dtype or layout than declared, is too small,
 /// is exchanged with another by the names of their buffers, or shares memory with another without leave.
 std::vector<Operand> check_operands(Program& program, const CallLabel& label, const ops::Primitive& primitive,
                                     ops::Verb verb, const std::vector<ops::OperandInfo>& declared,

@@ -29,7 +29,7 @@ class UpdateBuilder {
   /// `state_names`: UpdateRule::state_names().
   UpdateBuilder(CompileState& build, const Gradients& gradients, std::vector<std::string> state_names);
 
-  /// All parameters that have a gradient, each once. Where each rank updates shards: this rank's slices of them.
+  /// All parameters that have a gradient, each once. If each rank updates shards: this rank's slices of them.
   const std::vector<UpdatedParameter>& parameters() const { return parameters_; }
 
   // ---- parts
@@ -37,14 +37,14 @@ class UpdateBuilder {
   /// A buffer of f64, whose elements add up to the sum of the squares of all gradients, before the gradients are
   /// divided by the loss scale. The first call of global_norm() appends the calls; later calls return the same buffer.
   BufferId global_norm();
-  /// Appends the check of all gradients. Where a gradient is not finite, no parameter and no state moves in the step.
+  /// Appends the check of all gradients. If a gradient is not finite, no parameter and no state moves in the step.
   /// The plan calls this function; optimizers do not.
   void check_gradients();
   /// A buffer of f64 with one element for each of `values`, at most two: the sum of its squares, of the whole
   /// parameter. Appends the calls.
   BufferId sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values);
   /// Appends ops::Update of a parameter. The states are those of the optimizer, at most two, in the order of
-  /// state_names(). `global_norm` and `norms` may be no_buffer where `params` needs none.
+  /// state_names(). `global_norm` and `norms` may be no_buffer if `params` needs none.
   void update(const UpdatedParameter& p, const ops::UpdateParams& params, BufferId global_norm, BufferId norms);
 
   // ---- for calls of an optimizer's own kernels
@@ -57,7 +57,7 @@ class UpdateBuilder {
   BufferId new_buffer(const UpdatedParameter& p, const std::string& name);
   /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
-  /// Makes a primitive. Throws InputError where no backend supports the description.
+  /// Makes a primitive. Throws InputError if no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
     return build_.parameters.context().make(desc);

@@ -39,7 +39,7 @@ struct UpdateRule {
   /// array has the parameter's shape and layout and is zero at first. Checkpoints store these arrays.
   virtual std::vector<std::string> state_names() const = 0;
 
-  /// Whether a row of a parameter does not change where its gradient is zero. If so, plans keep gradients with few
+  /// Whether a row of a parameter does not change if its gradient is zero. If so, plans keep gradients with few
   /// non-zero rows (of an embedding) as rows, and append_updates() has to support such gradients. Else all gradients
   /// are whole.
   virtual bool moves_only_rows_with_gradient() const { return false; }

@@ -61,8 +61,6 @@ class Layout {
   const Shape& strides() const;
   /// The backend's layout. Throws Error if the layout is not opaque.
   const OpaqueLayout& opaque() const;
-  /// The same, shared; null if the layout is not opaque.
-  std::shared_ptr<const OpaqueLayout> share_opaque() const { return opaque_; }
 
   /// Bytes of an allocation for `shape` in this layout. Throws Error for `any`.
   std::size_t bytes(const Shape& shape, DType dtype) const;

@@ -13,7 +13,7 @@ struct Rows {
 
   std::int64_t size() const { return end - begin; }  ///< number of rows
   bool empty() const { return end <= begin; }        ///< whether there are none
-  /// The rows that are in both; empty where there are none.
+  /// The rows that are in both; empty if there are none.
   Rows common(const Rows& other) const { return {std::max(begin, other.begin), std::min(end, other.end)}; }
   /// The least range of rows that has both. An empty range adds nothing.
   Rows hull(const Rows& other) const {

@@ -129,7 +129,7 @@ std::int64_t Evaluator::micro_batches(const Batch& batch) const {
   return (batch.count + size - 1) / size;
 }
 
-/// Waits for a batch, and returns its loss. Metrics see the batch where this rank counts it.
+/// Waits for a batch, and returns its loss. Metrics see the batch if this rank counts it.
 double Evaluator::retire(detail::EvaluatedBatch& batch) {
   MetricBatch b;
   b.loss = network_->executor.take_readback().loss;
@@ -199,10 +199,10 @@ Evaluation Evaluator::run() {
       if (!std::isfinite(of_batch) && !bad_step) bad_step = launched.front()->step;
     }
   };
-  std::size_t turn = 0;
+  std::size_t count = 0;
   for (std::int64_t step = 0; const Batch* batch = loader_->next(); ++step) {
     for (std::int64_t m = 0; m < micro_batches(*batch); ++m) {
-      auto& into = *batches_[turn++ % std::size(batches_)];
+      auto& into = *batches_[count++ % std::size(batches_)];
       launch(*batch, m, into, step);
       launched.push_back(&into);
       retire_but(ahead);

@@ -90,7 +90,7 @@ class Evaluator {
   Communicator* communicator_;
   EvaluatorOptions options_;
   Context& context_;
-  std::optional<ProcessGrid> replicas_;  ///< data x space, where replicas have several ranks
+  std::optional<ProcessGrid> replicas_;  ///< data x space, if replicas have several ranks
   FieldRows rows_;                       ///< of the data's fields that the plan reads on this rank
   bool counts_ = true;  ///< losses and metrics; else another rank of the replica counts the same samples
   std::optional<Loader> loader_;

@@ -98,8 +98,8 @@ void InputPipeline::prepare_here(Input& input, const Field& field) const {
   constexpr std::size_t alignment = 64;  // of what Executor::read_input_from() takes
   if (executor_.plan().micro_batches() > 1 && t.bytes() % alignment != 0)
     input.ahead = context_.allocate(t.desc(), field.name + " of a micro-batch");
-  input.turn = field.shape.rank() >= 3 && !t.layout().is_channels_last(t.shape());
-  if (input.turn && (!t.layout().is_plain(t.shape()) || t.dtype() != DType::f32))
+  input.to_plain = field.shape.rank() >= 3 && !t.layout().is_channels_last(t.shape());
+  if (input.to_plain && (!t.layout().is_plain(t.shape()) || t.dtype() != DType::f32))
     fail("input {} has the layout {}, which is neither plain nor channels-last", field.name,
          t.layout().describe(t.shape()));
 }
@@ -149,7 +149,7 @@ void InputPipeline::feed_here(const Batch& batch, std::int64_t first) {
     auto& t = targets_[i];
     const auto& s = t.tensor.shape();
     auto* from = part_of(batch.fields[i], first, t.given.bytes(), s[0]);
-    if (t.turn) {
+    if (t.to_plain) {
       turn_to_plain(reinterpret_cast<const float*>(from), t.tensor.data<float>(), s[0], s[1],
                     s.elements() / (s[0] * s[1]));
     } else if (t.ahead) {

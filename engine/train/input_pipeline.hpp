@@ -20,19 +20,19 @@ SampleDecoding decoding_for(Device& device, std::shared_ptr<const SampleTransfor
 /// The rows of the data's fields that a plan of this graph reads on this rank (input_rows()).
 FieldRows rows_of_fields(const Graph& graph, const PlanOptions& options, const Dataset& data);
 
-/// Throws InputError, naming both, where the network has an input that no field of the data feeds.
+/// Throws InputError, naming both, if the network has an input that no field of the data feeds.
 void require_all_inputs(const Graph& graph, const Dataset& data);
 
 /// Brings the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
-/// "weight". Fields are channels-last. Where the device shares the host's memory, the plan reads the fields in place;
-/// only where the network has a plain input, the field is reordered into the input. Other devices copy the fields to
-/// their memory while the step before still runs: as codes of 16 bits, where the data set has them, else as f32. Then
+/// "weight". Fields are channels-last. If the device shares the host's memory, the plan reads the fields in place;
+/// only if the network has a plain input, the field is reordered into the input. Other devices copy the fields to
+/// their memory while the step before still runs: as codes of 16 bits, if the data set has them, else as f32. Then
 /// one call of the device per field decodes or converts the field to what the first layer reads.
 class InputPipeline {
  public:
   /// For batches of these data, where `decoding` is decoding_for() the context's device, with the rows that the plan
   /// reads (input_rows()); batches with all fields
-  /// decoded may come, too. Throws InputError, naming both, where a field does not fit the input. Executor and context
+  /// decoded may come, too. Throws InputError, naming both, if a field does not fit the input. Executor and context
   /// must outlive the pipeline.
   InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context);
   ~InputPipeline() { finish(); }
@@ -48,8 +48,8 @@ class InputPipeline {
   struct Input {
     std::string name;
     Tensor tensor;
-    bool turn = false;  ///< channels-last -> plain, by the host
-    TensorDesc given;   ///< of the field
+    bool to_plain = false;  ///< channels-last -> plain, by the host
+    TensorDesc given;       ///< of the field
     /// Where the copy arrives. On a device that shares the host's memory: only of fields whose micro-batches do not lie
     /// where the plan can read them.
     Tensor ahead;
@@ -76,7 +76,7 @@ class InputPipeline {
   std::optional<Decoder> decoder_;
   Input weight_;
   std::shared_ptr<void> staged_weight_;
-  std::unique_ptr<Queue> queue_;  ///< null where the host shares the device's memory
+  std::unique_ptr<Queue> queue_;  ///< null if the host shares the device's memory
 };
 
 }  // namespace keelson

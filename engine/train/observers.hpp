@@ -20,7 +20,7 @@ class Observers {
     rank0_ = std::move(rank0);
   }
   /// Called on rank 0, when training begins and when a loss has made another rank rank 0. Adds the observers of rank 0
-  /// and returns them. Returns none where this rank has made them before.
+  /// and returns them. Returns none if this rank has made them before.
   std::vector<TrainObserver*> make_rank0_observers() {
     if (!rank0_) return {};
     auto made = std::exchange(rank0_, {})();

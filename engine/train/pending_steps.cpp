@@ -34,7 +34,7 @@ void PendingSteps::post_losses(std::size_t left, Executor& executor) {
     if (step.posted) continue;
     if (ahead_ > 0) {
       const auto result = executor.take_readback();
-      // All ranks stop where a gradient of one of them is not finite.
+      // All ranks stop if a gradient of one of them is not finite.
       step.loss = result.loss_scale.skip ? std::numeric_limits<double>::quiet_NaN() : result.loss;
     }
     losses_->post(step.loss);

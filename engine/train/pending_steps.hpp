@@ -15,7 +15,7 @@ namespace keelson {
 struct PendingStep {
   StepRecord record;                    ///< complete but for the loss
   std::int64_t epoch = 0, samples = 0;  ///< epochs done before the step; samples of all ranks
-  double loss = 0;                      ///< sum over the samples, where the host waits for it
+  double loss = 0;                      ///< sum over the samples, if the host waits for it
   bool posted = false;                  ///< the exchange of the loss between ranks has begun
 };
 

@@ -11,15 +11,15 @@ namespace keelson {
 /// Who lets the exchange between ranks advance while a rank computes.
 enum class ProgressBy : std::uint8_t {
   calls,    ///< the thread that computes, between two ops (ProgressEngine::advance)
-  thread,   ///< a thread beside (ProgressEngine::use_thread), where MPI allows one
-  measured  ///< whatever makes faster steps; calls with KEELSON_TUNE=off, and where not all steps exchange alike
+  thread,   ///< a thread beside (ProgressEngine::use_thread), if MPI allows one
+  measured  ///< whatever makes faster steps; calls with KEELSON_TUNE=off, and if not all steps exchange alike
 };
 
 /// Carries out a ProgressBy. To measure, some of the first steps are made in one way and some in the other, in turn.
 class ProgressChoice {
  public:
-  /// `ranks` null: alone, where nothing is to be chosen. `cpus`: where the thread runs; empty: anywhere. Throws
-  /// InputError where a thread is wanted and not possible. Collective.
+  /// `ranks` null: alone, if nothing is to be chosen. `cpus`: where the thread runs; empty: anywhere. Throws
+  /// InputError if a thread is wanted and not possible. Collective.
   ProgressChoice(Communicator* ranks, ProgressBy wanted, std::vector<int> cpus);
 
   /// Called after each step with the seconds that the step took, by all ranks. Collective in one step: the last one

@@ -30,8 +30,8 @@ class RankRecovery {
   bool survives() const { return ranks_ && ranks_->survives_losses(); }
   /// Does `work`, which may communicate and can be done again, until all ranks that are left agree that `work` has
   /// ended. `what`: "a step". After a loss, leaves out the ranks that were lost, makes `state` that of the ranks that
-  /// are left, and returns what has happened. Throws RanksLost where too many ranks are lost, and with `restart` at any
-  /// loss. Where survives(). Collective.
+  /// are left, and returns what has happened. Throws RanksLost if too many ranks are lost, and with `restart` at any
+  /// loss. Only for survives(). Collective.
   std::optional<Recovery> retry_until_agreed(const std::string& what, RunState& state,
                                              const std::function<void()>& work, const Group& group);
   /// Throws Error on all ranks if parameters or moments (`moments` of each parameter) have other bits than on rank 0.

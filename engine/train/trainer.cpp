@@ -101,7 +101,7 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker
 }
 
 void Trainer::after_step() {
-  if (stop_) return;  // by a vote: also where the epoch is done, the validation is for the run that continues
+  if (stop_) return;  // by a vote: also if the epoch is done, the validation is for the run that continues
   if (epoch_done()) {
     const bool best = end_epoch().best;
     if (checkpoints_.due_after_epoch(state_, best)) save_checkpoint(best);
@@ -281,7 +281,7 @@ void Trainer::stop_for(const PendingStep& step, const std::string& what) {
   if (communicator_) {
     const auto all = communicator_->allgather(culprit);
     culprit.clear();
-    // An input or a parameter is the cause of what layers hold, on other ranks, too, where layers communicate.
+    // An input or a parameter is the cause of what layers hold, on other ranks, too, if layers communicate.
     for (const char* kind : {"input", "parameter", "layer"})
       for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
         if (all[r].starts_with(kind)) culprit = all[r];
@@ -366,7 +366,7 @@ void Trainer::save_checkpoint(bool best) {
   retry_until_agreed("a checkpoint", [&] {
     checkpoints_.finish();
     observers_.notify([&](auto& o) { o.before_checkpoint(state_); });
-    session_.store(state_, survives());  // where ranks may be lost, any rank may have to go on from this
+    session_.store(state_, survives());  // if ranks may be lost, any rank may have to go on from this
     checkpoints_.copy(state_, parameters_, options_.moments(), best, survives());
     state_.carried.clear();
   });

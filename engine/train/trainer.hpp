@@ -40,9 +40,9 @@ struct TrainResult {
 /// training goes on with these. So checkpoints, validations and their number are a part of the run's course: a resumed
 /// run gives the bits of the run that wrote the checkpoint and went on. Losses and votes of a step may be known some
 /// steps later. On one rank these modes do the same as synchronous training. They are refused for fp16, whose loss
-/// scale all ranks must agree on, for 16-bit ExchangeOptions::wire, and, with lag, where ranks can be lost.
+/// scale all ranks must agree on, for 16-bit ExchangeOptions::wire, and, with lag, if ranks can be lost.
 ///
-/// Where ranks can be lost (Communicator::survives_losses), the others go on. All ranks agree before a step moves
+/// If ranks can be lost (Communicator::survives_losses), the others go on. All ranks agree before a step moves
 /// parameters, and after each validation and checkpoint. If a rank was lost, the others make a group without it, and do
 /// the interrupted work again, with the parameters of before. The samples of the epoch that are not yet done are dealt
 /// to the ranks that are left, `batch` per rank and step, so that no sample is left out or seen twice; losses stay
@@ -55,14 +55,14 @@ struct TrainResult {
 ///
 ///   while (trainer.step()) {
 ///     if (trainer.epoch_done()) trainer.end_epoch();
-///     ... trainer.last_step(), trainer.validate(), trainer.save_checkpoint() where the caller wants them ...
+///     ... trainer.last_step(), trainer.validate(), trainer.save_checkpoint() when the caller wants them ...
 ///   }
 ///
 /// docs/adding-a-network.md has an example. run() is made of the same functions, so both give the same bits.
 class Trainer {
  public:
   /// `validation` may be null. `communicator` null: this rank alone. All references must outlive the trainer. Throws
-  /// InputError for data that are too small for the batch or for the ranks, and, on all ranks, where the ranks have
+  /// InputError for data that are too small for the batch or for the ranks, and, on all ranks, if the ranks have
   /// different data (Dataset::digest), options or plans. Collective.
   Trainer(const Graph& graph, Parameters& parameters, const Dataset& training, const Dataset* validation,
           Communicator* communicator, TrainerOptions options);
@@ -93,22 +93,22 @@ class Trainer {
   /// begins the next epoch. Returns false, without a step, if all epochs or max_steps are done, if the ranks voted to
   /// end in the previous step (signal or time limit), or if end_epoch() reached the target (stop_reason()).
   ///
-  /// Throws RanksLost where more ranks were lost than TrainerOptions::max_failures, or ranks that the others cannot go
+  /// Throws RanksLost if more ranks were lost than TrainerOptions::max_failures, or ranks that the others cannot go
   /// on without. Throws Error on all ranks if the loss is not finite, naming the step and the first node with such a
   /// value. On a device that the host runs ahead of (GPUs), the next step() or wait() throws this error. Collective.
   bool step();
   /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
   /// the epoch, for the learning rate and for dropout, as any other step. The batch has the fields of the training data
   /// with room for TrainerOptions::batch samples, and zeros beyond `count`. All ranks of a replica
-  /// (TrainerOptions::space) give the same batch; where they compute parts of samples, a batch throws InputError.
+  /// (TrainerOptions::space) give the same batch; if they compute parts of samples, a batch throws InputError.
   /// global_count is the sum of all replicas' counts, sample_offset is the number of the replica *
   /// TrainerOptions::batch. weight and indices may be null. The step is made even if stop_reason() has a value. Throws
   /// InputError for a batch that does not fit, and as step(). Collective.
   void step(const Batch& batch);
-  /// What run() does after each step: end_epoch() where all steps of the epoch are done, and checkpoints as the options
+  /// What run() does after each step: end_epoch() if all steps of the epoch are done, and checkpoints as the options
   /// say. Does nothing when training has ended (stop_reason()). Throws as these. Collective.
   void after_step();
-  /// What run() does after the last step: a checkpoint, where the latest one is of another state, and wait().
+  /// What run() does after the last step: a checkpoint, if the latest one is of another state, and wait().
   /// Collective.
   void finish();
   /// Waits until the device has done all steps, all ranks have the same parameters, and the last checkpoint is written.
@@ -146,7 +146,7 @@ class Trainer {
   /// What the ranks were doing at the loss after which TrainerOptions::restart_on_loss has made this trainer throw;
   /// none: there was no loss in training.
   const std::optional<Recovery>& loss() const { return recovery_.loss(); }
-  /// The contents of the latest checkpoint, on every rank where ranks may be lost; null: there is none.
+  /// The contents of the latest checkpoint, on every rank if ranks may be lost; null: there is none.
   const std::shared_ptr<const CheckpointCopy>& last_copy() const { return checkpoints_.last_copy(); }
   /// The latest checkpoint that this run has written, or is writing, or was resumed from; empty: none.
   const std::filesystem::path& last_checkpoint() const { return checkpoints_.last(); }
@@ -169,7 +169,7 @@ class Trainer {
   /// Ends steps until `left` of them are pending.
   void finish_pending(std::size_t left);
   PendingSteps::Finish finisher();  ///< what ends a pending step
-  /// Adds the loss of a step to the state. Throws Error where the loss or a gradient is not finite.
+  /// Adds the loss of a step to the state. Throws Error if the loss or a gradient is not finite.
   void add_loss(PendingStep& step, const Executor::StepResult& result);
   [[noreturn]] void stop_for(const PendingStep& step, const std::string& what);
   void notify_step(const StepRecord& record);
@@ -178,16 +178,16 @@ class Trainer {
 
   // Ranks that are lost.
   bool survives() const;  ///< whether the ranks that are left can go on after a loss
-  /// As RankRecovery::retry_until_agreed(); calls `work` once where ranks cannot be lost. Notifies the observers.
+  /// As RankRecovery::retry_until_agreed(); calls `work` once if ranks cannot be lost. Notifies the observers.
   void retry_until_agreed(const std::string& what, const std::function<void()>& work);
   void release_group();
   void rebuild_group();
   void join_ranks();  ///< after the session was made anew: losses and votes follow its exchange
 
   // Networks that change, and resuming.
-  void ask_for_change();  ///< TrainerOptions::change_network, where an epoch begins
+  void ask_for_change();  ///< TrainerOptions::change_network, when an epoch begins
   void adopt_sync_mode(std::int64_t epochs);
-  /// The checkpoint's network where that is not the trainer's: TrainerOptions::make_network makes it.
+  /// The checkpoint's network if that is not the trainer's: TrainerOptions::make_network makes it.
   std::optional<Graph> network_of(const CheckpointReader& checkpoint) const;
   void set_network(Graph graph, Parameters parameters);
 

@@ -38,7 +38,7 @@ struct TrainerOptions {
   std::int64_t micro_batches = 1;
   /// Ranks of a replica: neighbours along the axis space of the process grid. They take the same samples, and each
   /// computes a part of each sample (spatial_parts()). The number of ranks must be a multiple of it. More than 1 only
-  /// in synchronous training, without reproducible sums, and where the ranks do not survive losses.
+  /// in synchronous training, without reproducible sums, and if the ranks do not survive losses.
   int space = 1;
   int space_columns = 1;    ///< of `space`: parts along the second spatial dimension (ProcessGrid::Extents::columns)
   std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included
@@ -69,10 +69,10 @@ struct TrainerOptions {
 
   CheckpointOptions checkpoints;  ///< where and when checkpoints are written
 
-  /// Where the ranks survive losses (Communicator::survives_losses): training ends with RanksLost when more ranks than
+  /// If the ranks survive losses (Communicator::survives_losses): training ends with RanksLost when more ranks than
   /// this have been lost. Negative: half of the ranks.
   int max_failures = -1;
-  /// Where the ranks survive losses: all ranks that are left throw RanksLost at the first loss, and none goes on. The
+  /// If the ranks survive losses: all ranks that are left throw RanksLost at the first loss, and none goes on. The
   /// caller begins again with other ranks, from Trainer::last_copy().
   bool restart_on_loss = false;
 

@@ -50,7 +50,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
   compare_values(ranks, values, "options");
 }
 
-/// Throws InputError where SyncMode does not go with the other options.
+/// Throws InputError if SyncMode does not go with the other options.
 void require_sync_mode(const TrainerOptions& o, Communicator* ranks) {
   if (o.sync.kind == SyncMode::Kind::synchronous) return;
   const auto mode = o.sync.to_string();
@@ -77,7 +77,7 @@ void require_sync_mode(const TrainerOptions& o, Communicator* ranks) {
         mode);
 }
 
-/// Throws InputError where the optimizer cannot be in shards.
+/// Throws InputError if the optimizer cannot be in shards.
 void require_shards(const TrainerOptions& o, Communicator* ranks) {
   if (o.exchange.shards == OptimizerShards::none || !ranks || ranks->size() == 1) return;
   if (o.sync.kind != SyncMode::Kind::synchronous)
@@ -94,7 +94,7 @@ void require_shards(const TrainerOptions& o, Communicator* ranks) {
         counted(ranks->size(), "rank"));
 }
 
-/// Throws InputError where more than one rank of a replica does not go with the other options.
+/// Throws InputError if more than one rank of a replica does not go with the other options.
 void require_space(const TrainerOptions& o, Communicator* ranks) {
   if (o.space == 1) return;
   const std::string replicas = fmt::format("replicas of {} (--spatial)", counted(o.space, "rank"));

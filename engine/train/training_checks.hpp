@@ -15,7 +15,7 @@ namespace keelson {
 void require_enough_samples(std::int64_t samples, std::int64_t batch, int replicas, const std::string& data,
                             int space = 1);
 
-/// Throws InputError where these cannot be trained: on all ranks, where the ranks have different data or options; for
+/// Throws InputError if these cannot be trained: on all ranks, if the ranks have different data or options; for
 /// data that are too small for the batch or for the ranks; for a network with an input that the data do not have; and
 /// for options that do not go together. `validation` and `ranks` may be null. `threads`: of this rank. Collective.
 void require_trainable(const Graph& graph, const Dataset& training, const Dataset* validation,

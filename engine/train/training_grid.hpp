@@ -7,8 +7,7 @@
 namespace keelson {
 
 /// The extents of the grid data x space of `ranks` ranks, of which `space` make up a replica. `columns`: as in
-/// ProcessGrid::Extents. Throws InputError where
-/// the ranks are no multiple of it.
+/// ProcessGrid::Extents. Throws InputError if the ranks are no multiple of it.
 inline ProcessGrid::Extents training_extents(int ranks, int space, int columns = 1) {
   if (space < 1 || ranks % space != 0)
     refuse("{}, but --spatial {} takes multiples of {}: start another number of ranks, or give another --spatial",

@@ -35,7 +35,7 @@ class TrainingSession {
   void make_synchronizer();
 
   bool is_released() const { return !network_; }   ///< there is no executor
-  Executor& executor();                            ///< throws Error after release(), also where making it anew failed
+  Executor& executor();                            ///< throws Error after release(), also if making it anew failed
   const Executor& executor() const;                ///< the same
   const Graph& graph() const { return *graph_; }   ///< the network
   const FieldRows& rows() const { return rows_; }  ///< of the data's fields that the plan reads on this rank
@@ -49,13 +49,13 @@ class TrainingSession {
   /// seconds of the parts, which `watch` measures in laps.
   void compute_gradients(const Batch& batch, ops::StepParams params, bool first_of_epoch, Stopwatch& watch,
                          TimeSplit& seconds);
-  /// After the optimizer has moved the parameters: exchanges them, where ranks work apart. `step`: steps done, this one
+  /// After the optimizer has moved the parameters: exchanges them, if ranks work apart. `step`: steps done, this one
   /// included.
   void exchange_parameters(std::int64_t step);
   void finish_input();  ///< InputPipeline::finish()
   /// Waits for the exchange of gradients and parameters. The parameters of all ranks are equal afterwards. Collective.
   void make_equal();
-  /// As Executor::first_non_finite(), of the latest step. Where the host runs ahead, of its last micro-batch alone.
+  /// As Executor::first_non_finite(), of the latest step. If the host runs ahead, of its last micro-batch alone.
   std::string first_non_finite();
 
   /// Puts loss scale and, within an epoch, recurrent states of all ranks into the state, for a checkpoint: the states
@@ -76,7 +76,7 @@ class TrainingSession {
   std::optional<ProcessGrid> grid_;  ///< data x space, all ranks share the batch; none: this rank alone
   bool apart_;                       ///< the plan works with the gradients of this rank alone
   std::optional<FedExecutor> network_;
-  std::unique_ptr<Synchronizer> synchronizer_;  ///< where ranks work apart
+  std::unique_ptr<Synchronizer> synchronizer_;  ///< if ranks work apart
   std::optional<ops::LossScale> loss_scale_;    ///< of the executor that was released
   std::int64_t steps_ = 0;                      ///< of this executor
   const Batch* batch_ = nullptr;                ///< of the latest step, while that is under way

@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/base/error.hpp"
 #include "engine/base/verbose.hpp"
@@ -15,6 +17,9 @@ namespace {
 
 /// No candidate runs. Thrown through the cache, which then keeps nothing.
 struct NoneRuns {};
+
+/// A candidate that takes so many times as long as the fastest one is hopeless, in trials that take so many seconds.
+constexpr double hopeless_ratio = 1.4, long_trial = 0.03;
 
 }  // namespace
 
@@ -88,11 +93,27 @@ std::string Autotuner::kept_or_measured(const std::string& key, const std::strin
 std::size_t Autotuner::fastest(const std::string& what, const std::vector<std::string>& candidates,
                                const Trials& trials) {
   const double start = steady_seconds();
-  trials.prepare();
-  const std::vector<double> times = timer_->time(candidates.size(), trials.run);
+  std::vector<double> times;
+  const auto time = [&](const std::vector<std::size_t>& numbers) {
+    trials.prepare(numbers);
+    times.assign(candidates.size(), TrialTimer::does_not_run);
+    const auto seconds = timer_->time(numbers.size(), [&](std::size_t i) { return trials.run(numbers[i]); });
+    for (std::size_t i = 0; i < numbers.size(); ++i) times[numbers[i]] = seconds[i];
+    return *std::min_element(times.begin(), times.end());
+  };
+  std::vector<std::size_t> all(candidates.size()), hopeful;
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::copy_if(all.begin(), all.end(), std::back_inserter(hopeful),
+               [&](std::size_t i) { return !hopeless_.contains({trials.kind, candidates[i]}); });
+  double least = time(hopeful.empty() ? all : hopeful);
+  if (hopeful.size() < all.size() && (least < long_trial || least == TrialTimer::does_not_run)) least = time(all);
   seconds_ += steady_seconds() - start;
-  const auto winner = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
-  if (times[winner] == TrialTimer::does_not_run) throw NoneRuns();
+  if (least == TrialTimer::does_not_run) throw NoneRuns();
+  if (!trials.kind.empty() && least >= long_trial)
+    for (const std::size_t i : all)
+      if (times[i] != TrialTimer::does_not_run && times[i] > hopeless_ratio * least)
+        hopeless_.insert({trials.kind, candidates[i]});
+  const auto winner = static_cast<std::size_t>(std::find(times.begin(), times.end(), least) - times.begin());
   if (verbose() && ranks_.rank == 0) {
     std::string text;
     for (std::size_t i = 0; i < candidates.size(); ++i)

@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/tune/choice_cache.hpp"
@@ -27,7 +29,7 @@ struct TuningRanks {
 /// share the file measure one after the other, and the second process takes what the first has found.
 ///
 /// Ranks can agree in two ways. A rank whose Autotuner has `ranks` chooses together with them: the first rank looks
-/// into its file, and where the file has no answer all ranks measure. A rank without can be given all choices of
+/// into its file, and if the file has no answer all ranks measure. A rank without can be given all choices of
 /// another one (text(), adopt()).
 ///
 /// Several host threads may use one Autotuner; they measure one after the other.
@@ -46,16 +48,20 @@ class Autotuner {
 
   /// What is to be measured, if it must be.
   struct Trials {
-    RunCandidate run;                       ///< runs a candidate once
-    std::function<void()> prepare = [] {};  ///< called once before the first run, and not timed: allocates operands
+    RunCandidate run;  ///< runs a candidate once
+    /// Called before these candidates run for the first time, and not timed: allocates operands.
+    std::function<void(const std::vector<std::size_t>& candidates)> prepare = [](const auto&) {};
+    /// The kind of the problem; empty: of its own kind. A candidate that was far from the fastest one in long trials of
+    /// the same kind does not run again in this process, if the trials are long.
+    std::string kind{};
   };
 
   /// The number of the fastest of `candidates`, names that say fully what to run; the first one is the rule of thumb.
-  /// Nothing where no candidate runs. `key` says what is computed (op, verb, dtypes, shapes, layouts), `conditions` on
+  /// Nothing if no candidate runs. `key` says what is computed (op, verb, dtypes, shapes, layouts), `conditions` on
   /// what else the speed depends: "2 threads". The file's choices are for these conditions, what was adopted is for
   /// any.
   ///
-  /// Nothing of `trials` is called where the answer is known. Where they throw OutOfMemory the rule of thumb is taken,
+  /// Nothing of `trials` is called if the answer is known. If they throw OutOfMemory the rule of thumb is taken,
   /// for this process and those that adopt its choices, but not for the file. Other exceptions pass through, and
   /// nothing is kept. Collective over `ranks`.
   std::optional<std::size_t> choose(const std::string& key, const std::string& conditions,
@@ -118,6 +124,7 @@ class Autotuner {
   TuningRanks ranks_;
   ChoiceCache cache_;  ///< of the first rank
   std::map<std::string, std::string> made_, adopted_;
+  std::set<std::pair<std::string, std::string>> hopeless_;  ///< kinds of problems, and candidates far from the fastest
   bool off_;
   double seconds_ = 0;
 };

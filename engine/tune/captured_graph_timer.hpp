@@ -17,10 +17,10 @@ struct CapturedWork {
 class CapturingDevice {
  public:
   virtual ~CapturingDevice() = default;
-  /// Captures what `work` queues instead of running it. Throws Error where a part of the work cannot be captured, and
+  /// Captures what `work` queues instead of running it. Throws Error if a part of the work cannot be captured, and
   /// what `work` throws; the device is then as before.
   virtual CapturedWork capture(const std::function<void()>& work) = 0;
-  /// Runs what `work` queues, and returns when it has ended: the device's time for it, in seconds. Throws Error where
+  /// Runs what `work` queues, and returns when it has ended: the device's time for it, in seconds. Throws Error if
   /// the device broke down.
   virtual double time(const std::function<void()>& work) = 0;
 };

@@ -10,8 +10,8 @@ namespace keelson {
 /// Choices that were made by measuring, kept in a JSON file {"key": "choice", ...} which processes share.
 ///
 /// The first one to measure a key holds a lock while it does; the others wait and then find what it chose. A choice
-/// stays until somebody cannot use it. Where the file system has no locks each process measures, and the last one's
-/// file stays; where the folder cannot be written, choices are kept in memory only. A file that is broken is ignored,
+/// stays until somebody cannot use it. If the file system has no locks each process measures, and the last one's
+/// file stays; if the folder cannot be written, choices are kept in memory only. A file that is broken is ignored,
 /// with a warning on stderr, and replaced.
 class ChoiceCache {
  public:

@@ -33,7 +33,7 @@ std::vector<double> SlowestRankTimer::time(std::size_t count, const RunCandidate
   return seconds;
 }
 
-/// Of the first run alone, where that is so much slower than `best`.
+/// Of the first run alone, if that is so much slower than `best`.
 double SlowestRankTimer::median(double best, const std::function<void()>& work) {
   time_runs(1, work);  // first use: connections, pages
   const double first = time_runs(1, work)[0];

@@ -7,7 +7,7 @@
 
 namespace keelson {
 
-/// Runs the candidate of that number once, or queues its work where the device works asynchronously. False: the
+/// Runs the candidate of that number once, or queues its work if the device works asynchronously. False: the
 /// candidate does not run on this device.
 using RunCandidate = std::function<bool(std::size_t)>;
 

@@ -9,7 +9,7 @@ namespace {
 
 /// Work that takes longer, in seconds, counts from its first run on: what the run sets up is small beside it. It runs
 /// twice. Work that takes longer than very_long_work runs once.
-constexpr double long_work = 0.03, very_long_work = 1;
+constexpr double long_work = 0.03, very_long_work = 0.1;
 constexpr int rounds_of_long_work = 2, rounds_of_work = 4;
 /// A candidate is dropped that takes so many times as long as the fastest one: after the first run of long work, and
 /// after one and two runs that count of other work.

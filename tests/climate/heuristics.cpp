@@ -74,10 +74,10 @@ class Heuristics : public ::testing::Test {
   /// A vortex with its strongest wind 150 km from the centre, low pressure and a warm core.
   void add_cyclone(int row, int column, double wind, double warmth = 5, double depth = 3000) {
     const double latitude = grid_.latitude(row), longitude = grid_.longitude(column);
-    const Place centre = place(latitude, longitude);
+    const LocalFrame centre = local_frame(latitude, longitude);
     for (int r = 0; r < grid_.rows; ++r)
       for (int c = 0; c < grid_.columns; ++c) {
-        const Place here = place(grid_.latitude(r), grid_.longitude(c));
+        const LocalFrame here = local_frame(grid_.latitude(r), grid_.longitude(c));
         const double distance = kRadius * great_circle(latitude, longitude, grid_.latitude(r), grid_.longitude(c));
         const double x = distance / 150e3, v = wind * x * std::exp((1 - x * x) / 2),
                      near = std::exp(-square(distance / 300e3));
@@ -176,7 +176,7 @@ TEST(HeuristicLabels, FindWhatIsInGeneratedSnapshots) {
       if (c.strongest_wind() < 30) continue;  // in the lowest layer, weaker ones have no 17 m/s
       ++there;
       found += std::ranges::any_of(cyclones, [&](const CycloneCandidate& k) {
-        const Place at = place(s.grid.latitude(k.row), s.grid.longitude(k.column));
+        const LocalFrame at = local_frame(s.grid.latitude(k.row), s.grid.longitude(k.column));
         return dot(at.up, c.centre().up) > std::cos(2 * kDegree);
       });
     }

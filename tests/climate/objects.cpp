@@ -16,7 +16,7 @@ WeatherRow still_row(const Grid& grid, int row) {
   WeatherRow r;
   r.clear(grid.columns);
   r.latitude = grid.latitude(row);
-  for (int i = 0; i < grid.columns; ++i) r.places[i] = place(r.latitude, grid.longitude(i));
+  for (int i = 0; i < grid.columns; ++i) r.frames[i] = local_frame(r.latitude, grid.longitude(i));
   std::ranges::fill(r.z1000, 100.0);
   std::ranges::fill(r.t1000, 300.0);
   return r;
@@ -70,11 +70,11 @@ TEST(Cyclone, TurnsWithItsHemisphere) {
     cyclone.add(r);
     double turn = 0, labelled = 0, deepest = 0;
     for (int i = 0; i < grid.columns; ++i) {
-      const double east = dot(cyclone.centre().east, r.places[i].up);  // above 0 to the east of the centre
+      const double east = dot(cyclone.centre().east, r.frames[i].up);  // above 0 to the east of the centre
       turn += (east > 0 ? 1 : -1) * r.v850[i];
       labelled += r.labels[i] == kCyclone;
       deepest = std::min(deepest, r.z1000[i] - 100);
-      if (dot(cyclone.centre().up, r.places[i].up) < std::cos(1500e3 / kRadius)) {
+      if (dot(cyclone.centre().up, r.frames[i].up) < std::cos(1500e3 / kRadius)) {
         ASSERT_EQ(r.z1000[i], 100);
         ASSERT_EQ(r.v850[i], 0);
       }
@@ -101,7 +101,7 @@ TEST(Cyclone, IsLabelledUpToItsOuterRadius) {
     WeatherRow r = still_row(grid, row);
     cyclone.add(r);
     for (int i = 0; i < grid.columns; ++i) {
-      const double distance = kRadius * std::acos(std::min(1.0, dot(cyclone.centre().up, r.places[i].up)));
+      const double distance = kRadius * std::acos(std::min(1.0, dot(cyclone.centre().up, r.frames[i].up)));
       if (std::abs(distance - outer) > 200) {
         ASSERT_EQ(r.labels[i] == kCyclone, distance < outer) << distance;
       }

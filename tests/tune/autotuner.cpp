@@ -69,7 +69,7 @@ TEST_F(AutotunerTest, PreparesOnceOutsideTheFirstTime) {
       now_ += seconds[i];
       return true;
     };
-    return autotuner.choose("conv", "", {"a", "b"}, {run, [&] {
+    return autotuner.choose("conv", "", {"a", "b"}, {run, [&](const auto&) {
                                                        now_ += 3;
                                                        ++prepared;
                                                      }});
@@ -88,12 +88,36 @@ TEST_F(AutotunerTest, LeavesOffWhatIsFarBehindAndRunsLongWorkOnce) {
   EXPECT_GT(runs_[2], 2);
   EXPECT_EQ(choose(autotuner, {0.0001, 0.003}, 0, "quick ones, whose first run proves nothing"), 0u);
   EXPECT_EQ(runs_[1], 2);
-  EXPECT_EQ(choose(autotuner, {0.2, 0.15, 0.14}, 0, "long ones, of which two runs are enough"), 2u);
+  EXPECT_EQ(choose(autotuner, {0.08, 0.06, 0.056}, 0, "long ones, of which two runs are enough"), 2u);
   EXPECT_EQ(runs_, (std::vector<int>{1, 2, 2}));
   EXPECT_EQ(choose(autotuner, {0.016, 0.013, 0.01, 0.011}, 0, "sooner the farther behind"), 2u);
   EXPECT_EQ(runs_, (std::vector<int>{2, 3, 4, 4}));
   EXPECT_EQ(choose(autotuner, {7, 5, 6}, 0, "a large convolution"), 1u);
   EXPECT_EQ(runs_, std::vector<int>(3, 1));
+}
+
+TEST_F(AutotunerTest, DoesNotRunWhatWasHopelessForALongProblemOfTheSameKind) {
+  auto autotuner = make();
+  std::vector<int> runs;
+  std::vector<std::size_t> prepared;
+  const auto choose_of_kind = [&](const std::string& key, const std::vector<double>& seconds, const std::string& kind) {
+    runs.assign(seconds.size(), 0);
+    const auto run = [&](std::size_t i) {
+      now_ += seconds[i];
+      return ++runs[i] > 0;
+    };
+    const auto prepare = [&](const std::vector<std::size_t>& candidates) { prepared = candidates; };
+    return autotuner.choose(key, "", {"a", "b", "c"}, {run, prepare, kind}).value();
+  };
+  EXPECT_EQ(choose_of_kind("first", {2, 1, 1.3}, "3x3"), 1u);
+  EXPECT_EQ(choose_of_kind("larger", {1, 9, 8}, "3x3"), 2u) << "a is faster here, but was hopeless before";
+  EXPECT_EQ(runs, (std::vector<int>{0, 1, 1}));
+  EXPECT_EQ(prepared, (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(choose_of_kind("other", {1, 9, 8}, "1x1"), 0u) << "of another kind";
+  EXPECT_EQ(choose_of_kind("short", {0.01, 0.02, 0.02}, "3x3"), 0u) << "a short problem: all run";
+  EXPECT_EQ(choose_of_kind("b and c are slower", {4, 2, 1}, "1x1"), 0u) << "the last one that is not hopeless";
+  EXPECT_EQ(choose_of_kind("without a kind", {1, 9, 8}, ""), 0u);
+  EXPECT_EQ(choose_of_kind("without a kind, again", {9, 1, 8}, ""), 1u);
 }
 
 TEST_F(AutotunerTest, TakesTheRuleOfThumbWhereNothingIsMeasured) {
@@ -136,7 +160,7 @@ TEST_F(AutotunerTest, AdoptsAnotherRanksChoices) {
 TEST_F(AutotunerTest, TakesTheRuleOfThumbOnAllRanksWhereMemoryIsMissing) {
   auto first = make();
   const Autotuner::Trials no_memory{[](std::size_t) { return ADD_FAILURE(), true; },
-                                    [] { throw OutOfMemory("no memory"); }};
+                                    [](const auto&) { throw OutOfMemory("no memory"); }};
   EXPECT_EQ(first.choose("conv", "", {"algorithm 0", "algorithm 1"}, no_memory), 0u);
   auto other = make();
   other.adopt(first.text());

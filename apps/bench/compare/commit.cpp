@@ -1,6 +1,6 @@
 #include "commit.hpp"
 
-#include "apps/bench/compare/session.hpp"
+#include "apps/bench/compare/measurement.hpp"
 
 namespace keelson::bench::comparison {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "apps/bench/compare/session.hpp"
+#include "apps/bench/compare/measurement.hpp"
 #include "apps/common/machine.hpp"
 #include "engine/base/processor.hpp"
 

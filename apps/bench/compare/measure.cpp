@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "apps/bench/allreduce_times.hpp"
-#include "apps/bench/compare/session.hpp"
+#include "apps/bench/compare/measurement.hpp"
 #include "apps/bench/input_rate.hpp"
 #include "apps/bench/peaks.hpp"
 #include "engine/base/philox.hpp"
@@ -22,7 +22,7 @@ namespace keelson::bench::comparison {
 namespace {
 
 /// FLOP/s of this rank in a product of two n x n matrices: the fastest of several.
-double product_rate(Session& s, std::int64_t n, const std::string& precision) {
+double product_rate(Measurement& s, std::int64_t n, const std::string& precision) {
   Graph graph;
   graph.set_output("y", dense(graph.input("x", {n}), {.features = n, .bias = false}, "product"));
   PlanOptions options{.batch = n, .training = false};
@@ -89,7 +89,7 @@ class MadeUpUniverses {
   std::string folder_;
 };
 
-double watch_idle(Session& s) {
+double watch_idle(Measurement& s) {
   const double seconds = s.options.quick ? 0.5 : 2;
   const auto start = std::chrono::steady_clock::now();
   s.meter.start();
@@ -101,14 +101,14 @@ double watch_idle(Session& s) {
 
 }  // namespace
 
-Session::Session(const MeasureOptions& o, app::Job& j)
+Measurement::Measurement(const MeasureOptions& o, app::Job& j)
     : options(o),
       job(j),
-      place(app::open_device(o.device, j, o.backend)),
-      exchange(app::decide({}, *place.ranks)),
-      meter(j.world, place.context->device(), o.powercap) {}
+      session(app::open_device(o.device, j, o.backend)),
+      exchange(app::decide({}, *session.ranks)),
+      meter(j.world, session.context->device(), o.powercap) {}
 
-std::vector<std::string> Session::precisions() const {
+std::vector<std::string> Measurement::precisions() const {
   if (!options.precisions.empty()) return options.precisions;
   if (gpu()) {
     const DType half = device().preferred_half();
@@ -125,7 +125,7 @@ std::vector<std::string> Session::precisions() const {
   return words;
 }
 
-Peaks measure_peaks(Session& s) {
+Peaks measure_peaks(Measurement& s) {
   const auto measured = machine_peaks(s.context(), s.job, s.options.remeasure);
   Peaks p{measured.flops_per_second,
           measured.copy_bytes_per_second,
@@ -147,7 +147,7 @@ Peaks measure_peaks(Session& s) {
   return p;
 }
 
-std::vector<SumTime> measure_sums(Session& s) {
+std::vector<SumTime> measure_sums(Measurement& s) {
   if (s.ranks().size() == 1)
     refuse(
         "one rank has no other rank to exchange with: start this under mpirun or srun, with as many ranks as the "
@@ -164,7 +164,7 @@ std::vector<SumTime> measure_sums(Session& s) {
   return sums;
 }
 
-InputRate measure_reading(Session& s) {
+InputRate measure_reading(Measurement& s) {
   InputOptions o{.data = s.options.data};
   std::optional<MadeUpUniverses> made;
   if (o.data.empty()) {
@@ -183,7 +183,7 @@ InputRate measure_reading(Session& s) {
 }
 
 MachineFile measure_machine(const MeasureOptions& options, app::Job& job) {
-  Session s(options, job);
+  Measurement s(options, job);
   auto& world = job.world;
   s.energy = attempt(world, [&] {
     if (!s.meter.reason().empty()) refuse("{}", s.meter.reason());
@@ -201,7 +201,7 @@ MachineFile measure_machine(const MeasureOptions& options, app::Job& job) {
   m.commit = source_commit();
   m.quick = options.quick;
   m.layout = job.machine;
-  m.device = s.place.describe();
+  m.device = s.session.describe();
   m.gpu = s.gpu();
   m.ranks = world.size();
   m.nodes = world.nodes();

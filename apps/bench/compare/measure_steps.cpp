@@ -5,7 +5,7 @@
 #include <numeric>
 #include <thread>
 
-#include "apps/bench/compare/session.hpp"
+#include "apps/bench/compare/measurement.hpp"
 #include "apps/bench/step_times.hpp"
 #include "apps/bench/timing.hpp"
 #include "comm/on_device.hpp"
@@ -48,7 +48,7 @@ std::vector<Case> cases_of(const MeasureOptions& o) {
   return cases;
 }
 
-std::int64_t batch_of(const Session& s, const Network& net) {
+std::int64_t batch_of(const Measurement& s, const Network& net) {
   return s.options.batch > 0 ? s.options.batch : s.gpu() ? 8 * net.batch : net.batch;
 }
 
@@ -57,7 +57,7 @@ double gflop_of(const std::vector<PlanRow>& rows) {
 }
 
 /// Refuses a step for which this machine has not enough memory or time.
-void require_room(const Session& s, const Plan& plan, const std::string& precision) {
+void require_room(const Measurement& s, const Plan& plan, const std::string& precision) {
   double bytes = 0;
   for (const auto& part : plan.memory()) bytes += static_cast<double>(part.second);
   const auto memory = s.device().memory();
@@ -83,8 +83,8 @@ std::vector<Call> longest_calls(std::vector<PlanRow> rows) {
 /// Steps of one network on some ranks, ready to be timed.
 class Training {
  public:
-  Training(const Session& s, Communicator& ranks, const Case& c, const std::string& precision)
-      : session_(s),
+  Training(const Measurement& s, Communicator& ranks, const Case& c, const std::string& precision)
+      : measurement_(s),
         ranks_(ranks),
         net_(make_network(c.net, c.size)),
         grid_(ranks),
@@ -100,12 +100,12 @@ class Training {
   }
 
   /// Mean seconds of `count` steps.
-  double time(int count) { return time_steps(count, *executor_, ranks_, session_.device(), step_); }
+  double time(int count) { return time_steps(count, *executor_, ranks_, measurement_.device(), step_); }
   Executor& executor() { return *executor_; }
   double samples() const { return static_cast<double>(executor_->batch() * ranks_.size()); }
 
  private:
-  const Session& session_;
+  const Measurement& measurement_;
   Communicator& ranks_;
   Network net_;
   ProcessGrid grid_;
@@ -116,10 +116,10 @@ class Training {
 };
 
 /// The number of steps after which to wait for the device.
-int steps_together(const Session& s) { return s.device().is_asynchronous() ? 10 : 1; }
+int steps_together(const Measurement& s) { return s.device().is_asynchronous() ? 10 : 1; }
 
 /// Times as many steps as fit into seconds_for_steps(), after one step for warm-up.
-std::vector<double> time_many(const Session& s, Training& training) {
+std::vector<double> time_many(const Measurement& s, Training& training) {
   training.time(1);
   const int together = steps_together(s), least = s.options.quick ? 2 : 3, most = s.options.quick ? 10 : 50;
   std::vector<double> seconds{training.time(together)};
@@ -128,7 +128,7 @@ std::vector<double> time_many(const Session& s, Training& training) {
   return seconds;
 }
 
-StepFigures time_network(Session& s, const Case& c, const std::string& precision) {
+StepFigures time_network(Measurement& s, const Case& c, const std::string& precision) {
   using clock = std::chrono::steady_clock;
   if (s.options.quick && s.options.nets.empty() && std::ranges::find(slow_to_begin, c.net) != slow_to_begin.end())
     refuse("--quick leaves out {}, whose start takes long", c.net);
@@ -186,7 +186,7 @@ void check(const MeasureOptions& o) {
       refuse("--precisions: found '{}', expected some of fp32, tf32, bf16, fp16", p);
 }
 
-std::vector<Step> measure_steps(Session& s) {
+std::vector<Step> measure_steps(Measurement& s) {
   std::vector<Step> steps;
   const auto cases = cases_of(s.options);
   const auto precisions = s.precisions();
@@ -204,7 +204,7 @@ std::vector<Step> measure_steps(Session& s) {
   return steps;
 }
 
-Scaling measure_scaling(Session& s) {
+Scaling measure_scaling(Measurement& s) {
   auto& world = s.job.world;
   if (world.size() == 1)
     refuse(

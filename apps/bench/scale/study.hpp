@@ -19,7 +19,7 @@ struct NamedExchange {
   ExchangeSettings settings;
 };
 
-/// The ways to exchange; each adds one thing to the way before: blocking, buckets, overlap, two-level (where nodes have
+/// The ways to exchange; each adds one thing to the way before: blocking, buckets, overlap, two-level (if nodes have
 /// several ranks), compressed.
 std::vector<NamedExchange> exchanges(const Machine& machine, std::size_t bucket_bytes);
 

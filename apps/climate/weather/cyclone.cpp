@@ -23,7 +23,7 @@ Cyclone::Cyclone(const SnapshotKey& key, int number) {
   const double hemisphere = draws.uniform(0, 1) < 0.65 ? 1 : -1;
   const double degrees = draws.uniform(9, 32);
   latitude_ = hemisphere * degrees * kDegree;
-  centre_ = place(latitude_, draws.uniform(0, 2 * std::numbers::pi));
+  centre_ = local_frame(latitude_, draws.uniform(0, 2 * std::numbers::pi));
   strongest_ = draws.uniform(22, 62);
   radius_ = std::max(50e3, 46.4e3 * std::exp(-0.0155 * strongest_ + 0.0169 * degrees));
   shape_ = clip(1 + strongest_ / 70, 1, 2.2);
@@ -47,8 +47,8 @@ double Cyclone::rain(double r) const {
 void Cyclone::add(WeatherRow& row) const {
   if (std::abs(row.latitude - latitude_) * kRadius > kOuter) return;
   const double nearer = std::cos(kOuter / kRadius), layers = std::log(2.0) / 2 + 0.75 * std::log(2.5);
-  for (std::size_t i = 0; i < row.places.size(); ++i) {
-    const Place& here = row.places[i];
+  for (std::size_t i = 0; i < row.frames.size(); ++i) {
+    const LocalFrame& here = row.frames[i];
     if (dot(here.up, centre_.up) < nearer) continue;
     const Vector across = cross(centre_.up, here.up);  // anticlockwise
     const double r = kRadius * std::asin(std::min(1.0, std::sqrt(dot(across, across)))), v = wind(r);

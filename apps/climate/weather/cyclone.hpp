@@ -21,7 +21,7 @@ class Cyclone {
   /// other fields.
   void add(WeatherRow& row) const;
 
-  const Place& centre() const { return centre_; }
+  const LocalFrame& centre() const { return centre_; }
   double latitude() const { return latitude_; }         ///< of the centre, radians
   double strongest_wind() const { return strongest_; }  ///< m/s, without the Earth's rotation
   double radius() const { return radius_; }             ///< radius of the strongest wind, m
@@ -32,7 +32,7 @@ class Cyclone {
 
   double latitude_, strongest_, radius_;
   double shape_, drop_;  ///< Holland's B; pressure of the surroundings less that of the centre, Pa
-  Place centre_;
+  LocalFrame centre_;
 };
 
 }  // namespace keelson::climate

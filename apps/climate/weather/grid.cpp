@@ -26,7 +26,7 @@ void check(const Grid& grid) {
     refuse("grid of {} x {} points: expected at most {} x {}", grid.rows, grid.columns, kMost, kMost);
 }
 
-Place place(double latitude, double longitude) {
+LocalFrame local_frame(double latitude, double longitude) {
   const double sin_lat = std::sin(latitude), cos_lat = std::cos(latitude);
   const double sin_lon = std::sin(longitude), cos_lon = std::cos(longitude);
   return {{cos_lat * cos_lon, cos_lat * sin_lon, sin_lat},

@@ -20,12 +20,12 @@ void check(const Grid& grid);
 
 using Vector = std::array<double, 3>;
 
-/// A place on the unit sphere (`up`), and the directions east and north there.
-struct Place {
+/// A point of the unit sphere (`up`), and the directions east and north there.
+struct LocalFrame {
   Vector up, east, north;
 };
 
-Place place(double latitude, double longitude);
+LocalFrame local_frame(double latitude, double longitude);
 
 inline double dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 

@@ -37,28 +37,28 @@ River::River(const SnapshotKey& key, int number) {
     const double t = i / (kAxisPoints - 1.0);
     const double lat =
         hemisphere * (first_lat + (last_lat - first_lat) * t + 1.5 * bend * std::sin(std::numbers::pi * t));
-    axis_.push_back({place(lat, first_lon + width * t + bend * std::sin(2 * std::numbers::pi * t))});
+    axis_.push_back({local_frame(lat, first_lon + width * t + bend * std::sin(2 * std::numbers::pi * t))});
     south_ = std::min(south_, lat);
     north_ = std::max(north_, lat);
   }
   for (int i = 0; i < kAxisPoints; ++i) {
     AxisPoint& p = axis_[i];
-    const Vector chord = minus(axis_[std::min(i + 1, kAxisPoints - 1)].place.up, axis_[std::max(i - 1, 0)].place.up);
-    p.left = unit(cross(p.place.up, chord));
-    p.along = cross(p.left, p.place.up);
-    if (i > 0) length_ += kRadius * angle(axis_[i - 1].place.up, p.place.up);
+    const Vector chord = minus(axis_[std::min(i + 1, kAxisPoints - 1)].frame.up, axis_[std::max(i - 1, 0)].frame.up);
+    p.left = unit(cross(p.frame.up, chord));
+    p.along = cross(p.left, p.frame.up);
+    if (i > 0) length_ += kRadius * angle(axis_[i - 1].frame.up, p.frame.up);
     p.before = length_;
   }
   const double margin = kCut * half_width_ / kRadius;
   south_ -= margin;
   north_ += margin;
-  middle_ = axis_[kAxisPoints / 2].place.up;
+  middle_ = axis_[kAxisPoints / 2].frame.up;
   reach_ = 0;
-  for (const AxisPoint& p : axis_) reach_ = std::max(reach_, margin + angle(middle_, p.place.up));
+  for (const AxisPoint& p : axis_) reach_ = std::max(reach_, margin + angle(middle_, p.frame.up));
 }
 
 River::Spot River::locate(const Vector& up) const {
-  const auto nearest = std::ranges::max_element(axis_, {}, [&](const AxisPoint& p) { return dot(up, p.place.up); });
+  const auto nearest = std::ranges::max_element(axis_, {}, [&](const AxisPoint& p) { return dot(up, p.frame.up); });
   const double s = (nearest->before + kRadius * std::asin(clip(dot(up, nearest->along), -1, 1))) / length_;
   return {rise(clip(s / kEnd, 0, 1) * clip((1 - s) / kEnd, 0, 1)),
           kRadius * std::asin(clip(dot(up, nearest->left), -1, 1)) / half_width_, nearest->along};
@@ -67,8 +67,8 @@ River::Spot River::locate(const Vector& up) const {
 void River::add(WeatherRow& row) const {
   if (row.latitude < south_ || row.latitude > north_) return;
   const double nearer = std::cos(std::min(reach_, std::numbers::pi));
-  for (std::size_t i = 0; i < row.places.size(); ++i) {
-    const Place& here = row.places[i];
+  for (std::size_t i = 0; i < row.frames.size(); ++i) {
+    const LocalFrame& here = row.frames[i];
     if (dot(here.up, middle_) < nearer) continue;
     const Spot spot = locate(here.up);
     if (spot.strength == 0 || std::abs(spot.x) > kCut) continue;

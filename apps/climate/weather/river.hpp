@@ -22,7 +22,7 @@ class River {
 
  private:
   struct AxisPoint {
-    Place place;
+    LocalFrame frame;
     Vector along, left;  ///< unit vectors
     double before;       ///< length of the axis up to this point, m
   };

@@ -108,7 +108,7 @@ void Weather::moisten(WeatherRow& dst, const std::vector<double>& eta) const {
 void Weather::make_row(int row, WeatherRow& dst, Workspace& work) const {
   dst.clear(grid_.columns);
   dst.latitude = grid_.latitude(row);
-  for (int i = 0; i < grid_.columns; ++i) dst.places[i] = place(dst.latitude, grid_.longitude(i));
+  for (int i = 0; i < grid_.columns; ++i) dst.frames[i] = local_frame(dst.latitude, grid_.longitude(i));
   background(row, dst, work);
   for (const River& river : rivers_) river.add(dst);
   moisten(dst, work.flow[4]);

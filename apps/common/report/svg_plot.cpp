@@ -12,13 +12,13 @@ namespace {
 constexpr int left = 64, right = 14, bottom = 44;
 
 /// Where an entry of the legend begins: pixels, and number of the line. Entries wrap at the edge of the plot.
-struct LegendPlace {
+struct LegendPosition {
   double x = 0;
   int line = 0;
 };
 
-std::vector<LegendPlace> legend_places(const Plot& p) {
-  std::vector<LegendPlace> places;
+std::vector<LegendPosition> legend_positions(const Plot& p) {
+  std::vector<LegendPosition> positions;
   double x = left;
   int line = 0;
   for (const auto& s : p.series) {
@@ -27,10 +27,10 @@ std::vector<LegendPlace> legend_places(const Plot& p) {
       x = left;
       ++line;
     }
-    places.push_back({x, line});
+    positions.push_back({x, line});
     x += width;
   }
-  return places;
+  return positions;
 }
 
 bool has_legend(const Plot& p) {
@@ -38,7 +38,7 @@ bool has_legend(const Plot& p) {
 }
 
 /// Height of the title and of the legend's lines.
-int top_of(const Plot& p) { return has_legend(p) ? 54 + 18 * legend_places(p).back().line : 34; }
+int top_of(const Plot& p) { return has_legend(p) ? 54 + 18 * legend_positions(p).back().line : 34; }
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -171,11 +171,11 @@ class LabelWriter {
       const double r = one_of(s.radii, i, 3.0), half = 3.1 * static_cast<double>(s.labels[i].size());
       const double x = std::max(half, std::min(sx(s.x[i]), sx.to + right - half));  // no label leaves the plot
       for (const double y : {sy(s.y[i]) - r - 4, sy(s.y[i]) + r + 12}) {
-        const bool taken = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+        const bool taken = std::any_of(labels_.begin(), labels_.end(), [&](const LabelBox& p) {
           return std::abs(p.y - y) < 13 && std::abs(p.x - x) < p.half + half;
         });
         if (taken) continue;
-        places_.push_back({x, y, half});
+        labels_.push_back({x, y, half});
         out += fmt::format("<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>", x, y,
                            escape(s.labels[i]));
         break;
@@ -184,19 +184,19 @@ class LabelWriter {
   }
 
  private:
-  struct Place {
+  struct LabelBox {
     double x, y, half;
   };
-  std::vector<Place> places_;
+  std::vector<LabelBox> labels_;
 };
 
 void draw_legend(std::string& out, const Plot& p) {
-  const auto places = legend_places(p);
+  const auto positions = legend_positions(p);
   for (std::size_t i = 0; i < p.series.size(); ++i) {
     const auto& s = p.series[i];
     if (s.name.empty()) continue;
-    const double x = places[i].x;
-    const int y = 36 + 18 * places[i].line;
+    const double x = positions[i].x;
+    const int y = 36 + 18 * positions[i].line;
     if (s.mark == Series::Mark::points)
       out += fmt::format("<circle cx='{:.1f}' cy='{}' r='3.5' style='fill:var(--s{})'/>", x + 8, y, s.colour);
     else

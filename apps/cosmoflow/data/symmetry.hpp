@@ -29,7 +29,7 @@ struct VoxelMap {
 };
 VoxelMap voxel_map(int symmetry, std::int64_t size, std::int64_t channels);
 
-/// The inverse map: where each voxel of the turned cube comes from.
+/// The inverse map: where each voxel of the new cube comes from.
 ops::VoxelSample turned_voxels(int symmetry, std::int64_t size);
 
 /// dst = src turned by `symmetry`: two dense arrays (size, size, size, channels) that do not overlap.

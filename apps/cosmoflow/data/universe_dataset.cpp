@@ -23,7 +23,7 @@ constexpr std::int64_t read_bytes = 1 << 20;
 constexpr std::int64_t least_planes = 8;  ///< edge of the decoder's tiles
 
 /// One cube of a volume of a file.
-struct Place {
+struct CubeLocation {
   std::int64_t file = 0, sample_of_file = 0, row = 0;  ///< row of the targets
   std::array<std::int64_t, 3> corner{};                ///< first voxel, in the volume
 };
@@ -76,23 +76,24 @@ struct UniverseDataset::Impl {
   std::optional<CodedField> coded;  ///< for x, if the files hold integers
 
   void prepare_targets();
-  Place place_of(std::int64_t index) const;
-  void read_x(const Place& place, int symmetry, float* dst) const;
-  void read_x_rows(const Place& place, int symmetry, const Rows& rows, float* dst) const;
+  CubeLocation locate(std::int64_t index) const;
+  void read_x(const CubeLocation& cube, int symmetry, float* dst) const;
+  void read_x_rows(const CubeLocation& cube, int symmetry, const Rows& rows, float* dst) const;
   /// Returns the divisor of the values.
-  float read_codes(const Place& place, void* dst) const;
-  void read_y(const Place& place, float* dst) const;
+  float read_codes(const CubeLocation& cube, void* dst) const;
+  void read_y(const CubeLocation& cube, float* dst) const;
   template <class Read>
-  void with_file(const Place& place, const Read& read) const;
+  void with_file(const CubeLocation& cube, const Read& read) const;
   Rows all_planes() const { return {0, edge}; }
-  detail::Voxels read_by_hdf5(const hdf5::File& file, const Place& place, const Rows& planes, void* dst) const;
+  detail::Voxels read_by_hdf5(const hdf5::File& file, const CubeLocation& cube, const Rows& planes, void* dst) const;
   template <class Target, class Visit>
-  void read_planes(const detail::OpenUniverse& file, const Place& place, const Rows& planes, const Target& target,
+  void read_planes(const detail::OpenUniverse& file, const CubeLocation& cube, const Rows& planes, const Target& target,
                    const Visit& visit) const;
-  void decode(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place, const VoxelMap& map,
+  void decode(const detail::Voxels& voxels, std::int64_t first_plane, const CubeLocation& cube, const VoxelMap& map,
               float* dst) const;
-  float divisor(const Place& place, double sum) const;
-  [[noreturn]] void refuse_value(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place) const;
+  float divisor(const CubeLocation& cube, double sum) const;
+  [[noreturn]] void refuse_value(const detail::Voxels& voxels, std::int64_t first_plane,
+                                 const CubeLocation& cube) const;
 };
 
 UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::UniverseFiles> files_,
@@ -144,13 +145,13 @@ void UniverseDataset::Impl::prepare_targets() {
   }
 }
 
-Place UniverseDataset::Impl::place_of(std::int64_t index) const {
+CubeLocation UniverseDataset::Impl::locate(std::int64_t index) const {
   const std::int64_t n = cubes_per_edge, cubes = n * n * n;
   if (index < 0 || index >= files->rows() * cubes)
     fail("internal error: sample {} of {}", index, files->rows() * cubes);
-  Place p;
+  CubeLocation p;
   p.row = index / cubes;
-  const auto in_files = files->place_of(p.row);
+  const auto in_files = files->locate(p.row);
   p.file = in_files.file;
   p.sample_of_file = in_files.sample;
   const std::int64_t cube = index % cubes;
@@ -158,8 +159,8 @@ Place UniverseDataset::Impl::place_of(std::int64_t index) const {
   return p;
 }
 
-void UniverseDataset::Impl::read_y(const Place& place, float* dst) const {
-  const float* stored = files->targets(place.row);
+void UniverseDataset::Impl::read_y(const CubeLocation& cube, float* dst) const {
+  const float* stored = files->targets(cube.row);
   for (std::size_t i = 0; i < options.targets.size(); ++i) {
     double v = stored[options.targets[i]];
     const UniverseParameter& p = parameters[i];
@@ -171,36 +172,36 @@ void UniverseDataset::Impl::read_y(const Place& place, float* dst) const {
 }
 
 template <class Read>
-void UniverseDataset::Impl::with_file(const Place& place, const Read& read) const {
-  const auto file = files->open(place.file);
+void UniverseDataset::Impl::with_file(const CubeLocation& cube, const Read& read) const {
+  const auto file = files->open(cube.file);
   try {
     read(*file);
   } catch (...) {
-    files->close(place.file);  // the file may have been replaced
+    files->close(cube.file);  // the file may have been replaced
     throw;
   }
 }
 
-void UniverseDataset::Impl::read_x(const Place& place, int symmetry, float* dst) const {
+void UniverseDataset::Impl::read_x(const CubeLocation& cube, int symmetry, float* dst) const {
   const VoxelMap map = voxel_map(symmetry, edge, static_cast<std::int64_t>(channels.size()));
-  with_file(place, [&](const detail::OpenUniverse& file) {
-    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, place, map, dst); };
+  with_file(cube, [&](const detail::OpenUniverse& file) {
+    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); };
     if (file.raw)
-      read_planes(file, place, all_planes(), [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+      read_planes(file, cube, all_planes(), [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
     else
-      take(read_by_hdf5(*file.h5, place, all_planes(), nullptr), 0);
+      take(read_by_hdf5(*file.h5, cube, all_planes(), nullptr), 0);
   });
   if (options.normalisation != Normalisation::mean) return;
   const std::int64_t n = fields[0].shape.elements();
   double sum[4] = {};  // counts are summed exactly, so a turned sample has the same mean
   for (std::int64_t i = 0; i < n; ++i) sum[i & 3] += dst[i];
-  const float all = divisor(place, sum[0] + sum[1] + sum[2] + sum[3]);
+  const float all = divisor(cube, sum[0] + sum[1] + sum[2] + sum[3]);
   for (std::int64_t i = 0; i < n; ++i) dst[i] /= all;
 }
 
 /// Rows of the turned sample, by a symmetry that keeps the dimension D. Without division by the mean, which all planes
 /// decide.
-void UniverseDataset::Impl::read_x_rows(const Place& place, int symmetry, const Rows& rows, float* dst) const {
+void UniverseDataset::Impl::read_x_rows(const CubeLocation& cube, int symmetry, const Rows& rows, float* dst) const {
   const auto channels_of_voxel = static_cast<std::int64_t>(channels.size()), plane = edge * edge * channels_of_voxel;
   std::fill_n(dst, rows.size() * plane, 0.0f);
   const bool mirrored = cube_symmetry(symmetry).flip[0];
@@ -208,46 +209,46 @@ void UniverseDataset::Impl::read_x_rows(const Place& place, int symmetry, const 
   if (planes.empty()) return;
   VoxelMap map = voxel_map(symmetry, edge, channels_of_voxel);
   map.offset -= rows.begin * plane;
-  with_file(place, [&](const detail::OpenUniverse& file) {
-    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, place, map, dst); };
+  with_file(cube, [&](const detail::OpenUniverse& file) {
+    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); };
     if (file.raw)
-      read_planes(file, place, planes, [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+      read_planes(file, cube, planes, [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
     else
-      take(read_by_hdf5(*file.h5, place, planes, nullptr), planes.begin);
+      take(read_by_hdf5(*file.h5, cube, planes, nullptr), planes.begin);
   });
 }
 
-float UniverseDataset::Impl::read_codes(const Place& place, void* dst) const {
+float UniverseDataset::Impl::read_codes(const CubeLocation& cube, void* dst) const {
   const auto& layout = files->layout();
   const std::int64_t plane = edge * edge * layout.channels * detail::element_bytes(layout.type);
   auto* codes = static_cast<char*>(dst);
   std::int64_t sum = 0;
   const auto take = [&](const detail::Voxels& v, std::int64_t d) {
     const auto facts = detail::take_codes(v, {channels, layout.channels, options.normalisation}, codes + d * plane);
-    if (!facts.valid) refuse_value(v, d, place);
+    if (!facts.valid) refuse_value(v, d, cube);
     sum += facts.sum;
   };
-  with_file(place, [&](const detail::OpenUniverse& file) {
+  with_file(cube, [&](const detail::OpenUniverse& file) {
     const bool whole = edge == layout.edge;
     const auto memory = [&](std::int64_t d, std::int64_t bytes) { return whole ? codes + d * plane : scratch(bytes); };
     if (file.raw)
-      read_planes(file, place, all_planes(), memory, take);
+      read_planes(file, cube, all_planes(), memory, take);
     else
-      take(read_by_hdf5(*file.h5, place, all_planes(), dst), 0);
+      take(read_by_hdf5(*file.h5, cube, all_planes(), dst), 0);
   });
-  return options.normalisation == Normalisation::mean ? divisor(place, static_cast<double>(sum)) : 1.0f;
+  return options.normalisation == Normalisation::mean ? divisor(cube, static_cast<double>(sum)) : 1.0f;
 }
 
 /// For data that are compressed, chunked, or of another byte order or type: HDF5 reads planes of the cube and converts
 /// them, to `dst` or, if `dst` is null, to this thread's memory.
-detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const Place& place, const Rows& planes,
+detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const CubeLocation& cube, const Rows& planes,
                                                    void* dst) const {
   const auto& layout = files->layout();
-  hdf5::Dims offset(place.corner.begin(), place.corner.end()), count(3, edge);
+  hdf5::Dims offset(cube.corner.begin(), cube.corner.end()), count(3, edge);
   offset[0] += planes.begin;
   count[0] = planes.size();
   if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
-  if (layout.many) offset.insert(offset.begin(), place.sample_of_file), count.insert(count.begin(), 1);
+  if (layout.many) offset.insert(offset.begin(), cube.sample_of_file), count.insert(count.begin(), 1);
   const hdf5::Type type = detail::is_native(layout.type) ? layout.type : hdf5::Type::f32;
   if (!dst) dst = scratch(planes.size() * edge * edge * layout.channels * detail::element_bytes(type));
   if (type == hdf5::Type::i16)
@@ -263,7 +264,7 @@ detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const
 /// Reads the wanted planes, a few at a time, from the first needed voxel to the last, to the memory target(first plane,
 /// bytes). Calls visit(voxels, first plane) while the planes are in the cache.
 template <class Target, class Visit>
-void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const Place& place, const Rows& wanted,
+void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const CubeLocation& cube, const Rows& wanted,
                                         const Target& target, const Visit& visit) const {
   const auto& layout = files->layout();
   const std::int64_t element = detail::element_bytes(layout.type);
@@ -271,8 +272,8 @@ void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const 
   const std::int64_t needed = (edge - 1) * row + edge * layout.channels;  // elements of a plane, first to last needed
   const bool whole = edge == layout.edge;
   const std::int64_t planes = std::min(edge, std::max(least_planes, read_bytes / (needed * element)));
-  const auto& [d0, h0, w0] = place.corner;
-  const std::int64_t volume_offset = file.volume_offset + place.sample_of_file * layout.volume_elements() * element;
+  const auto& [d0, h0, w0] = cube.corner;
+  const std::int64_t volume_offset = file.volume_offset + cube.sample_of_file * layout.volume_elements() * element;
   for (std::int64_t d = wanted.begin; d < wanted.end; d += planes) {
     const std::int64_t n = std::min(planes, wanted.end - d);
     auto* const to = static_cast<char*>(static_cast<void*>(target(d, planes * needed * element)));
@@ -289,15 +290,16 @@ void UniverseDataset::Impl::read_planes(const detail::OpenUniverse& file, const 
   }
 }
 
-void UniverseDataset::Impl::decode(const detail::Voxels& voxels, std::int64_t first_plane, const Place& place,
+void UniverseDataset::Impl::decode(const detail::Voxels& voxels, std::int64_t first_plane, const CubeLocation& cube,
                                    const VoxelMap& map, float* dst) const {
   const detail::VoxelFormat format{channels, files->layout().channels, options.normalisation};
   if (!detail::decode(voxels, format, {map.offset + first_plane * map.step[0], map.step}, dst))
-    refuse_value(voxels, first_plane, place);
+    refuse_value(voxels, first_plane, cube);
 }
 
-void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t first_plane, const Place& place) const {
-  const std::string file = files->path(place.file);
+void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t first_plane,
+                                         const CubeLocation& cube) const {
+  const std::string file = files->path(cube.file);
   const bool logarithm = options.normalisation == Normalisation::log1p;
   for (std::int64_t d = 0; d < v.extent[0]; ++d)
     for (std::int64_t h = 0; h < v.extent[1]; ++h)
@@ -306,9 +308,9 @@ void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t f
           const double value = detail::stored_value(v, d, h, w, c);
           const bool finite = std::isfinite(value);
           if (finite && (!logarithm || std::isfinite(detail::log1p_of(value)))) continue;
-          hdf5::Dims at{place.corner[0] + first_plane + d, place.corner[1] + h, place.corner[2] + w};
+          hdf5::Dims at{cube.corner[0] + first_plane + d, cube.corner[1] + h, cube.corner[2] + w};
           if (files->layout().channel_axis) at.push_back(c);
-          if (files->layout().many) at.insert(at.begin(), place.sample_of_file);
+          if (files->layout().many) at.insert(at.begin(), cube.sample_of_file);
           if (!finite) {
             refuse("{}: '{}' holds {} at {}. Expected finite numbers; move or remake the file", file,
                    files->layout().volume, value, hdf5::to_string(at));
@@ -323,7 +325,7 @@ void UniverseDataset::Impl::refuse_value(const detail::Voxels& v, std::int64_t f
 }
 
 /// The mean of the chosen channels, of which `sum` is the sum.
-float UniverseDataset::Impl::divisor(const Place& place, double sum) const {
+float UniverseDataset::Impl::divisor(const CubeLocation& cube, double sum) const {
   const double mean = sum / static_cast<double>(fields[0].shape.elements());
   const auto value = static_cast<float>(mean);
   if (value > 0 && std::isfinite(value)) return value;
@@ -331,8 +333,8 @@ float UniverseDataset::Impl::divisor(const Place& place, double sum) const {
       "{}: '{}' has the mean {} in the cube at {}. Expected a positive one to divide by; remake the file, or choose "
       "another "
       "normalisation",
-      files->path(place.file), files->layout().volume, mean,
-      hdf5::to_string(hdf5::Dims(place.corner.begin(), place.corner.end())));
+      files->path(cube.file), files->layout().volume, mean,
+      hdf5::to_string(hdf5::Dims(cube.corner.begin(), cube.corner.end())));
 }
 
 std::int64_t UniverseDataset::size() const {
@@ -356,9 +358,9 @@ void UniverseDataset::read_rows(const SampleId& id, const SampleTransform* trans
   const int symmetry = turn ? turn->draw(id) : 0;
   const bool needs_all = impl_->options.normalisation == Normalisation::mean || symmetry >= plane_symmetries;
   if ((transform && !turn) || needs_all || !rows[0] || rows[1]) return Dataset::read_rows(id, transform, rows, dst);
-  const Place place = impl_->place_of(id.index);
-  impl_->read_x_rows(place, symmetry, *rows[0], static_cast<float*>(dst[0]));
-  impl_->read_y(place, static_cast<float*>(dst[1]));
+  const CubeLocation cube = impl_->locate(id.index);
+  impl_->read_x_rows(cube, symmetry, *rows[0], static_cast<float*>(dst[0]));
+  impl_->read_y(cube, static_cast<float*>(dst[1]));
 }
 
 const CodedField* UniverseDataset::coded(const SampleTransform* transform) const {
@@ -369,18 +371,18 @@ const CodedField* UniverseDataset::coded(const SampleTransform* transform) const
 ops::VoxelSample UniverseDataset::read_codes(const SampleId& id, const SampleTransform* transform,
                                              void* const* dst) const {
   KEELSON_EXPECT(coded(transform));
-  const Place place = impl_->place_of(id.index);
+  const CubeLocation cube = impl_->locate(id.index);
   const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(transform);
   auto sample = turned_voxels(turn ? turn->draw(id) : 0, impl_->edge);
-  sample.divisor = impl_->read_codes(place, dst[0]);
-  impl_->read_y(place, static_cast<float*>(dst[1]));
+  sample.divisor = impl_->read_codes(cube, dst[0]);
+  impl_->read_y(cube, static_cast<float*>(dst[1]));
   return sample;
 }
 
 void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const* dst) const {
-  const Place place = impl_->place_of(index);
-  impl_->read_x(place, symmetry, static_cast<float*>(dst[0]));
-  impl_->read_y(place, static_cast<float*>(dst[1]));
+  const CubeLocation cube = impl_->locate(index);
+  impl_->read_x(cube, symmetry, static_cast<float*>(dst[0]));
+  impl_->read_y(cube, static_cast<float*>(dst[1]));
 }
 
 std::string UniverseDataset::describe() const {
@@ -401,9 +403,7 @@ std::uint64_t UniverseDataset::digest() const {
 
 const std::vector<UniverseParameter>& UniverseDataset::parameters() const { return impl_->parameters; }
 
-std::string UniverseDataset::file_of(std::int64_t index) const {
-  return impl_->files->path(impl_->place_of(index).file);
-}
+std::string UniverseDataset::file_of(std::int64_t index) const { return impl_->files->path(impl_->locate(index).file); }
 
 std::int64_t UniverseDataset::stored_size() const { return impl_->files->layout().edge; }
 

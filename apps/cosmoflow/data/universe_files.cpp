@@ -47,7 +47,7 @@ const float* UniverseFiles::targets(std::int64_t row) const {
   return reinterpret_cast<const float*>(targets_.bytes().data()) + row * layout().columns;
 }
 
-UniverseFiles::Place UniverseFiles::place_of(std::int64_t row) const {
+UniverseFiles::Location UniverseFiles::locate(std::int64_t row) const {
   KEELSON_EXPECT(row >= 0 && row < rows_);
   std::int64_t low = 0, high = size() - 1;  // binary search for the first file whose end_row is above `row`
   while (low < high) {

@@ -147,14 +147,4 @@ inline Layout same_order(const TensorDesc& like, const Shape& shape) {
   return channels_first ? Layout::plain(shape) : Layout::channels_last(shape);
 }
 
-/// The layout of an operand of an op with weights; a gradient has the layout of its value.
-template <class Desc>
-Layout weighted_layout(const Desc& d, ops::Role r) {
-  using enum ops::Role;
-  if (r == src || r == diff_src) return d.src.layout;
-  if (r == weights || r == diff_weights) return d.weights.layout;
-  if (r == dst || r == diff_dst) return d.dst.layout;
-  return Layout::plain(Shape{d.dst.shape[1]});  // bias
-}
-
 }  // namespace keelson::kokkos

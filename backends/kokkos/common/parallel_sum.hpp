@@ -78,4 +78,14 @@ void parallel_sum(const char* label, const Term& term, Index count, double* scra
   parallel_sums(label, OneRow<Term>{term}, 1, count, scratch, result);
 }
 
+/// *result = values[0] + ... + values[count - 1], for the few sums that the threads of a CPU have made.
+inline void sum_in_order(const char* label, const double* values, Index count, double* result) {
+  launch(
+      label, 1, KOKKOS_LAMBDA(Index) {
+        double sum = 0;
+        for (Index i = 0; i < count; ++i) sum += values[i];
+        *result = sum;
+      });
+}
+
 }  // namespace keelson::kokkos

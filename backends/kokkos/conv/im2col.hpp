@@ -16,7 +16,6 @@ struct Im2col {
 
   Index rows() const { return batch * out[0] * out[1] * out[2]; }
   Index tap_count() const { return Index{taps[0]} * taps[1] * taps[2]; }
-  Index in_rows() const { return batch * in[0] * in[1] * in[2]; }
   /// Whether the matrix is equal to the tensor.
   bool trivial() const;
 };

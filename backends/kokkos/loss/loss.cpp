@@ -28,16 +28,6 @@ void loss_of_blocks(const LossRows& o, double* sums) {
       });
 }
 
-void add_blocks(const double* sums, Index blocks, double* loss) {
-  constexpr const char* label = "keelson::loss::total";
-  launch(
-      label, 1, KOKKOS_LAMBDA(Index) {
-        double sum = 0;
-        for (Index b = 0; b < blocks; ++b) sum += sums[b];
-        *loss = sum;
-      });
-}
-
 struct LossOfRow {
   LossRows o;
   double* losses;
@@ -76,7 +66,7 @@ class KokkosLoss : public Loss {
                      classes && target.elements() == rows};
     if constexpr (runs_on_host) {
       loss_of_blocks(o, memory<double>());
-      add_blocks(memory<double>(), ceil_div(rows, block_rows(rows)), loss.data<double>());
+      sum_in_order("keelson::loss::total", memory<double>(), ceil_div(rows, block_rows(rows)), loss.data<double>());
     } else {
       const Index parts = on_device(o);
       parallel_sum("keelson::loss::total", Numbers{memory<double>()}, parts, memory<double>() + parts,

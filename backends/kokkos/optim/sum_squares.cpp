@@ -30,16 +30,6 @@ void block_sums(const float* src, Index n, double* sums) {
       });
 }
 
-void total(const double* sums, Index blocks, double* result) {
-  constexpr const char* label = "keelson::sum_squares::total";
-  launch(
-      label, 1, KOKKOS_LAMBDA(Index) {
-        double sum = 0;
-        for (Index b = 0; b < blocks; ++b) sum += sums[b];
-        *result = sum;
-      });
-}
-
 struct Squares {
   const float* src;
   KOKKOS_FUNCTION double operator()(Index i) const { return static_cast<double>(src[i]) * static_cast<double>(src[i]); }
@@ -63,7 +53,7 @@ class KokkosSumSquares : public SumSquares {
     auto *parts = static_cast<double*>(sums_.get()), *result = sums.data<double>() + index_;
     if constexpr (runs_on_host) {
       block_sums(src.data<float>(), elements_, parts);
-      total(parts, ceil_div(elements_, block), result);
+      sum_in_order("keelson::sum_squares::total", parts, ceil_div(elements_, block), result);
     } else {
       parallel_sum("keelson::sum_squares::sums", Squares{src.data<float>()}, elements_, parts, result);
     }

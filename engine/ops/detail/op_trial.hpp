@@ -47,7 +47,7 @@ void run_trial(Op& op, const typename Op::Desc& desc, void* block) {
   execute(op, make_args<Args>(tensors.data(), std::vector<std::size_t>(tensors.size(), 1)));
 }
 
-/// Gives the operands of the verb the values on which its speed depends, where the description knows them.
+/// Gives the operands of the verb the values on which its speed depends, if the description knows them.
 template <template <class> class Args, class Op>
 void fill_trial(const Op& op, const typename Op::Desc& desc, void* block) {
   MemoryParts memory(block);

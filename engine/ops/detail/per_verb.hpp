@@ -58,7 +58,7 @@ struct WithBackwardWeights : Base {
   }
 };
 
-/// `Base` with `With<Base, Op>` around it where `has`.
+/// `Base` with `With<Base, Op>` around it if `has`.
 template <bool has, template <class, class> class With, class Base, class Op>
 using AddVerb = typename std::conditional_t<has, std::type_identity<With<Base, Op>>, std::type_identity<Base>>::type;
 

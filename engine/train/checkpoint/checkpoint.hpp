@@ -54,7 +54,7 @@ struct CheckpointCopy {
 CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments,
                         Communicator* ranks = nullptr);
 
-/// Writes the file atomically (engine/base/atomic_file.hpp): a file of this name is replaced as a whole or, where
+/// Writes the file atomically (engine/base/atomic_file.hpp): a file of this name is replaced as a whole or, if
 /// writing fails and throws Error, stays as it was. `progress`, if not empty, is called each time when the disk has
 /// taken another part of the file. Called by one rank; by any thread.
 void write_checkpoint(const std::filesystem::path& path, const CheckpointCopy& copy,
@@ -88,7 +88,7 @@ class CheckpointFolder {
   /// Makes room for a run that goes on from the checkpoint of `from` in this folder: checkpoints of later steps,
   /// best.h5 too if that is of a later step, move into a new folder abandoned-N in this one. best.h5 becomes the best
   /// checkpoint of the steps before again, if that is still there. `from` null: for a new run, so all checkpoints move.
-  /// Returns the new folder; empty: there was nothing to move. Throws Error where that fails.
+  /// Returns the new folder; empty: there was nothing to move. Throws Error if that fails.
   std::filesystem::path set_aside(const RunState* from) const;
 
  private:
@@ -100,7 +100,7 @@ class CheckpointFolder {
 };
 
 /// The checkpoint that --resume and --checkpoint name. `given`: a checkpoint, a run's folder, or a run's checkpoint
-/// folder. Of a folder the newest checkpoint is taken, or with `best` best.h5, if there is one. Throws InputError where
+/// folder. Of a folder the newest checkpoint is taken, or with `best` best.h5, if there is one. Throws InputError if
 /// there is no checkpoint.
 std::filesystem::path find_checkpoint(const std::filesystem::path& given, bool best);
 

@@ -64,7 +64,7 @@ std::vector<std::string> names_in(const hdf5::File& file, const std::string& gro
   return file.has(group) ? texts(file, group, "names") : std::vector<std::string>();
 }
 
-/// Reads an array; throws InputError where it does not match its checksum.
+/// Reads an array; throws InputError if it does not match its checksum.
 template <class T>
 std::vector<T> checked_array(const hdf5::File& file, const std::string& path) {
   auto values = file.read<T>(path);
@@ -220,7 +220,7 @@ void load_carried(const hdf5::File* file, RunState& state, const Share& share) {
   }
 }
 
-/// find_checkpoint(), and the file opened: where it is removed between the two, what is there then.
+/// find_checkpoint(), and the file opened: if it is removed between the two, what is there then.
 std::pair<fs::path, hdf5::File> open_found(const fs::path& given, bool best) {
   constexpr int most = 5;
   for (int attempt = 1;; ++attempt) {

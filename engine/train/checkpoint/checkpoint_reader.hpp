@@ -19,7 +19,7 @@ namespace keelson {
 /// to the other ranks. InputError is thrown on all ranks. The constructor, check() and load() are collective.
 class CheckpointReader {
  public:
-  /// Opens the file that find_checkpoint(given, best) finds, and looks again where that file has just been removed.
+  /// Opens the file that find_checkpoint(given, best) finds, and looks again if that file has just been removed.
   /// Reads the run state and checks it against its checksum. `communicator` null: this rank alone. Throws InputError
   /// for a file that is not a checkpoint, is damaged, or has another format.
   CheckpointReader(const std::filesystem::path& given, bool best, Communicator* communicator);
@@ -42,7 +42,7 @@ class CheckpointReader {
   /// RunState::carried. Without `moments` only parameters are set.
   RunState load(const std::string& network, Parameters& parameters,
                 const std::optional<std::vector<std::string>>& moments) const;
-  /// The same where check() has accepted these parameters and moments.
+  /// The same if check() has accepted these parameters and moments.
   RunState load_checked(Parameters& parameters, const std::vector<std::string>& moments) const;
 
  private:

@@ -31,7 +31,7 @@ class CheckpointWriter {
     double seconds = 0;                          ///< that writing took
   };
   /// The checkpoint that was started last, if it is written. Returns each checkpoint once. `wait_for_it`: waits until
-  /// the checkpoint is written. Throws Error where it could not be written.
+  /// the checkpoint is written. Throws Error if it could not be written.
   std::optional<Written> take(bool wait_for_it);
   /// Returns when nothing is being written.
   void wait();

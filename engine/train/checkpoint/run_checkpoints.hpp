@@ -46,7 +46,7 @@ class RunCheckpoints {
   /// The checkpoint that the run was resumed from; empty: a new run.
   const std::filesystem::path& resumed_from() const { return resumed_from_; }
   /// Before the first step or end of an epoch after resume(): moves checkpoints of later steps out of the way. Throws
-  /// Error where that fails.
+  /// Error if that fails.
   void set_aside_later_ones(const RunState& state);
 
   /// Makes the copy in memory that start_writing() writes: on rank 0 and, with `on_every_rank`, on the others. Can be
@@ -61,12 +61,12 @@ class RunCheckpoints {
   /// Returns when rank 0 has written its checkpoint. Rank 0 tells the others again and again that the writing goes on,
   /// so that their watchdogs wait; while the disk takes nothing, rank 0 is silent. Collective.
   void wait();
-  /// wait(), and notifies the observers. Throws Error on all ranks where writing has failed. Collective.
+  /// wait(), and notifies the observers. Throws Error on all ranks if writing has failed. Collective.
   void finish();
   void notify_if_written();  ///< notifies the observers of a checkpoint that has been written meanwhile
   bool failed() const { return writer_.failed(); }  ///< whether rank 0 could not write; known on rank 0
 
-  /// The contents of the latest checkpoint, on every rank where ranks may be lost; null: there is none.
+  /// The contents of the latest checkpoint, on every rank if ranks may be lost; null: there is none.
   const std::shared_ptr<const CheckpointCopy>& last_copy() const { return copy_; }
   /// The latest checkpoint that is written, is being written, or was resumed from; empty: none.
   const std::filesystem::path& last() const { return last_; }

@@ -27,7 +27,7 @@ struct RunState {
   std::int64_t world_size = 1;     ///< ranks of the run; a run may continue on another number of ranks
   double seconds = 0;              ///< spent training so far, all runs together
 
-  /// Where the present number of ranks has taken the epoch under way over from more ranks, of which some were lost. All
+  /// If the present number of ranks has taken the epoch under way over from more ranks, of which some were lost. All
   /// 0 in an epoch that the present ranks have begun.
   std::int64_t part_step = 0, part_sample = 0;  ///< steps, and samples, of the epoch done by then
   double part_position = 0;                     ///< the part of the epoch done by then, as schedules count it

@@ -37,7 +37,7 @@ class ConfusionMatrix {
   std::int64_t intersection(std::int64_t k) const { return (*this)(k, k); }
   /// Pixels that are of this class or were predicted to be (TP + FP + FN).
   std::int64_t union_of(std::int64_t k) const;
-  /// intersection / union of this class; `absent` where the union is empty.
+  /// intersection / union of this class; `absent` if the union is empty.
   double iou(std::int64_t k, double absent) const;
 
  private:

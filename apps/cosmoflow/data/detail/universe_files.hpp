@@ -51,10 +51,10 @@ class UniverseFiles {
   const std::vector<UniverseParameter>& parameters() const { return first_.parameters; }
   std::string path(std::int64_t file) const { return list_.path(file); }
   const float* targets(std::int64_t row) const;  ///< one per column
-  struct Place {
+  struct Location {
     std::int64_t file = 0, sample = 0;  ///< sample: number within the file
   };
-  Place place_of(std::int64_t row) const;
+  Location locate(std::int64_t row) const;
 
   /// An open file: one of the last `kept_open` files, or opened again and compared with the facts that were found when
   /// the data set was opened. Throws InputError if the file has changed since. May be called by any thread.

@@ -1,4 +1,4 @@
-#include "engine/onnx/wire.hpp"
+#include "engine/onnx/protobuf.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(OnnxWire, WritesVarints) {
+TEST(OnnxProtobuf, WritesVarints) {
   onnx::Message m;
   m.integer(1, 150);
   EXPECT_EQ(m.text(), "\x08\x96\x01"s);
@@ -25,7 +25,7 @@ TEST(OnnxWire, WritesVarints) {
   EXPECT_EQ(of(1, std::int64_t{1} << 62), "\x08\x80\x80\x80\x80\x80\x80\x80\x80\x40"s);
 }
 
-TEST(OnnxWire, WritesRealNumbersTextsAndMessages) {
+TEST(OnnxProtobuf, WritesRealNumbersTextsAndMessages) {
   onnx::Message m;
   m.real(2, 1.5f);
   EXPECT_EQ(m.text(), "\x15\x00\x00\xc0\x3f"s);
@@ -38,7 +38,7 @@ TEST(OnnxWire, WritesRealNumbersTextsAndMessages) {
   EXPECT_EQ(outer.text(), "\x1a\x03\x08\x96\x01\x12\x07testing\x12\x00\x22\x00"s);
 }
 
-TEST(OnnxWire, BeginsAFieldWhoseBytesFollow) {
+TEST(OnnxProtobuf, BeginsAFieldWhoseBytesFollow) {
   onnx::Message head, whole;
   const std::string bytes(300, 'x');
   head.begin(9, bytes.size());

@@ -12,22 +12,22 @@
 namespace keelson::bench::comparison {
 
 /// Data that all of them need.
-struct Session {
+struct Measurement {
   const MeasureOptions& options;
   app::Job& job;
-  app::DeviceSession place;
+  app::DeviceSession session;
   ExchangeOptions exchange;
   EnergyMeter meter;
   Measured<EnergySource> energy;
   Measured<Peaks> peaks;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
-  Session(const MeasureOptions& o, app::Job& j);
+  Measurement(const MeasureOptions& o, app::Job& j);
 
-  Communicator& ranks() const { return *place.ranks; }
-  Context& context() const { return *place.context; }
-  Device& device() const { return place.context->device(); }
-  bool gpu() const { return !place.context->device().shares_host_memory(); }
+  Communicator& ranks() const { return *session.ranks; }
+  Context& context() const { return *session.context; }
+  Device& device() const { return session.context->device(); }
+  bool gpu() const { return !session.context->device().shares_host_memory(); }
   double seconds_for_steps() const {
     return options.quick ? 0.4 : 2.5;
   }  ///< total time for the timed steps of one network
@@ -60,11 +60,11 @@ auto attempt(Communicator& world, const Measure& measure) {
 
 std::vector<std::pair<std::string, std::string>> machine_facts(Device& device);
 
-Peaks measure_peaks(Session& s);
-std::vector<Step> measure_steps(Session& s);
-Scaling measure_scaling(Session& s);
-std::vector<SumTime> measure_sums(Session& s);
-InputRate measure_reading(Session& s);
+Peaks measure_peaks(Measurement& s);
+std::vector<Step> measure_steps(Measurement& s);
+Scaling measure_scaling(Measurement& s);
+std::vector<SumTime> measure_sums(Measurement& s);
+InputRate measure_reading(Measurement& s);
 
 /// The commit from which this program was built: "4b110c6", with "-dirty" if files had changed; empty: unknown.
 const char* source_commit();

@@ -1,4 +1,4 @@
-#include "engine/onnx/wire.hpp"
+#include "engine/onnx/protobuf.hpp"
 
 #include <bit>
 
