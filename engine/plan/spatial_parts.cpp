@@ -11,33 +11,23 @@ namespace {
 
 constexpr int first_spatial = 2;  ///< dimension of images and volumes: rows, depth
 
-/// How all ranks compute a node.
-struct NodeParts {
-  ValueParts value;                        ///< of the result
-  std::vector<std::vector<Rows>> sources;  ///< per source, per rank: rows that the layer reads
-  /// Per rank: computes the rank's part; null: the node's own layer.
-  std::vector<std::shared_ptr<const Layer>> layers;
-  std::vector<std::vector<std::int64_t>> paddings;  ///< per rank: LayerPart::padding
-  std::int64_t stride = 0;  ///< rows of the inputs to a row of the result; 0: the value is whole
-  bool is_term = false;     ///< each rank computes a term, from parts
-  bool on_parts() const { return value.is_cut() || is_term; }  ///< whether the layer works on parts
-};
-
 class SampleCutter {
  public:
-  SampleCutter(const Graph& graph, const FusedNodes& fused, const PlanOptions& options)
-      : graph_(graph),
-        fused_(fused),
-        training_(options.training),
-        ranks_(static_cast<std::size_t>(options.grid->extent(ProcessGrid::Axis::space))),
-        rank_(options.grid->coordinate(ProcessGrid::Axis::space)),
+  SampleCutter(const FusedNodes& fused, bool training, int ranks, int dim)
+      : fused_(fused),
+        training_(training),
+        ranks_(static_cast<std::size_t>(ranks)),
+        dim_(dim),
         parts_(fused.nodes.size()) {
     find_dims();
+    for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].dim = dims_[i];
     find_strides();
     for (std::size_t i = 0; i < parts_.size(); ++i) cut(i);
     find_rows_of_inputs();
   }
-  SpatialParts finish();
+  /// The nodes of one rank.
+  SpatialParts finish(const Graph& graph, int rank);
+  std::vector<NodeParts> take_parts() { return std::move(parts_); }
 
  private:
   const Graph::Node& node(std::size_t i) const { return fused_.nodes[i]; }
@@ -54,12 +44,12 @@ class SampleCutter {
     if (!has_rows(i)) return {};
     for (const int s : node(i).srcs)
       if (node(static_cast<std::size_t>(s)).shape.shape.rank() != node(i).shape.shape.rank()) return {};
-    return node(i).layer->part(source_shapes(i), first_spatial, rows);
+    return node(i).layer->part(source_shapes(i), dim_, rows);
   }
   /// What the layer needs for its term of these rows of source 0; no value where it needs whole sources.
   std::optional<LayerPart> term(std::size_t i, const Rows& rows) const {
     if (!training_ || node(i).srcs.empty() || node(i).shape.batch_axis >= 0) return {};
-    return node(i).layer->term(source_shapes(i), first_spatial, rows);
+    return node(i).layer->term(source_shapes(i), dim_, rows);
   }
   const NodeParts& source(std::size_t i, std::size_t s) const {
     return parts_[static_cast<std::size_t>(node(i).srcs[s])];
@@ -82,11 +72,11 @@ class SampleCutter {
   int emit_rows(SpatialParts& result, int of, std::vector<Rows> wanted, const std::string& reader);
   std::string bounds() const;
 
-  const Graph& graph_;
   const FusedNodes& fused_;
   bool training_;
   std::size_t ranks_;
-  int rank_;
+  int dim_;                ///< the dimension along which samples are cut
+  int rank_ = 0;           ///< whose nodes finish() makes
   std::vector<int> dims_;  ///< per node: the dimension that counts rows; -1: the value has none
   std::vector<NodeParts> parts_;
   std::int64_t unit_ = 1;   ///< product of the strides on the way through the parts
@@ -97,7 +87,7 @@ class SampleCutter {
 /// Targets of losses of pixels have no channels, so the rows of those of images are another dimension; those of volumes
 /// stay whole.
 void SampleCutter::find_dims() {
-  for (const Graph::Node& n : fused_.nodes) dims_.push_back(n.shape.shape.rank() > 3 ? first_spatial : -1);
+  for (const Graph::Node& n : fused_.nodes) dims_.push_back(n.shape.shape.rank() > std::max(dim_, 3) ? dim_ : -1);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const auto of = term(i, {0, 1});
     for (std::size_t s = 0; of && s < of->dims.size(); ++s)
@@ -273,7 +263,8 @@ int SampleCutter::emit_source(SpatialParts& result, std::size_t i, std::size_t s
   return emit_rows(result, index_[src], parts_[i].sources[s], node(i).name);
 }
 
-SpatialParts SampleCutter::finish() {
+SpatialParts SampleCutter::finish(const Graph& graph, int rank) {
+  rank_ = rank;
   SpatialParts result;
   const auto me = static_cast<std::size_t>(rank_);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -289,7 +280,7 @@ SpatialParts SampleCutter::finish() {
     result.in_parts.push_back(p.on_parts());
   }
   for (const int i : fused_.index) result.index.push_back(index_[static_cast<std::size_t>(i)]);
-  for (const auto& [name, output] : graph_.outputs()) {
+  for (const auto& [name, output] : graph.outputs()) {
     const auto i = static_cast<std::size_t>(fused_.index[static_cast<std::size_t>(output)]);
     if (!parts_[i].value.is_cut() || training_) continue;
     const std::vector<Rows> all(ranks_, Rows{0, extent(i)});
@@ -309,9 +300,15 @@ std::string SampleCutter::bounds() const {
 }  // namespace
 
 SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options) {
-  if (options.grid && options.grid->extent(ProcessGrid::Axis::space) > 1)
-    return SampleCutter(graph, fused, options).finish();
+  constexpr auto space = ProcessGrid::Axis::space;
+  if (options.grid && options.grid->extent(space) > 1)
+    return SampleCutter(fused, options.training, options.grid->extent(space), first_spatial)
+        .finish(graph, options.grid->coordinate(space));
   return {.nodes = fused.nodes, .index = fused.index, .in_parts = std::vector<bool>(fused.nodes.size(), false)};
+}
+
+std::vector<NodeParts> sample_parts(const FusedNodes& fused, bool training, int ranks, int dim) {
+  return SampleCutter(fused, training, ranks, dim).take_parts();
 }
 
 std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options) {
