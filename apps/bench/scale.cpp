@@ -19,9 +19,9 @@ namespace {
 
 struct ScaleOptions {
   app::Verb* verb = nullptr;
-  std::string machine = "cori", profile, html, compare, parallel = "data", spatial = "1";
+  std::string machine = "cori", html, compare, parallel = "data", spatial = "1";
   std::vector<int> ranks;
-  std::vector<std::string> exchange;
+  std::vector<std::string> profile, exchange;
   double step_ms = 0, samples = 1, strong = 0, imbalance = -1;
   std::uint64_t bucket_bytes = 8 << 20;
   int steps = 2, seed = 1, stages = 1, micro_batches = 0;
@@ -29,9 +29,11 @@ struct ScaleOptions {
 };
 
 StepProfile profile_on(const Machine& machine, const ScaleOptions& o) {
-  const StepProfile measured = read_profile(o.profile).with_samples(o.samples);
+  StepProfile read = read_profile(o.profile.front());
+  if (o.profile.size() > 1) read = read.with_smaller(read_profile(o.profile[1]));
+  const StepProfile measured = read.with_samples(o.samples);
   if (o.step_ms <= 0 && measured.gflop <= 0)
-    refuse("--profile {}: its calls have no FLOPs to scale by; give --step-ms", o.profile);
+    refuse("--profile {}: its calls have no FLOPs to scale by; give --step-ms", o.profile.front());
   const double seconds = o.step_ms > 0 ? o.step_ms * 1e-3 : measured.gflop * 1e9 / machine.flops_per_second;
   return measured.slower(seconds / measured.seconds());
 }
@@ -203,6 +205,7 @@ ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
   }
   if (job.world.size() > 1) refuse("scale simulates all ranks in one process: start it without mpirun or srun");
   if (!o.compare.empty()) return compare_allreduces(o, machine);
+  if (o.profile.size() > 2) refuse("--profile: found {} files, expected one, or two for parts of samples", o.profile.size());
   if (o.profile.empty()) refuse("--profile is missing: keelson-bench step --plan --json > FILE makes one");
   const ScaleGrid grid = grid_of(o);
   const ScaleStudy study{profile_on(machine, o), machine, grid, o.steps, static_cast<unsigned>(o.seed),
@@ -235,7 +238,11 @@ void define_scale(app::CommandLine& line) {
   auto& v = line.verb("scale", "Simulate a measured step and its exchange of gradients on thousands of ranks",
                       [o](app::Job& job) { return run_scale(*o, job); });
   o->verb = &v;
-  v.option_without_default("--profile", o->profile, "File with the output of keelson-bench step --plan --json", "FILE");
+  v.option_without_default("--profile", o->profile,
+                           "File with the output of keelson-bench step --plan --json; a second one, of smaller samples, "
+                           "says how much longer parts of samples take than their share",
+                           "FILE[,FILE]")
+      .comma_separated();
   v.option(
       "--machine", o->machine,
       fmt::format("Machine: {}, or a JSON file like the output of --show-machine", fmt::join(machine_names(), ", ")),

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/base/error.hpp"
 
@@ -30,7 +32,6 @@ StepProfile::Call call_of(const PlanRow& r, double bytes, double copy_bandwidth)
                          .backward = r.phase == "backward",
                          .of_weights = r.op.ends_with("bwd weights"),
                          .seconds = r.milliseconds * 1e-3,
-                         .parameter_bytes = bytes,
                          .gradient_bytes = r.gradient_bytes};
   if (reorders_parameters(r, bytes))
     call.least = call.seconds;
@@ -43,7 +44,7 @@ StepProfile::Call call_of(const PlanRow& r, double bytes, double copy_bandwidth)
 
 double StepProfile::Call::on_part(double share, double overhead) const {
   if (share <= 0) return 0;
-  return std::min(seconds, std::max({seconds * share, least, overhead}));
+  return std::min(seconds, std::max({seconds * std::pow(share, exponent), least, overhead}));
 }
 
 std::size_t StepProfile::gradient_bytes() const {
@@ -71,6 +72,28 @@ StepProfile StepProfile::with_samples(double factor) const {
   p.gflop *= factor;
   p.batch *= factor;
   for (std::size_t i = 0; i < calls.size(); ++i) p.calls[i].least = std::min(calls[i].least, p.calls[i].seconds);
+  return p;
+}
+
+StepProfile StepProfile::with_smaller(const StepProfile& smaller) const {
+  const double part = smaller.cells * smaller.batch / (cells * batch);
+  if (smaller.net != net || !(part > 0 && part < 1))
+    refuse("--profile: the second step is of {}, expected {} with fewer cells than in the first; measure it with a "
+           "smaller --size",
+           smaller.title, net);
+  const auto seconds_of_nodes = [](const StepProfile& p) {
+    std::map<std::pair<std::string, bool>, double> seconds;
+    for (const auto& c : p.calls) seconds[{c.node, c.backward}] += c.seconds;
+    return seconds;
+  };
+  auto large = seconds_of_nodes(*this), small = seconds_of_nodes(smaller);
+  StepProfile p = *this;
+  for (auto& c : p.calls) {
+    const std::pair key{c.node, c.backward};
+    if (!(large[key] > 0 && small[key] > 0)) continue;
+    c.exponent = std::clamp(std::log(small[key] / large[key]) / std::log(part), 0.0, 1.0);
+    c.least = 0;  // the measured exponent has it in it
+  }
   return p;
 }
 
@@ -135,6 +158,8 @@ StepProfile read_profile(const std::string& file) {
     p.batch = batch;
     if (json.contains("size")) {
       const auto& size = json.at("size");
+      const auto edges = size.is_array() ? size.get<std::vector<double>>() : std::vector<double>(3, size.get<double>());
+      p.cells = std::accumulate(edges.begin(), edges.end(), 1.0, std::multiplies<>());
       p.size = size.is_array() ? fmt::format("{}", fmt::join(size.get<std::vector<int>>(), "x"))
                                : std::to_string(size.get<int>());
     }

@@ -21,8 +21,8 @@ struct StepProfile {
     bool backward = false;
     bool of_weights = false;         ///< makes gradients of parameters, and no gradient that another node reads
     double seconds = 0;              ///< for all samples of the step
-    double parameter_bytes = 0;      ///< of the node, f32
     double least = 0;                ///< seconds that the call takes for ever fewer rows: it passes over the parameters
+    double exponent = 1;             ///< a part of the work takes this power of the part of the time
     std::size_t gradient_bytes = 0;  ///< of the gradients that this call completes
 
     /// Seconds for a part of the rows or samples. `overhead`: the least seconds of any call.
@@ -30,6 +30,7 @@ struct StepProfile {
   };
   std::string title;       ///< "mlperf 128^3, batch 1 a rank, fp32"
   std::string net, size;   ///< as the options of keelson-bench step; size is empty for networks of one size
+  double cells = 0;        ///< of a sample; 0: the network has samples of one size
   double batch = 1;        ///< samples of the step
   std::vector<Call> calls;  ///< in order
   double forward = 0, backward = 0, update = 0;
@@ -42,6 +43,10 @@ struct StepProfile {
   StepProfile slower(double factor) const;
   /// The step with `factor` times as many samples: the time of the update stays the same.
   StepProfile with_samples(double factor) const;
+  /// The step, knowing the same step of smaller samples: how much less time each node takes for less work gives the
+  /// exponents of its calls. Small problems are computed less efficiently than large ones, and part of the work (reading
+  /// parameters, say) does not shrink at all. Throws InputError if `smaller` is no step of smaller samples.
+  StepProfile with_smaller(const StepProfile& smaller) const;
   /// The gradients in buckets as in a plan: a bucket ends with the gradient with which it reaches `bucket_bytes`. 0:
   /// one bucket.
   std::vector<Gradient> buckets(std::size_t bucket_bytes) const;

@@ -43,6 +43,11 @@ class EventList {
   int messages_ = 0;
 };
 
+/// How much longer the update takes than in the profile.
+double update_factor(const Machine& machine, const ExchangeSettings& exchange) {
+  return exchange.copies ? machine.update_arrays / 5 : 1;
+}
+
 /// The data that all ranks of a replica share.
 struct GridStep {
   const StepProfile& profile;
@@ -79,7 +84,7 @@ class ProgramWriter {
     }
     for (int m = all - ahead; m < all; ++m) backward_pass(m);
     if (gradient_bytes_ > 0) end_bucket();
-    program_.update = nodes_.update;
+    program_.update = nodes_.update * update_factor(step_.machine, step_.exchange);
     program_.events = events_.take();
     return std::move(program_);
   }
@@ -210,7 +215,7 @@ class ProgramWriter {
 };
 
 /// The step without parts, stages and micro-batches needs no network.
-RankProgram whole_step(const StepProfile& p, const ExchangeSettings& exchange) {
+RankProgram whole_step(const StepProfile& p, const Machine& machine, const ExchangeSettings& exchange) {
   EventList events;
   RankProgram program;
   events.compute(p.forward);
@@ -223,7 +228,7 @@ RankProgram whole_step(const StepProfile& p, const ExchangeSettings& exchange) {
   }
   events.compute(p.backward - done);
   program.events = events.take();
-  program.update = p.update;
+  program.update = p.update * update_factor(machine, exchange);
   return program;
 }
 
@@ -281,7 +286,7 @@ int micro_batches_of(const StepProfile& profile, const ScaleGrid& grid) {
 std::vector<RankProgram> grid_programs(const StepProfile& profile, const ScaleGrid& grid, const Machine& machine,
                                        const ExchangeSettings& exchange) {
   const int micro_batches = micro_batches_of(profile, grid);
-  if (grid.is_data_only() && micro_batches == 1) return {whole_step(profile, exchange)};
+  if (grid.is_data_only() && micro_batches == 1) return {whole_step(profile, machine, exchange)};
   const Network net = make_network(profile.net, profile.size);
   PlanOptions options{.training = true};
   GridStep step{.profile = profile,
