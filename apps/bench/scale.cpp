@@ -77,10 +77,10 @@ std::vector<NamedExchange> chosen(const Machine& machine, const ScaleGrid& grid,
 }
 
 void print_row(const ScalePoint& p) {
-  fmt::print("{:<12} {:<24} {:>7} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>9.1f} {:>9.0f} {:>9.1f} % {:>9.1f}\n",
-             p.exchange, p.grid, p.ranks, p.result.step * 1e3, p.alone * 1e3, p.computing * 1e3, p.imbalance() * 1e3,
-             p.exposed() * 1e3, p.result.wire_bytes * 1e-6, p.result.messages, 100 * p.efficiency,
-             p.result.wall_seconds);
+  fmt::print(
+      "{:<12} {:<24} {:>7} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>9.1f} {:>9.0f} {:>9.1f} % {:>9.1f}\n",
+      p.exchange, p.grid, p.ranks, p.result.step * 1e3, p.alone * 1e3, p.computing * 1e3, p.imbalance() * 1e3,
+      p.exposed() * 1e3, p.result.wire_bytes * 1e-6, p.result.messages, 100 * p.efficiency, p.result.wall_seconds);
   std::fflush(stdout);
 }
 
@@ -205,11 +205,12 @@ ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
   }
   if (job.world.size() > 1) refuse("scale simulates all ranks in one process: start it without mpirun or srun");
   if (!o.compare.empty()) return compare_allreduces(o, machine);
-  if (o.profile.size() > 2) refuse("--profile: found {} files, expected one, or two for parts of samples", o.profile.size());
+  if (o.profile.size() > 2)
+    refuse("--profile: found {} files, expected one, or two for parts of samples", o.profile.size());
   if (o.profile.empty()) refuse("--profile is missing: keelson-bench step --plan --json > FILE makes one");
   const ScaleGrid grid = grid_of(o);
-  const ScaleStudy study{profile_on(machine, o), machine, grid, o.steps, static_cast<unsigned>(o.seed),
-                         replay_program()};
+  const ScaleStudy study{profile_on(machine, o),        machine,         grid, o.steps,
+                         static_cast<unsigned>(o.seed), replay_program()};
   ScalePage page{study, chosen(machine, grid, o), {}, {}};
   const auto ranks = ranks_of(machine, grid, o);
   for (const int n : ranks) grid.for_ranks(n);  // refuses before anything is simulated
@@ -238,10 +239,11 @@ void define_scale(app::CommandLine& line) {
   auto& v = line.verb("scale", "Simulate a measured step and its exchange of gradients on thousands of ranks",
                       [o](app::Job& job) { return run_scale(*o, job); });
   o->verb = &v;
-  v.option_without_default("--profile", o->profile,
-                           "File with the output of keelson-bench step --plan --json; a second one, of smaller samples, "
-                           "says how much longer parts of samples take than their share",
-                           "FILE[,FILE]")
+  v.option_without_default(
+       "--profile", o->profile,
+       "File with the output of keelson-bench step --plan --json; a second one, of smaller samples, "
+       "says how much longer parts of samples take than their share",
+       "FILE[,FILE]")
       .comma_separated();
   v.option(
       "--machine", o->machine,
@@ -274,7 +276,8 @@ void define_scale(app::CommandLine& line) {
   v.option("--step-ms", o->step_ms,
            "Milliseconds of a step on the machine; 0: the profile's FLOPs over the machine's rate in training", "MS")
       .non_negative();
-  v.option("--samples", o->samples, "Samples of a replica and step, as a multiple of the profile's", "FACTOR").positive();
+  v.option("--samples", o->samples, "Samples of a replica and step, as a multiple of the profile's", "FACTOR")
+      .positive();
   v.option(
        "--strong", o->strong,
        "Also simulate strong scaling, with so many samples for all ranks together (multiples of the profile's); 0: no",

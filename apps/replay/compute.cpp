@@ -46,8 +46,10 @@ class Computation {
     const int process = replay_.job.ranks + rank_ + e.peer;  // that computes for the other rank
     const int bytes = static_cast<int>(e.bytes);
     switch (e.kind) {
-      case compute: return this->compute(e.seconds * factor_);
-      case busy: return sleep_for(e.seconds);
+      case compute:
+        return this->compute(e.seconds * factor_);
+      case busy:
+        return sleep_for(e.seconds);
       case send:
         MPI_Isend(no_payload, bytes, MPI_BYTE, process, 0, MPI_COMM_WORLD, &messages_.emplace_back(MPI_REQUEST_NULL));
         replay_.wire_bytes += bytes;
@@ -56,7 +58,9 @@ class Computation {
       case receive:
         MPI_Irecv(no_payload, bytes, MPI_BYTE, process, 0, MPI_COMM_WORLD, &messages_.emplace_back(MPI_REQUEST_NULL));
         return;
-      case wait: MPI_Wait(&messages_.at(static_cast<std::size_t>(e.index)), MPI_STATUS_IGNORE); return;
+      case wait:
+        MPI_Wait(&messages_.at(static_cast<std::size_t>(e.index)), MPI_STATUS_IGNORE);
+        return;
       case bucket:
         if (replay_.job.exchange.overlap) post(e.index);
         return;

@@ -105,7 +105,8 @@ TEST(GridPrograms, ConvolutionsShrinkAndDenseLayersDoNot) {
   const auto profile = mlperf_profile("128");
   const double whole = programs(profile, {.data = 1})[0].computing();
   EXPECT_DOUBLE_EQ(whole, 0.137);
-  for (const auto& p : programs(profile, {.data = 1, .space = {4}})) EXPECT_NEAR(p.computing(), 0.120 / 4 + 0.017, 1e-9);
+  for (const auto& p : programs(profile, {.data = 1, .space = {4}}))
+    EXPECT_NEAR(p.computing(), 0.120 / 4 + 0.017, 1e-9);
   for (const auto& p : programs(profile, {.data = 1, .space = {4, 2}}))
     EXPECT_NEAR(p.computing(), 0.120 / 8 + 0.017, 1e-9);
 }
@@ -129,7 +130,8 @@ TEST(ShareNodes, BlocksOfWholeUniverses) {
   const auto fused = fuse(net.graph, {});
   const auto shares = share_nodes(fused, {4, 4}, "mlperf");
   ASSERT_EQ(shares.size(), 16u);
-  const auto conv2 = std::find_if(fused.nodes.begin(), fused.nodes.end(), [](const auto& n) { return n.name == "conv2"; });
+  const auto conv2 =
+      std::find_if(fused.nodes.begin(), fused.nodes.end(), [](const auto& n) { return n.name == "conv2"; });
   const auto& node = shares[5][static_cast<std::size_t>(conv2 - fused.nodes.begin())];
   EXPECT_DOUBLE_EQ(node.share, 1.0 / 16);
   ASSERT_EQ(node.exchanges.size(), 2u);
@@ -151,7 +153,8 @@ TEST(ShareNodes, SharesAddUp) {
       for (std::size_t i = 0; i < fused.nodes.size(); ++i) {
         double sum = 0;
         for (const auto& rank : shares) sum += rank[i].share;
-        const bool whole = std::all_of(shares.begin(), shares.end(), [&](const auto& rank) { return rank[i].share == 1; });
+        const bool whole =
+            std::all_of(shares.begin(), shares.end(), [&](const auto& rank) { return rank[i].share == 1; });
         if (whole) continue;
         ++cut;
         EXPECT_NEAR(sum, std::round(sum), 1e-9)  // 1, or 2 where the value is whole along one of two dimensions
@@ -210,8 +213,8 @@ TEST(GridPrograms, StagesKeepFewMicroBatchesAlive) {
 }
 
 TEST(GridPrograms, GradientsAreCompleteInTheLastMicroBatch) {
-  const auto ranks = programs(mlperf_profile("32").with_samples(4), {.data = 2, .micro_batches = 4},
-                              {.bucket_bytes = 4500});
+  const auto ranks =
+      programs(mlperf_profile("32").with_samples(4), {.data = 2, .micro_batches = 4}, {.bucket_bytes = 4500});
   ASSERT_EQ(ranks.size(), 1u);
   EXPECT_EQ(ranks[0].buckets, (std::vector<std::size_t>{5000, 4000}));
   double before = 0, behind = 0;

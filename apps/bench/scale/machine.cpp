@@ -69,7 +69,8 @@ Machine cori() {
 
 /// Fugaku, as the CosmoFlow runs of MLPerf HPC v0.7 used it: TensorFlow with Mesh TensorFlow, one process a node.
 /// - 158,976 nodes of one A64FX: 48 cores in 4 groups, of which the runs used 40 threads.
-/// - TofuD: 0.49 us for a Put of 8 bytes, links of 6.8 GB/s with an efficiency of 93 %, 38.1 GB/s of injection (Ajima et
+/// - TofuD: 0.49 us for a Put of 8 bytes, links of 6.8 GB/s with an efficiency of 93 %, 38.1 GB/s of injection (Ajima
+/// et
 ///   al., IEEE Cluster 2018). The schedules here send one message at a time, which takes one link. The torus gets no
 ///   limit above the nodes: which nodes the jobs had is not published.
 /// - 0.22 TFLOP/s in training: what is left of 249 ms a step at 512 nodes without the sums (docs/benchmarking.md).
@@ -77,8 +78,8 @@ Machine cori() {
 ///   gradient out of TensorFlow, appends one after the other to a growing array, sums, and copies the result back. For
 ///   the 16 arrays of this network that is 1 + 6.65 + 1 copies of all. Rows are cut out, copied and pickled, and the
 ///   receiver unpickles and copies them. The update (utils/mesh_momentum_weight_decay.py) is one TensorFlow operation
-///   for each product, sum and assignment: 14 arrays read and written, where one fused call has 5; the weight decay of 0
-///   is not counted.
+///   for each product, sum and assignment: 14 arrays read and written, where one fused call has 5; the weight decay of
+///   0 is not counted.
 /// - Assumed: 5 GB/s of sums and copies (one core), 1 us of overhead per message, 5 us for a call on 40 threads, 1 %
 ///   imbalance.
 Machine fugaku() {
@@ -151,7 +152,9 @@ void each_member(M& m, F f) {
 }
 
 /// Whether a file may leave this member out.
-bool is_optional(const std::string& name) { return name == "call_overhead" || name == "update_arrays" || name.ends_with("_copies"); }
+bool is_optional(const std::string& name) {
+  return name == "call_overhead" || name == "update_arrays" || name.ends_with("_copies");
+}
 
 /// nullptr if the value is allowed, else which values are allowed.
 const char* objection(const std::string&, const std::string&) { return nullptr; }

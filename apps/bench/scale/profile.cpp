@@ -78,9 +78,10 @@ StepProfile StepProfile::with_samples(double factor) const {
 StepProfile StepProfile::with_smaller(const StepProfile& smaller) const {
   const double part = smaller.cells * smaller.batch / (cells * batch);
   if (smaller.net != net || !(part > 0 && part < 1))
-    refuse("--profile: the second step is of {}, expected {} with fewer cells than in the first; measure it with a "
-           "smaller --size",
-           smaller.title, net);
+    refuse(
+        "--profile: the second step is of {}, expected {} with fewer cells than in the first; measure it with a "
+        "smaller --size",
+        smaller.title, net);
   const auto seconds_of_nodes = [](const StepProfile& p) {
     std::map<std::pair<std::string, bool>, double> seconds;
     for (const auto& c : p.calls) seconds[{c.node, c.backward}] += c.seconds;
@@ -151,9 +152,9 @@ StepProfile read_profile(const std::string& file) {
              file, grid);
     const auto net = json.at("net").get<std::string>();
     const int batch = json.at("batch").get<int>();
-    StepProfile p = profile_of(
-        rows, fmt::format("{}, batch {} a rank, {}", net, batch, json.at("precision").get<std::string>()),
-        json.contains("peaks") ? json.at("peaks").at("copy_bytes_per_second").get<double>() : 0.0);
+    StepProfile p =
+        profile_of(rows, fmt::format("{}, batch {} a rank, {}", net, batch, json.at("precision").get<std::string>()),
+                   json.contains("peaks") ? json.at("peaks").at("copy_bytes_per_second").get<double>() : 0.0);
     p.net = net;
     p.batch = batch;
     if (json.contains("size")) {

@@ -277,9 +277,10 @@ int micro_batches_of(const StepProfile& profile, const ScaleGrid& grid) {
     return std::max(m, 1);
   }
   if (grid.micro_batches > 1 && std::fmod(profile.batch, grid.micro_batches) != 0)
-    refuse("--micro-batches {}: a replica has {} in a step, expected a number that divides them; give another one, or "
-           "more --samples",
-           grid.micro_batches, counted(samples, "sample"));
+    refuse(
+        "--micro-batches {}: a replica has {} in a step, expected a number that divides them; give another one, or "
+        "more --samples",
+        grid.micro_batches, counted(samples, "sample"));
   return grid.micro_batches;
 }
 

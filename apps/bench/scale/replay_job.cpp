@@ -11,12 +11,18 @@ using Kind = RankEvent::Kind;
 
 nlohmann::json event_json(const RankEvent& e) {
   switch (e.kind) {
-    case Kind::compute: return {"compute", e.seconds};
-    case Kind::busy: return {"busy", e.seconds};
-    case Kind::send: return {"send", e.peer, e.bytes};
-    case Kind::receive: return {"receive", e.peer, e.bytes};
-    case Kind::wait: return {"wait", e.index};
-    case Kind::bucket: return {"bucket", e.index};
+    case Kind::compute:
+      return {"compute", e.seconds};
+    case Kind::busy:
+      return {"busy", e.seconds};
+    case Kind::send:
+      return {"send", e.peer, e.bytes};
+    case Kind::receive:
+      return {"receive", e.peer, e.bytes};
+    case Kind::wait:
+      return {"wait", e.index};
+    case Kind::bucket:
+      return {"bucket", e.index};
   }
   fail("no such event");
 }
@@ -27,7 +33,8 @@ RankEvent event_of(const nlohmann::json& j) {
     return {.kind = name == "busy" ? Kind::busy : Kind::compute, .seconds = j.at(1)};
   if (name == "send" || name == "receive")
     return {.kind = name == "send" ? Kind::send : Kind::receive, .peer = j.at(1), .bytes = j.at(2)};
-  if (name != "wait" && name != "bucket") fail("event \"{}\": expected compute, busy, send, receive, wait or bucket", name);
+  if (name != "wait" && name != "bucket")
+    fail("event \"{}\": expected compute, busy, send, receive, wait or bucket", name);
   return {.kind = name == "wait" ? Kind::wait : Kind::bucket, .index = j.at(1)};
 }
 
@@ -63,8 +70,13 @@ const RankProgram& ReplayJob::program_of(int rank) const {
 nlohmann::json json_of(const ReplayJob& job) {
   nlohmann::json programs = nlohmann::json::array();
   for (const auto& p : job.programs) programs.push_back(program_json(p));
-  return {{"machine", json_of(job.machine)}, {"ranks", job.ranks},   {"steps", job.steps},      {"seed", job.seed},
-          {"stages", job.stages},            {"programs", programs}, {"exchange", job.exchange}};
+  return {{"machine", json_of(job.machine)},
+          {"ranks", job.ranks},
+          {"steps", job.steps},
+          {"seed", job.seed},
+          {"stages", job.stages},
+          {"programs", programs},
+          {"exchange", job.exchange}};
 }
 
 ReplayJob replay_job_of(const nlohmann::json& j) {

@@ -5,17 +5,17 @@
 
 namespace keelson::bench {
 
-/// A process grid as the simulator knows it. Ranks are numbered as in ProcessGrid: space varies fastest, then data, then
-/// stage. Along space, the last dimension varies fastest.
+/// A process grid as the simulator knows it. Ranks are numbered as in ProcessGrid: space varies fastest, then data,
+/// then stage. Along space, the last dimension varies fastest.
 struct ScaleGrid {
-  int data = 0;                ///< replicas; 0: all ranks that the other axes leave
+  int data = 0;                 ///< replicas; 0: all ranks that the other axes leave
   std::vector<int> space = {};  ///< parts of a sample along its first spatial dimensions; empty: whole samples
-  int stages = 1;              ///< parts of the network, one after the other
-  int micro_batches = 0;       ///< passes in which a replica computes its samples; 0: 4 x stages, at most the samples
+  int stages = 1;               ///< parts of the network, one after the other
+  int micro_batches = 0;        ///< passes in which a replica computes its samples; 0: 4 x stages, at most the samples
 
-  int parts() const;                                   ///< ranks along space
-  int replica() const { return parts() * stages; }     ///< ranks that hold one copy of the network
-  int ranks() const { return data * replica(); }       ///< all
+  int parts() const;                                    ///< ranks along space
+  int replica() const { return parts() * stages; }      ///< ranks that hold one copy of the network
+  int ranks() const { return data * replica(); }        ///< all
   bool is_data_only() const { return replica() == 1; }  ///< whether each rank is a replica
   /// The same grid for so many ranks. Throws InputError where the grid does not use them up.
   ScaleGrid for_ranks(int ranks) const;

@@ -18,7 +18,9 @@ struct CutDim {
 /// Part of the node's work that the r-th rank along a dimension does.
 double share_along(const CutDim& cut, std::size_t node, std::size_t r) {
   const NodeParts& p = cut.nodes[node];
-  const auto part = [](std::int64_t rows, std::int64_t of) { return static_cast<double>(rows) / static_cast<double>(of); };
+  const auto part = [](std::int64_t rows, std::int64_t of) {
+    return static_cast<double>(rows) / static_cast<double>(of);
+  };
   if (p.value.is_cut()) return part(p.value.owned(r).size(), p.value.extent);
   if (!p.is_term) return 1;
   std::int64_t all = 0;
@@ -148,8 +150,8 @@ void require_cut(const FusedNodes& fused, const CutDim& cut, int dim, const std:
     if (n.shape.shape.rank() > std::max(dim, 3) && !widest) widest = &n;
   }
   if (!widest)
-    refuse("--spatial {}: the samples of {} have no spatial dimension {} that can be cut; leave --spatial out", cut.parts,
-           net, dim - 1);
+    refuse("--spatial {}: the samples of {} have no spatial dimension {} that can be cut; leave --spatial out",
+           cut.parts, net, dim - 1);
   const std::int64_t rows = widest->shape.shape[dim];
   refuse("--spatial {}: {} of {} has {} rows along spatial dimension {}; expected at most {} parts, give fewer",
          cut.parts, widest->name, net, rows, dim - 1, rows);

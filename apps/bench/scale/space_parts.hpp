@@ -21,9 +21,9 @@ struct RowTransfersOfRank {
 
 /// What one rank along space does for one node.
 struct NodeShare {
-  double share = 1;       ///< part of the node's work
-  double interior = 0;    ///< part of the rank's own work that reads no rows of other ranks
-  double value_bytes = 0;  ///< of one sample, of what the rank holds of the result
+  double share = 1;                           ///< part of the node's work
+  double interior = 0;                        ///< part of the rank's own work that reads no rows of other ranks
+  double value_bytes = 0;                     ///< of one sample, of what the rank holds of the result
   std::vector<RowTransfersOfRank> exchanges;  ///< one after the other, before the node's calls
 };
 

@@ -20,8 +20,9 @@ struct StageNodes {
   std::vector<int> sent;   ///< nodes before `end` whose values the next stage or a later one reads
 };
 
-/// Cuts the nodes into `stages` stages, each with at least one node that computes, so that the longest stage is as short
-/// as it can be. Each stage reads the network's inputs itself. Throws InputError where there are fewer such nodes.
+/// Cuts the nodes into `stages` stages, each with at least one node that computes, so that the longest stage is as
+/// short as it can be. Each stage reads the network's inputs itself. Throws InputError where there are fewer such
+/// nodes.
 std::vector<StageNodes> cut_stages(const FusedNodes& fused, const std::vector<NodeCost>& costs, int stages);
 
 }  // namespace keelson::bench
