@@ -97,7 +97,8 @@ std::string range_text(const std::vector<double>& values, const char* format) {
 std::string describe_stage(const std::vector<RankProgram>& programs, int stage, int parts) {
   std::vector<double> computing, sent, messages;
   for (int part = 0; part < parts; ++part) {
-    const auto& program = programs[static_cast<std::size_t>(stage * parts + part)];
+    const auto& program =
+        programs[static_cast<std::size_t>(stage) * static_cast<std::size_t>(parts) + static_cast<std::size_t>(part)];
     computing.push_back(program.computing() * 1e3);
     sent.push_back(0);
     messages.push_back(0);

@@ -80,8 +80,8 @@ TEST(ScaleGrid, SaysWhatItReads) {
 }
 
 TEST(ScaleGrid, RefusesOtherGridsAndOtherRanks) {
-  for (const char* text : {"", "data 0", "data 2 x data 2", "space 2x2x2", "space", "planet 4", "data 2x space 2"})
-    EXPECT_NE(refusal([&] { parse_grid(text); }).find("expected"), std::string::npos) << text;
+  for (const char* text : {"", "data 0", "data 2 x data 2", "space 2x2x2", "space", "planet 4", "channel 2"})
+    EXPECT_NE(refusal([&] { parse_grid(text); }).find("xpected"), std::string::npos) << text;
   EXPECT_EQ(refusal([] { parse_grid("space 4").for_ranks(6); }),
             "6 ranks, but space 4 x stage 1 takes multiples of 4: give --ranks 8");
   EXPECT_NE(refusal([] { parse_grid("data 2 x space 4").for_ranks(12); }).find("has 8"), std::string::npos);
@@ -143,6 +143,17 @@ TEST(ShareNodes, BlocksOfWholeUniverses) {
   EXPECT_TRUE(node.exchanges[1].sends[0].packed);
 }
 
+/// conv5 of 64^3 has 4 rows, pooled to 2, and the rank that owns none computes a row of its neighbour again.
+TEST(ShareNodes, RanksWithoutRowsComputeOneOfTheirNeighbour) {
+  const auto net = make_network("mlperf", "64");
+  const auto shares = share_nodes(fuse(net.graph, {}), {4}, "mlperf");
+  const auto fused = fuse(net.graph, {});
+  const auto conv5 =
+      std::find_if(fused.nodes.begin(), fused.nodes.end(), [](const auto& n) { return n.name == "conv5"; });
+  for (const auto& rank : shares)
+    EXPECT_DOUBLE_EQ(rank[static_cast<std::size_t>(conv5 - fused.nodes.begin())].share, 0.5);
+}
+
 TEST(ShareNodes, SharesAddUp) {
   for (const char* name : {"mlperf", "paper", "deepcam", "tiramisu"}) {
     const auto net = make_network(name, "");
@@ -157,8 +168,9 @@ TEST(ShareNodes, SharesAddUp) {
             std::all_of(shares.begin(), shares.end(), [&](const auto& rank) { return rank[i].share == 1; });
         if (whole) continue;
         ++cut;
-        EXPECT_NEAR(sum, std::round(sum), 1e-9)  // 1, or 2 where the value is whole along one of two dimensions
-            << name << " " << fused.nodes[i].name;
+        const double excess = sum - std::round(sum);  // of 1, or of 2 where the value is whole along a dimension
+        EXPECT_GE(excess, -1e-9) << name << " " << fused.nodes[i].name;
+        EXPECT_LT(excess, 0.13) << name << " " << fused.nodes[i].name;  // a row that a rank without rows computes
       }
       EXPECT_GT(cut, 5u) << name;
     }
@@ -187,8 +199,8 @@ TEST(GridPrograms, HiddenRowsTravelBesideComputations) {
     EXPECT_NEAR(ranks[0].computing(), 0.120 / 2 + 0.017, 1e-9);
     return seconds;
   };
-  EXPECT_EQ(computes_in_flight(false), 0);
   // Gradients of weights of conv2 to conv5: 4 ms each. Forward: all but one of 8, 4, 2 and 1 pooled rows.
+  EXPECT_NEAR(computes_in_flight(false), 4 * 4e-3, 1e-9);
   EXPECT_NEAR(computes_in_flight(true), 4 * 4e-3 + 4e-3 * (7.0 / 8 + 3.0 / 4 + 1.0 / 2), 1e-9);
 }
 

@@ -334,7 +334,7 @@ class Scale(unittest.TestCase):
         self.assertIn("has 32 rows", self.refused(*given, "--ranks", 64, "--spatial", 64))
         self.assertIn("give fewer", self.refused(*given, "--ranks", 99, "--stages", 99))
         self.assertIn("1 sample in a step", self.refused(*given, "--ranks", 2, "--micro-batches", 2))
-        self.assertIn("expected axes of a grid", self.refused(*given, "--parallel", "planet 2"))
+        self.assertIn("planet is no axis", self.refused(*given, "--parallel", "planet 2"))
         self.assertIn("give one of them", self.refused(*given, "--parallel", "data 2", "--spatial", 2))
         self.assertIn("no such file", self.refused("--profile", self.path("none")))
         with open(self.path("empty.json"), "w") as f:

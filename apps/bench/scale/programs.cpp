@@ -153,7 +153,7 @@ class ProgramWriter {
   /// `last`: of the step's passes, after which gradients are complete.
   void backward_node(std::size_t node, bool last) {
     const NodeShare& n = shares_[node];
-    const bool hide = step_.exchange.hide_rows && !n.exchanges.empty();
+    const bool hide = !step_.exchange.copies && !n.exchanges.empty();
     const auto run = [&](bool of_weights, bool everything) {
       for (const auto& c : step_.backward[node]) {
         if (!everything && c.of_weights != of_weights) continue;

@@ -12,9 +12,10 @@ namespace keelson::bench {
 ///
 /// A node's calls take the rank's share of its rows (StepProfile::Call::on_part), and the update takes the whole time
 /// on all ranks of a stage, since they hold the same parameters. Before a node's calls, rows of its sources come from
-/// other ranks along space; behind its backward calls the gradients of these rows go back and are added. The rank waits
-/// for them, unless ExchangeSettings::hide_rows: then they travel beside the part of the node's work that reads the
-/// rank's own rows, and beside the gradients of parameters.
+/// other ranks along space; behind its backward calls the gradients of these rows go back and are added. As in
+/// training, these gradients travel beside those of the node's parameters, unless ExchangeSettings::copies, and the
+/// rank waits for all other rows; with ExchangeSettings::hide_rows they travel beside the part of the work that reads
+/// the rank's own rows.
 ///
 /// Stages are cut where the longest of them is shortest. Values that are made before a cut and read behind it go from
 /// stage to stage, and their gradients back. Each stage works in the order of 1F1B with flush (Narayanan et al., SOSP

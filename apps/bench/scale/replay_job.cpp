@@ -63,8 +63,9 @@ double RankProgram::computing() const {
 }
 
 const RankProgram& ReplayJob::program_of(int rank) const {
-  const int parts = static_cast<int>(programs.size()) / stages;
-  return programs[static_cast<std::size_t>(rank / stage_ranks() * parts + rank % parts)];
+  const std::size_t parts = programs.size() / static_cast<std::size_t>(stages);
+  const auto stage = static_cast<std::size_t>(rank / stage_ranks()), part = static_cast<std::size_t>(rank) % parts;
+  return programs[stage * parts + part];
 }
 
 nlohmann::json json_of(const ReplayJob& job) {

@@ -15,7 +15,7 @@ struct ExchangeSettings {
   std::size_t bucket_bytes = 0;       ///< 0: all gradients as one
   bool overlap = false;               ///< true: begin when a bucket is full; false: after the backward pass
   bool compress = false;              ///< 16 bits for each f32 on the wire
-  bool hide_rows = false;             ///< rows of samples travel beside computations that do not need them
+  bool hide_rows = false;             ///< rows travel beside the part of the forward pass that does not need them
   bool copies = false;                ///< gradients and rows are copied as Machine::gradient_copies and row_copies say
 };
 

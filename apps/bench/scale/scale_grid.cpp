@@ -4,11 +4,12 @@
 
 #include <functional>
 #include <numeric>
-#include <set>
+#include <string_view>
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
+#include "engine/base/process_grid.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -23,11 +24,6 @@ std::vector<std::string> split_text(const std::string& text, const std::string& 
     parts.push_back(text.substr(begin, end - begin));
   parts.push_back(text.substr(begin));
   return parts;
-}
-
-[[noreturn]] void refuse_grid(const std::string& text) {
-  refuse("--parallel {}: expected axes of a grid, each once, such as \"data 4 x space 2\" or \"space 4x2 x stage 2\"",
-         text);
 }
 
 }  // namespace
@@ -68,20 +64,19 @@ std::vector<int> parse_parts(const std::string& option, const std::string& text)
 
 ScaleGrid parse_grid(const std::string& text) {
   ScaleGrid grid;
-  std::set<std::string> seen;
   if (text == "data") return grid;
-  for (const auto& axis : split_text(text, " x ")) {
-    const auto space = axis.find(' ');
-    const auto name = axis.substr(0, space), extent = space == std::string::npos ? "" : axis.substr(space + 1);
-    if (!seen.insert(name).second) refuse_grid(text);
-    if (name == "space") {
-      grid.space = parse_parts("--parallel: space", extent);
-      continue;
-    }
-    const auto n = parse_number<int>(extent);
-    if (!n || *n < 1 || *n > most_along_an_axis || (name != "data" && name != "stage")) refuse_grid(text);
-    (name == "data" ? grid.data : grid.stages) = *n;
+  auto axes = split_text(text, " x ");
+  constexpr std::string_view space = "space ";
+  for (auto& axis : axes) {  // blocks are the simulator's alone
+    if (!axis.starts_with(space)) continue;
+    grid.space = parse_parts("--parallel: space", axis.substr(space.size()));
+    axis = std::string(space) + std::to_string(grid.parts());
   }
+  const auto extents = ProcessGrid::parse(fmt::format("{}", fmt::join(axes, " x ")));
+  if (extents.channel > 1 || extents.ensemble > 1)
+    refuse("--parallel {}: expected the axes data, space and stage, which the simulation has; leave others out", text);
+  grid.data = extents.data;
+  grid.stages = extents.stage;
   return grid;
 }
 

@@ -21,7 +21,10 @@ double share_along(const CutDim& cut, std::size_t node, std::size_t r) {
   const auto part = [](std::int64_t rows, std::int64_t of) {
     return static_cast<double>(rows) / static_cast<double>(of);
   };
-  if (p.value.is_cut()) return part(p.value.owned(r).size(), p.value.extent);
+  if (p.value.is_cut()) {  // a rank that owns no row computes one of another rank, too
+    const Rows rows = p.value.owned(r).empty() ? p.value.held[r] : p.value.owned(r);
+    return part(rows.size(), p.value.extent);
+  }
   if (!p.is_term) return 1;
   std::int64_t all = 0;
   for (const Rows& rows : p.sources[0]) all += rows.size();
@@ -89,7 +92,7 @@ class NodeSharer {
   double interior(std::size_t d, std::size_t node, std::size_t r) const {
     const NodeParts& p = dims_[d].nodes[node];
     if (!p.value.is_cut() || p.sources.empty()) return 1;
-    const Rows made = p.value.owned(r);
+    const Rows made = p.value.held[r];
     Rows inside = made;
     while (!inside.empty() && !reads_own_rows(d, node, r, inside.begin)) ++inside.begin;
     while (!inside.empty() && !reads_own_rows(d, node, r, inside.end - 1)) --inside.end;

@@ -28,10 +28,10 @@ struct NodeShare {
 };
 
 /// Cuts samples into `space` parts: {4}, or {4, 2} along the first two spatial dimensions; empty: whole samples. The
-/// bounds along each dimension are those of training (sample_parts()). Where a layer needs whole values, or has fewer
-/// rows than there are parts, all ranks along the dimension gather the value. Along the second dimension the rows that
-/// travel include those that have come along the first. Returns the shares by rank along space, then by node. Throws
-/// InputError, naming `net`, where samples cannot be cut into so many parts.
+/// bounds along each dimension are those of training (sample_parts()). Where a layer needs whole values, all ranks
+/// along the dimension gather the value. Along the second dimension the rows that travel include those that have come
+/// along the first. Returns the shares by rank along space, then by node. Throws InputError, naming `net`, where
+/// samples cannot be cut into so many parts.
 std::vector<std::vector<NodeShare>> share_nodes(const FusedNodes& fused, const std::vector<int>& space,
                                                 const std::string& net);
 

@@ -22,7 +22,7 @@ std::vector<NamedExchange> exchanges(const Machine& machine, std::size_t bucket_
   all.push_back({"overlap", "each bucket as soon as it is full, updates as buckets arrive", s});
   if (grid.parts() > 1) {
     s.hide_rows = true;
-    all.push_back({"hidden", "rows travel beside interior results and the gradients of weights", s});
+    all.push_back({"hidden", "rows travel beside the part of the forward pass that does not need them", s});
   }
   if (machine.ranks_per_node > 1) {
     s.algorithm = "two-level";
