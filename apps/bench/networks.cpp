@@ -6,6 +6,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/sgd.hpp"
+#include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "nets/registry.hpp"
 
@@ -93,6 +94,18 @@ Network registered(const nets::RegisteredNetwork& entry, const std::string& size
   return n;
 }
 
+constexpr std::string_view mlperf_v0_7 = "mlperf-v0.7";
+
+/// MLPerf HPC v0.7's CosmoFlow.
+nets::RegisteredNetwork earlier_mlperf() {
+  nets::RegisteredNetwork n = nets::registered_cosmoflow_mlperf();
+  n.name = mlperf_v0_7;
+  n.make = [](const nets::Settings&, const Shape& sample) {
+    return nets::cosmoflow_mlperf({.size = sample[1], .channels = static_cast<int>(sample[0]), .kernel = 2});
+  };
+  return n;
+}
+
 /// "64", or "96x144".
 std::string size_text(const Shape& sample) {
   return sample.rank() == 4 ? fmt::format("{}", sample[1]) : fmt::format("{}x{}", sample[1], sample[2]);
@@ -114,6 +127,8 @@ std::vector<std::string> network_names() {
   return names;
 }
 
+std::vector<std::string> earlier_network_names() { return {std::string(mlperf_v0_7)}; }
+
 std::string small_size(const std::string& name) {
   const auto* const entry = find(name);
   return entry ? size_text(entry->small_sample) : "";
@@ -126,6 +141,7 @@ std::string published_size(const std::string& name) {
 
 Network make_network(const std::string& name, const std::string& size) {
   if (name.starts_with(lstm_prefix)) return language_model(name, size);
+  if (name == mlperf_v0_7) return registered(earlier_mlperf(), size);
   if (const auto* const entry = find(name)) return registered(*entry, size);
   refuse("no network '{}'", name);
 }

@@ -22,6 +22,8 @@ struct Network {
 };
 
 std::vector<std::string> network_names();
+/// Networks of earlier rounds of MLPerf, to compare with figures of their time.
+std::vector<std::string> earlier_network_names();
 
 /// A size at which a step takes every machine only a moment, as --size accepts it; empty: the network has samples of
 /// one size.

@@ -300,7 +300,9 @@ void define_step(app::CommandLine& line) {
   auto& v =
       line.verb("step", "Time whole training steps or forward passes of a network on made-up data; also under mpirun",
                 [o](app::Job& job) { return run_step(*o, job); });
-  v.option("--net", o->net, "Network").one_of(network_names());
+  auto names = network_names();
+  for (const auto& name : earlier_network_names()) names.push_back(name);
+  v.option("--net", o->net, "Network").one_of(names);
   o->verb = &v;
   v.flag("--inference", o->inference,
          "Time forward passes as in evaluation: with the loss, without backward pass and update");

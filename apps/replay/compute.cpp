@@ -8,48 +8,94 @@
 namespace keelson::replay {
 namespace {
 
+using bench::RankEvent;
 using simgrid::s4u::this_actor::sleep_for;
 
-/// Computes for `seconds`, plus the time that the exchange has taken from the core in the meantime.
-void compute(Replay& replay, int rank, double seconds) {
-  double& owed = replay.owed[rank];
-  replay.computing[rank] = true;
-  for (double left = seconds; left > 0; left = owed) {
-    if (left != seconds) owed = 0;
-    sleep_for(left);
+class Computation {
+ public:
+  Computation(Replay& replay, int rank)
+      : replay_(replay),
+        rank_(rank),
+        program_(replay.job.program_of(rank)),
+        random_(replay.job.seed * 1000003u + static_cast<unsigned>(rank)),
+        seconds_(program_.computing()),
+        posted_(program_.buckets.size(), MPI_REQUEST_NULL) {
+    for (const std::size_t bytes : program_.buckets) bytes_ += static_cast<double>(bytes);
   }
-  replay.computing[rank] = false;
-}
+
+  /// One step. Returns the seconds that the rank computes.
+  double step() {
+    factor_ = std::max(0.5, 1 + replay_.job.machine.imbalance * normal_(random_));
+    messages_.clear();  // the events below may move requests: SMPI keeps handles, not their addresses
+    for (const RankEvent& e : program_.events) run(e);
+    const int buckets = static_cast<int>(program_.buckets.size());
+    for (int b = 0; b < buckets && !replay_.job.exchange.overlap; ++b) post(b);
+    if (buckets == 0) compute(program_.update * factor_);
+    for (int b = 0; b < buckets; ++b) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, rank_, b, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      compute(program_.update * factor_ * static_cast<double>(program_.buckets[b]) / bytes_);
+    }
+    MPI_Waitall(buckets, posted_.data(), MPI_STATUSES_IGNORE);
+    MPI_Waitall(static_cast<int>(messages_.size()), messages_.data(), MPI_STATUSES_IGNORE);
+    return factor_ * seconds_;
+  }
+
+ private:
+  void run(const RankEvent& e) {
+    using enum RankEvent::Kind;
+    const int process = replay_.job.ranks + rank_ + e.peer;  // that computes for the other rank
+    const int bytes = static_cast<int>(e.bytes);
+    switch (e.kind) {
+      case compute:
+        return this->compute(e.seconds * factor_);
+      case busy:
+        return sleep_for(e.seconds);
+      case send:
+        MPI_Isend(no_payload, bytes, MPI_BYTE, process, 0, MPI_COMM_WORLD, &messages_.emplace_back(MPI_REQUEST_NULL));
+        replay_.wire_bytes += bytes;
+        replay_.messages += 1;
+        return;
+      case receive:
+        MPI_Irecv(no_payload, bytes, MPI_BYTE, process, 0, MPI_COMM_WORLD, &messages_.emplace_back(MPI_REQUEST_NULL));
+        return;
+      case wait:
+        MPI_Wait(&messages_.at(static_cast<std::size_t>(e.index)), MPI_STATUS_IGNORE);
+        return;
+      case bucket:
+        if (replay_.job.exchange.overlap) post(e.index);
+        return;
+    }
+  }
+
+  /// Gives a bucket to the rank's other process.
+  void post(int b) { MPI_Isend(nullptr, 0, MPI_BYTE, rank_, b, MPI_COMM_WORLD, &posted_[b]); }
+
+  /// Computes for `seconds`, plus the time that the exchange has taken from the core in the meantime.
+  void compute(double seconds) {
+    double& owed = replay_.owed[rank_];
+    replay_.computing[rank_] = true;
+    for (double left = seconds; left > 0; left = owed) {
+      if (left != seconds) owed = 0;
+      sleep_for(left);
+    }
+    replay_.computing[rank_] = false;
+  }
+
+  Replay& replay_;
+  int rank_;
+  const bench::RankProgram& program_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  double seconds_, factor_ = 1, bytes_ = 0;
+  std::vector<MPI_Request> posted_;
+  std::vector<MPI_Request> messages_;  // in the order of the events
+};
 
 }  // namespace
 
 void run_computation(Replay& replay, int rank) {
-  const auto& job = replay.job;
-  const int buckets = static_cast<int>(job.buckets.size());
-  std::mt19937_64 random(job.seed * 1000003u + static_cast<unsigned>(rank));
-  std::normal_distribution<double> normal;
-  double bytes = 0;
-  for (const auto& b : job.buckets) bytes += static_cast<double>(b.bytes);
-  std::vector<MPI_Request> posted(job.buckets.size(), MPI_REQUEST_NULL);
-  const auto post = [&](int b) { MPI_Isend(nullptr, 0, MPI_BYTE, rank, b, MPI_COMM_WORLD, &posted[b]); };
-  for (double& slowest : replay.slowest) {
-    const double factor = std::max(0.5, 1 + job.machine.imbalance * normal(random));
-    compute(replay, rank, job.forward * factor);
-    double done = 0;
-    for (int b = 0; b < buckets; ++b) {
-      compute(replay, rank, (job.buckets[b].ready - done) * factor);
-      done = job.buckets[b].ready;
-      if (job.exchange.overlap) post(b);
-    }
-    compute(replay, rank, (job.backward - done) * factor);
-    for (int b = 0; b < buckets && !job.exchange.overlap; ++b) post(b);
-    for (int b = 0; b < buckets; ++b) {
-      MPI_Recv(nullptr, 0, MPI_BYTE, rank, b, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      compute(replay, rank, job.update * factor * static_cast<double>(job.buckets[b].bytes) / bytes);
-    }
-    MPI_Waitall(buckets, posted.data(), MPI_STATUSES_IGNORE);
-    slowest = std::max(slowest, factor * (job.forward + job.backward + job.update));
-  }
+  Computation computation(replay, rank);
+  for (double& slowest : replay.slowest) slowest = std::max(slowest, computation.step());
   replay.end = std::max(replay.end, simgrid::s4u::Engine::get_clock());
 }
 

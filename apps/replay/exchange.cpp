@@ -8,16 +8,17 @@
 namespace keelson::replay {
 namespace {
 
-/// Payloads do not exist: nothing reads from this address or writes to it (see replay_main.cpp).
-char* const no_payload = reinterpret_cast<char*>(64);
-
 class Exchange {
  public:
-  Exchange(Replay& replay, int rank) : replay_(replay), job_(replay.job), rank_(rank) {}
+  Exchange(Replay& replay, int rank)
+      : replay_(replay), job_(replay.job), rank_(rank), first_(rank / job_.stage_ranks() * job_.stage_ranks()) {}
 
-  void sum_up(int bucket) {
-    for (const auto& round : bench::make_rounds(job_.exchange.algorithm, rank_, job_.ranks, job_.machine.ranks_per_node,
-                                                job_.buckets[bucket].bytes))
+  /// A sum over the ranks of the stage.
+  void sum_up(std::size_t bytes) {
+    if (job_.stage_ranks() == 1) return;
+    if (job_.exchange.copies) work(job_.machine.gradient_copies * passes(bytes));
+    for (const auto& round : bench::make_rounds(job_.exchange.algorithm, rank_ - first_, job_.stage_ranks(),
+                                                job_.machine.ranks_per_node, bytes))
       run(round);
   }
 
@@ -26,10 +27,11 @@ class Exchange {
   void run(const bench::Round& r) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     const bool compress = job_.exchange.compress;
-    if (r.from >= 0) MPI_Irecv(no_payload, on_wire(r.received), MPI_BYTE, r.from, 0, MPI_COMM_WORLD, &requests[0]);
+    if (r.from >= 0)
+      MPI_Irecv(no_payload, on_wire(r.received), MPI_BYTE, first_ + r.from, 0, MPI_COMM_WORLD, &requests[0]);
     if (r.to >= 0) {
       if (compress) work(passes(r.sent));
-      MPI_Isend(no_payload, on_wire(r.sent), MPI_BYTE, r.to, 0, MPI_COMM_WORLD, &requests[1]);
+      MPI_Isend(no_payload, on_wire(r.sent), MPI_BYTE, first_ + r.to, 0, MPI_COMM_WORLD, &requests[1]);
       replay_.wire_bytes += on_wire(r.sent);
       replay_.messages += 1;
     }
@@ -52,19 +54,20 @@ class Exchange {
 
   Replay& replay_;
   const bench::ReplayJob& job_;
-  int rank_;
+  int rank_, first_;  // first_: of the stage
 };
 
 }  // namespace
 
 void run_exchange(Replay& replay, int rank) {
   Exchange exchange(replay, rank);
-  const int own = replay.job.ranks + rank, buckets = static_cast<int>(replay.job.buckets.size());
-  std::vector<MPI_Request> done(replay.job.buckets.size(), MPI_REQUEST_NULL);
+  const auto& sizes = replay.job.program_of(rank).buckets;
+  const int own = replay.job.ranks + rank, buckets = static_cast<int>(sizes.size());
+  std::vector<MPI_Request> done(sizes.size(), MPI_REQUEST_NULL);
   for (int step = 0; step < replay.job.steps; ++step) {
     for (int bucket = 0; bucket < buckets; ++bucket) {
       MPI_Recv(nullptr, 0, MPI_BYTE, own, bucket, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      exchange.sum_up(bucket);
+      exchange.sum_up(sizes[bucket]);
       MPI_Isend(nullptr, 0, MPI_BYTE, own, bucket, MPI_COMM_WORLD, &done[bucket]);
     }
     MPI_Waitall(buckets, done.data(), MPI_STATUSES_IGNORE);

@@ -13,40 +13,30 @@ constexpr int first_spatial = 2;  ///< dimension of images and volumes: rows, de
 
 /// One dimension that is cut.
 struct Cut {
-  int dim = first_spatial;  ///< of images and volumes
-  int parts = 1, part = 0;  ///< along this dimension; number of this rank's
-  int step = 1;             ///< ranks along space from one part to the next
-  std::string rows;         ///< what is exchanged: "rows", "columns"
-};
-
-/// How all ranks compute a node.
-struct NodeParts {
-  ValueParts value;                        ///< of the result
-  std::vector<std::vector<Rows>> sources;  ///< per source, per rank: rows that the layer reads
-  /// Per rank: computes the rank's part; null: the node's own layer.
-  std::vector<std::shared_ptr<const Layer>> layers;
-  std::vector<std::vector<std::int64_t>> paddings;  ///< per rank: LayerPart::padding
-  std::int64_t stride = 0;  ///< rows of the inputs to a row of the result; 0: the value is whole
-  bool is_term = false;     ///< each rank computes a term, from parts
-  bool on_parts() const { return value.is_cut() || is_term; }  ///< whether the layer works on parts
+  int dim = first_spatial;    ///< of images and volumes
+  int parts = 1, part = 0;    ///< along this dimension; number of this rank's, for finish()
+  int step = 1;               ///< ranks along space from one part to the next
+  std::string rows = "rows";  ///< what is exchanged: "rows", "columns"
+  bool whole_inputs = false;  ///< each rank reads all of an input's extent
 };
 
 class SampleCutter {
  public:
-  SampleCutter(const Graph& graph, const FusedNodes& fused, bool training, Cut cut)
-      : graph_(graph),
-        fused_(fused),
+  SampleCutter(const FusedNodes& fused, bool training, Cut cut)
+      : fused_(fused),
         training_(training),
         cut_(std::move(cut)),
         ranks_(static_cast<std::size_t>(cut_.parts)),
-        rank_(cut_.part),
         parts_(fused.nodes.size()) {
     find_dims();
+    for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].dim = dims_[i];
     find_strides();
     for (std::size_t i = 0; i < parts_.size(); ++i) this->cut(i);
     find_rows_of_inputs();
   }
-  SpatialParts finish();
+  /// The nodes of this rank.
+  SpatialParts finish(const Graph& graph);
+  std::vector<NodeParts> take_parts() { return std::move(parts_); }
 
  private:
   const Graph::Node& node(std::size_t i) const { return fused_.nodes[i]; }
@@ -91,12 +81,10 @@ class SampleCutter {
   int emit_rows(SpatialParts& result, int of, std::vector<Rows> wanted, const std::string& reader);
   std::string bounds() const;
 
-  const Graph& graph_;
   const FusedNodes& fused_;
   bool training_;
   Cut cut_;
   std::size_t ranks_;
-  int rank_;
   std::vector<int> dims_;  ///< per node: the dimension that counts rows; -1: the value has none
   std::vector<NodeParts> parts_;
   std::int64_t unit_ = 1;   ///< product of the strides on the way through the parts
@@ -107,7 +95,8 @@ class SampleCutter {
 /// Targets of losses of pixels have no channels, so the rows of those of images are another dimension; those of volumes
 /// stay whole.
 void SampleCutter::find_dims() {
-  for (const Graph::Node& n : fused_.nodes) dims_.push_back(n.shape.shape.rank() > 3 ? cut_.dim : -1);
+  for (const Graph::Node& n : fused_.nodes)
+    dims_.push_back(n.shape.shape.rank() > std::max(cut_.dim, 3) ? cut_.dim : -1);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const auto of = term(i, {0, 1});
     for (std::size_t s = 0; of && s < of->dims.size(); ++s)
@@ -234,8 +223,8 @@ bool SampleCutter::cut_node(std::size_t i, std::size_t by) {
 void SampleCutter::find_rows_of_inputs() {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     if (!node(i).srcs.empty() || !parts_[i].value.is_cut()) continue;
-    std::vector<Rows> held(ranks_, cut_.dim == first_spatial ? Rows{} : Rows{0, extent(i)});
-    for (std::size_t reader = i + 1; cut_.dim == first_spatial && reader < parts_.size(); ++reader)
+    std::vector<Rows> held(ranks_, cut_.whole_inputs ? Rows{0, extent(i)} : Rows{});
+    for (std::size_t reader = i + 1; !cut_.whole_inputs && reader < parts_.size(); ++reader)
       for (std::size_t s = 0; s < node(reader).srcs.size(); ++s) {
         if (node(reader).srcs[s] != static_cast<int>(i)) continue;
         const bool in_parts = parts_[reader].on_parts();
@@ -270,7 +259,7 @@ int SampleCutter::emit_rows(SpatialParts& result, int of, std::vector<Rows> want
   if (!fresh) return known->second;
   Graph::Node n;
   n.name = fmt::format("{}/{} of {}", reader, cut_.rows, node(producer).name);
-  n.layer = row_exchange_layer({value, std::move(wanted), rank_, cut_.step, dims_[producer], reader});
+  n.layer = row_exchange_layer({value, std::move(wanted), cut_.part, cut_.step, dims_[producer], reader});
   n.srcs = {of};
   n.shape = n.layer->infer({&result.nodes[static_cast<std::size_t>(of)].shape, 1});
   result.nodes.push_back(std::move(n));
@@ -284,23 +273,23 @@ int SampleCutter::emit_source(SpatialParts& result, std::size_t i, std::size_t s
   return emit_rows(result, index_[src], parts_[i].sources[s], node(i).name);
 }
 
-SpatialParts SampleCutter::finish() {
+SpatialParts SampleCutter::finish(const Graph& graph) {
   SpatialParts result;
-  const auto me = static_cast<std::size_t>(rank_);
+  const auto me = static_cast<std::size_t>(cut_.part);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     Graph::Node n = node(i);
     const NodeParts& p = parts_[i];
     for (std::size_t s = 0; s < n.srcs.size(); ++s) n.srcs[s] = emit_source(result, i, s);
     if (!n.srcs.empty() && p.layers[me]) n.layer = p.layers[me];
     if (p.value.is_cut()) n.shape.shape[dims_[i]] = p.value.held[me].size();
-    if (p.value.is_cut() && n.srcs.empty() && cut_.dim == first_spatial) result.inputs[n.name] = p.value.held[me];
+    if (p.value.is_cut() && n.srcs.empty() && !cut_.whole_inputs) result.inputs[n.name] = p.value.held[me];
     result.alike = result.alike && are_alike(i);
     index_.push_back(static_cast<int>(result.nodes.size()));
     result.nodes.push_back(std::move(n));
     result.in_parts.push_back(p.on_parts());
   }
   for (const int i : fused_.index) result.index.push_back(index_[static_cast<std::size_t>(i)]);
-  for (const auto& [name, output] : graph_.outputs()) {
+  for (const auto& [name, output] : graph.outputs()) {
     const auto i = static_cast<std::size_t>(fused_.index[static_cast<std::size_t>(output)]);
     if (!parts_[i].value.is_cut() || training_) continue;
     const std::vector<Rows> all(ranks_, Rows{0, extent(i)});
@@ -341,17 +330,21 @@ SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const Pl
   const ProcessGrid& grid = *options.grid;
   const int number = grid.coordinate(ProcessGrid::Axis::space), columns = grid.columns();
   auto parts =
-      SampleCutter(graph, fused, options.training, {first_spatial, grid.rows(), number / columns, columns, "rows"})
-          .finish();
+      SampleCutter(fused, options.training, {first_spatial, grid.rows(), number / columns, columns}).finish(graph);
   if (columns == 1) return parts;
   require_blocks(parts, grid);
-  auto blocks = SampleCutter(graph, {parts.nodes, parts.index}, options.training,
-                             {first_spatial + 1, columns, number % columns, 1, "columns"})
-                    .finish();
+  const FusedNodes of_rows{parts.nodes, parts.index};
+  auto blocks =
+      SampleCutter(of_rows, options.training, {first_spatial + 1, columns, number % columns, 1, "columns", true})
+          .finish(graph);
   blocks.inputs = parts.inputs;
   blocks.alike = blocks.alike && parts.alike;
   blocks.bounds = parts.bounds + blocks.bounds;
   return blocks;
+}
+
+std::vector<NodeParts> sample_parts(const FusedNodes& fused, bool training, int ranks, int dim) {
+  return SampleCutter(fused, training, {.dim = dim, .parts = ranks}).take_parts();
 }
 
 std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options) {

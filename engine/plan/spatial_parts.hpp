@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/plan/fuse.hpp"
-#include "engine/tensor/rows.hpp"
+#include "engine/plan/parts.hpp"
 
 namespace keelson {
 
@@ -33,6 +33,23 @@ struct SpatialParts {
 /// middle of the rows that it reads. Throws InputError, naming the node, for a layer without a rule whose result has
 /// spatial dimensions.
 SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options);
+
+/// How all ranks along the axis space compute a node.
+struct NodeParts {
+  int dim = -1;                            ///< the dimension that counts rows; -1: the value has none
+  ValueParts value;                        ///< of the result
+  std::vector<std::vector<Rows>> sources;  ///< per source, per rank: rows that the layer reads
+  /// Per rank: computes the rank's part; null: the node's own layer.
+  std::vector<std::shared_ptr<const Layer>> layers;
+  std::vector<std::vector<std::int64_t>> paddings;  ///< per rank: LayerPart::padding
+  std::int64_t stride = 0;  ///< rows of the inputs to a row of the result; 0: the value is whole
+  bool is_term = false;     ///< each rank computes a term, from parts
+  bool on_parts() const { return value.is_cut() || is_term; }  ///< whether the layer works on parts
+};
+
+/// Per node: how `ranks` ranks share it if samples are cut along dimension `dim`: 2, the first spatial one, as
+/// spatial_parts() does, or a later one. For estimates, which need no plan.
+std::vector<NodeParts> sample_parts(const FusedNodes& fused, bool training, int ranks, int dim);
 
 /// SpatialParts::inputs of a graph that is compiled with these options; empty where the ranks have whole samples.
 std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options);

@@ -42,7 +42,7 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& o) {
   const Var y = g.input("y", {o.targets});
   for (int i = 1; i <= blocks; ++i) {
     const auto name = fmt::format("conv{}", i);
-    x = conv(x, {.filters = widths.at(name), .size = 3, .padding = Padding::same}, name);
+    x = conv(x, {.filters = widths.at(name), .size = o.kernel, .padding = Padding::same}, name);
     x = max_pool(leaky_relu(x, 0.3f), 2);
   }
   x = flatten(x, ElementOrder::channels_last);

@@ -16,6 +16,8 @@ struct CosmoFlowOptions {
   int channels = 4;         ///< redshifts
   int targets = 4;          ///< parameters to predict
   float dropout = 0.5f;     ///< rate
+  /// Of MLPerf's network: edge of the convolutions' kernels, 3 since MLPerf HPC v1.0, 2 in v0.7.
+  std::int64_t kernel = 3;
   /// Number of filters or units of layers for which it differs from the published one: {"conv1", 24}. For pruned or
   /// grown networks, Topology::widths() returns these numbers.
   std::map<std::string, std::int64_t> widths = {};

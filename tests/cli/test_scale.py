@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
+from programs import long_test
+
 BIN = os.environ["KEELSON_BIN"]
 BENCH = os.path.join(BIN, "keelson-bench")
 REPLAY = os.path.join(BIN, "keelson-scale-replay")
@@ -22,13 +24,27 @@ MB = 1 << 20
 
 
 def exchange(**changes):
-    return {"algorithm": "halving", "bucket_bytes": 0, "overlap": False, "compress": False, **changes}
+    return {"algorithm": "halving", "bucket_bytes": 0, "overlap": False, "compress": False, "hide_rows": False,
+            "copies": False, **changes}
+
+
+def program(events, buckets=(), update=0.0):
+    return {"events": events, "buckets": list(buckets), "update": update}
+
+
+def grid_job(ranks, programs, machine=None, stages=1, **changes):
+    return {"machine": {**MACHINE, **(machine or {})}, "ranks": ranks, "steps": 1, "seed": 1, "stages": stages,
+            "programs": programs, "exchange": exchange(**changes)}
 
 
 def job(ranks, machine=None, buckets=((16 * MB, 0.05),), **changes):
-    return {"machine": {**MACHINE, **(machine or {})}, "ranks": ranks, "steps": 1, "seed": 1, "forward": 0.03,
-            "backward": 0.06, "update": 0.01, "buckets": [{"bytes": b, "ready": r} for b, r in buckets],
-            "exchange": exchange(**changes)}
+    """30 ms forward, 60 ms backward, in which buckets are ready, and 10 ms of update."""
+    events, done = [["compute", 0.03]], 0
+    for number, (_, ready) in enumerate(buckets):
+        events += [["compute", ready - done], ["bucket", number]]
+        done = ready
+    events += [["compute", 0.06 - done]]
+    return grid_job(ranks, [program(events, [b for b, _ in buckets], 0.01)], machine, **changes)
 
 
 ALONE = 0.1
@@ -37,7 +53,10 @@ ALONE = 0.1
 @unittest.skipUnless(os.path.exists(REPLAY), "built without SimGrid")
 class Replay(unittest.TestCase):
     def simulate(self, *arguments, **options):
-        done = subprocess.run([REPLAY], input=json.dumps(job(*arguments, **options)), text=True,
+        return self.replay(job(*arguments, **options))
+
+    def replay(self, described):
+        done = subprocess.run([REPLAY], input=json.dumps(described), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return json.loads(done.stdout)
@@ -119,6 +138,69 @@ class Replay(unittest.TestCase):
         self.assertGreater(self.exposed(n, groups, algorithm="ring"), 3 * inside)
 
 
+    def test_rows_travel_between_neighbours(self):
+        # Two replicas of two ranks. A message of 1 MB takes 1 ms and a latency, beside 0.4 ms of computation.
+        rows = [["compute", 0.01], ["receive", 1, 1000000], ["send", 1, 1000000], ["compute", 4e-4], ["wait", 0],
+                ["wait", 1], ["busy", 1e-4]]
+        back = [[e[0], -1, e[2]] if e[0] in ("receive", "send") else e for e in rows]
+        result = self.replay(grid_job(4, [program(rows), program(back)]))
+        self.assertAlmostEqual(result["step"], 0.01 + 1e-3 + LATENCY + 1e-4, 6)
+        self.assertAlmostEqual(result["slowest"], 0.0104, 9)
+        self.assertEqual((result["messages"], result["wire_bytes"]), (1, 1e6))
+
+    def stages(self, times, micro_batches):
+        """1F1B with forward and backward passes of these lengths by stage, over a network that costs nothing."""
+        fast = {"node_bandwidth": 1e15, "rank_bandwidth": 1e15, "rank_latency": 0.0, "node_latency": 0.0,
+                "group_latency": 0.0, "message_overhead": 0.0}
+        programs, count = [], len(times)
+        for stage, (forward, backward) in enumerate(times):
+            events, values, gradients = [], [], []
+            for _ in range(micro_batches):
+                for peer, numbers in ((-1, values), (1, gradients)):
+                    if 0 <= stage + peer < count:
+                        numbers.append(len([e for e in events if e[0] == "receive"]))
+                        events.append(["receive", peer, 4])
+
+            def one(seconds, numbers, peer):
+                if numbers:
+                    events.append(["wait", numbers.pop(0)])
+                events.append(["compute", seconds])
+                if 0 <= stage + peer < count:
+                    events.append(["send", peer, 4])
+
+            ahead = min(micro_batches, count - stage - 1)
+            for _ in range(ahead):
+                one(forward, values, 1)
+            for _ in range(micro_batches - ahead):
+                one(forward, values, 1)
+                one(backward, gradients, -1)
+            for _ in range(ahead):
+                one(backward, gradients, -1)
+            programs.append(program(events))
+        return self.replay(grid_job(count, programs, fast, stages=count))["step"]
+
+    def test_equal_stages_take_what_the_formula_says(self):
+        for count, micro_batches in ((1, 4), (2, 1), (2, 8), (4, 4), (4, 16)):
+            expected = (micro_batches + count - 1) * (0.01 + 0.02)
+            self.assertAlmostEqual(self.stages([(0.01, 0.02)] * count, micro_batches), expected, 8)
+
+    def test_uneven_stages_wait_for_the_longest(self):
+        # The second stage works without a pause from its first value on: 10 + 8 * (20 + 40), and the last gradient's 20.
+        self.assertAlmostEqual(self.stages([(0.01, 0.02), (0.02, 0.04)], 8), 0.51, 8)
+        # The first stage is the long one: 8 * 60, and at the end the short stage's turn, 10 + 20, lies between.
+        self.assertAlmostEqual(self.stages([(0.02, 0.04), (0.01, 0.02)], 1), 0.09, 8)
+
+    def test_stages_sum_their_own_gradients(self):
+        events = [["compute", 0.01], ["bucket", 0]]
+        result = self.replay(grid_job(8, [program(events, [16 * MB]), program(events, [4 * MB])], stages=2))
+        self.assertAlmostEqual(result["wire_bytes"] / (2 * (1 - 1 / 4) * 10 * MB), 1, 5)
+        self.assertEqual(result["messages"], 4)
+
+    def test_copies_take_time_from_one_core(self):
+        machine = {"gradient_copies": 3.0}
+        self.assertAlmostEqual(self.exposed(8, machine, copies=True) - self.exposed(8, machine), 3 * 16 * MB / 4e9, 6)
+
+
 class Scale(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -153,7 +235,7 @@ class Scale(unittest.TestCase):
         self.assertGreater(updated, net)  # an update reads the gradient, and more
 
     def test_machines_can_be_printed_and_given_again(self):
-        for name in ("cori", "summit", "cluster"):
+        for name in ("cori", "summit", "fugaku", "cluster"):
             printed = self.run_scale("--machine", name, "--show-machine").stdout
             self.assertEqual(json.loads(printed)["name"], name)
             file = self.path(name + ".json")
@@ -162,7 +244,7 @@ class Scale(unittest.TestCase):
             self.assertEqual(self.run_scale("--machine", file, "--show-machine").stdout, printed)
 
     def test_refusals(self):
-        self.assertIn("not one of cori, summit, cluster", self.refused("--machine", "nowhere", "--show-machine"))
+        self.assertIn("not one of cori, summit, fugaku, cluster", self.refused("--machine", "nowhere", "--show-machine"))
         self.assertIn("--profile is missing", self.refused())
         self.assertIn("without mpirun", self.refused("--profile", self.profile, launcher=MPIEXEC + ["-n", "2"]))
 
@@ -180,15 +262,49 @@ class Scale(unittest.TestCase):
             self.assertAlmostEqual(p["efficiency"], p["seconds_alone"] / p["seconds_per_step"], 9)
         by_way = {p["exchange"]: p["efficiency"] for p in result["weak"] if p["ranks"] == 12}
         self.assertGreater(by_way["overlap"], by_way["blocking"])
-        self.assertEqual([p["samples_per_rank"] for p in result["strong"]], [2, 1])
+        self.assertEqual([p["samples_per_replica"] for p in result["strong"]], [2, 1])
         with open(page) as f:
             html = f.read()
         self.assertIn("</html>", html)
         self.assertIn("Strong scaling", html)
         self.assertNotRegex(html, r"<script|src=|href=|nan|inf\b")
         text = self.run_scale(*options).stdout
-        self.assertRegex(text, r"two-level +12 ")
+        self.assertRegex(text, r"two-level +data 12 +12 ")
         self.assertRegex(text, r"published +90\.7 % at 27360 ranks")
+
+    @unittest.skipUnless(os.path.exists(REPLAY), "built without SimGrid")
+    def test_lines_and_table_name_the_grid(self):
+        options = ("--profile", self.profile, "--step-ms", 100, "--machine", "cluster", "--exchange", "overlap,hidden")
+        text = self.run_scale(*options, "--ranks", "8,16", "--spatial", "2x2").stdout
+        self.assertIn("grid data 2 x space 2x2: 2 replicas of 4 ranks, 1 micro-batch a step", text)
+        self.assertRegex(text, r"a rank computes [\d.]+( to [\d.]+)? ms, sends [\d.]+ MB in \d+ messages within")
+        self.assertRegex(text, r"overlap +data 4 x space 2x2 +16 ")
+        self.assertRegex(text, r"hidden +data 2 x space 2x2 +8 ")
+        options += ("--parallel", "data 2 x space 2 x stage 2", "--samples", 4, "--micro-batches", 4)
+        result = json.loads(self.run_scale(*options, "--json").stdout)
+        self.assertEqual({p["grid"] for p in result["weak"]}, {"data 2 x space 2 x stage 2"})
+        for p in result["weak"]:
+            self.assertEqual(p["ranks"], 8)
+            self.assertLess(p["seconds_computing"], p["seconds_alone"] / 2)
+            self.assertAlmostEqual(p["efficiency"], p["seconds_alone"] / p["seconds_per_step"] / 4, 9)
+
+    @unittest.skipUnless(os.path.exists(REPLAY), "built without SimGrid")
+    @long_test
+    def test_fugaku_from_one_description(self):
+        """MLPerf HPC v0.7: 249 ms a step of 512 nodes, 93.8 ms with samples in 4x4 parts, 120.5 ms with 4 parts."""
+        profile = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mlperf_v0_7_step.json")
+
+        def step(alone, *grid):
+            done = self.run_scale("--machine", "fugaku", "--profile", profile, "--step-ms", alone, "--exchange", "copied",
+                                  "--steps", 1, "--json", *grid)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return 1e3 * json.loads(done.stdout)["weak"][0]["seconds_per_step"]
+
+        alone = 200.0
+        for _ in range(3):
+            alone += 249 - step(alone, "--ranks", 512)
+        self.assertAlmostEqual(step(alone, "--parallel", "data 512 x space 4x4") / 93.8, 1, delta=0.25)
+        self.assertAlmostEqual(step(alone, "--parallel", "data 4096 x space 4") / 120.5, 1, delta=0.25)
 
     @unittest.skipUnless(os.path.exists(REPLAY), "built without SimGrid")
     def test_compares_with_measured_sums(self):
@@ -214,6 +330,12 @@ class Scale(unittest.TestCase):
         self.assertIn("has 9688 ranks", self.refused(*given, "--ranks", 100000))
         self.assertIn("expected a multiple", self.refused(*given, "--machine", "summit", "--ranks", 7))
         self.assertIn("not one of blocking, buckets", self.refused(*given, "--exchange", "telepathy"))
+        self.assertIn("takes multiples of 4: give --ranks 8", self.refused(*given, "--ranks", 6, "--spatial", 4))
+        self.assertIn("has 32 rows", self.refused(*given, "--ranks", 64, "--spatial", 64))
+        self.assertIn("give fewer", self.refused(*given, "--ranks", 99, "--stages", 99))
+        self.assertIn("1 sample in a step", self.refused(*given, "--ranks", 2, "--micro-batches", 2))
+        self.assertIn("planet is no axis", self.refused(*given, "--parallel", "planet 2"))
+        self.assertIn("give one of them", self.refused(*given, "--parallel", "data 2", "--spatial", 2))
         self.assertIn("no such file", self.refused("--profile", self.path("none")))
         with open(self.path("empty.json"), "w") as f:
             f.write("{}")

@@ -37,7 +37,7 @@ std::vector<ComparedSum> compare_with(const std::string& file, const Machine& ma
     refuse("--compare {}: no sum in it that can be simulated; measure with KEELSON_ALLREDUCE=halving, say", file);
   for (auto& row : rows) {
     job.exchange.algorithm = row.algorithm;
-    job.buckets = {{row.bytes, 0}};
+    job.programs = {{.events = {{.kind = RankEvent::Kind::bucket}}, .buckets = {row.bytes}, .update = 0}};
     row.simulated = run_replay(program, job).step;
   }
   return rows;

@@ -67,6 +67,44 @@ Machine cori() {
           .imbalance = 0.01};
 }
 
+/// Fugaku, as the CosmoFlow runs of MLPerf HPC v0.7 used it: TensorFlow with Mesh TensorFlow, one process a node.
+/// - 158,976 nodes of one A64FX: 48 cores in 4 groups, of which the runs used 40 threads.
+/// - TofuD: 0.49 us for a Put of 8 bytes, links of 6.8 GB/s with an efficiency of 93 %, 38.1 GB/s of injection (Ajima
+/// et
+///   al., IEEE Cluster 2018). The schedules here send one message at a time, which takes one link. The torus gets no
+///   limit above the nodes: which nodes the jobs had is not published.
+/// - 0.22 TFLOP/s in training: what is left of 249 ms a step at 512 nodes without the sums (docs/benchmarking.md).
+/// - Copies, read in mlcommons/hpc_results_v0.7, Fujitsu's mesh_tensorflow/ops.py: allreduce_pyfunc() copies each
+///   gradient out of TensorFlow, appends one after the other to a growing array, sums, and copies the result back. For
+///   the 16 arrays of this network that is 1 + 6.65 + 1 copies of all. Rows are cut out, copied and pickled, and the
+///   receiver unpickles and copies them. The update (utils/mesh_momentum_weight_decay.py) is one TensorFlow operation
+///   for each product, sum and assignment: 14 arrays read and written, where one fused call has 5; the weight decay of
+///   0 is not counted.
+/// - Assumed: 5 GB/s of sums and copies (one core), 1 us of overhead per message, 5 us for a call on 40 threads, 1 %
+///   imbalance.
+Machine fugaku() {
+  return {.name = "fugaku",
+          .title = "like Fugaku: one A64FX a node, TofuD",
+          .most_ranks = 158976,
+          .ranks_per_node = 1,
+          .nodes_per_group = 384,
+          .rank_bandwidth = 40 * GB,
+          .rank_latency = 0.1 * us,
+          .node_bandwidth = 6.3 * GB,
+          .node_latency = 0.15 * us,
+          .group_bandwidth = 384 * 6.3 * GB,
+          .group_latency = 0.1 * us,
+          .message_overhead = 1 * us,
+          .sum_bandwidth = 5 * GB,
+          .spare_core = true,
+          .flops_per_second = 0.22 * TFLOPS,
+          .imbalance = 0.01,
+          .call_overhead = 5 * us,
+          .gradient_copies = 8.65,
+          .row_copies = 3,
+          .update_arrays = 14};
+}
+
 /// No machine in particular: two-socket nodes on 100 Gb/s, leaf switches with 24 nodes and 12 cables up. All assumed,
 /// but for 12 GB/s and 1 us, which MPI reaches on such links.
 Machine cluster() {
@@ -107,6 +145,15 @@ void each_member(M& m, F f) {
   f("spare_core", m.spare_core);
   f("flops_per_second", m.flops_per_second);
   f("imbalance", m.imbalance);
+  f("call_overhead", m.call_overhead);
+  f("gradient_copies", m.gradient_copies);
+  f("row_copies", m.row_copies);
+  f("update_arrays", m.update_arrays);
+}
+
+/// Whether a file may leave this member out.
+bool is_optional(const std::string& name) {
+  return name == "call_overhead" || name == "update_arrays" || name.ends_with("_copies");
 }
 
 /// nullptr if the value is allowed, else which values are allowed.
@@ -114,14 +161,15 @@ const char* objection(const std::string&, const std::string&) { return nullptr; 
 const char* objection(const std::string&, bool) { return nullptr; }
 const char* objection(const std::string&, int value) { return value > 0 ? nullptr : "a whole number above 0"; }
 const char* objection(const std::string& name, double value) {
-  const bool may_be_zero = name.ends_with("latency") || name == "message_overhead" || name == "imbalance";
+  const bool may_be_zero =
+      name.ends_with("latency") || name == "message_overhead" || name == "imbalance" || is_optional(name);
   if (may_be_zero) return std::isfinite(value) && value >= 0 ? nullptr : "a number of 0 or more";
   return std::isfinite(value) && value > 0 ? nullptr : "a number above 0";
 }
 
 }  // namespace
 
-std::vector<std::string> machine_names() { return {"cori", "summit", "cluster"}; }
+std::vector<std::string> machine_names() { return {"cori", "summit", "fugaku", "cluster"}; }
 
 nlohmann::json json_of(const Machine& machine) {
   nlohmann::json j;
@@ -135,6 +183,7 @@ Machine machine_of(const nlohmann::json& json, const std::string& source) {
   std::vector<std::string> known;
   each_member(machine, [&](const char* name, auto& value) {
     known.emplace_back(name);
+    if (!json.contains(name) && is_optional(name)) return;
     if (!json.contains(name)) refuse("{}: the machine has no \"{}\"", source, name);
     const auto& found = json.at(name);
     const char* expected = "of another type";
@@ -154,6 +203,7 @@ Machine machine_of(const nlohmann::json& json, const std::string& source) {
 Machine make_machine(const std::string& name_or_file) {
   if (name_or_file == "summit") return summit();
   if (name_or_file == "cori") return cori();
+  if (name_or_file == "fugaku") return fugaku();
   if (name_or_file == "cluster") return cluster();
   std::ifstream in(name_or_file);
   if (!in) refuse("--machine {}: no such file, and not one of {}", name_or_file, fmt::join(machine_names(), ", "));

@@ -26,6 +26,12 @@ struct Machine {
   double flops_per_second = 0;  ///< of a rank, in whole training steps
   double imbalance = 0;         ///< standard deviation of a rank's time for one step, relative to that time
 
+  // May be left out in files. The last three are about a published program, for the way to exchange "copied".
+  double call_overhead = 0;    ///< least seconds of a call, however few rows it computes
+  double gradient_copies = 0;  ///< how often one core copies all gradients beside a sum, at the speed of sums
+  double row_copies = 0;       ///< the same for each message with rows, at each of its ends
+  double update_arrays = 5;    ///< arrays that its update reads and writes, for 5 in one fused call with momentum
+
   int ranks_per_group() const { return ranks_per_node * nodes_per_group; }
 };
 

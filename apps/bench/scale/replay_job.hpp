@@ -9,12 +9,40 @@
 
 namespace keelson::bench {
 
-/// How the ranks exchange gradients.
+/// How the ranks exchange gradients, and rows of samples.
 struct ExchangeSettings {
   std::string algorithm = "halving";  ///< see make_rounds
   std::size_t bucket_bytes = 0;       ///< 0: all gradients as one
   bool overlap = false;               ///< true: begin when a bucket is full; false: after the backward pass
   bool compress = false;              ///< 16 bits for each f32 on the wire
+  bool hide_rows = false;             ///< rows travel beside the part of the forward pass that does not need them
+  bool copies = false;                ///< gradients and rows are copied as Machine::gradient_copies and row_copies say
+};
+
+/// What a rank does next.
+struct RankEvent {
+  enum class Kind {
+    compute,  ///< computes for `seconds`; a slow rank takes longer
+    busy,     ///< works for its messages for `seconds`
+    send,     ///< starts a message
+    receive,  ///< starts to wait for a message
+    wait,     ///< waits for the message of the event with the number `index` among all that send and receive
+    bucket,   ///< the gradients of the bucket `index` are complete
+  };
+  Kind kind = Kind::compute;
+  double seconds = 0;
+  int peer = 0;  ///< rank minus this rank
+  std::size_t bytes = 0;
+  int index = 0;
+};
+
+/// The step of a rank: forward and backward passes with their messages, then the update.
+struct RankProgram {
+  std::vector<RankEvent> events;
+  std::vector<std::size_t> buckets;  ///< bytes of f32 of each gradient bucket
+  double update = 0;                 ///< seconds
+
+  double computing() const;  ///< seconds of computation, with the update
 };
 
 /// One simulation, which the program keelson-scale-replay reads as JSON.
@@ -22,13 +50,13 @@ struct ReplayJob {
   Machine machine;
   int ranks = 1, steps = 1;
   unsigned seed = 1;  ///< seed of the imbalance
-  struct Bucket {
-    std::size_t bytes = 0;  ///< of f32
-    double ready = 0;       ///< seconds after the backward pass has begun
-  };
-  double forward = 0, backward = 0, update = 0;  ///< seconds
-  std::vector<Bucket> buckets;
+  int stages = 1;     ///< the ranks of a stage are neighbours, and sum gradients
+  /// For each stage, one program for each rank along space, which varies fastest.
+  std::vector<RankProgram> programs;
   ExchangeSettings exchange;
+
+  int stage_ranks() const { return ranks / stages; }
+  const RankProgram& program_of(int rank) const;
 };
 
 /// The result, which the program prints as JSON.

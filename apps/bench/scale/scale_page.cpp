@@ -38,16 +38,18 @@ std::string efficiency_plot(const ScalePage& page, const std::vector<ScalePoint>
 
 std::string table(const std::vector<ScalePoint>& points) {
   std::string out =
-      "<div class='card'><table><tr><th>exchange</th><th class='n'>ranks</th><th class='n'>step, ms</th>"
-      "<th class='n'>alone, ms</th><th class='n'>imbalance, ms</th><th class='n'>exposed, ms</th>"
+      "<div class='card'><table><tr><th>exchange</th><th>grid</th><th class='n'>ranks</th><th class='n'>step, ms</th>"
+      "<th class='n'>alone, ms</th><th class='n'>computing, ms</th><th class='n'>imbalance, ms</th><th "
+      "class='n'>exposed, ms</th>"
       "<th class='n'>sent by a rank, MB</th><th class='n'>messages</th><th class='n'>efficiency</th></tr>";
   for (const auto& p : points)
     out += fmt::format(
-        "<tr><td>{}</td><td class='n'>{}</td><td class='n'>{:.2f}</td><td class='n'>{:.2f}</td><td class='n'>{:.2f}"
-        "</td><td class='n'>{:.2f}</td><td class='n'>{:.1f}</td><td class='n'>{:.0f}</td><td class='n'>{:.1f} "
+        "<tr><td>{}</td><td>{}</td><td class='n'>{}</td><td class='n'>{:.2f}</td><td class='n'>{:.2f}</td>"
+        "<td class='n'>{:.2f}</td><td class='n'>{:.2f}</td><td class='n'>{:.2f}</td><td class='n'>{:.1f}</td><td "
+        "class='n'>{:.0f}</td><td class='n'>{:.1f} "
         "%</td></tr>",
-        escape(p.exchange), p.ranks, p.result.step * 1e3, p.alone * 1e3, p.imbalance() * 1e3, p.exposed() * 1e3,
-        p.result.wire_bytes * 1e-6, p.result.messages, 100 * p.efficiency);
+        escape(p.exchange), escape(p.grid), p.ranks, p.result.step * 1e3, p.alone * 1e3, p.computing * 1e3,
+        p.imbalance() * 1e3, p.exposed() * 1e3, p.result.wire_bytes * 1e-6, p.result.messages, 100 * p.efficiency);
   return out + "</table></div>";
 }
 
@@ -64,8 +66,8 @@ std::string render_scale(const ScalePage& page) {
          efficiency_plot(page, page.weak, "The same samples for each rank", true) + "<p class='note'>";
   for (const auto& e : page.exchanges) out += fmt::format("{}: {}. ", escape(e.name), escape(e.what));
   out +=
-      "Each way adds one thing to the way before. Efficiency: the time of a step on one rank alone, divided by the "
-      "simulated time.</p></div>";
+      "Each way adds one thing to the way before. Efficiency: the rate of all ranks, divided by so many times the rate "
+      "of one rank alone.</p></div>";
   out += table(page.weak);
   if (!page.strong.empty())
     out += "<h2>Strong scaling</h2><div class='card'>" +
