@@ -87,7 +87,7 @@ TEST(Layout, Kinds) {
   EXPECT_TRUE(o.is_opaque());
   EXPECT_FALSE(o.is_strided());
   EXPECT_FALSE(o.is_plain(s));
-  EXPECT_EQ(o.opaque().to_string(), "x");
+  EXPECT_EQ(o.opaque().to_string(), "aB16b");
 }
 
 TEST(Layout, Bytes) {
