@@ -152,6 +152,11 @@ void SampleCutter::cut(std::size_t i) {
   p.value = ValueParts::whole(extent(i), ranks_);
   p.is_term = p.is_term && cut_sum(i);
   if (p.is_term) return;
+  if (by && has_rows(i) && !part(i, {0, 1}) && cut_.dim != first_spatial)
+    refuse(
+        "the layer {} ({}) cannot compute parts along two dimensions (--spatial DxH): give a number of parts along "
+        "the first dimension alone",
+        node(i).name, node(i).layer->kind());
   if (by && has_rows(i) && !part(i, {0, 1}))
     refuse(
         "the layer {} ({}) cannot compute parts of samples (--spatial): its result needs whole samples. Leave "
