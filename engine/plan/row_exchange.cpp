@@ -112,7 +112,7 @@ class RowBuffer {
   std::string label(const RowMessage& m, const char* direction) const {
     if (m.peer == nobody) return fmt::format("{} of {} beyond the edge", what_, exchange_.reader);
     return fmt::format("{} of {} {} part {} ({})", what_, exchange_.reader, direction, m.peer,
-                       m.peer < exchange_.rank ? "above" : "below");
+                       m.peer < exchange_.rank ? "before" : "after");
   }
 
   NodeBuilder& b_;

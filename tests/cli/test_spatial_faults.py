@@ -131,7 +131,7 @@ class SpatialFaults(KilledRuns):
             text = self.ends_with(run, 1, limit=120)
             self.assertIn("ending the job (KEELSON_WATCHDOG_ABORT)", text)
             self.assertRegex(text, r"watchdog: rank \d \(\S+\) has waited \d+ s for .*: (rank|.* )2 \(")
-            if re.search(r"watchdog: rank 3 \(\S+\) has waited \d+ s for (gradients of )?rows of conv\d from part 0 \(above\) "
+            if re.search(r"watchdog: rank 3 \(\S+\) has waited \d+ s for (gradients of )?rows of conv\d from part 0 \(before\) "
                          r"with rank 2 \(\S+\) in step \d", text):
                 return
         self.fail(f"no rank waited for rows:\n{text}")
