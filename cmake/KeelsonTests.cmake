@@ -132,7 +132,7 @@ foreach(script IN LISTS scripts)
   add_test(NAME cli.${name} COMMAND ${with_device} ${Python3_EXECUTABLE} ${script})
   set_tests_properties(cli.${name} PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()
-set_tests_properties(cli.test_faults cli.test_spares cli.test_random_faults PROPERTIES TIMEOUT 7200)  # with KEELSON_FAULTS=100
+set_tests_properties(cli.test_faults cli.test_spares cli.test_spatial_faults cli.test_random_faults PROPERTIES TIMEOUT 7200)  # with KEELSON_FAULTS=100
 
 include(KeelsonHeaderTest)
 

@@ -300,7 +300,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   auto& world = *session.ranks;
   t.exchange = decide(options_.exchange, world);
   choose_precision_and_grid(task, *session.context, world, t);
-  const ProcessGrid grid(world, training_extents(world.size(), t.space, t.space_columns));
+  const ProcessGrid grid(training_extents(world.size(), t.space, t.space_columns), world.rank());
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible)
     record_threads(session.context->device().current_instance().concurrency(), t, checkpoint_);

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "engine/base/error.hpp"
-#include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
 namespace {
@@ -39,7 +38,7 @@ TrainingTargets::TrainingTargets(const Dataset& training, const TrainerOptions& 
       shuffle_(options.shuffle),
       transform_(options.transform),
       communicator_(communicator),
-      counts_(training_grid(communicator, options.space).coordinate(ProcessGrid::Axis::space) == 0),
+      space_(options.space),
       baseline_(baseline) {
   const auto& fields = training.fields();
   while (field_ < fields.size() && fields[field_].name != options.evaluation.target) ++field_;
@@ -60,7 +59,7 @@ void TrainingTargets::on_batch(const RunState& s, const Batch& batch) {
   if (s.epoch > 0) return;
   const auto targets = mine_.size() - 1;
   done_ += batch.global_count;
-  if (!counts_) return;
+  if (batch.count == 0 || (communicator_ && communicator_->rank() % space_ != 0)) return;
   const auto* y = static_cast<const float*>(batch.fields[field_]);
   for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count) * targets; ++i) mine_[i % targets] += y[i];
   mine_[targets] += static_cast<double>(batch.count);

@@ -41,7 +41,7 @@ class TrainingTargets final : public TrainObserver {
   bool shuffle_;
   std::shared_ptr<const SampleTransform> transform_;
   Communicator* communicator_;
-  bool counts_;  ///< the samples of this rank; else another rank of the replica counts them
+  int space_;  ///< ranks of a replica, of which the first counts the samples
   MeanBaseline& baseline_;
   std::size_t field_ = 0;
   std::int64_t done_ = 0;      ///< samples of the first epoch, of all ranks

@@ -59,6 +59,8 @@ std::vector<float> Parameters::get(const Parameter& p, int which) const {
   if (which < 0 && !p.value) return p.start.empty() ? initial_values(p.init, p.name, p.shape, seed_) : p.start;
   if (which >= 0 && p.shard)
     fail("{}: this rank has a part of the moments alone, since the optimizer's state is in shards", p.name);
+  const auto moment = static_cast<std::size_t>(which);
+  if (which >= 0 && moment >= p.moments.size() && moment < p.start_moments.size()) return p.start_moments[moment];
   std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
   context_->read_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
   return plain;
@@ -67,6 +69,15 @@ std::vector<float> Parameters::get(const Parameter& p, int which) const {
 void Parameters::set(Parameter& p, const std::vector<float>& plain, int which) {
   KEELSON_EXPECT(static_cast<std::int64_t>(plain.size()) == p.shape.elements());
   take_turn();
+  if (which < 0 && !p.value) {
+    p.start = plain;
+    return;
+  }
+  if (const auto moment = static_cast<std::size_t>(which); which >= 0 && !p.shard && moment >= p.moments.size()) {
+    p.start_moments.resize(std::max(p.start_moments.size(), moment + 1));
+    p.start_moments[moment] = plain;
+    return;
+  }
   if (which < 0 || !p.shard) return context_->write_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
   if (p.shard->count == 0) return;
   const Tensor whole = context_->allocate(p.value.desc(), p.name + ", all moments");

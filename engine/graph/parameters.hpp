@@ -105,12 +105,12 @@ class Parameters {
   Parameters remap(const Graph& graph, const ParameterMaps& maps) const;
 
   /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
-  /// moment. If the value has no memory yet, the copy has the parameter's initial values. Waits for the device. Throws
-  /// Error for a moment that is in shards: see gather().
+  /// moment. If the value or the moment has no memory yet, the copy has the values that it will begin with. Waits for
+  /// the device. Throws Error for a moment that is in shards: see gather().
   std::vector<float> get(const Parameter& p, int which = -1) const;
-  /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. The value
-  /// or the moment must have memory already. Of a moment in shards, this rank's shard is written. Throws Error for
-  /// another number of elements.
+  /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. A value
+  /// or a moment without memory will begin with these values. Of a moment in shards, this rank's shard is written.
+  /// Throws Error for another number of elements.
   void set(Parameter& p, const std::vector<float>& plain, int which = -1);
 
  private:

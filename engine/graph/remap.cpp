@@ -79,11 +79,8 @@ void Parameters::carry_over(const Parameter& from, Parameter& to, const Paramete
   const bool has_new = std::find(elements.begin(), elements.end(), -1) != elements.end();
   to.start = pick(get(from),
                   has_new ? initial_values(to.init, to.name, to.shape, seed_) : std::vector<float>(elements.size()));
-  for (std::size_t m = 0; m < std::max(from.moments.size(), from.start_moments.size()); ++m) {
-    const bool in_memory = m < from.moments.size();
-    to.start_moments.push_back(
-        pick(in_memory ? get(from, static_cast<int>(m)) : from.start_moments[m], std::vector<float>(elements.size())));
-  }
+  for (std::size_t m = 0; m < std::max(from.moments.size(), from.start_moments.size()); ++m)
+    to.start_moments.push_back(pick(get(from, static_cast<int>(m)), std::vector<float>(elements.size())));
 }
 
 }  // namespace keelson

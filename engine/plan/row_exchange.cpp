@@ -13,9 +13,9 @@ using Kind = CollectiveDesc::Kind;
 /// Rows of a value in a buffer, and the messages that move them.
 class RowBuffer {
  public:
-  /// `holds`: the rows in the buffer.
-  RowBuffer(NodeBuilder& builder, const RowExchange& exchange, BufferId buffer, const Rows& holds)
-      : b_(builder), exchange_(exchange), buffer_(buffer), holds_(holds) {}
+  /// `what`: in messages, "rows". `holds`: the rows in the buffer.
+  RowBuffer(NodeBuilder& builder, const RowExchange& exchange, const char* what, BufferId buffer, const Rows& holds)
+      : b_(builder), exchange_(exchange), what_(what), buffer_(buffer), holds_(holds) {}
 
   /// These rows as a part of the buffer.
   BufferId view(const Rows& rows) const {
@@ -110,12 +110,14 @@ class RowBuffer {
     return b_.new_buffer("rows", {d.shape, d.dtype, d.layout.without_gaps(d.shape)});
   }
   std::string label(const RowMessage& m, const char* direction) const {
-    if (m.peer == nobody) return fmt::format("rows of {} beyond the edge", exchange_.reader);
-    return fmt::format("rows of {} {} part {}", exchange_.reader, direction, m.peer);
+    if (m.peer == nobody) return fmt::format("{} of {} beyond the edge", what_, exchange_.reader);
+    return fmt::format("{} of {} {} part {} ({})", what_, exchange_.reader, direction, m.peer,
+                       m.peer < exchange_.rank ? "before" : "after");
   }
 
   NodeBuilder& b_;
   const RowExchange& exchange_;
+  const char* what_;
   BufferId buffer_;
   Rows holds_;
 };
@@ -144,7 +146,7 @@ class RowExchangeLayer : public Layer {
   BackwardFn plan(ForwardBuilder& p) const override {
     const BufferId src = p.src_in(0, layout(p.src(0).shape));
     const BufferId dst = p.new_dst(layout(p.dst_shape()), p.type());
-    RowBuffer from(p, exchange_, src, held_), to(p, exchange_, dst, wanted_);
+    RowBuffer from(p, exchange_, "rows", src, held_), to(p, exchange_, "rows", dst, wanted_);
     const bool in_place = transfers_.own == held_ && to.holds(from);
     std::vector<RowBuffer::Incoming> incoming;
     for (const RowMessage& m : transfers_.receives) incoming.push_back(to.receive(m, true));
@@ -169,11 +171,12 @@ class RowExchangeLayer : public Layer {
     const Shape shape = b.desc(b.diff_dst()).shape;  // a copy: descriptions move when buffers are added
     const DType type = b.desc(b.diff_dst()).dtype;
     const BufferId diff_dst = b.diff_dst_in(layout(shape), type);
-    RowBuffer from(b, exchange_, diff_dst, wanted_);
+    constexpr const char* gradients = "gradients of rows";
+    RowBuffer from(b, exchange_, gradients, diff_dst, wanted_);
     const bool in_place = transfers_.own == held_ && diff_dst == b.diff_dst() && b.owns_diff_dst();
     const BufferId diff_src = in_place ? from.view(held_) : new_diff_src(b, shape, type);
     if (in_place) b.set_diff_src(0, diff_src);
-    RowBuffer to(b, exchange_, diff_src, held_);
+    RowBuffer to(b, exchange_, gradients, diff_src, held_);
     std::vector<RowBuffer::Incoming> terms, zeros;
     for (const RowMessage& m : transfers_.sends) terms.push_back(to.receive(m, false));
     for (const Rows& rows : unread()) zeros.push_back(to.receive_zeros(rows));

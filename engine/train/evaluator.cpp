@@ -32,11 +32,9 @@ Evaluator::Evaluator(const Graph& graph, Parameters& parameters, const Dataset& 
       context_(parameters.context()) {
   if (options_.evaluation.units == 0)
     options_.evaluation.units = static_cast<double>(dataset.size() * options_.unit.per_sample);
-  const auto extents =
-      training_extents(communicator_ ? communicator_->size() : 1, options_.space, options_.space_columns);
-  if (extents.space > 1) replicas_.emplace(*communicator_, extents);
+  make_grid();
   set_network(graph, parameters);
-  regroup();  // after the plan, which knows best whether there is memory for the batch
+  deal_samples();  // after the plan, which knows best whether there is memory for the batch
 }
 
 Evaluator::~Evaluator() = default;
@@ -46,7 +44,27 @@ const Executor& Evaluator::executor() const {
   return network_->executor;
 }
 
-void Evaluator::regroup() {
+void Evaluator::make_grid() {
+  const auto extents =
+      training_extents(communicator_ ? communicator_->size() : 1, options_.space, options_.space_columns);
+  if (extents.space > 1) replicas_.emplace(*communicator_, extents);
+}
+
+void Evaluator::release_group() {
+  if (options_.space == 1) return;  // the plan does not communicate
+  release_network();
+  loader_.reset();
+  replicas_.reset();
+}
+
+void Evaluator::regroup(const Graph& graph, Parameters& parameters, Communicator* communicator) {
+  communicator_ = communicator;
+  make_grid();
+  if (!network_) set_network(graph, parameters);
+  deal_samples();
+}
+
+void Evaluator::deal_samples() {
   loader_.reset();  // before the next one, which wants as much memory
   const ProcessGrid grid = training_grid(communicator_, options_.space);
   counts_ = grid.coordinate(ProcessGrid::Axis::space) == 0;
@@ -75,7 +93,7 @@ void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_of_fields(graph, plan, dataset_);
   network_.emplace(graph, parameters, plan, dataset_, decoding);
-  if (std::exchange(rows_, decoding.rows) != decoding.rows && loader_) regroup();
+  if (std::exchange(rows_, decoding.rows) != decoding.rows && loader_) deal_samples();
   prepare_metrics();
 }
 

@@ -65,12 +65,14 @@ class Evaluator {
   /// Evaluates all samples once. The metrics keep their values until the next run(). Throws Error on all ranks if the
   /// loss or the first metric is not finite. Collective.
   Evaluation run();
+  std::int64_t samples() const { return dataset_.size(); }  ///< in the data set
   /// The executor of the current network; valid until set_network(). Throws Error after release_network().
   const Executor& executor() const;
 
-  /// After FaultTolerance::shrink() of the group that the evaluator was made with: deals the samples to the ranks that
-  /// are left.
-  void regroup();
+  /// Before FaultTolerance::shrink() of the group that the evaluator was made with: destroys what belongs to the group.
+  void release_group();
+  /// Afterwards: deals the samples to these ranks. Throws as set_network(). Collective.
+  void regroup(const Graph& graph, Parameters& parameters, Communicator* communicator);
   /// Destroys plan and executor before the network changes, so that the memory of the parameters can be freed.
   void release_network();
   /// Makes plan and executor for another network. `parameters` are in the same context as before. Throws InputError for
@@ -78,6 +80,8 @@ class Evaluator {
   void set_network(const Graph& graph, Parameters& parameters);
 
  private:
+  void make_grid();
+  void deal_samples();
   void prepare_metrics();
   /// Queues the samples that the plan computes at once (one, or all) of the loader's batch number `step`.
   void launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step);

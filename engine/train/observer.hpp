@@ -26,7 +26,7 @@ class TrainObserver {
   /// After every step. On a device that the host runs ahead of, the call comes when the loss of the step is known.
   virtual void on_step(const RunState&, const StepRecord&) {}
   /// After a step is queued and before its on_step(). The batch is that of this rank, in host memory, and valid during
-  /// the call.
+  /// the call. On a rank that waits (TrainingRanks) the batch has no fields, and `count` is 0.
   virtual void on_batch(const RunState&, const Batch&) {}
   /// Before each validation, whether at the end of an epoch or by Trainer::validate().
   virtual void on_validation_start(const RunState&) {}

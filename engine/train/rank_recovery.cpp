@@ -22,6 +22,9 @@ std::string describe(const Recovery& r) {
                      r.step);
 }
 
+/// " of 2 ranks", behind replicas.
+std::string of_ranks(int space) { return space == 1 ? "" : " of " + counted(space, "rank"); }
+
 /// Whether `work` has ended without the loss of a rank.
 bool succeeds(const std::function<void()>& work) {
   try {
@@ -35,32 +38,43 @@ bool succeeds(const std::function<void()>& work) {
 }  // namespace
 
 std::string Recovery::to_string() const {
-  const auto go_on = ranks == 1 ? std::string("1 rank goes") : fmt::format("{} ranks go", ranks);
+  const int units = ranks / space;
+  auto go_on = fmt::format("{} {} on", counted(units, space == 1 ? "rank" : "replica") + of_ranks(space),
+                           units == 1 ? "goes" : "go");
+  if (waiting > 0) go_on += fmt::format(", and {} {}", counted(waiting, "rank"), waiting == 1 ? "waits" : "wait");
   if (restarted_from)
     return fmt::format(
-        "{}; spare ranks take their place, and {} on from step {}. Seconds: {:.3f} interrupted, {:.3f} to agree and "
+        "{}; spare ranks take their place, and {} from step {}. Seconds: {:.3f} interrupted, {:.3f} to agree and "
         "regroup, {:.3f} to begin anew",
         describe(*this), go_on, *restarted_from, interrupted, shrink, rebuild);
   return fmt::format(
-      "{}; {} on. Seconds: {:.3f} interrupted, {:.3f} to agree and regroup, {:.3f} to rebuild, {:.3f} to do it again",
+      "{}; {}. Seconds: {:.3f} interrupted, {:.3f} to agree and regroup, {:.3f} to rebuild, {:.3f} to do it again",
       describe(*this), go_on, interrupted, shrink, rebuild, redo);
 }
 
-RankRecovery::RankRecovery(Communicator* ranks, int max_failures, bool restart, RunCheckpoints& checkpoints)
+RankRecovery::RankRecovery(const TrainingRanks& ranks, int max_failures, bool restart, RunCheckpoints& checkpoints)
     : ranks_(ranks),
-      max_failures_(max_failures >= 0 ? max_failures : (ranks ? ranks->size() : 1) / 2),
+      max_failures_(max_failures >= 0 ? max_failures : ranks.size() / 2),
       restart_(restart),
       checkpoints_(checkpoints) {}
 
-std::optional<Recovery> RankRecovery::retry_until_agreed(const std::string& what, RunState& state,
-                                                         const std::function<void()>& work, const Group& group) {
+/// Ranks that wait agree without a limit of time: the others may be at work for long.
+bool RankRecovery::is_done(const Work& work) const {
+  FaultTolerance& ranks = *ranks_.all()->fault_tolerance();
+  const bool good = succeeds(work.run);
+  if (!(good && ranks_.waits() ? ranks.wait_as_spare() : ranks.agree(good))) return false;
+  return ranks_.waiting() == 0 || !work.share || ranks.agree(succeeds(work.share));
+}
+
+std::optional<Recovery> RankRecovery::retry_until_agreed(const Work& work, RunState& state, const Group& group) {
   std::optional<Recovery> recovery;
   Stopwatch watch;
-  while (!ranks_->fault_tolerance()->agree(succeeds(work))) {
-    if (!recovery) recovery = {.step = state.step, .during = what, .interrupted = watch.seconds()};
+  while (!is_done(work)) {
+    if (!recovery)
+      recovery = {.step = state.step, .during = work.name, .space = ranks_.space(), .interrupted = watch.seconds()};
     if (restart_) {
       loss_ = recovery;
-      throw RanksLost(fmt::format("ranks were lost in {} after step {}", what, state.step));
+      throw RanksLost(fmt::format("ranks were lost in {} after step {}", work.name, state.step));
     }
     recover(*recovery, state, group);
     watch.restart();
@@ -74,17 +88,18 @@ void RankRecovery::recover(Recovery& recovery, RunState& state, const Group& gro
   for (int attempt = 0; attempt < most; ++attempt) {
     Stopwatch watch;
     group.release();
-    const bool was_rank0 = ranks_->rank() == 0;
-    const LostRanks lost = ranks_->fault_tolerance()->shrink();
-    if (!was_rank0 && ranks_->rank() == 0) checkpoints_.take_over();
+    Communicator& all = *ranks_.all();
+    const bool was_rank0 = all.rank() == 0;
+    const LostRanks lost = all.fault_tolerance()->shrink();
+    if (!was_rank0 && all.rank() == 0) checkpoints_.take_over();
     leave_out(lost, recovery, state);
     recovery.shrink += watch.lap();
     const bool good = succeeds(group.rebuild);
     recovery.rebuild += watch.lap();
-    if (ranks_->fault_tolerance()->agree(good)) return;
+    if (all.fault_tolerance()->agree(good)) return;
   }
-  throw RanksLost(fmt::format("the communication of {} on {} broke {} times in a row", counted(ranks_->size(), "rank"),
-                              ranks_->host(), most));
+  throw RanksLost(fmt::format("the communication of {} on {} broke {} times in a row", counted(ranks_.size(), "rank"),
+                              ranks_.all()->host(), most));
 }
 
 void RankRecovery::leave_out(const LostRanks& lost, Recovery& recovery, RunState& state) {
@@ -92,16 +107,22 @@ void RankRecovery::leave_out(const LostRanks& lost, Recovery& recovery, RunState
     recovery.lost.push_back({lost.ranks[i], lost.hosts[i]});
     lost_.push_back(recovery.lost.back());
   }
-  recovery.ranks = ranks_->size();
-  go_on_with(state, ranks_->size());
-  if (static_cast<int>(lost_.size()) <= max_failures_) return;
-  throw RanksLost(fmt::format("{}, which makes {} of {} (the most that a run goes on without: {}). {}",
-                              describe(recovery), lost_.size(), static_cast<int>(lost_.size()) + ranks_->size(),
-                              max_failures_, checkpoints_.describe_last()));
+  if (static_cast<int>(lost_.size()) > max_failures_)
+    throw RanksLost(fmt::format("{}, which makes {} of {} (the most that a run goes on without: {}). {}",
+                                describe(recovery), lost_.size(), static_cast<int>(lost_.size()) + ranks_.size(),
+                                max_failures_, checkpoints_.describe_last()));
+  if (ranks_.replicas() == 0)
+    throw RanksLost(fmt::format("{}; {} {} left, but a replica has {} (--spatial). {}", describe(recovery),
+                                counted(ranks_.size(), "rank"), ranks_.size() == 1 ? "is" : "are", ranks_.space(),
+                                checkpoints_.describe_last()));
+  recovery.ranks = ranks_.count();
+  recovery.waiting = ranks_.waiting();
+  go_on_with(state, ranks_.count());
 }
 
 void RankRecovery::compare_parameters(const Parameters& parameters, std::size_t moments) const {
-  if (ranks_->size() == 1) return;
+  if (ranks_.size() == 1) return;
+  Communicator& ranks = *ranks_.all();
   auto hash = fnv1a(nullptr, 0);
   const auto add = [&](const std::vector<float>& v) { hash = fnv1a(v.data(), v.size() * sizeof(float), hash); };
   for (const auto& p : parameters.all()) {
@@ -109,8 +130,8 @@ void RankRecovery::compare_parameters(const Parameters& parameters, std::size_t 
     for (std::size_t m = 0; p.kind == ParameterKind::trained && m < moments; ++m)
       add(parameters.get(p, static_cast<int>(m)));
   }
-  const auto all = ranks_->allgather(fmt::format("{:016x}", hash));
-  const auto names = ranks_->allgather(ranks_->name());
+  const auto all = ranks.allgather(fmt::format("{:016x}", hash));
+  const auto names = ranks.allgather(ranks.name());
   for (std::size_t r = 1; r < all.size(); ++r)
     if (all[r] != all[0])
       fail(

@@ -48,13 +48,16 @@ struct Recovery {
   std::optional<std::int64_t> restarted_from;
   std::string during;      ///< what the ranks did together at the loss, and then did again: "a step", "a validation"
   std::vector<Lost> lost;  ///< in the order in which they were found
-  int ranks = 1;           ///< that go on
+  int ranks = 1;           ///< that train on
+  int space = 1;           ///< ranks of a replica
+  int waiting = 0;         ///< ranks that are left, but too few for a replica
   // Seconds, on this rank:
   double interrupted = 0;  ///< from the beginning of `during` to the notice of the loss
   double shrink = 0;       ///< to agree on the ranks that are left, and to make their group
   double rebuild = 0;      ///< to make plan, executor and loaders for them; with other ranks all that training needs
   double redo = 0;         ///< to do `during` again, to its end
-  /// "rank 2 (node7) was lost in a step after step 40; 3 ranks go on. ..."
+  /// "rank 2 (node7) was lost in a step after step 40; 3 ranks go on. ...". With replicas of two ranks: "...; 1 replica
+  /// of 2 ranks goes on, and 1 rank waits. ..."
   std::string to_string() const;
 };
 

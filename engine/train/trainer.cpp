@@ -68,12 +68,13 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
                 std::move(options))),
       parameters_(parameters),
       communicator_(communicator),
+      ranks_(communicator, options_.space),
       state_(first_state(graph, training, communicator, options_)),
-      batches_(training, parameters.context().device(), communicator, options_),
-      session_(graph, parameters, batches_, communicator, options_),
+      batches_(training, parameters.context().device(), ranks_, options_),
+      session_(graph, parameters, batches_, ranks_, options_),
       pending_(parameters.context().device().is_asynchronous()),
       checkpoints_(options_.checkpoints, communicator, observers_),
-      recovery_(communicator, options_.max_failures, options_.restart_on_loss, checkpoints_),
+      recovery_(ranks_, options_.max_failures, options_.restart_on_loss, checkpoints_),
       vote_(communicator, options_.start, options_.time_limit, options_.interrupted),
       progress_(communicator, progress_of(options_), options_.threads.cpus),
       runs_ahead_(parameters.context().device().is_asynchronous()) {
@@ -92,10 +93,10 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker
   while (step()) after_step();
   finish();
   if (!lost().empty())
-    retry_until_agreed("the comparison of the parameters",
-                       [&] { recovery_.compare_parameters(parameters_, options_.moments().size()); });
+    retry_until_agreed({"the comparison of the parameters",
+                        [&] { recovery_.compare_parameters(parameters_, options_.moments().size()); }});
   if (communicator_ && communicator_->size() > 1)
-    retry_until_agreed("the table of times", [&] { run_times_ = gather_times(); });
+    retry_until_agreed({"the table of times", [&] { run_times_ = gather_times(); }});
   observers_.notify([&](auto& o) { o.on_stop(state_, *stop_); });
   return {*stop_, state_};
 }
@@ -140,12 +141,14 @@ bool Trainer::step() {
   PendingStep now;
   const Batch* batch = nullptr;
   Stopwatch watch;
-  retry_until_agreed("a step", [&] {
-    batches_.seek(state_);
-    watch.restart();
-    batch = &batches_.next(state_);
-    now = compute(*batch, watch);
-  });
+  retry_until_agreed({"a step",
+                      [&] {
+                        batches_.seek(state_);
+                        watch.restart();
+                        batch = &batches_.next(state_);
+                        now = compute(*batch, watch);
+                      },
+                      [&] { share(now); }});
   now.record.seconds.exchange += watch.lap();  // until the ranks agreed
   apply(now, *batch, watch);
   return true;
@@ -191,38 +194,37 @@ PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   params.seed = options_.seed;
   params.step = static_cast<std::uint64_t>(state_.step);
   params.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position(state_)));
+  if (ranks_.waits()) return now;
   session_.compute_gradients(batch, params, state_.step_in_epoch == 0, watch, seconds);
   if (survives()) {  // the sums must be here before the ranks agree on them
     session_.executor().finish_exchange();
     if (runs_ahead_) parameters_.context().device().fence();
     take_vote();
   }
-  if (!runs_ahead_) now.loss = session_.executor().loss();
+  if (!runs_ahead()) now.loss = session_.executor().loss();
   seconds.exchange += watch.lap();
   return now;
 }
 
 void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
-  Executor& executor = session_.executor();
   const bool apart = session_.ranks_apart() != nullptr;
   TimeSplit& seconds = now.record.seconds;
-  executor.take_exchange_seconds();
+  session_.take_exchange_seconds();
   ++state_.step;
   ++state_.step_in_epoch;
   state_.samples += batch.global_count;
   now.record.step = state_.step;
   now.record.epoch = position(state_);
   now.record.learning_rate = last_rate_;
-  if (!runs_ahead_ && !apart)
-    add_loss(now, {now.loss, executor.plan().checks_gradients() ? executor.loss_scale() : ops::LossScale()});
-  executor.update();
-  executor.carry_states();
+  if (!runs_ahead() && !apart) add_loss(now, {now.loss, session_.loss_scale()});
+  session_.update();
+  up_to_date_ = !ranks_.waits();
   observers_.notify([&](auto& o) { o.on_batch(state_, batch); });
-  if (runs_ahead_) {
-    executor.start_readback();
+  if (runs_ahead()) {
+    session_.executor().start_readback();
     if (!apart) finish_pending(0);  // of the step before, while this one goes on
   }
-  const double waited = executor.take_exchange_seconds();  // for buckets, by the update
+  const double waited = session_.take_exchange_seconds();  // for buckets, by the update
   seconds.compute += watch.lap() - waited;
   session_.exchange_parameters(state_.step);
   seconds.exchange += waited + watch.lap();
@@ -237,13 +239,13 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   now.record.rate = units(batch.global_count) / wall;
   clock_.add_step(seconds, wall, batch.global_count);
   state_.seconds = clock_.seconds();
-  if (runs_ahead_ || apart)
-    pending_.add(now, executor, finisher());
+  if (runs_ahead() || apart)
+    pending_.add(now, session_.executor(), finisher());
   else
     notify_step(now.record);
   checkpoints_.notify_if_written();
   if (decision_ == StopVote::Reason::failed)
-    retry_until_agreed("a checkpoint", [&] { checkpoints_.finish(); });
+    retry_until_agreed({"a checkpoint", [&] { checkpoints_.finish(); }});
   else if (decision_ != StopVote::Reason::none)
     stop_ = decision_ == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
 }
@@ -260,7 +262,9 @@ PendingSteps::Finish Trainer::finisher() {
   };
 }
 
-void Trainer::finish_pending(std::size_t left) { pending_.finish_all_but(left, session_.executor(), finisher()); }
+void Trainer::finish_pending(std::size_t left) {
+  if (!ranks_.waits()) pending_.finish_all_but(left, session_.executor(), finisher());
+}
 
 void Trainer::add_loss(PendingStep& step, const Executor::StepResult& result) {
   step.record.loss = result.loss / units(1);
@@ -303,6 +307,8 @@ void Trainer::synchronize() {
   finish_pending(0);
   session_.make_equal();
   if (session_.ranks_apart()) vote_.wait();
+  if (ranks_.waiting() > 0)
+    retry_until_agreed({"the copy of the parameters to ranks that wait", [this] { bring_up_to_date(); }});
 }
 
 Evaluation Trainer::validate() {
@@ -311,10 +317,12 @@ Evaluation Trainer::validate() {
   const Activity activity(Activity::Kind::validation, state_.step, state_.epoch + 1);
   const Stopwatch watch;
   Evaluation validation;
-  retry_until_agreed("a validation", [&] {
-    observers_.notify([&](auto& o) { o.on_validation_start(state_); });
-    validation = evaluator_->run();
-  });
+  retry_until_agreed({"a validation",
+                      [&] {
+                        observers_.notify([&](auto& o) { o.on_validation_start(state_); });
+                        if (!ranks_.waits()) validation = evaluator_->run();
+                      },
+                      [&] { share(validation); }});
   validation_seconds_ = validation.seconds;
   clock_.add_validation(watch.seconds());
   return validation;
@@ -363,13 +371,14 @@ void Trainer::save_checkpoint(bool best) {
   // After the last step of an epoch the next one has begun, without a step.
   const Activity activity(Activity::Kind::checkpoint, state_.step, state_.epoch + (state_.step_in_epoch > 0 ? 1 : 0));
   const Stopwatch watch;
-  retry_until_agreed("a checkpoint", [&] {
-    checkpoints_.finish();
-    observers_.notify([&](auto& o) { o.before_checkpoint(state_); });
-    session_.store(state_, survives());  // if ranks may be lost, any rank may have to go on from this
-    checkpoints_.copy(state_, parameters_, options_.moments(), best, survives());
-    state_.carried.clear();
-  });
+  retry_until_agreed({"a checkpoint", [&] {
+                        checkpoints_.finish();
+                        observers_.notify([&](auto& o) { o.before_checkpoint(state_); });
+                        // If ranks may be lost, any rank may have to go on from this.
+                        session_.store(state_, survives());
+                        checkpoints_.copy(state_, parameters_, options_.moments(), best, survives());
+                        state_.carried.clear();
+                      }});
   checkpoints_.start_writing(state_, survives());
   vote_.reserve(watch.seconds());
   clock_.add_checkpoint(watch.seconds());
@@ -377,7 +386,7 @@ void Trainer::save_checkpoint(bool best) {
 
 void Trainer::wait() {
   synchronize();
-  if (checkpoints_.wanted()) retry_until_agreed("a checkpoint", [&] { checkpoints_.finish(); });
+  if (checkpoints_.wanted()) retry_until_agreed({"a checkpoint", [&] { checkpoints_.finish(); }});
 }
 
 RunTimes Trainer::gather_times() {

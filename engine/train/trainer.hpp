@@ -17,6 +17,7 @@
 #include "engine/train/trainer_options.hpp"
 #include "engine/train/training_batches.hpp"
 #include "engine/train/training_checks.hpp"
+#include "engine/train/training_ranks.hpp"
 #include "engine/train/training_session.hpp"
 
 namespace keelson {
@@ -46,7 +47,9 @@ struct TrainResult {
 /// parameters, and after each validation and checkpoint. If a rank was lost, the others make a group without it, and do
 /// the interrupted work again, with the parameters of before. The samples of the epoch that are not yet done are dealt
 /// to the ranks that are left, `batch` per rank and step, so that no sample is left out or seen twice; losses stay
-/// means over the samples of a step. The learning rate follows the part of the epoch that is done. Two kinds of
+/// means over the samples of a step. The learning rate follows the part of the epoch that is done. If replicas have
+/// several ranks (TrainerOptions::space), the ranks that are left make up whole replicas, and others wait
+/// (TrainingRanks). Ranks that wait make all calls, too; they have no executor(). Two kinds of
 /// training cannot go on, and throw RanksLost: networks with recurrent states, whose samples are dealt to a fixed
 /// number of ranks, and step(batch), whose batches the caller has dealt. With TrainerOptions::restart_on_loss every
 /// loss throws RanksLost.
@@ -150,10 +153,13 @@ class Trainer {
   const std::shared_ptr<const CheckpointCopy>& last_copy() const { return checkpoints_.last_copy(); }
   /// The latest checkpoint that this run has written, or is writing, or was resumed from; empty: none.
   const std::filesystem::path& last_checkpoint() const { return checkpoints_.last(); }
-  /// The executor of the current network; valid until the network changes or ranks are lost.
+  /// The executor of the current network; valid until the network changes or ranks are lost. Throws Error on a rank
+  /// that waits.
   const Executor& executor() const { return session_.executor(); }
   /// Steps of one epoch: training samples / global batch, rounded up.
-  std::int64_t steps_per_epoch() const { return batches_.loader().steps_per_epoch(); }
+  std::int64_t steps_per_epoch() const {
+    return (state_.train_samples + state_.global_batch - 1) / state_.global_batch;
+  }
 
  private:
   // Parts of the loop, in the order of their calls.
@@ -178,10 +184,16 @@ class Trainer {
 
   // Ranks that are lost.
   bool survives() const;  ///< whether the ranks that are left can go on after a loss
-  /// As RankRecovery::retry_until_agreed(); calls `work` once if ranks cannot be lost. Notifies the observers.
-  void retry_until_agreed(const std::string& what, const std::function<void()>& work);
+  /// As RankRecovery::retry_until_agreed(); runs `work` once if ranks cannot be lost. Notifies the observers.
+  void retry_until_agreed(const RankRecovery::Work& work);
   void release_group();
   void rebuild_group();
+  void bring_up_to_date();  ///< gives the parameters of the others to ranks that waited. Can be done again
+  /// RankRecovery::Work::share of a step and of a validation.
+  void share(PendingStep& step);
+  void share(Evaluation& validation);
+  /// Whether the host queues a step before it knows the loss of the step before. Ranks that wait are told of each loss.
+  bool runs_ahead() const { return runs_ahead_ && ranks_.waiting() == 0; }
   void join_ranks();  ///< after the session was made anew: losses and votes follow its exchange
 
   // Networks that change, and resuming.
@@ -202,6 +214,7 @@ class Trainer {
   const TrainerOptions options_;
   Parameters& parameters_;
   Communicator* communicator_;
+  TrainingRanks ranks_;  ///< of communicator_
   RunState state_;
   Observers observers_;
   TrainingBatches batches_;
@@ -213,8 +226,9 @@ class Trainer {
   StopVote vote_;
   ProgressChoice progress_;
   RunClock clock_;
-  bool begun_ = false;     ///< begin() has been called since the last run() or resume()
-  const bool runs_ahead_;  ///< steps are queued while the device is at work on the one before
+  bool begun_ = false;      ///< begin() has been called since the last run() or resume()
+  const bool runs_ahead_;   ///< steps are queued while the device is at work on the one before
+  bool up_to_date_ = true;  ///< this rank's parameters are those after the latest step
   StopVote::Reason decision_ = StopVote::Reason::none;  ///< of the step's vote
   std::optional<StopReason> stop_;
   StepRecord last_step_;

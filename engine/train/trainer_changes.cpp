@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "engine/base/error.hpp"
@@ -36,45 +37,100 @@ std::map<std::string, Shape> states_of(const Graph& graph, std::int64_t global_b
   return states;
 }
 
-}  // namespace
-
-bool Trainer::survives() const {
-  return recovery_.survives() && (options_.restart_on_loss || session_.executor().states().empty());
+/// Gives parameters and moments (`moments` of each parameter) of rank `root` to all ranks.
+void broadcast_parameters(Parameters& parameters, std::size_t moments, Communicator& ranks, int root) {
+  for (auto& p : parameters.all()) {
+    const int arrays = p.kind == ParameterKind::trained ? static_cast<int>(moments) : 0;
+    for (int which = -1; which < arrays; ++which) {
+      std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
+      if (ranks.rank() == root) plain = parameters.get(p, which);
+      ranks.broadcast(plain.data(), plain.size() * sizeof(float), root);
+      if (ranks.rank() != root) parameters.set(p, plain, which);
+    }
+  }
 }
 
-void Trainer::retry_until_agreed(const std::string& what, const std::function<void()>& work) {
+}  // namespace
+
+bool Trainer::survives() const { return recovery_.survives() && (options_.restart_on_loss || !session_.has_states()); }
+
+void Trainer::retry_until_agreed(const RankRecovery::Work& work) {
   std::optional<Recovery> recovery;
   if (survives())
-    recovery =
-        recovery_.retry_until_agreed(what, state_, work, {[this] { release_group(); }, [this] { rebuild_group(); }});
+    recovery = recovery_.retry_until_agreed(work, state_, {[this] { release_group(); }, [this] { rebuild_group(); }});
   else
-    work();
+    work.run();
   observers_.notify([](auto& o) { o.on_agreement(); });
   if (recovery) observers_.notify([&](auto& o) { o.on_ranks_lost(state_, *recovery); });
 }
 
 void Trainer::release_group() {
   vote_.drop();
-  if (session_.is_released()) return;
-  parameters_.context().device().fence();
-  finish_pending(0);
-  session_.release();
+  if (!session_.is_released()) {
+    parameters_.context().device().fence();
+    finish_pending(0);
+  }
+  session_.release_group();
+  if (evaluator_) evaluator_->release_group();
+  ranks_.release();
 }
 
 void Trainer::rebuild_group() {
+  ranks_.regroup();
   session_.regroup();
   batches_.regroup(session_.rows());
   join_ranks();
-  if (evaluator_) evaluator_->regroup();
+  if (evaluator_ && !ranks_.waits()) evaluator_->regroup(session_.graph(), parameters_, ranks_.training());
+  if (ranks_.space() > 1) bring_up_to_date();
   if (!is_rank0()) return;
   for (TrainObserver* o : observers_.make_rank0_observers())
     o->on_take_over(state_, last_epoch_ ? &*last_epoch_ : nullptr);
 }
 
+void Trainer::bring_up_to_date() {
+  const auto known = communicator_->allgather(up_to_date_ ? "yes" : "no");
+  if (std::ranges::find(known, "no") == known.end()) return;
+  // Fewer ranks wait than a replica has. So where a replica is left, a rank that trained is left, too.
+  const auto first = std::ranges::find(known, "yes");
+  KEELSON_EXPECT(first != known.end());
+  const auto root = static_cast<int>(first - known.begin());
+  broadcast_parameters(parameters_, options_.moments().size(), *communicator_, root);
+  auto scale = up_to_date_ ? session_.loss_scale() : ops::LossScale();
+  communicator_->broadcast(&scale, sizeof scale, root);
+  if (!up_to_date_) session_.set_loss_scale(scale);
+  up_to_date_ = true;
+}
+
+/// The first rank always trains.
+void Trainer::share(PendingStep& step) {
+  struct {
+    double loss;
+    ops::LossScale scale;
+    StopVote::Reason decision;
+  } known{step.loss, session_.loss_scale(), decision_};
+  communicator_->broadcast(&known, sizeof known, 0);
+  if (!ranks_.waits()) return;
+  step.loss = known.loss;
+  session_.set_loss_scale(known.scale);
+  decision_ = known.decision;
+}
+
+void Trainer::share(Evaluation& validation) {
+  std::vector<double> known{validation.loss, validation.metric, validation.seconds};
+  known.insert(known.end(), validation.metric_values.begin(), validation.metric_values.end());
+  std::uint64_t count = known.size();
+  communicator_->broadcast(&count, sizeof count, 0);
+  known.resize(count);
+  communicator_->broadcast(known.data(), count * sizeof(double), 0);
+  if (!ranks_.waits()) return;
+  validation = {.samples = evaluator_->samples(), .loss = known[0], .metric = known[1], .seconds = known[2]};
+  validation.metric_values.assign(known.begin() + 3, known.end());
+}
+
 void Trainer::join_ranks() {
   pending_.regroup(session_.ranks_apart(), session_.slack());
   vote_.wait();
-  vote_.regroup(communicator_, session_.slack());
+  vote_.regroup(ranks_.training(), session_.slack());
 }
 
 void Trainer::adopt_sync_mode(std::int64_t epochs) {
@@ -94,11 +150,11 @@ void Trainer::ask_for_change() {
       compare_values(*communicator_, values, "networks to go on with",
                      "let change_network depend on the run state and the parameters alone");
   };
-  retry_until_agreed("the choice of the network", [&] {
-    on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
-    compare({{"the network", change ? "another one" : "as it was"}});
-    if (change) compare(describe(*change));
-  });
+  retry_until_agreed({"the choice of the network", [&] {
+                        on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
+                        compare({{"the network", change ? "another one" : "as it was"}});
+                        if (change) compare(describe(*change));
+                      }});
   if (!change) return;
   if (communicator_) parameters_.gather_shards(*communicator_);
   auto parameters = parameters_.remap(change->graph, change->maps);
@@ -126,7 +182,7 @@ void Trainer::set_network(Graph graph, Parameters parameters) {
   session_.set_network(std::move(graph), std::move(parameters));
   if (session_.rows() != batches_.rows()) batches_.regroup(session_.rows());
   join_ranks();
-  if (evaluator_) evaluator_->set_network(session_.graph(), parameters_);
+  if (evaluator_ && !ranks_.waits()) evaluator_->set_network(session_.graph(), parameters_);
   state_.topology = Topology(session_.graph()).to_text();
 }
 

@@ -38,7 +38,7 @@ struct TrainerOptions {
   std::int64_t micro_batches = 1;
   /// Ranks of a replica: neighbours along the axis space of the process grid. They take the same samples, and each
   /// computes a part of each sample (spatial_parts()). The number of ranks must be a multiple of it. More than 1 only
-  /// in synchronous training, without reproducible sums, and if the ranks do not survive losses.
+  /// in synchronous training, and without reproducible sums.
   int space = 1;
   int space_columns = 1;    ///< of `space`: parts along the second spatial dimension (ProcessGrid::Extents::columns)
   std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included

@@ -4,20 +4,21 @@
 
 #include "engine/base/error.hpp"
 #include "engine/train/input_pipeline.hpp"
-#include "engine/train/training_grid.hpp"
 
 namespace keelson {
 
-TrainingBatches::TrainingBatches(const Dataset& data, Device& device, Communicator* ranks,
+TrainingBatches::TrainingBatches(const Dataset& data, Device& device, const TrainingRanks& ranks,
                                  const TrainerOptions& options)
     : data_(data), ranks_(ranks), options_(options), decoding_(decoding_for(device, options.transform)) {}
 
 void TrainingBatches::regroup(const FieldRows& rows) {
   loader_.reset();  // before the next one, which wants as much memory
+  loader_at_.reset();
   rows_ = rows;
+  if (ranks_.waits()) return;
   SampleDecoding decoding = decoding_;
   decoding.rows = rows;
-  const ProcessGrid grid = training_grid(ranks_, options_.space);
+  const ProcessGrid grid = ranks_.grid();
   loader_.emplace(data_, LoaderOptions{.batch = options_.batch,
                                        .rank = grid.coordinate(ProcessGrid::Axis::data),
                                        .ranks = grid.extent(ProcessGrid::Axis::data),
@@ -25,16 +26,19 @@ void TrainingBatches::regroup(const FieldRows& rows) {
                                        .shuffle = options_.shuffle,
                                        .threads = options_.threads,
                                        .decoding = std::move(decoding)});
-  loader_at_.reset();
 }
 
 void TrainingBatches::seek(const RunState& state) {
-  if (loader_at_ != std::pair(state.epoch, state.step_in_epoch))
+  if (loader_ && loader_at_ != std::pair(state.epoch, state.step_in_epoch))
     loader_->start_epoch(state.epoch, samples_in_epoch(state));
   loader_at_.reset();
 }
 
 const Batch& TrainingBatches::next(const RunState& state) {
+  if (!loader_) {
+    empty_.global_count = std::min(state.global_batch, state.train_samples - samples_in_epoch(state));
+    return empty_;
+  }
   const Batch* batch = loader_->next();
   KEELSON_EXPECT(batch);
   loader_at_ = {state.epoch, state.step_in_epoch + 1};

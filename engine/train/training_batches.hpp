@@ -9,15 +9,17 @@
 #include "engine/ops/device.hpp"
 #include "engine/train/checkpoint/run_state.hpp"
 #include "engine/train/trainer_options.hpp"
+#include "engine/train/training_ranks.hpp"
 
 namespace keelson {
 
 /// The batches of this rank's replica, from the data set in the order of the epoch or from the caller.
 class TrainingBatches {
  public:
-  /// Has no batches before the first regroup(). `ranks` null: this rank alone. All references must outlive this.
-  TrainingBatches(const Dataset& data, Device& device, Communicator* ranks, const TrainerOptions& options);
-  /// Deals the samples to the ranks that are in the group now, of which this rank reads these rows.
+  /// Has no batches before the first regroup(). All references must outlive this.
+  TrainingBatches(const Dataset& data, Device& device, const TrainingRanks& ranks, const TrainerOptions& options);
+  /// Deals the samples to the ranks that train now, of which this rank reads these rows. A rank that waits gets empty
+  /// batches.
   void regroup(const FieldRows& rows);
 
   /// Lets the loader decode from the step on that follows this state, if it does not do so already.
@@ -28,18 +30,18 @@ class TrainingBatches {
   /// batch that does not fit the data or TrainerOptions::batch.
   Batch checked(const Batch& given);
 
-  const Loader& loader() const { return *loader_; }             ///< valid until regroup()
   const Dataset& data() const { return data_; }                 ///< where the samples come from
   const SampleDecoding& decoding() const { return decoding_; }  ///< of whole samples
   const FieldRows& rows() const { return rows_; }               ///< as given to regroup()
 
  private:
   const Dataset& data_;
-  Communicator* ranks_;
+  const TrainingRanks& ranks_;
   const TrainerOptions& options_;
   SampleDecoding decoding_;
   FieldRows rows_;
-  std::optional<Loader> loader_;
+  std::optional<Loader> loader_;                                    ///< of a rank that trains
+  Batch empty_;                                                     ///< of a rank that waits
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
   std::vector<float> weights_;                                      ///< of a batch that brings none
 };

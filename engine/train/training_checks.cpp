@@ -95,19 +95,12 @@ void require_shards(const TrainerOptions& o, Communicator* ranks) {
 }
 
 /// Throws InputError if more than one rank of a replica does not go with the other options.
-void require_space(const TrainerOptions& o, Communicator* ranks) {
-  if (o.space == 1) return;
-  const std::string replicas = fmt::format("replicas of {} (--spatial)", counted(o.space, "rank"));
-  if (o.sync.kind != SyncMode::Kind::synchronous)
-    refuse(
-        "{} with synchronization {}: only synchronous training has replicas of several ranks. Give --sync "
-        "synchronous",
-        replicas, o.sync.to_string());
-  if (ranks && ranks->survives_losses())
-    refuse(
-        "{} on ranks that survive losses: a replica cannot go on without one of its ranks. Start the program without "
-        "--with-ft ulfm, and leave --spares out",
-        replicas);
+void require_space(const TrainerOptions& o) {
+  if (o.space == 1 || o.sync.kind == SyncMode::Kind::synchronous) return;
+  refuse(
+      "replicas of {} (--spatial) with synchronization {}: only synchronous training has replicas of several ranks. "
+      "Give --sync synchronous",
+      counted(o.space, "rank"), o.sync.to_string());
 }
 
 }  // namespace
@@ -133,7 +126,7 @@ void require_trainable(const Graph& graph, const Dataset& training, const Datase
   require_all_inputs(graph, training);
   require_sync_mode(options, ranks);
   require_shards(options, ranks);
-  require_space(options, ranks);
+  require_space(options);
 }
 
 void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {

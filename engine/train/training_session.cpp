@@ -1,5 +1,6 @@
 #include "engine/train/training_session.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/error.hpp"
@@ -8,7 +9,7 @@
 namespace keelson {
 
 TrainingSession::TrainingSession(const Graph& graph, Parameters& parameters, const TrainingBatches& batches,
-                                 Communicator* ranks, const TrainerOptions& options)
+                                 const TrainingRanks& ranks, const TrainerOptions& options)
     : graph_(&graph),
       parameters_(parameters),
       batches_(batches),
@@ -20,13 +21,15 @@ TrainingSession::TrainingSession(const Graph& graph, Parameters& parameters, con
 
 void TrainingSession::make() {
   release();
+  rows_ = {};
+  if (ranks_.waits()) return;
   PlanOptions plan = options_.plan();
   plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;
-  plan.peers = ranks_;
+  plan.peers = ranks_.training();
   SampleDecoding decoding = batches_.decoding();
   decoding.rows = rows_ = rows_of_fields(*graph_, plan, batches_.data());
   network_.emplace(*graph_, parameters_, plan, batches_.data(), decoding);
-  if (apart_) network_->executor.set_progress(ranks_);
+  if (apart_) network_->executor.set_progress(ranks_.training());
   if (loss_scale_) network_->executor.set_loss_scale(*loss_scale_);
   steps_ = 0;  // the calls of the new plan are timed, too
   make_synchronizer();
@@ -35,7 +38,7 @@ void TrainingSession::make() {
 void TrainingSession::make_synchronizer() {
   synchronizer_.reset();
   if (apart_)
-    synchronizer_ = keelson::make_synchronizer(parameters_, *ranks_,
+    synchronizer_ = keelson::make_synchronizer(parameters_, *ranks_.training(),
                                                {options_.sync, options_.seed, options_.exchange.bucket_bytes});
 }
 
@@ -48,6 +51,11 @@ void TrainingSession::release() {
   network_.reset();
 }
 
+void TrainingSession::release_group() {
+  release();
+  grid_.reset();
+}
+
 void TrainingSession::set_network(Graph graph, Parameters parameters) {
   release();  // before the memory of the old parameters goes, which goes before the new plan needs room
   parameters_ = std::move(parameters);
@@ -57,8 +65,9 @@ void TrainingSession::set_network(Graph graph, Parameters parameters) {
 }
 
 void TrainingSession::regroup() {
-  release();
-  if (ranks_) grid_.emplace(*ranks_, ProcessGrid::Extents{.space = options_.space, .columns = options_.space_columns});
+  release_group();
+  if (ranks_.training())
+    grid_.emplace(*ranks_.training(), ProcessGrid::Extents{.space = options_.space, .columns = options_.space_columns});
   make();
 }
 
@@ -69,7 +78,11 @@ void TrainingSession::set_apart(bool apart) {
 }
 
 bool TrainingSession::works_apart(std::int64_t epochs) const {
-  return ranks_ && ranks_->size() > 1 && options_.sync.updates_locally(epochs);
+  return ranks_.training() && ranks_.count() > 1 && options_.sync.updates_locally(epochs);
+}
+
+bool TrainingSession::has_states() const {
+  return std::ranges::any_of(graph_->nodes(), [](const Graph::Node& n) { return n.is_state; });
 }
 
 Executor& TrainingSession::executor() {
@@ -92,7 +105,7 @@ void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams para
   batch_ = &batch;
   params.sample_offset = batch.sample_offset;
   // The mean over the ranks of what they compute alone is the mean over the samples of all of them.
-  const int terms = apart_ ? ranks_->size() : 1;
+  const int terms = apart_ ? ranks_.count() : 1;
   params.inverse_samples = static_cast<float>(terms) / static_cast<float>(batch.global_count);
   step_params_ = params;
   for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
@@ -108,13 +121,33 @@ void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams para
   seconds.exchange += between;
 }
 
+void TrainingSession::update() {
+  if (ranks_.waits()) return;
+  executor().update();
+  executor().carry_states();
+}
+
+double TrainingSession::take_exchange_seconds() { return ranks_.waits() ? 0 : executor().take_exchange_seconds(); }
+
+ops::LossScale TrainingSession::loss_scale() const {
+  if (ranks_.waits()) return loss_scale_.value_or(ops::LossScale());
+  return executor().plan().checks_gradients() ? executor().loss_scale() : ops::LossScale();
+}
+
+void TrainingSession::set_loss_scale(const ops::LossScale& scale) {
+  loss_scale_ = scale;
+  if (network_) executor().set_loss_scale(scale);
+}
+
 void TrainingSession::exchange_parameters(std::int64_t step) {
   if (!synchronizer_) return;
   const TraceSpan span("exchange of parameters", "exchange");
   synchronizer_->after_update(step);
 }
 
-void TrainingSession::finish_input() { network_->input.finish(); }
+void TrainingSession::finish_input() {
+  if (!ranks_.waits()) network_->input.finish();
+}
 
 void TrainingSession::make_equal() {
   if (options_.sync.kind == SyncMode::Kind::lag || options_.exchange.shards != OptimizerShards::none)
@@ -125,6 +158,7 @@ void TrainingSession::make_equal() {
 }
 
 std::string TrainingSession::first_non_finite() {
+  if (ranks_.waits()) return "";
   Executor& executor = this->executor();
   auto culprit = executor.first_non_finite();  // of the last micro-batch
   const bool batch_is_there = !parameters_.context().device().is_asynchronous();
@@ -137,25 +171,27 @@ std::string TrainingSession::first_non_finite() {
 }
 
 void TrainingSession::store(RunState& state, bool on_every_rank) const {
-  if (executor().plan().checks_gradients()) {
-    const auto scale = executor().loss_scale();
+  if (ranks_.waits() ? options_.precision == Precision::fp16 : executor().plan().checks_gradients()) {
+    const auto scale = loss_scale();
     state.loss_scale = scale.scale;
     state.good_steps = scale.good_steps;
     state.skipped_steps = scale.skipped;
   }
-  if (state.step_in_epoch == 0) return;  // recurrent states begin an epoch with zeros
+  // Recurrent states begin an epoch with zeros. A network with states goes on with all ranks alone.
+  if (state.step_in_epoch == 0 || ranks_.waits()) return;
   for (const auto& name : executor().states()) {
     const Tensor t = executor().input(name);
     std::vector<float> mine(static_cast<std::size_t>(t.elements()));
     parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
     if (grid_ && grid_->coordinate(ProcessGrid::Axis::space) > 0) mine.clear();  // the first rank along it has the same
-    auto all = ranks_ ? ranks_->gather(mine, 0) : mine;
+    Communicator* ranks = ranks_.training();
+    auto all = ranks ? ranks->gather(mine, 0) : mine;
     Shape shape = t.shape();
     shape[0] = state.global_batch;
     if (on_every_rank) {
       all.resize(static_cast<std::size_t>(shape.elements()));
-      ranks_->broadcast(all.data(), all.size() * sizeof(float), 0);
-    } else if (ranks_ && ranks_->rank() != 0) {
+      ranks->broadcast(all.data(), all.size() * sizeof(float), 0);
+    } else if (ranks && ranks->rank() != 0) {
       continue;
     }
     state.carried[name] = {shape, std::move(all)};

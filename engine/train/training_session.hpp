@@ -18,16 +18,18 @@ namespace keelson {
 /// network, the group of ranks or the kind of the exchange changes.
 class TrainingSession {
  public:
-  /// `ranks` null: this rank alone. All references must outlive the session. Throws as Executor. Collective.
-  TrainingSession(const Graph& graph, Parameters& parameters, const TrainingBatches& batches, Communicator* ranks,
-                  const TrainerOptions& options);
+  /// All references must outlive the session. Throws as Executor. Collective.
+  TrainingSession(const Graph& graph, Parameters& parameters, const TrainingBatches& batches,
+                  const TrainingRanks& ranks, const TrainerOptions& options);
 
   /// Destroys plan, executor, pipeline and synchronizer, when the device has done its work. Keeps the loss scale.
-  /// Before the group or the memory of the parameters goes; does nothing if all is released.
+  /// Before the memory of the parameters goes; does nothing if all is released.
   void release();
+  /// The same, and destroys the groups of ranks, too, before the group that they are parts of goes.
+  void release_group();
   /// Makes all anew for another network: the parameters' content is replaced. Collective.
   void set_network(Graph graph, Parameters parameters);
-  /// Makes all anew for the ranks that are in the group now. Collective.
+  /// Makes all anew for the ranks that train now; nothing on a rank that waits. Collective.
   void regroup();
   /// Makes all anew for ranks whose optimizers work apart (true) or together (SyncMode::Kind::post_local). Collective.
   void set_apart(bool apart);
@@ -35,12 +37,13 @@ class TrainingSession {
   void make_synchronizer();
 
   bool is_released() const { return !network_; }   ///< there is no executor
+  bool has_states() const;                         ///< whether the network has recurrent states
   Executor& executor();                            ///< throws Error after release(), also if making it anew failed
   const Executor& executor() const;                ///< the same
   const Graph& graph() const { return *graph_; }   ///< the network
   const FieldRows& rows() const { return rows_; }  ///< of the data's fields that the plan reads on this rank
   /// The ranks whose optimizers work apart now, each with the gradients of its own samples; null: all work together.
-  Communicator* ranks_apart() const { return apart_ ? ranks_ : nullptr; }
+  Communicator* ranks_apart() const { return apart_ ? ranks_.training() : nullptr; }
   /// Whether ranks_apart() should be so in the epoch after `epochs` epochs.
   bool works_apart(std::int64_t epochs) const;
   std::size_t slack() const { return synchronizer_ ? synchronizer_->slack() : 0; }  ///< Synchronizer::slack()
@@ -49,6 +52,13 @@ class TrainingSession {
   /// seconds of the parts, which `watch` measures in laps.
   void compute_gradients(const Batch& batch, ops::StepParams params, bool first_of_epoch, Stopwatch& watch,
                          TimeSplit& seconds);
+  /// Moves the parameters by the gradients, and carries recurrent states over. Nothing on a rank that waits, as
+  /// finish_input().
+  void update();
+  double take_exchange_seconds();  ///< as Executor; 0 on a rank that waits
+  /// If the plan checks gradients, the executor's; on a rank that waits, the one that was last set.
+  ops::LossScale loss_scale() const;
+  void set_loss_scale(const ops::LossScale& scale);  ///< for the executor of now, or the next one
   /// After the optimizer has moved the parameters: exchanges them, if ranks work apart. `step`: steps done, this one
   /// included.
   void exchange_parameters(std::int64_t step);
@@ -70,10 +80,10 @@ class TrainingSession {
   const Graph* graph_;
   Parameters& parameters_;
   const TrainingBatches& batches_;
-  Communicator* ranks_;
+  const TrainingRanks& ranks_;
   const TrainerOptions& options_;
   FieldRows rows_;
-  std::optional<ProcessGrid> grid_;  ///< data x space, all ranks share the batch; none: this rank alone
+  std::optional<ProcessGrid> grid_;  ///< data x space, all ranks that train share the batch; none: this rank alone
   bool apart_;                       ///< the plan works with the gradients of this rank alone
   std::optional<FedExecutor> network_;
   std::unique_ptr<Synchronizer> synchronizer_;  ///< if ranks work apart

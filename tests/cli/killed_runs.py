@@ -1,10 +1,11 @@
 """Runs whose ranks are killed or stopped while they train, for tests.
 
-KEELSON_FAULTS says at how many random moments ranks are killed (default 6)."""
+KEELSON_FAULTS says at how many random moments ranks are killed (default 8)."""
 
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from lm_support import LM
 from programs import MPIEXEC, Program, arrays, attributes, needs_h5py, newest, numpy, records
 
 COSMOFLOW, CLIMATE = Program("keelson-cosmoflow"), Program("keelson-climate")
-FAULTS = int(os.environ.get("KEELSON_FAULTS", "6"))
+FAULTS = int(os.environ.get("KEELSON_FAULTS", "8"))
 SAMPLES, EPOCHS, RANKS = 26, 2, 4
 ULFM = [*MPIEXEC, "--with-ft", "ulfm"]
 
@@ -50,6 +51,7 @@ WORKLOADS = {
     "climate": Workload(
         CLIMATE, ["generate", "--height", 64, "--width", 96, "--train", SAMPLES, "--validation", 2, "--test", 0],
         ["--blocks", "1,1", "--growth", 4, "--first", 4, "--kernel", 3, "--optimizer", "adam", "--lr", 0.01])}
+WORKLOADS["parts"] = dataclasses.replace(WORKLOADS["cosmoflow"], words=[*WORKLOADS["cosmoflow"].words, "--spatial", 2])
 
 
 def has_ulfm():
@@ -97,7 +99,8 @@ class KilledRuns(unittest.TestCase):
     def undisturbed(cls, workload=None):
         """The folder of its run on RANKS ranks of which none is killed."""
         workload = workload or cls.workload
-        out = cls.shared / f"undisturbed-{workload.program.name}"
+        name = next(name for name, w in WORKLOADS.items() if w is workload)
+        out = cls.shared / f"undisturbed-{name}"
         if not out.exists():
             done = workload.program.run(*workload.arguments(cls.data_of(workload), out), ranks=RANKS, launcher=ULFM, limit=600)
             assert done.returncode == 0, done.stderr
@@ -186,6 +189,15 @@ class SparedRuns(KilledRuns):
 
     def start_with(self, spares, *others, ranks=RANKS, **options):
         return self.start("--spares", spares, *others, ranks=ranks + spares, **options)
+
+    def replaced(self, *lost, trained="4 ranks"):
+        """The run tells who was lost, and from which step it goes on."""
+        events = [r["text"] for r in records(self.out, "event") if r["event"] == "ranks lost"]
+        named = [int(rank) for e in events for rank in re.findall(r"(\d+) \(", e.split(" lost in ")[0])]
+        self.assertEqual(named, list(lost), self.said())
+        for event in events:
+            self.assertRegex(event, rf"after step \d+; spare ranks take their place, and {trained} go on from step \d+\. ")
+        self.assertIn(events[-1], (self.out / "report.html").read_text())
 
     def ends_as_if_undisturbed(self, run, workload=None):
         text = self.ends_with(run, 0)

@@ -18,6 +18,10 @@ class RandomFaults(SparedRuns):
         self.ends = collections.Counter()
         self.addCleanup(lambda: print(f"{self.id().split('.')[-1]}:", dict(sorted(self.ends.items()))))
 
+    def turn(self, seed):
+        """The workload, and the number of spare ranks."""
+        return list(WORKLOADS.values())[seed % len(WORKLOADS)], seed // len(WORKLOADS) % 2
+
     def reach(self, run, chance, spread):
         """A random moment of the run: mostly a step, sometimes before the first."""
         step = chance.randrange(0, 12)
@@ -66,7 +70,7 @@ class RandomFaults(SparedRuns):
         for seed in range(FAULTS):
             with self.subTest(seed):
                 chance = random.Random(seed)
-                workload, spares = list(WORKLOADS.values())[seed % 3], seed // 3 % 2
+                workload, spares = self.turn(seed)
                 run = self.start_with(spares, workload=workload, KEELSON_START_LIMIT="60")
                 self.reach(run, chance, 0.3)
                 self.kill(run, chance.randrange(RANKS + spares))
@@ -78,7 +82,7 @@ class RandomFaults(SparedRuns):
         for seed in range(FAULTS // 5):
             with self.subTest(seed):
                 chance = random.Random(seed)
-                workload = list(WORKLOADS.values())[seed % 3]
+                workload, _ = self.turn(seed)
                 first, second = chance.sample(range(RANKS + 2), 2)
                 run = self.start_with(2, workload=workload, KEELSON_START_LIMIT="60")
                 self.reach(run, chance, 0.3)
@@ -92,7 +96,7 @@ class RandomFaults(SparedRuns):
         for seed in range(FAULTS // 5):
             with self.subTest(seed):
                 chance = random.Random(seed)
-                workload, spares = list(WORKLOADS.values())[seed % 3], seed // 3 % 2
+                workload, spares = self.turn(seed)
                 run = self.start_with(spares, workload=workload, KEELSON_START_LIMIT="30", KEELSON_WATCHDOG="3",
                                       KEELSON_WATCHDOG_ABORT="9")
                 self.reach(run, chance, 0.3)

@@ -1,26 +1,16 @@
 """Spare ranks that take the place of ranks that die: training goes back to its latest checkpoint, in memory."""
 
-import re
 import signal
 import unittest
 
 from killed_runs import RANKS, ULFM, WORKLOADS, SparedRuns
-from programs import Program, attributes, long_test, newest, records
+from programs import Program, attributes, long_test, newest
 
 LM = WORKLOADS["lm"].program
 
 
 class Spares(SparedRuns):
     workload = WORKLOADS["lm"]  # whose recurrent states go back, too, and which cannot do without a rank
-
-    def replaced(self, *lost):
-        """The run tells who was lost, and from which step it goes on."""
-        events = [r["text"] for r in records(self.out, "event") if r["event"] == "ranks lost"]
-        named = [int(rank) for e in events for rank in re.findall(r"(\d+) \(", e.split(" lost in ")[0])]
-        self.assertEqual(named, list(lost), self.said())
-        for event in events:
-            self.assertRegex(event, r"after step \d+; spare ranks take their place, and 4 ranks go on from step \d+\. ")
-        self.assertIn(events[-1], (self.out / "report.html").read_text())
 
     def test_one_after_the_other(self):
         """First the first rank, then the spare rank in its place."""

@@ -87,10 +87,11 @@ class Spatial(UniversesCase):
         self.assertRegex(done.stderr, "cannot be cut into 2 parts along a spatial dimension")
 
     @unittest.skipUnless(has_ulfm(), "needs Open MPI with ULFM")
-    def test_ranks_that_survive_losses(self):
-        done = COSMOFLOW.run("train", "--data", self.data, "--out", self.out, "--spatial", 2, ranks=2, launcher=ULFM)
+    def test_ranks_that_survive_losses_have_whole_moments(self):
+        done = COSMOFLOW.run("train", "--data", self.data, "--out", self.out, "--spatial", 2, "--shard-optimizer", "moments", ranks=4,
+                             launcher=ULFM)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertRegex(done.stderr, r"on ranks that survive losses: .*without --with-ft ulfm")
+        self.assertRegex(done.stderr, r"\(--shard-optimizer\) on 4 ranks that survive losses: .*without --with-ft ulfm")
 
     def test_steps_count_the_samples_of_replicas(self):
         done = BENCH.run("step", "--net", "mlperf", "--size", 32, "--batch", 2, "--steps", 1, "--warmup", 0, "--json", "--spatial", 2,

@@ -99,6 +99,25 @@ TEST_P(Remap, CarriesOverValuesAndAllMoments) {
   }
 }
 
+/// As a rank has them that waits while others train, and that then trains, too.
+TEST_P(Remap, ValuesAreSetBeforeThereIsMemory) {
+  const Adam adam;
+  const Graph graph = net(2, 4);
+  Parameters trained(graph, ctx(), 1), waiting(graph, ctx(), 2);
+  train(graph, trained, adam);
+  const auto expect_equal = [&](Parameters& after, const char* when) {
+    for (const Parameter& p : trained.all())
+      for (int which = -1; which < 2; ++which)
+        EXPECT_EQ(after.get(after.at(p.name), which), trained.get(p, which)) << p.name << ", " << which << ", " << when;
+  };
+  for (const Parameter& p : trained.all())
+    for (int which = -1; which < 2; ++which) waiting.set(waiting.at(p.name), trained.get(p, which), which);
+  expect_equal(waiting, "before the first plan");
+  Parameters again = waiting.remap(graph, {});
+  const Executor executor(graph, again, {.batch = 2, .optimizer = &adam});
+  expect_equal(again, "in memory");
+}
+
 TEST_P(Remap, NewEntriesAndNewParametersBeginAsTheirInitSays) {
   const Adam adam;
   const Graph old_net = net(2, 4), new_net = net(3, 4, "last");

@@ -36,6 +36,7 @@ void begin_next_epoch(RunState& s) {
 }
 
 void go_on_with(RunState& s, int ranks) {
+  if (ranks == s.world_size) return;
   const auto fraction = epoch_fraction(s);
   const auto samples = samples_in_epoch(s);
   if (s.step_in_epoch > 0) {
@@ -43,7 +44,7 @@ void go_on_with(RunState& s, int ranks) {
     s.part_sample = samples;
     s.part_position = fraction;
   }
-  s.global_batch = s.global_batch / s.world_size * ranks;
+  s.global_batch = s.global_batch * ranks / s.world_size;  // exact: ranks of replicas of one size
   s.world_size = ranks;
 }
 

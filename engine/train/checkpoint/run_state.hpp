@@ -24,7 +24,7 @@ struct RunState {
   std::int64_t samples = 0;        ///< training samples used so far, all ranks together
   std::int64_t global_batch = 0;   ///< samples of a full step, all ranks together
   std::int64_t train_samples = 0;  ///< samples of the training data
-  std::int64_t world_size = 1;     ///< ranks of the run; a run may continue on another number of ranks
+  std::int64_t world_size = 1;     ///< ranks that train; a run may continue on another number of ranks
   double seconds = 0;              ///< spent training so far, all runs together
 
   /// If the present number of ranks has taken the epoch under way over from more ranks, of which some were lost. All
@@ -73,7 +73,8 @@ std::int64_t samples_in_epoch(const RunState& state);  ///< of the epoch under w
 double position(const RunState& state);
 /// Counts the epoch under way as finished.
 void begin_next_epoch(RunState& state);
-/// So many ranks take the epoch under way over, with the same batch per rank.
+/// So many ranks take the epoch under way over, with the same batch per rank, or per replica of several ranks. Does
+/// nothing for the number of ranks that train already.
 void go_on_with(RunState& state, int ranks);
 
 }  // namespace keelson

@@ -1,0 +1,22 @@
+#include "engine/train/training_ranks.hpp"
+
+#include "engine/train/training_grid.hpp"
+
+namespace keelson {
+
+TrainingRanks::TrainingRanks(Communicator* all, int space)
+    : all_(all), space_(training_extents(all ? all->size() : 1, space).space) {}
+
+Communicator* TrainingRanks::training() const {
+  if (waits()) return nullptr;
+  return part_ ? part_.get() : all_;
+}
+
+ProcessGrid TrainingRanks::grid() const { return {training_extents(count(), space_), all_ ? all_->rank() : 0}; }
+
+void TrainingRanks::regroup() {
+  release();
+  if (waiting() > 0) part_ = all_->split(waits() ? -1 : 0, all_->rank());
+}
+
+}  // namespace keelson
