@@ -91,8 +91,8 @@ std::string describe_memory_needs(const Graph& graph, Context& context, PlanOpti
     return fmt::format("a batch of {} needs {} ({}), but {} are available on {}; {}", options.batch,
                        size(total(wanted)), list(wanted), size(available), device, advice);
   } catch (const OutOfMemory& e) {
-    return fmt::format("{} are available on {}, where not even a batch of 2 samples to a pass fits: {}",
-                       size(available), device, e.what());
+    return fmt::format("{} are available on {}, where not even a batch of {} fits: {}", size(available), device,
+                       2 * options.micro_batch_count, e.what());
   }
 }
 

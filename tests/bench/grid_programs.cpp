@@ -159,6 +159,7 @@ TEST(ShareNodes, SharesAddUp) {
     const auto net = make_network(name, "");
     const auto fused = fuse(net.graph, {});
     for (const std::vector<int>& space : {std::vector{3}, std::vector{2, 2}}) {
+      if (std::ssize(space) > 1 && net.graph.nodes()[0].shape.shape.rank() < 5) continue;  // blocks are for volumes
       const auto shares = share_nodes(fused, space, name);
       std::size_t cut = 0;
       for (std::size_t i = 0; i < fused.nodes.size(); ++i) {
