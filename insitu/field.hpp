@@ -18,7 +18,10 @@ namespace keelson::insitu {
 using Triple = std::array<std::int64_t, 3>;
 
 /// The index, among three dimensions, of dimension `d` of a field of `ndims`.
-inline std::size_t axis_of(int d, int ndims) { return static_cast<std::size_t>(3 - ndims + d); }
+inline std::size_t axis_of(int d, int ndims) {
+  const int axis = 3 - ndims + d;
+  return static_cast<std::size_t>(axis);
+}
 
 /// An array of the host.
 struct Field {
