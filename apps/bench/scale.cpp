@@ -44,7 +44,7 @@ ScaleGrid grid_of(const ScaleOptions& o) {
     for (const char* name : {"spatial", "stages"})
       if (o.verb->given(name)) refuse("--parallel and --{} both say how ranks share samples: give one of them", name);
   } else {
-    grid.space = parse_parts("--spatial", o.spatial);
+    grid.space = parse_parts(o.spatial);
     grid.stages = o.stages;
   }
   grid.micro_batches = o.micro_batches;

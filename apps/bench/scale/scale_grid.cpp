@@ -4,11 +4,9 @@
 
 #include <functional>
 #include <numeric>
-#include <string_view>
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
-#include "engine/base/parse_number.hpp"
 #include "engine/base/process_grid.hpp"
 
 namespace keelson::bench {
@@ -16,14 +14,10 @@ namespace {
 
 constexpr int most_along_an_axis = 1 << 20;  // products of three axes fit into 64 bits
 
-/// The texts between separators.
-std::vector<std::string> split_text(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  for (std::size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + separator.size())
-    parts.push_back(text.substr(begin, end - begin));
-  parts.push_back(text.substr(begin));
-  return parts;
+/// Parts along the first spatial dimension, or along the first two.
+std::vector<int> parts_of(const ProcessGrid::Extents& e) {
+  if (e.columns == 1) return {e.space};
+  return {e.space / e.columns, e.columns};
 }
 
 }  // namespace
@@ -50,29 +44,16 @@ std::string ScaleGrid::describe() const {
   return text;
 }
 
-std::vector<int> parse_parts(const std::string& option, const std::string& text) {
-  std::vector<int> parts;
-  for (const auto& number : split_text(text, "x")) {
-    const auto n = parse_number<int>(number);
-    if (!n || *n < 1 || *n > most_along_an_axis || parts.size() == 2)
-      refuse("{} {}: expected a number of parts along the first spatial dimension (4), or along the first two (4x2)",
-             option, text);
-    parts.push_back(*n);
-  }
-  return parts;
-}
+std::vector<int> parse_parts(const std::string& text) { return parts_of(ProcessGrid::parse_blocks(text)); }
 
 ScaleGrid parse_grid(const std::string& text) {
   ScaleGrid grid;
   if (text == "data") return grid;
-  auto axes = split_text(text, " x ");
-  constexpr std::string_view space = "space ";
-  for (auto& axis : axes) {  // blocks are the simulator's alone
-    if (!axis.starts_with(space)) continue;
-    grid.space = parse_parts("--parallel: space", axis.substr(space.size()));
-    axis = std::string(space) + std::to_string(grid.parts());
-  }
-  const auto extents = ProcessGrid::parse(fmt::format("{}", fmt::join(axes, " x ")));
+  const auto extents = ProcessGrid::parse(text);
+  for (const int n : {extents.data, extents.space, extents.stage})
+    if (n > most_along_an_axis)
+      refuse("--parallel {}: expected at most {} ranks along an axis", text, most_along_an_axis);
+  grid.space = parts_of(extents);
   if (extents.channel > 1 || extents.ensemble > 1)
     refuse("--parallel {}: expected the axes data, space and stage, which the simulation has; leave others out", text);
   grid.data = extents.data;

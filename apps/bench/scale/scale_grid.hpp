@@ -24,7 +24,7 @@ struct ScaleGrid {
 };
 
 /// The parts that --spatial names: "4", or "4x2". Throws InputError.
-std::vector<int> parse_parts(const std::string& option, const std::string& text);
+std::vector<int> parse_parts(const std::string& text);
 
 /// A grid in the words of ScaleGrid::describe(): "data 512 x space 4x4 x stage 2"; an axis that is left out has one
 /// rank, or, for data, all ranks that the others leave. Throws InputError.
